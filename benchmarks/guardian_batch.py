@@ -258,6 +258,7 @@ def main() -> None:
                             certificate=home.certificate(),
                             authority=home.authority(),
                             denied=lambda identity: None,
+                            now=lambda: datetime.datetime.now(datetime.UTC),
                         )
                         for address in addresses
                     ]

@@ -13,17 +13,18 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from conclave.arguments import check_whole, numbers
 from protocols.bounds.rdp import RdpCurve, check_delta
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accountant
 from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view, make_mechanism
+from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view
 
 
 @dataclass(frozen=True)
 class _Cost:
-    """What one query costs, and one answer besides, at each order; [orders]."""
+    """The cost of a query, and the extra cost of answering it, at each order; [orders]."""
 
     accountant: Accountant
     ask: Float64[ndarray, " orders"]
@@ -65,7 +66,7 @@ def epsilon_after(
     accountant: str | None = None,
     **noise: float,
 ) -> Float64[ndarray, "*shape"]:
-    """epsilon at delta of so many queries, a number fixed beforehand, in the shape of `queries`.
+    """epsilon at delta after this many queries, if the number was fixed in advance, in the shape of `queries`.
 
     answered: how many of them got a label, all of them by default; the others as `rdp_curve`. What a study guarantees
     when it may stop at any time is its cap, at one order chosen beforehand: see `plan`. Raises InvalidInput.
@@ -75,11 +76,17 @@ def epsilon_after(
     ...                        classes=10).round(3)
     array([1.161, 4.164])
     """
-    asked = np.asarray(queries, dtype=np.float64)
-    labels = asked if answered is None else np.asarray(answered, dtype=np.float64)
+    asked = numbers("queries", queries)
+    labels = asked if answered is None else numbers("answered", answered)
+    if labels.shape not in ((), asked.shape):
+        raise InvalidInput(
+            f"answered has shape {labels.shape}; allowed: a number, or the shape of queries, {asked.shape}"
+        )
+    if np.ndim(delta):
+        raise InvalidInput(f"delta has shape {np.shape(delta)}; allowed: a number")
     if not (np.isfinite(asked).all() and (labels >= 0).all() and (labels <= asked).all()):
         raise InvalidInput(f"queries are {asked} and answered {labels}; allowed: 0 <= answered <= queries")
-    check_delta(np.asarray(delta))
+    check_delta(numbers("delta", delta))
     cost = _cost(mechanism, view=view, sensitivity=sensitivity, classes=classes, name=accountant, noise=noise)
     spend = asked[..., None] * cost.ask + labels[..., None] * cost.answer
     orders = np.broadcast_to(cost.accountant.orders, spend.shape)
@@ -103,16 +110,27 @@ def queries_afforded(
 ) -> Int64[ndarray, "*shape"]:
     """How many queries, all answered, each budget affords, at most `query_limit`; as a study charges them.
 
-    epsilon, delta and sensitivity: a number, or one a party; total_weight: of all votes together, and query_limit: the
-    size of the pool, which both decide what is set aside of delta for rounded noise; answer_rate: in [0, 1], the share
-    of answers for which each party's order is chosen; the others as `rdp_curve`. Raises InvalidInput.
+    epsilon, delta and sensitivity: a number, or one per party; total_weight: of all votes together, and query_limit:
+    the size of the pool, which both decide what is set aside of delta for rounded noise; answer_rate: in [0, 1], the
+    share of answers for which each party's order is chosen; the others as `rdp_curve`. Raises InvalidInput.
 
     >>> import conclave
     >>> conclave.queries_afforded("gnmax", sigma=40.0, epsilon=[0.5, 1.0, 2.0], delta=1e-5, view="label",
     ...                           sensitivity=1.0, classes=10, total_weight=250.0, query_limit=10_000)
     array([ 20,  75, 270])
     """
-    given = np.broadcast_arrays(*(np.asarray(value, dtype=np.float64) for value in (epsilon, delta, sensitivity)))
+    each = {"epsilon": epsilon, "delta": delta, "sensitivity": sensitivity}
+    arrays = [numbers(name, value) for name, value in each.items()]
+    try:
+        given = np.broadcast_arrays(*arrays)
+    except ValueError:
+        shapes = ", ".join(str(array.shape) for array in arrays)
+        raise InvalidInput(
+            f"epsilon, delta and sensitivity have shapes {shapes}; allowed: numbers, or arrays of one shape"
+        ) from None
+    check_whole("query_limit", query_limit, least=1)
+    if not (np.isfinite(total_weight) and total_weight > 0):
+        raise InvalidInput(f"total_weight is {total_weight}; allowed: a finite number of votes > 0")
     seen, made, account = _parts(mechanism, view=view, name=accountant, noise=noise)
     filters = budget_filters(
         accountant=account,
@@ -153,7 +171,7 @@ def _parts(
     mechanism: str, *, view: str, name: str | None, noise: dict[str, float]
 ) -> tuple[View, Mechanism, Accountant]:
     seen = check_view(view)
-    made = make_mechanism(mechanism, view=seen, lattice=None, **noise)
+    made = MECHANISMS[mechanism].build(view=seen, given=noise)
     account = default_accountant(made, seen) if name is None else accountant_of(name)
     account.check(made, seen)
     return seen, made, account

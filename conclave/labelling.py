@@ -11,6 +11,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from conclave.arguments import check_whole, numbers
 from conclave.frames import frame
 from protocols.bounds.rdp import check_budget
 from protocols.errors import BudgetExceeded, InvalidInput
@@ -18,6 +19,7 @@ from protocols.study.study import Study
 from simulations.options import DATA_SETTINGS
 from simulations.pipeline import study_of
 from simulations.planning.plan import make_plan, must_afford
+from simulations.setup.accountants import check_charging
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
@@ -28,19 +30,23 @@ from simulations.stages.votes_file import check_labels, stored_votes
 if TYPE_CHECKING:
     import pandas as pd
 
-# Settings that the arguments give, or that say how votes are made, which does not apply to given votes.
-_TAKEN = {*DATA_SETTINGS, "parties", "votes", "votes_kind", "labels", "budgets", "queries", "seeds", "data_seed"}
+# Settings that the arguments give, that say how votes are made, or that compare and attack trained models.
+_IDLE = frozenset(DATA_SETTINGS) | frozenset(
+    "parties votes votes_kind labels budgets queries seeds data_seed attack baselines retrainings".split()
+)
+# A budget that any study affords, to check what does not depend on budgets.
+_AMPLE = 4.0
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Labels:
     """What a study released of votes, and what each party spent on it. Arrays over parties are in the votes' order.
 
-    labels: a class, ABSTAIN (asked, no label given) or NOT_ASKED, one a query; parties: their names; epsilon and delta:
-    their budgets; weight: of each of their votes; epsilon_guaranteed: what may be published, the cap at the order that
-    was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0, 1],
-    of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not known;
-    study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
+    labels: a class, ABSTAIN (asked, no label given) or NOT_ASKED, one per query; parties: their names; epsilon and
+    delta: their budgets; weight: of each party's vote; epsilon_guaranteed: what may be published, the cap at the order
+    that was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0,
+    1], of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not
+    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -68,7 +74,7 @@ class Labels:
         return int((self.labels >= -1).sum())
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a party: its budget, its weight, what may be published and what was spent.
+        """One row per party: its budget, its weight, what may be published and what was spent.
 
         >>> import conclave, numpy as np
         >>> votes = np.random.default_rng(0).integers(2, size=(50, 30))
@@ -82,7 +88,7 @@ class Labels:
 
 @dataclass(frozen=True, eq=False)
 class Replay:
-    """The same votes under many budgets: one result a budget and seed, None where a budget affords no query.
+    """The same votes under many budgets: one result per budget and seed, None where a budget affords no query.
 
     budgets: as they were given; notes: why there is no result, "" where there is one.
     """
@@ -93,7 +99,7 @@ class Replay:
     notes: tuple[str, ...]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a result: budget (its mean over parties), seed, queries asked and answered, accuracy, largest
+        """One row per result: budget (its mean over parties), seed, queries asked and answered, accuracy, largest
         epsilon that may be published."""
         given = [float(np.mean(np.asarray(budget, dtype=np.float64))) for budget in self.budgets]
         return frame(
@@ -131,10 +137,11 @@ def label(
 
     votes: integers, class ids [parties, queries] or [parties, teachers, queries], -1 for an abstention; or floats, the
     votes for each class [queries, classes], each row with the same sum (then all parties weigh alike). epsilon > 0 and
-    delta in (0, 1): a number, or one a party. unit: "record", or "party" for all of a party's data; view: what is seen,
-    "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
+    delta in (0, 1): a number, or one per party. unit: "record", or "party" for all of a party's data; view: what is
+    seen, "label" or "histogram". classes: by default what the votes show; truth: the true labels, for `accuracy` alone.
     settings: any of `conclave-simulate run` that comes after the votes: mechanism, its noise (sigma=..., in votes),
-    accountant, weights, individualization, stop, dropout, quorum, answer_rate, confidentiality, units.
+    accountant (one that charges), weights, individualization, stop, dropout, quorum, answer_rate, confidentiality,
+    units. A setting without effect is refused.
 
     Raises InvalidInput, with the value and the allowed range, and BudgetExceeded where a budget affords no query.
 
@@ -149,6 +156,7 @@ def label(
     >>> result.epsilon_spent[[0, -1]].round(2)
     array([0.99, 1.98])
     """
+    check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
     study, given = _study(chosen, stored, _budgets(epsilon, delta, parties=parties, names=names))
@@ -168,9 +176,9 @@ def replay(
     seeds: Sequence[int] = (0,),
     **settings: object,
 ) -> Replay:
-    """The same votes under each of many budgets, counted once; some milliseconds a budget.
+    """The same votes under each of many budgets, counted once; some milliseconds per budget.
 
-    budgets: epsilons, each a number for all parties or one a party; everything else as `label`. A budget that affords
+    budgets: epsilons, each a number for all parties or one per party; everything else as `label`. A budget that affords
     no query has no result, and a note that says why. Raises InvalidInput for votes or settings out of range.
 
     >>> import conclave, numpy as np
@@ -181,18 +189,19 @@ def replay(
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
     [[0.01, 0.0], [1.0, 10.0], [4.0, 104.0]]
     """
+    for seed in seeds:
+        check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
     each = [_budgets(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
     results: list[Labels | None] = []
     notes: list[str] = []
+    # What is wrong under an ample budget is wrong under every one; what only a budget makes wrong becomes its note.
+    _ = _terms(chosen, stored, _budgets(_AMPLE, delta, parties=parties, names=names)).budgets
     for one in each:
         try:
             study, given = _study(chosen, stored, one)
         except (BudgetExceeded, InvalidInput) as error:
-            # Settings that are wrong are wrong under every budget; the last one says so.
-            if isinstance(error, InvalidInput) and one is each[-1] and not any(results):
-                raise
             results += [None] * len(seeds)
             notes += [str(error)] * len(seeds)
             continue
@@ -204,7 +213,10 @@ def replay(
 def _checked(
     votes: ArrayLike, *, classes: int | None, truth: ArrayLike | None
 ) -> tuple[StoredVotes, int, Int64[ndarray, " queries"] | None]:
-    array = np.asarray(votes)
+    try:
+        array = np.asarray(votes)
+    except ValueError:
+        raise InvalidInput("votes have rows of unequal length; allowed: one row per party, equally long") from None
     kind = "counts" if np.issubdtype(array.dtype, np.floating) else "ids"
     stored, parties = stored_votes(array, kind=kind, classes=classes, called="votes")
     if truth is None:
@@ -217,19 +229,21 @@ def _checked(
 
 
 def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str, object]) -> Experiment:
-    idle = sorted(_TAKEN & set(settings))
+    idle = sorted(_IDLE & set(settings))
     if idle:
         raise InvalidInput(f"{idle[0]} has no effect on votes of one's own; leave it out")
-    return experiment(**settings, unit=unit, view=view, classes=stored.classes)
+    chosen = experiment(**settings, unit=unit, view=view, classes=stored.classes)
+    check_charging(chosen.accountant)
+    return chosen
 
 
 def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
-    called = tuple(names or (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
+    called = tuple(names if names is not None else (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
     if len(called) != parties or len(set(called)) < parties:
         raise InvalidInput(f"names are {len(called)}, {len(set(called))} distinct; allowed: {parties}, each once")
     arrays = []
     for what, value in (("epsilon", epsilon), ("delta", delta)):
-        array = np.asarray(value, dtype=np.float64)
+        array = numbers(what, value)
         if array.shape not in ((), (parties,)):
             raise InvalidInput(
                 f"{what} has shape {array.shape}; allowed: a number, or one for each of {parties} parties"
@@ -240,10 +254,13 @@ def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Seque
 
 
 def _study(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> tuple[Study, Budgets]:
-    inputs = inputs_of_votes(chosen, stored, parties=len(budgets.names), truth=None)
-    _, study = study_of(inputs, budgets)
+    study = _terms(chosen, stored, budgets)
     must_afford(make_plan(study, budgets))
     return study, budgets
+
+
+def _terms(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> Study:
+    return study_of(inputs_of_votes(chosen, stored, parties=len(budgets.names), truth=None), budgets)[1]
 
 
 def _labels(

@@ -4,51 +4,72 @@ from __future__ import annotations
 
 import os
 import tempfile
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any  # Any: JSON
+from typing import TYPE_CHECKING, Any, Final  # Any: JSON
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
 from conclave.frames import frame
+from protocols.errors import InvalidInput
 from protocols.study import file
 from protocols.study.study import Study
+from runtime.files import write_atomically
 from simulations.pipeline import run as run_pipeline
 from simulations.pipeline import study_of
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
+from simulations.setup.accountants import check_charging
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import experiment, experiment_budgets, make_study
+from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import Host, read_inputs
 
 if TYPE_CHECKING:
     import pandas as pd
 
+# The settings of a run that a study's terms follow from; the others say how its votes are made and used.
+_TERMS: Final = (
+    "parties teachers_per_party mechanism accountant weights individualization privacy_groups stop answer_rate quorum "
+    "confidentiality units colluders data_seed".split()
+)
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Run:
-    """What a run gave: its study, the labels of the first seed (class, ABSTAIN or NOT_ASKED, one a query of the public
-    pool), and the figures of `conclave-simulate run`, as docs/reference/outputs.md describes them in summary.json."""
+    """What a run gave: its study, the labels of the first seed (class, ABSTAIN or NOT_ASKED, one per query of the
+    public pool), and the figures of `conclave-simulate run`, as docs/reference/outputs.md describes them in
+    summary.json."""
 
     study: Study = field(repr=False)
     labels: Int64[ndarray, " queries"] = field(repr=False)
     figures: dict[str, Any]
 
     def to_pandas(self) -> pd.DataFrame:
-        """One row a group of parties with the same budget: what may be published and what was used."""
+        """One row per group of parties with the same budget: what may be published and what was used."""
         groups = self.figures["groups"]
         return frame({key: [group[key] for group in groups] for key in groups[0]})
 
 
 def define_study(
-    *, budgets: str, delta: float, unit: str, view: str, classes: int, queries: int, **settings: object
+    *,
+    budgets: str,
+    delta: float,
+    unit: str,
+    view: str,
+    classes: int,
+    queries: int,
+    name: str = "study",
+    **settings: object,
 ) -> Study:
     """The study that these settings make: noise and threshold scaled, weights or rates solved.
 
     budgets: as --budgets of `conclave-simulate run`, for instance "1:0.5,2:0.5"; classes >= 2; queries: the size of the
-    public pool; settings: any other of `conclave-simulate run`. Raises InvalidInput.
+    public pool; name: printable text, which is in the digest; settings: any other of `conclave-simulate run` that is a
+    term of a study: parties, teachers_per_party, mechanism, its noise (sigma=..., in votes), accountant, weights,
+    individualization, privacy_groups, stop, answer_rate, quorum, confidentiality, units, colluders, data_seed. Raises
+    InvalidInput.
 
     >>> import conclave
     >>> study = conclave.define_study(parties=100, budgets="1:0.5,4:0.5", delta=1e-5, unit="record", view="label",
@@ -56,8 +77,12 @@ def define_study(
     >>> len(study.roster), study.classes
     (100, 10)
     """
+    idle = [each for each in settings if each in Experiment.model_fields and each not in _TERMS]
+    if idle:
+        raise InvalidInput(f"{idle[0]} is no term of a study; allowed: {', '.join(_TERMS)}, and the mechanism's noise")
     chosen = experiment(**settings, budgets=budgets, delta=delta, unit=unit, view=view, classes=classes)
-    return make_study(chosen, experiment_budgets(chosen), classes=classes, queries=queries)
+    check_charging(chosen.accountant)
+    return replace(make_study(chosen, experiment_budgets(chosen), classes=classes, queries=queries), name=name)
 
 
 def plan(study: Study) -> StudyPlan:
@@ -117,6 +142,9 @@ def run(
 def write_study(study: Study, path: str | Path) -> None:
     """Writes a study as TOML (docs/reference/study-file.md); `read_study` gives an equal one back.
 
+    The file is written as a whole or not at all, readable by its owner only; a missing folder is created. Raises
+    StorageFailed.
+
     >>> import conclave, pathlib, tempfile
     >>> study = conclave.define_study(parties=3, budgets="2", delta=1e-5, unit="party", view="label", classes=2,
     ...                               queries=100)
@@ -125,7 +153,7 @@ def write_study(study: Study, path: str | Path) -> None:
     >>> conclave.read_study(path) == study
     True
     """
-    Path(path).write_text(file.write_study(study), encoding="utf-8")
+    write_atomically(Path(path), file.write_study(study))
 
 
 def read_study(path: str | Path) -> Study:

@@ -5,6 +5,7 @@ Other commands write to the store; serve reads it twice per second for jobs, stu
 
 from __future__ import annotations
 
+import datetime
 import os
 import threading
 import time
@@ -136,6 +137,7 @@ def _serve_one_certificate(
                 certificate=certificate,
                 authority=authority.certificate,
                 denied=denied,
+                now=lambda: datetime.datetime.now(datetime.UTC),
             )
         )
     running = _Running(store, hub, denied, log, guardians=guardians, patience_s=settings.patience_s, stop=stop)
@@ -146,7 +148,7 @@ def _serve_one_certificate(
             monitor = Monitor(
                 settings.metrics_port,
                 healthy=running.healthy,
-                metrics=lambda: exposition(families(read_status(store)), dict(log.counts)),
+                metrics=lambda: exposition(families(read_status(store, now_s=time.time())), dict(log.counts)),
             )
         ports = (port, enrol_port or 0, monitor.port if monitor else 0)
         store.trail.append("serve_started", port=port)

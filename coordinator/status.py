@@ -6,7 +6,6 @@ released.
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict
 from typing import Any  # the values of a JSON object
 
@@ -24,14 +23,17 @@ _ALIVE_S = 10.0
 _DAY_S = 86_400
 
 
-def read_status(store: Store) -> dict[str, Any]:
-    """Everything that `status` shows. Raises StorageFailed, and InvalidInput for a study that was changed."""
-    serving = alive(store)
+def read_status(store: Store, *, now_s: float) -> dict[str, Any]:
+    """Everything that `status` shows. now_s: seconds since 1970.
+
+    Raises StorageFailed, and InvalidInput for a study that was changed.
+    """
+    serving = alive(store, now_s=now_s)
     sessions = {each.party: each for each in store.sessions()} if serving else {}
     denied = store.members.denied()
     return {
         "serving": None if serving is None else asdict(serving),
-        "parties": _parties(store, set(sessions), denied),
+        "parties": _parties(store, set(sessions), denied, now_s),
         "connected": [asdict(each) for each in sessions.values()],
         "pending_requests": [
             {"party": each.party, "fingerprint": each.fingerprint} for each in store.members.pending()
@@ -41,10 +43,10 @@ def read_status(store: Store) -> dict[str, Any]:
     }
 
 
-def alive(store: Store) -> Serving | None:
-    """The serve that is running now, or None."""
+def alive(store: Store, *, now_s: float) -> Serving | None:
+    """The serve that is running now, or None. now_s: seconds since 1970."""
     serving = store.serving()
-    return serving if serving is not None and abs(time.time() - serving.seen_s) < _ALIVE_S else None
+    return serving if serving is not None and abs(now_s - serving.seen_s) < _ALIVE_S else None
 
 
 def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:
@@ -131,7 +133,7 @@ def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected:
     ]
 
 
-def _parties(store: Store, connected: set[str], denied: dict[str, str]) -> list[dict[str, Any]]:
+def _parties(store: Store, connected: set[str], denied: dict[str, str], now_s: float) -> list[dict[str, Any]]:
     """Each party, with its newest certificate."""
     newest = {each.name: each for each in store.members.certificates() if each.role == "party"}
     return [
@@ -140,7 +142,7 @@ def _parties(store: Store, connected: set[str], denied: dict[str, str]) -> list[
             "connected": name in connected,
             "revoked": denied.get(each.serial),
             "serial": each.serial,
-            "days_left": (each.not_after_s - time.time()) / _DAY_S,
+            "days_left": (each.not_after_s - now_s) / _DAY_S,
         }
         for name, each in sorted(newest.items())
     ]

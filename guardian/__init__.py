@@ -1,1 +1,1 @@
-"""The guardian: the second server of two_server, run by another organisation."""
+"""The guardian: the second server of the levels two_server and hidden_queries, run by another organisation."""

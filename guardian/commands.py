@@ -1,4 +1,4 @@
-"""conclave-guardian: the commands of the other organisation at level two_server."""
+"""conclave-guardian: the commands of the organisation that runs the guardian."""
 
 from __future__ import annotations
 

@@ -6,10 +6,7 @@ Each study has a folder with its terms and its ledger, created in one step.
 from __future__ import annotations
 
 import datetime
-import shutil
-import tempfile
 import threading
-from pathlib import Path
 from typing import Any  # the values of a JSON object
 
 import numpy as np
@@ -18,7 +15,7 @@ from guardian.home import GuardianHome
 from protocols.claims import guardian_sees, not_covered_by_guardian
 from protocols.crypto.identity import check_name
 from protocols.crypto.randomness import RandomSource
-from protocols.errors import ConclaveError, InvalidInput, Refused, StorageFailed
+from protocols.errors import ConclaveError, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
 from protocols.private_files import private_folder
@@ -29,7 +26,7 @@ from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import GuardedStudy, check_terms_apart
-from runtime.files import sync_folder, write_atomically
+from runtime.files import folder_beside, put_in_place, write_atomically
 
 
 def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.date, source: RandomSource) -> bool:
@@ -44,20 +41,11 @@ def approve_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.d
             raise InvalidInput(f"{folder} holds other terms under the name {study.name!r}; allowed: another name")
         return False
     private_folder(home.studies)
-    try:
-        part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=home.studies))
-    except OSError as error:
-        raise StorageFailed(f"cannot create a folder in {home.studies}: {error.strerror}; free space") from error
-    try:
+    with folder_beside(folder) as part:
         write_atomically(part / "study.toml", write_study(study))
         with Ledger(part / "ledger.sqlite") as ledger:
             _guardian(home, study, ledger, source)
-        part.rename(folder)
-        sync_folder(home.studies)
-    except OSError as error:
-        raise StorageFailed(f"cannot keep the study in {folder}: {error.strerror}; free space") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        put_in_place(part, folder)
     return True
 
 

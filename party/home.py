@@ -21,7 +21,7 @@ from protocols.reading import read_text
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
-from runtime.files import sync_folder, write_atomically
+from runtime.files import sync, write_atomically
 from runtime.locks import alone
 
 # home.id is 32 digits; a person who edited it may have added a line end.
@@ -174,4 +174,4 @@ def _create(path: Path, content: bytes) -> None:
         raise StorageFailed(f"cannot write {path}: {error.strerror or error}; free space or choose another") from error
     finally:
         own.unlink(missing_ok=True)
-    sync_folder(path.parent)  # the file survives a power cut, as the approvals that refer to it do
+    sync(path.parent)  # the file survives a power cut, as the approvals that refer to it do

@@ -77,7 +77,7 @@ class Protection:
 PUBLISHABLE: Final = (
     "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
     "are safe to publish. They hold if each node charged what the released labels cost: a node that settles believes "
-    "the coordinator's signed outcomes, which `verify` holds against the labels. The budget used is an operator's "
+    "the coordinator's signed outcomes, which `verify` compares with the labels. The budget used is an operator's "
     "reading of the ledger, not an epsilon."
 )
 SEVERAL: Final = (
@@ -91,19 +91,19 @@ SEVERAL_COST: Final = (
 SEVERAL_FIGURES: Final = (
     f"{SEVERAL} Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
     "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
-    "Where there is no figure, delta does not cover what is set aside for the noise as it is drawn (for float64 "
-    "noise at "
-    "an epsilon of about 15 or more): take it as no guarantee."
+    "Where a figure is missing, delta is smaller than the reserve for rounded noise (for float64 noise, at an epsilon "
+    "of about 15 or more): nothing is guaranteed."
 )
 EARLIER: Final = (
-    "The figures hold for a patient whose data were in all of these releases under the same name of the party. It is "
+    "The figures hold for a patient whose data were in all of these releases under the same party name. It is "
     "assumed that every release of the consortium that used these data is listed, that each one's figures hold, and "
     "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
     "whichever is less; deltas add up."
 )
 SEVERAL_RECORDS: Final = (
     "A patient with several records at one hospital is covered as a whole only where that hospital names the patient's "
-    "column (`data.patient`), as then all of them lie with one teacher; elsewhere each of the records is, one by one."
+    "column (`data.patient`), as then all of them lie with one teacher; elsewhere only each record on its own is "
+    "covered."
 )
 POPULATION: Final = (
     "What the labels reveal about a person because it is true of the population: differential privacy bounds "

@@ -1,9 +1,12 @@
-"""A program's own files: written as a whole or not at all, and readable by their owner only."""
+"""A program's own files and folders: written as a whole or not at all, and made readable by their owner only."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -31,7 +34,7 @@ def write_atomically(path: Path, content: bytes | str) -> None:
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)
-        sync_folder(path.parent)
+        sync(path.parent)
     except OSError as error:
         if part is not None:
             part.unlink(missing_ok=True)
@@ -40,9 +43,47 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         ) from error
 
 
-def sync_folder(folder: Path) -> None:
-    """Flushes a folder to disk, so that the names in it survive a crash of the machine."""
-    descriptor = os.open(folder, os.O_RDONLY)
+@contextmanager
+def folder_beside(folder: Path) -> Iterator[Path]:
+    """A new private folder beside `folder`, to be filled and then given its name by `put_in_place`; whatever still is
+    in it at the end is deleted. The folder in which both lie must exist.
+
+    Raises StorageFailed, also for an OSError of the body; then `folder` is as it was, or absent.
+    """
+    part: Path | None = None
+    try:
+        part = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))
+        yield part
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot write {folder}: {error.strerror or error}; free space or choose another folder"
+        ) from error
+    finally:
+        if part is not None:
+            shutil.rmtree(part, ignore_errors=True)
+
+
+def put_in_place(part: Path, folder: Path, *, replace: bool = False) -> None:
+    """Flushes a filled folder to disk and gives it its name, so that `folder` is complete or absent after a crash.
+
+    No database in it may be open. replace: whether an earlier `folder` is deleted first; otherwise one that holds
+    anything raises OSError, as every other failure does.
+    """
+    for path in [*part.rglob("*"), part]:
+        sync(path)
+    if replace and folder.exists():
+        aside = tempfile.TemporaryDirectory(prefix=f".{folder.name}.", dir=folder.parent, ignore_cleanup_errors=True)
+        with aside as earlier:
+            folder.rename(Path(earlier) / folder.name)  # in one step, so that no half of it keeps the name
+            part.rename(folder)
+    else:
+        part.rename(folder)
+    sync(folder.parent)
+
+
+def sync(path: Path) -> None:
+    """Flushes a file or a folder to disk: of a folder, the names in it. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

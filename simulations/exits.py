@@ -1,4 +1,4 @@
-"""How the help of conclave-simulate says its exit codes; runtime/exits.py has them."""
+"""The exit codes as the help of conclave-simulate prints them; runtime/exits.py has them."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _labelled(study: Study, source: VoteSource, seed: int, settings: Experiment,
 
 
 def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:
-    """Holds the first seed's replay against a live study; False where the study can only be replayed."""
+    """Compares the first seed's replay with a live study; False where the study can only be replayed."""
     if isinstance(source.stored, VoteCounts) or len(study.roster) > LIVE_PARTIES or study.pooled_teachers is not None:
         return False
     train = _train_between(study, source, first.seed, settings, host)

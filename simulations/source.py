@@ -1,4 +1,4 @@
-"""A name of the code that makes something, for caches: another version makes it anew."""
+"""A digest of source code for cache keys: changed code is run again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @cache
 def source_digest(*modules: str) -> str:
-    """The hash of the source of these modules, imported or not: of a package, of all files that lie in it."""
+    """The hash of these modules' source, without importing them; a package counts with all its files."""
     digest = hashlib.sha256()
     for module in modules:
         found = find_spec(module)

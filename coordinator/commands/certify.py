@@ -34,7 +34,7 @@ def guardian() -> None:
 @home_option
 @json_option
 def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
-    """At the COORDINATOR: issue the certificate that a guardian requests, if its key has this fingerprint.
+    """Issue the certificate that a guardian requests, if its key has this fingerprint.
 
     Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
 

@@ -140,7 +140,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     """Shows a job's progress, to its end if `wait`; returns the exit code."""
     from coordinator.status import alive, job_line
 
-    if not job.ended and alive(store) is None:
+    if not job.ended and alive(store, now_s=time.time()) is None:
         click.echo(
             "`serve` is not running on this home; the labelling begins when it is: conclave-coordinator serve", err=True
         )

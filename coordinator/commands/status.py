@@ -36,7 +36,7 @@ def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
     home.settings()
     with Store(home) as store:
         while True:
-            figures = read_status(store)
+            figures = read_status(store, now_s=time.time())
             if watch and sys.stdout.isatty():
                 click.clear()
             if as_json:

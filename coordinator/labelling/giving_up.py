@@ -7,6 +7,7 @@ parties; its queries get no label and are never asked again. The next batch is c
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -52,7 +53,7 @@ def stuck_batch(store: Store, name: str) -> StuckBatch:
     if job is None or not ledger_path(store.home, name).exists():
         raise InvalidInput(f"study {name!r} was never labelled; allowed: one with a batch that cannot be finished")
     if not job.ended:
-        how = "wait until it stops" if alive(store) else "start serve, which continues it"
+        how = "wait until it stops" if alive(store, now_s=time.time()) else "start serve, which continues it"
         raise Refused(
             Code.LABELLING_RUNS,
             f"the labelling of {name!r} is {job.state}, and may finish its batch by itself: {how}; it waits at most "
@@ -99,7 +100,7 @@ def _check_missing(store: Store, study: DeployedStudy, job: Job, number: int, op
     """
     needed = [seat.party for at, seat in enumerate(study.roster) if openers is None or at in openers]
     since_s, connected = store.started_s(job.number), set()
-    if alive(store) is not None:
+    if alive(store, now_s=time.time()) is not None:
         connected = {each.party for each in store.sessions()}
     faults = [each for each in store.faults(study.name) if each.number == number and each.last_s >= since_s]
     missing = {each.seat for each in faults if each.code in AWAY} & set(needed)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import shutil
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +14,13 @@ from coordinator.home import CoordinatorSettings
 from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
-from protocols.errors import BudgetExceeded, InvalidInput, StorageFailed
+from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.private_files import private_folder
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import hidden
 from protocols.study.terms import Terms
-from runtime.files import sync_folder, write_atomically
+from runtime.files import folder_beside, put_in_place, write_atomically
 
 
 def create_study(
@@ -47,11 +45,7 @@ def create_study(
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
     folder = store.home.study(study.name)
     private_folder(folder.parent)
-    try:
-        part = Path(tempfile.mkdtemp(prefix=f".{study.name}.", dir=folder.parent))
-    except OSError as error:
-        raise StorageFailed(f"cannot create a folder in {folder.parent}: {error.strerror}; free space") from error
-    try:
+    with folder_beside(folder) as part:
         write_atomically(part / "study.toml", write_study(study))
         if pool is not None:
             write_pool(part / "pool.npy", pool)
@@ -59,14 +53,8 @@ def create_study(
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
                 raise InvalidInput(f"{folder} holds a ledger that the store does not know; allowed: another name")
-            if folder.exists():  # left by a creation that was interrupted before the store recorded it
-                shutil.rmtree(folder)
-            part.rename(folder)
-            sync_folder(folder.parent)
-    except OSError as error:
-        raise StorageFailed(f"cannot keep the study in {folder}: {error.strerror}; free space") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+            # It may have been left by a creation that was interrupted before the store recorded it.
+            put_in_place(part, folder, replace=True)
     return study
 
 

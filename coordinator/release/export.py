@@ -7,9 +7,10 @@ Neither format is pickle: they hold only numbers and a graph of known operators.
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import numpy as np
 import onnxruntime
@@ -21,11 +22,6 @@ from protocols.errors import EngineFailed, InvalidInput
 from protocols.reading import read_bytes
 
 ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
-# For each class of student, the module that writes it, with write(student, folder); imported when it is needed.
-_WRITERS: Final[dict[str, str]] = {
-    "TorchStudent": "coordinator.release.export_torch",
-    "ForestStudent": "coordinator.release.export_forest",
-}
 # An export with a smaller share of equal predictions has failed.
 _LEAST_AGREEMENT: Final = 0.99
 _CHUNK: Final = 1024
@@ -45,28 +41,24 @@ class Exported:
 
 @dataclass(frozen=True)
 class Written:
-    """What was written, as in Exported, before it is checked."""
+    """What a student's exporter wrote into the folder, ONNX_FILE among it; fields as in Exported."""
 
     files: tuple[str, ...]
     input_shape: tuple[int, ...]
     classes: tuple[int, ...]
 
 
-class _Writer(Protocol):
-    def write(self, student: Student, folder: Path) -> Written: ...
-
-
 def export_student(student: Student, pool: Float32[ndarray, "queries ..."], folder: Path) -> Exported:
     """Writes the student's files and compares ONNX's predictions with its own on the pool.
 
     The ONNX graph has one input, `inputs` (float32, queries first), and two outputs, `label` (int64 class ids) and
-    `probabilities`. Raises InvalidInput for a kind that has no writer, EngineFailed if predictions differ.
+    `probabilities`. Raises InvalidInput for a student without an exporter, EngineFailed if predictions differ.
     """
-    kind = type(student).__name__
-    if kind not in _WRITERS:
-        raise InvalidInput(f"a student of kind {kind} cannot be exported; allowed: {', '.join(_WRITERS)}")
-    writer: _Writer = importlib.import_module(_WRITERS[kind])  # type: ignore[assignment]  # a module with write()
-    written = writer.write(student, folder)
+    if not student.exporter:
+        raise InvalidInput(f"a {type(student).__name__} cannot be exported; allowed: a student with an exporter")
+    module, _, name = student.exporter.partition(":")
+    write: Callable[[Student, Path], Written] = getattr(importlib.import_module(module), name)
+    written = write(student, folder)
     inputs = pool.reshape(len(pool), *written.input_shape)
     agreement = float((predict_onnx(folder / ONNX_FILE, inputs) == student.predict(pool)).mean())
     if agreement < _LEAST_AGREEMENT:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import datetime
-import os
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any  # figures of JSON
@@ -35,6 +33,7 @@ from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
 from protocols.votes import ABSTAIN
 from runtime.distribution import installed_version
+from runtime.files import folder_beside, put_in_place
 
 
 def make_release(
@@ -65,24 +64,19 @@ def make_release(
         raise InvalidInput(f"this is the coordinator {signed_by.name!r}; the study's is {terms.coordinator!r}")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
     except OSError as error:
         raise StorageFailed(f"cannot write {out}: {error.strerror or error}; choose another folder") from error
-    try:
+    with folder_beside(out) as part:
         _write(part, labelled, authority, certificate, trained, earlier, named, unproven, now)
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
-        _settle(part)
+        for path in [part, *part.rglob("*")]:  # for everybody to read
+            path.chmod(0o755 if path.is_dir() else 0o644)
         failed = [check for check in verify_release(part, authority=None, now=now) if not check.passed]
         if failed:
             raise DataCorrupt(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
             )
-        part.rename(out)
-        _sync(out.parent)
-    except OSError as error:
-        raise StorageFailed(f"cannot write {out}: {error.strerror or error}; free space or choose another") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        put_in_place(part, out)
     return out
 
 
@@ -170,18 +164,3 @@ def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str,
         "classes": list(exported.classes),
         "onnx_agreement": exported.agreement,
     }
-
-
-def _settle(part: Path) -> None:
-    """Makes everything readable and flushes it to disk, before the folder gets its final name."""
-    for path in [part, *part.rglob("*")]:
-        path.chmod(0o755 if path.is_dir() else 0o644)
-        _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

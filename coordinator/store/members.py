@@ -7,7 +7,6 @@ using an invitation twice, or un-revoking a certificate.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import AuditLog
@@ -40,8 +39,6 @@ CREATE TRIGGER IF NOT EXISTS denied_stays BEFORE DELETE ON denied
 CREATE TRIGGER IF NOT EXISTS denied_stays_so BEFORE UPDATE ON denied
     BEGIN SELECT RAISE(ABORT, 'what is revoked stays revoked'); END;
 """
-
-Standing = Literal["pending", "approved", "revoked", "withdrawn"]
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,10 @@ class ForestStudent(Student):
             probabilities[:, self.model.classes_] = self.model.predict_proba(inputs.reshape(len(inputs), -1))
         return probabilities
 
+    @property
+    def exporter(self) -> str:
+        return "coordinator.release.export_forest:write"
+
 
 @dataclass(frozen=True)
 class ForestKind(StudentKind):

@@ -19,6 +19,16 @@ class Student(ABC):
     def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
         """The probability of each class, in [0, 1]; rows sum to 1; 0 for classes that do not occur in the labels."""
 
+    @property
+    def exporter(self) -> str:
+        """The function that writes this student's files for a release, as "module:function"; "" if there is none, and
+        the student can be trained, but not released.
+
+        It is imported only then, and called with the student and a folder (see Written in
+        coordinator/release/export.py).
+        """
+        return ""
+
 
 class StudentKind(ABC):
     """A way to train students; one row of the table coordinator.students.STUDENTS."""

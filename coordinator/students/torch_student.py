@@ -56,6 +56,10 @@ class TorchStudent(Student):
             probabilities[start : start + _CHUNK] = logits.softmax(1).cpu().numpy()
         return probabilities
 
+    @property
+    def exporter(self) -> str:
+        return "coordinator.release.export_torch:write"
+
 
 @dataclass(frozen=True)
 class PseudoLabels:

@@ -210,4 +210,5 @@ def _to_guardian(line: Line) -> GuardianLine:
         certificate=line.certificate,
         authority=line.authority,
         denied=lambda identity: None,  # a hospital may not see the operator's list
+        now=lambda: datetime.datetime.now(datetime.UTC),
     )

@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 @click.group()
 def budget() -> None:
-    """Shows what studies may still ask of this hospital."""
+    """Show what studies may still ask of this hospital."""
 
 
 @click.group()
 def audit() -> None:
-    """Checks what this hospital can prove."""
+    """Check what this hospital can prove."""
 
 
 @budget.command(epilog=EPILOG)
 @home_option
 @json_option
 def show(home: PartyHome, as_json: bool) -> None:
-    """Shows the answers left in every study, the epsilon used of its cap, and the lifetime caps.
+    """Show the answers left in every study, the epsilon used of its cap, and the lifetime caps.
 
     \b
     Example:
@@ -87,7 +87,7 @@ def show(home: PartyHome, as_json: bool) -> None:
 @json_option
 @click.option("--release", type=click.Path(path_type=Path, file_okay=False), help="Compare with this release.")
 def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | None) -> int:
-    """Checks this node's logs and the signatures that it kept, and whether a release agrees with what was signed.
+    """Check this node's logs and the signatures that it kept, and whether a release agrees with what was signed.
 
     \b
     Examples:
@@ -148,7 +148,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 @json_option
 @click.option("--yes", is_flag=True, help="Withdraw without asking.")
 def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
-    """Ends a study at this node for ever. What it did not spend returns to the lifetime cap.
+    """End a study at this node for ever. What it did not spend returns to the lifetime cap.
 
     Labels that were released stay released.
 

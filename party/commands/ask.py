@@ -60,7 +60,7 @@ def ask(
     home: PartyHome,
     as_json: bool,
 ) -> None:
-    """Asks the consortium to label this hospital's own records, and writes the noisy labels that come back.
+    """Ask the consortium to label this hospital's own records, and write the noisy labels that come back.
 
     STUDY: a study's file, or its name once it has been asked in. Nobody else sees a record or a label, and this
     hospital sees no vote and no model. After Ctrl-C, the same command continues; it then also asks about records

@@ -37,7 +37,7 @@ from runtime.cli import EPILOG, json_option
 )
 @json_option
 def demo(folder: Path, data_dir: Path | None, level: str, as_json: bool) -> int:
-    """Runs one coordinator and four hospitals as real processes on this machine, up to a verified release.
+    """Run one coordinator and four hospitals as real processes on this machine, up to a verified release.
 
     Every command is shown as it runs. It takes one or two minutes; nothing leaves the machine.
 

@@ -100,7 +100,7 @@ def init(
     settle: bool | None,
     new_key: bool,
 ) -> None:
-    """Creates this node's folder and its key, which never leaves it; prints the fingerprint for the operator.
+    """Create this node's folder and its key, which never leaves it; print the fingerprint for the operator.
 
     \b
     Examples:
@@ -155,7 +155,7 @@ def init(
 @home_option
 @click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0.0, help="Seconds to wait for approval.")
 def enrol(home: PartyHome, wait_s: float) -> None:
-    """Asks the coordinator for this node's certificate, which it issues once the operator has approved the fingerprint.
+    """Ask the coordinator for this node's certificate, which it issues once the operator has approved the fingerprint.
 
     \b
     Example:
@@ -190,7 +190,7 @@ def enrol(home: PartyHome, wait_s: float) -> None:
 @home_option
 @json_option
 def doctor(home: PartyHome, as_json: bool) -> int:
-    """Checks each step, and names the one that fails: name, connection, TLS, certificate, session, clock, study.
+    """Check each step, and name the one that fails: name, connection, TLS, certificate, session, clock, study.
 
     \b
     Example:

@@ -35,7 +35,7 @@ COMMANDS: Final[dict[str, str]] = {
 @click.group(cls=CommandTable, table=COMMANDS, epilog=EPILOG, context_settings=CONTEXT)
 @click.version_option(package_name=DISTRIBUTION)
 def cli() -> None:
-    """Runs a hospital's side of a consortium: which studies it joins, what they may cost, and its node.
+    """Run a hospital's side of a consortium: which studies it joins, what they may cost, and its node.
 
     \b
     From an invitation to a running node:

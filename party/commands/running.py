@@ -33,7 +33,7 @@ _APPROVALS_S: Final = 2.0
 @click.command(epilog=EPILOG)
 @home_option
 def run(home: PartyHome) -> int:
-    """Dials out to the coordinator, answers for every approved study, and dials again whenever the connection ends.
+    """Dial out to the coordinator, answer for every approved study, and dial again whenever the connection ends.
 
     Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; every charge is on disk at all times.
 

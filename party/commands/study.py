@@ -32,7 +32,7 @@ def data() -> None:
 @home_option
 @json_option
 def check(study: str, home: PartyHome, as_json: bool) -> None:
-    """Reads the records by a study's terms and shows classes, counts, patients, and records per teacher. Nothing
+    """Read the records by a study's terms and show classes, counts, patients, and records per teacher. Nothing
     leaves.
 
     STUDY: a study's file, or the name of an approved study.
@@ -93,7 +93,7 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     help="The study's public queries (.npy): the node then refuses any others.",
 )
 def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
-    """Says in plain words what a study would spend and release, asks for approval, and reserves its cap.
+    """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
     \b
     Example:
@@ -146,7 +146,7 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
 @home_option
 @json_option
 def train(study: str, home: PartyHome, as_json: bool) -> None:
-    """Trains this hospital's teachers for an approved study. They stay here, and `run` uses them.
+    """Train this hospital's teachers for an approved study. They stay here, and `run` uses them.
 
     \b
     Example:

@@ -5,15 +5,20 @@ It holds manifest.json and teacher-0000, teacher-0001, ... in formats that run n
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from party.teachers.own import kind_of
 from party.teachers.teacher import Teacher
+from party.voting.private_file import PRIVATE_FILE, save_model
 from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.levels.hidden_queries.inference.model import Model
+from protocols.private_files import private_folder, tighten
 from protocols.reading import read_json
+from runtime.files import folder_beside, put_in_place, write_atomically
 
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES: Final = 2**16
@@ -47,6 +52,23 @@ def load_teachers(
         teachers.append(kind.load(folder / teacher_file(number)))
         loaded(number + 1, manifest.teachers)
     return teachers
+
+
+def write_teachers(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
+    """Writes a folder of teachers for its owner alone, in place of an earlier one. private: the model that answers
+    hidden queries, if the study hides them.
+
+    Raises StorageFailed; the folder is then complete, as it was, or absent.
+    """
+    private_folder(folder.parent)
+    with folder_beside(folder) as part:
+        for number, teacher in enumerate(teachers):
+            teacher.save(part / teacher_file(number))
+        if private is not None:
+            save_model(part / PRIVATE_FILE, private)
+        write_atomically(part / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
+        tighten(part)  # a hospital's own teachers may write files with any mode
+        put_in_place(part, folder, replace=True)
 
 
 def read_manifest(folder: Path) -> Manifest:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,15 +16,12 @@ from party.lifetime import seats_of
 from party.settings import PartySettings, TeacherSettings
 from party.teachers.own import kind_of
 from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
-from party.voting.private_file import PRIVATE_FILE, save_model
-from party.voting.trained import MANIFEST, Manifest, read_manifest, teacher_file
-from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
+from party.voting.trained import Manifest, read_manifest, write_teachers
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from protocols.levels.hidden_queries.inference.model import Model
-from protocols.private_files import private_folder, tighten
 from protocols.study.deployed import DeployedStudy
-from runtime.files import write_atomically
 
 
 @dataclass(frozen=True)
@@ -80,7 +75,8 @@ def train(
 ) -> list[tuple[str, list[int]]]:
     """Trains all missing teachers of a party's seats; returns the number of records per teacher, for each seat.
 
-    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; a folder is then complete or absent.
+    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; each folder is then complete, as it was or
+    absent.
     """
     terms = study.terms
     check_private(study, settings)
@@ -101,7 +97,7 @@ def train(
         private = None
         if study.confidentiality.hides_queries:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
-        _write(folder, teachers, manifest, private)
+        write_teachers(folder, teachers, manifest, private)
         say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
     return done
 
@@ -164,21 +160,6 @@ def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Ca
             f"records; {len(rows) - within.sum()} others have values beyond the study's {precision.input_bound:g}"
         )
     return model
-
-
-def _write(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
-    """Writes to a temporary folder, the manifest last, and renames it: a folder with a manifest is complete."""
-    try:
-        shutil.rmtree(folder, ignore_errors=True)
-        private_folder(folder)
-        for number, teacher in enumerate(teachers):
-            teacher.save(folder / teacher_file(number))
-        if private is not None:
-            save_model(folder / PRIVATE_FILE, private)
-        tighten(folder)  # a hospital's own teachers may write files with any mode
-        write_atomically(folder / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
-    except OSError as error:
-        raise StorageFailed(f"cannot write {folder}: {error.strerror or error}") from error
 
 
 def _same(folder: Path, manifest: Manifest) -> bool:

@@ -46,8 +46,8 @@ def weights(rule: str, planned: Planned, *, units: int = LATTICE) -> Float64[nda
     found = WEIGHT_RULES[rule].weigh(planned)
     if found.shape != planned.epsilon.shape or not ((found > 0).all() and abs(found.mean() - 1) < _DUST):
         raise InvalidInput(
-            f"weight rule {rule!r} gives {found.shape} weights of mean {found.mean():g}; allowed: one a party, above "
-            "0, of mean 1"
+            f"weight rule {rule!r} gives {found.shape} weights of mean {found.mean():g}; allowed: one per party, "
+            "each above 0, with mean 1"
         )
     return on_lattice(found, units=units)
 

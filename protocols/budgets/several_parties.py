@@ -141,6 +141,6 @@ def _cost(accounting: Accounting, hospitals: _Hospitals) -> QueryCost:
 def _marginals(
     price: Float64[ndarray, "hospitals orders"], hospitals: _Hospitals
 ) -> Float64[ndarray, "hospitals orders"]:
-    """By how much each hospital raises a price: along chords of rising slope, which lie above the convex function."""
+    """How much each hospital adds at a price, bounded by chords of the convex cost."""
     slopes = np.diff(price, axis=0, prepend=0.0) / hospitals.votes[:, None]
     return np.maximum.accumulate(slopes, axis=0) * hospitals.votes[:, None]

@@ -22,7 +22,8 @@ def system_source(count: int) -> bytes:
 def simulation_rng(seed: int, stage: str, *path: int) -> np.random.Generator:
     """The generator of one stage of a simulation, a function of (seed, stage, path) alone.
 
-    Streams never depend on the order in which parties arrive or on an engine's node ids (ARCHITECTURE.md, 5).
+    Streams never depend on the order in which parties arrive or on an engine's node ids
+    (docs/ARCHITECTURE.md, One run).
     """
     key = (seed, int.from_bytes(stage.encode(), "big"), *path)
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence(key)))

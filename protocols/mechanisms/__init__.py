@@ -35,9 +35,10 @@ __all__ = [
 def _check(name: str, loaded: object) -> type[Mechanism]:
     if not (isinstance(loaded, type) and issubclass(loaded, Mechanism)):
         raise InvalidInput(f"it is {loaded!r}; allowed: a Mechanism")
-    missing = ", ".join(sorted(loaded.__abstractmethods__))
-    if missing or loaded.name != name:
-        raise InvalidInput(f"it is named {loaded.name!r} and lacks {missing or 'nothing'}; allowed: a whole {name!r}")
+    if loaded.__abstractmethods__:
+        raise InvalidInput(f"it does not define {', '.join(sorted(loaded.__abstractmethods__))}; allowed: all of them")
+    if loaded.name != name:
+        raise InvalidInput(f"its name is {loaded.name!r}; allowed: {name!r}, as the entry point says")
     return loaded
 
 

@@ -273,9 +273,9 @@ class Mechanism(ABC):
 
     @property
     def more_noise_words(self) -> str:
-        """What to change for more noise: "a larger --sigma", or "a smaller --gamma", an inverse scale."""
+        """What to change for more noise: "a larger sigma", or "a smaller gamma", an inverse scale."""
         name, each = self._label_noise
-        return f"a {'smaller' if each.unit == 'per vote' else 'larger'} --{name.replace('_', '-')}"
+        return f"a {'smaller' if each.unit == 'per vote' else 'larger'} {name}"
 
     @property
     def _label_noise(self) -> tuple[str, Parameter]:

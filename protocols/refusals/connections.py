@@ -22,7 +22,7 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.BUDGET_EXCEEDED: Meaning(
             "a charge would pass a cap",
-            "nothing: the study has used what it may use; conclave-party budget show has the figures",
+            "nothing: the study's budget is spent; conclave-party budget show has the figures",
             COMMAND | ANSWERED | GUARDIAN,
         ),
         Code.STORAGE_FAILED: Meaning(

@@ -153,7 +153,7 @@ class Exact(DataDependentAccountant):
         _check_one_vote(self.name, given)
         if self._knows_votes and not given.votes_known:
             raise InvalidInput(
-                f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher a party, and no "
+                f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher per party, and no "
                 "votes as counts"
             )
         _check_weights(self.name, given.sensitivity)
@@ -279,8 +279,8 @@ def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
 def _check_one_vote(name: str, given: Circumstances) -> None:
     if not given.one_vote:
         raise InvalidInput(
-            f"accountant {name!r} is for units with one vote a query; here a unit has several: allowed: unit 'record', "
-            "or one teacher a party, and no upsampling"
+            f"accountant {name!r} is for units with one vote per query; here a unit has several: allowed: unit "
+            "'record', or one teacher per party, and no upsampling"
         )
 
 

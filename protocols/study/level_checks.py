@@ -120,7 +120,7 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
     grouped = [seat for seat in study.seats if "/" in seat]
     if grouped:
         raise InvalidInput(
-            f"seat {grouped[0]!r} is a privacy group; allowed at level {level!r}: one seat a party: colluders are "
+            f"seat {grouped[0]!r} is a privacy group; allowed at level {level!r}: one seat per party: colluders are "
             "counted in parties"
         )
     cells = study.batch_limit * study.classes

@@ -144,8 +144,8 @@ class Study(AnyStudy):
         check_rate(pattern, self.rates)
         if pattern == "secret" and self.votes_per_unit > 1:
             raise InvalidInput(
-                f"participation is 'secret' and a unit moves {self.votes_per_unit} votes; allowed: one vote a unit, "
-                "for which the amplified bound is proved (unit 'record', or one teacher a party)"
+                f"participation is 'secret' and a unit moves {self.votes_per_unit} votes; allowed: one vote per unit, "
+                "for which the amplified bound is proved (unit 'record', or one teacher per party)"
             )
         grouped = [seat.party for seat in self.roster if "/" in seat.party]
         if grouped and self.unit == "party":

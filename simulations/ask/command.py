@@ -25,18 +25,17 @@ if TYPE_CHECKING:
 
 @click.command(name="ask", epilog=EPILOG_OF_ASK)
 @click.option("--parties", help="Number of parties [250].", type=int)
-@click.option("--queriers", help="How many of them ask the others [3].", type=int)
+@click.option("--queriers", help="Number of parties that ask [3].", type=int)
 @click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs].")
 @click.option("--schema-file", help="Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path())
 @click.option("--models", help=f"Kinds of models, assigned to the parties in turn: {', '.join(KINDS)} [all but cnn, as "
               "far as the data allow].")  # fmt: skip
-@click.option("--skew", help="Skewed classes: concentration of the Dirichlet distribution of a party's classes, as "
-              "--partition dirichlet:A of run [none: alike].", type=float)  # fmt: skip
+@click.option("--skew", help="Label skew: concentration of the Dirichlet distribution of each party's classes, as in "
+              "`run --partition dirichlet:A` [no skew].", type=float)  # fmt: skip
 @click.option("--private-size", help="Labelled records of all parties [all that the data set has].", type=int)
 @click.option("--classes", help="Number of classes (glyphs: 10 to 150).", type=int)
 @click.option("--unlabelled", help="Unlabelled records of each querying party [200].", type=int)
-@click.option("--turn", help="Most queries that a querying party asks before it is the next one's turn [10].",
-              type=int)  # fmt: skip
+@click.option("--turn", help="Largest number of queries per turn [10].", type=int)
 @click.option("--budgets", help="1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | "
               "uniform:LOW,HIGH | FILE.csv (party, epsilon, delta) [1:0.34,2:0.43,3:0.23].")  # fmt: skip
 @click.option("--delta", help="delta of every budget [1e-5].", type=float)
@@ -70,7 +69,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def ask_flags(**flags: Any) -> None:
-    """Querying parties get their own private records labelled by the others, and retrain their models.
+    """Let querying parties get their own private records labelled by the others, and retrain their models.
 
     CaPC's experiment (Choquette-Choo et al. 2021), at level two_server with private inference: votes come from the
     parties' models in fixed point, both servers add integer noise, and every party has one cap over all querying

@@ -1,4 +1,4 @@
-"""Who asks when: rounds in which every querying party asks the same number of queries, under one cap a party.
+"""Who asks when: rounds in which every querying party asks the same number of queries, under one cap per party.
 
 The public rule. A round gives each querying party, in the order of the roster, one turn of the same size: as many
 queries as the settings say, or fewer if the worst case of the whole round (every query of every turn answered) would

@@ -1,7 +1,7 @@
 """CaPC's experiment: querying parties get their private records labelled, and retrain their models.
 
 Choquette-Choo et al. 2021 ("CaPC Learning", ICLR), sections 4 and 5. Stage by stage: data -> partition -> every party's
-own kind of model -> votes in fixed point -> rounds of questions under one cap a party -> retraining. Heavy stages are
+own kind of model -> votes in fixed point -> rounds of questions under one cap per party -> retraining. Heavy stages are
 cached by the hash of their inputs, so an interrupted run continues where it stopped when started again.
 """
 

@@ -39,8 +39,8 @@ def statements(study: Study, *, queriers: int) -> list[Statement]:
     one = "one record of an answering party" if study.unit == "record" else "all data of an answering party"
     everyone = "the querying party" if queriers == 1 else f"all {queriers} querying parties together, colluding"
     cap = (
-        "The cap of its own party: one ledger a party holds every query of every querying party, and stops before the "
-        f"cap. Worst case, label only; adjacency {ADJACENCY}. Each party's own cap is in parties.csv; this is "
+        "The cap of its own party: one ledger per party holds every query of every querying party, and stops before "
+        f"the cap. Worst case, label only; adjacency {ADJACENCY}. Each party's own cap is in parties.csv; this is "
         "the largest."
     )
     return [

@@ -53,7 +53,7 @@ def _noise_flags(function: F) -> F:
 @click.option("--queries", help="Queries in the composition, all on the same votes.", default=8, show_default=True)
 @click.option("--classes", help="Number of classes.", default=3, show_default=True)
 @click.option("--weight", help="Total weight of the unit whose vote moves, votes.", default=1.0, show_default=True)
-@click.option("--sigma", help="Scale of all noise that no other flag sets, votes.", default=4.0,
+@click.option("--sigma", help="Scale, in votes, of all noise that no other flag sets.", default=4.0,
               show_default=True)  # fmt: skip
 @_noise_flags
 @click.option("--rate", help="Secret coins, with Gaussian noise: probability that the unit's vote enters, rounded to "

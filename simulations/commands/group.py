@@ -43,7 +43,7 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "ask": (
         "simulations.ask.command:ask_flags",
-        "Querying parties get their own private records labelled by the others, and retrain their models.",
+        "Let querying parties get their own private records labelled by the others, and retrain their models.",
     ),
 }
 

@@ -49,7 +49,7 @@ def load(name: str, request: DatasetRequest) -> Dataset:
             f"dataset is {name!r}; allowed: {', '.join(DATASETS)}, or a file ending in {', '.join(SUFFIXES)}"
         )
     if not is_file and request.schema is not None:
-        raise InvalidInput(f"a schema was given for {name}; allowed: only with a file of your own")
+        raise InvalidInput(f"schema_file is given, but {name} needs none; allowed: only with a file of your own")
     if name != "glyphs" and (request.imbalance != 1 or request.mislabelled != 0):
         raise InvalidInput(
             f"imbalance is {request.imbalance:g} and mislabelled {request.mislabelled:g} for {name}; "

@@ -86,7 +86,7 @@ def _read(data_dir: Path | None) -> tuple[Path, list[UInt8[ndarray, ...]]]:
             )
     for images, labels in (arrays[:2], arrays[2:]):
         if len(images) != len(labels):
-            raise DataCorrupt(f"{path} holds {len(images)} images but {len(labels)} labels; allowed: as many")
+            raise DataCorrupt(f"{path} holds {len(images)} images but {len(labels)} labels; allowed: equally many")
     return path, arrays
 
 
@@ -98,5 +98,5 @@ def _read_idx(path: Path) -> UInt8[ndarray, ...]:
     header = 4 + 4 * rank
     shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
     if content[:3] != b"\0\0\x08" or rank == 0 or len(content) != header + math.prod(shape):
-        raise DataCorrupt(f"{path} is no idx file of unsigned bytes: {len(content)} bytes do not fit its header")
+        raise DataCorrupt(f"{path} is not an idx file of unsigned bytes: {len(content)} bytes do not fit its header")
     return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)

@@ -1,6 +1,4 @@
-"""How similar the queries of a pool are in difficulty, if only the teachers' accuracy is known; see
-planned_votes.py.
-"""
+"""The spread of query difficulty that is assumed when only the teachers' accuracy is known; see planned_votes.py."""
 
 from __future__ import annotations
 

@@ -114,5 +114,5 @@ def must_afford(plan: StudyPlan) -> None:
         raise BudgetExceeded(
             f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
             f"{plan.study.mechanism.noise_words}; allowed: a larger budget, more parties or "
-            f"{plan.study.mechanism.more_noise_words} (see `conclave-simulate plan`)"
+            f"{plan.study.mechanism.more_noise_words}; a plan says what each budget affords"
         )

@@ -31,6 +31,6 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
         rows,
     )
     click.echo(
-        f"The study ends with {plan.answers_all} labels if every query is answered, about {plan.answers_half} if every "
-        "other one is, when the first exhausted budget ends it."
+        f"If the first exhausted budget ends the study, it releases {plan.answers_all} labels when every query is "
+        f"answered, and about {plan.answers_half} when half are."
     )

@@ -19,7 +19,7 @@ __all__ = ["Drawing", "drawings", "inline_svg", "sweep_figure", "write_figure", 
 
 
 def drawings(result: RunResult, figures: Summary) -> list[Drawing]:
-    """The figures of a run, in the order of a report. `figures`: what `summary(result)` gives."""
+    """The figures of a run, in the order of a report. figures: the result of `summary`."""
     groups = budget_groups(result, figures["exhausted_first"])
     drawn = [against_baselines(figures), spending(result, groups), shares(result, groups)]
     if result.teacher_accuracy is not None:

@@ -43,7 +43,7 @@ Row = dict[str, Any]
 
 
 def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], out: Path) -> Path:
-    """Writes out/report.html and returns its path. figures: what `summary(result)` gives; drawn: what `drawings` gives.
+    """Writes out/report.html and returns its path. figures: the result of `summary`; drawn: that of `drawings`.
 
     Raises StorageFailed; the file is whole or absent.
     """

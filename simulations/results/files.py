@@ -204,7 +204,7 @@ def _groups(result: RunResult) -> list[Summary]:
 
 
 def _queries(result: RunResult) -> bytes:
-    """One row a seed and query: batch (-1: not asked), label (-1 abstained, -2 not asked), true label (-1 unknown)."""
+    """One row per seed and query: batch (-1 not asked), label (-1 abstained, -2 not asked), true label (-1 unknown)."""
     tables = []
     truth = result.source.truth
     for seed in result.seeds:

@@ -91,6 +91,16 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     return (charging[0] if charging else None), tuple(name for name in names if not known[name])
 
 
+def check_charging(text: str | None) -> None:
+    """Raises InvalidInput if some accountant of "a,b,c" analyses votes, where only what charges budgets has effect."""
+    _, analyses = named_accountants(text)
+    if analyses:
+        raise InvalidInput(
+            f"accountant {analyses[0]!r} analyses private votes, which only a run does; allowed: one that charges "
+            f"budgets ({', '.join(accountant.ACCOUNTANTS)})"
+        )
+
+
 def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
     """The weight of each vote that may be cast in a query: one per teacher."""
     return np.ones(study.pooled_teachers) if study.pooled_teachers else np.repeat(study.weights, study.teachers)

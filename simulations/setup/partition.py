@@ -201,7 +201,7 @@ def _deal(
 def _label_skew(
     concentration: float, counts: Int64[ndarray, " classes"], parties: int, rng: np.random.Generator
 ) -> Float64[ndarray, "parties classes"]:
-    """Expected units a party and class: Dirichlet rows, scaled in turn to equal party sizes and the class
+    """Expected units per party and class: Dirichlet rows, scaled in turn to equal party sizes and the class
     counts.
 
     The last scaling is that to the class counts, which therefore hold exactly.

@@ -31,11 +31,13 @@ def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: in
     array = _load(path)
     if kind is None:
         if not np.issubdtype(array.dtype, np.floating):
-            raise InvalidInput(f"{path} holds {array.dtype} {array.shape}: say --votes-kind ids or --votes-kind counts")
+            raise InvalidInput(
+                f"votes in {path} have dtype {array.dtype}, and no kind is given; allowed: votes_kind ids or counts"
+            )
         kind = "counts"
     stored, found = stored_votes(array, kind=kind, classes=classes, called=str(path))
     if parties is not None and parties != found:
-        raise InvalidInput(f"--parties is {parties}; {path} holds the votes of {found}")
+        raise InvalidInput(f"parties is {parties}; allowed: {found}, whose votes {path} holds")
     return stored, found
 
 
@@ -50,7 +52,9 @@ def stored_votes(array: ndarray, *, kind: str, classes: int | None, called: str)
 def check_labels(array: ndarray, *, queries: int, classes: int, called: str) -> Int64[ndarray, " queries"]:
     """True labels of the queries: the first `queries` of the array. Raises InvalidInput, as read_labels does."""
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
-        raise InvalidInput(f"labels in {called} are {array.dtype} {array.shape}; allowed: integers, one dimension")
+        raise InvalidInput(
+            f"labels in {called} have dtype {array.dtype} and shape {array.shape}; allowed: integers, one dimension"
+        )
     if len(array) < queries:
         raise InvalidInput(f"{called} has {len(array)} labels; allowed: at least the {queries} queries")
     labels = array[:queries].astype(np.int64)
@@ -72,7 +76,8 @@ def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray,
 def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts, int]:
     if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2 or array.dtype.kind not in "iuf":
         raise InvalidInput(
-            f"vote counts in {path} are {array.dtype} {array.shape}; allowed: numbers [queries, classes]"
+            f"vote counts in {path} have dtype {array.dtype} and shape {array.shape}; "
+            "allowed: numbers [queries, classes]"
         )
     counts = array.astype(np.float64)
     if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
@@ -85,15 +90,15 @@ def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts,
             f"allowed: all the same, 1 to {_LARGEST_COUNT}"
         )
     if classes is not None and classes != counts.shape[1]:
-        raise InvalidInput(f"--classes is {classes}; {path} has {counts.shape[1]}")
+        raise InvalidInput(f"classes is {classes}; allowed: {counts.shape[1]}, which {path} has")
     return VoteCounts(counts.shape[1], counts), int(sums[0])
 
 
 def _ids(path: str, array: ndarray, classes: int | None) -> tuple[TeacherVotes, int]:
     if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidInput(
-            f"votes in {path} are {array.dtype} {array.shape}; allowed: integers [parties, queries] or "
-            "[parties, teachers, queries]"
+            f"votes in {path} have dtype {array.dtype} and shape {array.shape}; allowed: integers [parties, queries] "
+            "or [parties, teachers, queries]"
         )
     votes = array if array.ndim == 3 else array[:, None, :]
     found = max(2, int(votes.max()) + 1)

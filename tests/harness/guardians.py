@@ -118,6 +118,7 @@ class Guardianship(Certifying):
             certificate=self.certify(self.key, name, role),
             authority=self.authority,
             denied=lambda identity: self.denied.get(identity.name),
+            now=lambda: datetime.datetime.now(datetime.UTC),
             silence_s=self.silence_s,
         )
         return replace(line, **more)
@@ -181,6 +182,7 @@ class TwoOrganisations:
             certificate=self.home.certificate(),
             authority=self.home.authority(),
             denied=lambda identity: None,
+            now=lambda: datetime.datetime.now(datetime.UTC),
             silence_s=300.0,
         )
         return replace(made, **more)

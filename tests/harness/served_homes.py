@@ -35,7 +35,7 @@ class Served:
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
         with Store(self.home) as store:
-            wait_until(lambda: alive(store) is not None or self.error is not None)
+            wait_until(lambda: alive(store, now_s=time.time()) is not None or self.error is not None)
             self.serving = store.serving()
         return self
 

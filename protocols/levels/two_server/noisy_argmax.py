@@ -10,7 +10,7 @@ compute only the agreed outputs. Both servers are semi-honest and do not collude
     per chunk of queries:
       coordinator -> guardian   the extension matrix of its input bits
       guardian -> coordinator   garbled tables in frames; the masks of the outputs
-    coordinator -> guardian   the labels of the pass bits, one a query
+    coordinator -> guardian   the labels of the pass bits, one per query
 
 The guardian learns the pass bits from wire labels that only an evaluation gives, so the coordinator cannot claim
 others. A guardian that garbles another circuit could flip labels, or learn another bit per query in place of the pass

@@ -86,7 +86,7 @@ def pair_rdp(
     bits = [np.zeros((len(before), 0)) if bit is None else bit for bit in (answered_before, answered_after)]
     for bit in bits:
         if len(bit) != len(before) or not (bit <= 0).all():
-            raise InvalidInput(f"log answer probabilities of shape {bit.shape}; allowed: <= 0, one row a histogram")
+            raise InvalidInput(f"log answer probabilities of shape {bit.shape}; allowed: <= 0, one row per histogram")
     # One move is often made by many records: each distinct pair is computed once, each distinct histogram too.
     pairs, member = np.unique(np.concatenate([before, after, *bits], axis=1), axis=0, return_inverse=True)
     classes, width = before.shape[1], bits[0].shape[1]

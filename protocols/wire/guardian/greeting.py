@@ -35,7 +35,7 @@ _PURPOSES = ("check", "batch")
 
 @runtime_checkable
 class ServesBatches(Protocol):
-    """What speaks for a guardian; implemented by protocols.levels.guardian.Guardian."""
+    """The guardian's end of a conversation; implemented by protocols.levels.guardian.Guardian."""
 
     def serve(self, channel: Channel) -> None:
         """One conversation about one batch. Raises ConclaveError, after telling the other side what it is allowed to

@@ -37,7 +37,8 @@ class GuardianLine:
     """What a dialler needs.
 
     address: the guardian's HOST:PORT, "" if none is set; key, certificate: the dialler's; authority: the consortium's;
-    denied(identity): why a certificate is denied, or None; silence_s: how long the guardian may be silent.
+    denied(identity): why a certificate is denied, or None; silence_s: how long the guardian may be silent; now(): the
+    time in UTC, at which certificates must be valid.
     """
 
     address: str
@@ -45,6 +46,7 @@ class GuardianLine:
     certificate: x509.Certificate
     authority: x509.Certificate
     denied: Callable[[Identity], str | None]
+    now: Callable[[], datetime.datetime]
     silence_s: float | int = SILENCE_S
 
 
@@ -100,8 +102,7 @@ def _greet(stream: GuardianStream, study: DeployedStudy, line: GuardianLine, pur
     except ChannelClosed:
         _look_who_answers(line)
         raise
-    now = datetime.datetime.now(datetime.UTC)
-    guardian = read_welcome(answer, opening, authority=line.authority, now=now)
+    guardian = read_welcome(answer, opening, authority=line.authority, now=line.now())
     _check_apart(guardian, line)
     named = guarded(study.confidentiality).guardian
     if guardian.name != named:
@@ -152,7 +153,7 @@ def _look_who_answers(line: GuardianLine) -> None:
             certificate = certificate_from_der(secured.getpeercert(binary_form=True) or b"")
     except (OSError, InvalidInput):
         return
-    now = datetime.datetime.now(datetime.UTC)
+    now = line.now()
     if _is(certificate, "coordinator", line, now) or _is(certificate, "party", line, now):
         raise Refused(
             Code.WRONG_ROLE,

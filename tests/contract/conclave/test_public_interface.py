@@ -138,6 +138,39 @@ def test_a_replay_gives_what_each_budget_gives_alone() -> None:
     assert table["seed"].tolist() == [0, 1] * 3
 
 
+@pytest.mark.parametrize("budgets", [[1e-4, 0.01], [0.01, 1e-4], [1e-4], [2.0, 1e-4]])
+def test_a_budget_that_affords_nothing_is_a_note_in_any_order(budgets: list[float]) -> None:
+    many = conclave.replay(_votes()[0], budgets=budgets, delta=1e-5, unit="record", view="label")
+    assert [bool(note) for note in many.notes] == [each < 1 for each in budgets]
+    assert [one is None for one in many.results] == [each < 1 for each in budgets]
+
+
+@pytest.mark.parametrize("budgets", [[2.0, 1e-4], [1e-4, 2.0], [1e-4]])
+def test_a_setting_that_is_wrong_under_every_budget_is_named_in_any_order(budgets: list[float]) -> None:
+    with pytest.raises(conclave.InvalidInput, match="quorum is 5000"):
+        conclave.replay(_votes()[0], budgets=budgets, delta=1e-5, unit="record", view="label", quorum=5000)
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"dataset": "adult"}, "dataset is no term of a study; allowed: parties, "),
+        ({"labels": "nofile.npy"}, "labels is no term"),
+        ({"votes": "nofile.npy"}, "votes is no term"),
+        ({"attack": True}, "attack is no term"),
+        ({"dropout": 0.1}, "dropout is no term"),
+        ({"accountant": "exact"}, "'exact' analyses private votes"),
+        ({"sigmas": 3.0}, "unknown setting 'sigmas'"),
+        ({"name": ""}, "the name '' is empty"),
+    ],
+)
+def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> None:
+    terms = {"budgets": "2", "delta": 1e-5, "unit": "record", "view": "label", "classes": 10, "queries": 100}
+    assert conclave.define_study(parties=3, name="heart", **terms).name == "heart"
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.define_study(parties=3, **terms, **setting)
+
+
 @pytest.mark.parametrize(
     ("given", "says"),
     [
@@ -147,6 +180,16 @@ def test_a_replay_gives_what_each_budget_gives_alone() -> None:
         ({"unit": "patient"}, "unit is 'patient'; allowed: 'record' or 'party'"),
         ({"mechanism": "argmax"}, "mechanism is 'argmax'; allowed: gnmax"),
         ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
+        ({"epsilon": "a"}, "epsilon is not numeric; allowed: a number"),
+        ({"seed": -1}, "seed is -1; allowed: a whole number >= 0"),
+        ({"seed": 1.5}, "seed is 1.5; allowed: a whole number >= 0"),
+        ({"names": []}, "names are 0, 0 distinct; allowed: 60, each once"),
+        ({"names": np.array(["a", "b"])}, "names are 2, 2 distinct; allowed: 60, each once"),
+        ({"attack": True}, "attack has no effect on votes of one's own"),
+        ({"baselines": False}, "baselines has no effect"),
+        ({"retrainings": 50}, "retrainings has no effect"),
+        ({"accountant": "exact"}, "'exact' analyses private votes.*allowed: one that charges budgets"),
+        ({"accountant": "gaussian,papernot2018"}, "'papernot2018' analyses private votes"),
         ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),
         ({"classes": 2}, r"votes span \[0, 2\]; allowed: class ids in \[0, 1\]"),
         ({"names": ["a", "a"]}, "names are 2, 1 distinct; allowed: 60, each once"),
@@ -157,6 +200,50 @@ def test_what_is_out_of_range_is_said_with_the_value_and_the_range(given: dict[s
     votes, _, _ = _votes()
     with pytest.raises(conclave.InvalidInput, match=says):
         conclave.label(votes, **({"epsilon": 2.0, "delta": 1e-5, "unit": "record", "view": "label"} | given))
+
+
+def test_votes_of_unequal_rows_are_refused() -> None:
+    with pytest.raises(conclave.InvalidInput, match="votes have rows of unequal length"):
+        conclave.label([[0, 1], [0]], epsilon=2.0, delta=1e-5, unit="record", view="label")
+
+
+def test_a_study_is_written_whole_also_to_a_new_folder(tmp_path: Path) -> None:
+    study = conclave.define_study(
+        parties=3, budgets="2", delta=1e-5, unit="record", view="label", classes=2, queries=10
+    )
+    conclave.write_study(study, tmp_path / "new" / "study.toml")
+    assert conclave.read_study(tmp_path / "new" / "study.toml") == study
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["study.toml"]
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"total_weight": -5.0}, "total_weight is -5.0; allowed: a finite number of votes > 0"),
+        ({"query_limit": -3}, "query_limit is -3; allowed: a whole number >= 1"),
+        ({"epsilon": [1.0, 2.0], "delta": [1e-5] * 3}, r"have shapes \(2,\), \(3,\), \(\); allowed"),
+        ({"epsilon": "a"}, "epsilon is not numeric"),
+        ({"lattice": 2}, "lattice is 2, which gnmax does not use"),
+    ],
+)
+def test_accounting_alone_refuses_what_is_out_of_range(given: dict[str, object], says: str) -> None:
+    terms = {"sigma": 40.0, "epsilon": 1.0, "delta": 1e-5, "view": "label", "sensitivity": 1.0, "classes": 10}
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.queries_afforded("gnmax", **(terms | {"total_weight": 250.0, "query_limit": 100} | given))
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"answered": [1, 2, 3]}, r"answered has shape \(3,\); allowed: a number, or the shape of queries, \(\)"),
+        ({"delta": [1e-5, 1e-6]}, r"delta has shape \(2,\); allowed: a number"),
+        ({"queries": "many"}, "queries is not numeric"),
+    ],
+)
+def test_epsilons_of_queries_have_the_shape_of_the_queries(given: dict[str, object], says: str) -> None:
+    terms = {"queries": 20, "sigma": 40.0, "delta": 1e-5, "view": "label", "sensitivity": 1.0, "classes": 10}
+    with pytest.raises(conclave.InvalidInput, match=says):
+        conclave.epsilon_after(**{"mechanism": "gnmax"} | terms | given)
 
 
 def test_a_budget_that_affords_no_query_is_told_before_anything_is_released() -> None:

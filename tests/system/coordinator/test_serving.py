@@ -159,7 +159,7 @@ def test_a_second_serve_of_a_home_is_refused_and_the_first_goes_on(home, tmp_pat
         assert refused.value.code == "already_serving"
         assert first.error is None
         with Store(home) as store:
-            assert alive(store) is not None
+            assert alive(store, now_s=time.time()) is not None
     with alone(home.lock_file, serving_alone(home.lock_file)):
         pass
 
@@ -246,7 +246,7 @@ def test_hospitals_are_enrolled_asked_and_revoked_over_mutual_tls(tmp_path):
             assert store.job("test").state == "finished"
             found = store.labelled("test")
             assert found.differences == {}
-            shown = read_status(store)
+            shown = read_status(store, now_s=time.time())
             assert [seat["connected"] for seat in shown["studies"][0]["seats"]] == [True] * 3
             assert shown["studies"][0]["asked"] == store.job("test").asked
             Authority(home, store, home.settings()).revoke(party="hospital-1", serial=None, reason="key lost")

@@ -38,3 +38,10 @@ def test_what_is_installed_is_the_distribution_of_this_repository() -> None:
     assert project["version"] == installed_version()
     assert install("party", "sklearn") == "pip install 'conclave-pate[party,sklearn]'"
     assert {"party", "coordinator", "sim", "sklearn", "onnx"} <= set(project["optional-dependencies"])
+
+
+def test_every_package_says_to_type_checkers_that_it_is_typed() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert "py.typed" in project["tool"]["setuptools"]["package-data"]["*"]
+    for package in project["tool"]["mypy"]["packages"]:
+        assert (ROOT / package / "py.typed").is_file(), package

@@ -91,10 +91,15 @@ def test_every_page_is_linked_from_another() -> None:
 
 def test_the_architecture_names_every_room() -> None:
     text = (ROOT / "docs" / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    for package in ("protocols", "party", "coordinator", "simulations"):
+    packages = ("protocols", "party", "coordinator", "simulations")
+    for package in packages:
         rooms = {init.parent.name for init in (ROOT / package).glob("*/__init__.py")}
         assert not [room for room in rooms if f"`{room}/`" not in text], package
+    drawn = " ".join(re.findall(r"^    .*", text, re.MULTILINE)).split()
+    assert {*packages, "runtime", "guardian", "conclave"} <= set(drawn)
+    modules = {path.name for path in (ROOT / "protocols").glob("*.py") if path.name != "__init__.py"}
     named = set(re.findall(r"`([a-z_]+\.py)`", text))
+    assert not modules - named
     assert not [name for name in named if not list(ROOT.glob(f"[!.]*/**/{name}"))]
 
 

@@ -39,6 +39,14 @@ def test_a_coordinator_with_a_guardians_certificate_is_not_let_in(served):
         check_guardian(world.study, world.line(line.address, role="guardian"))
 
 
+def test_a_guardians_certificate_must_be_valid_at_the_time_that_the_line_gives(served):
+    world, line = served
+    later = NOW + datetime.timedelta(days=10_000)
+    with pytest.raises(Refused, match=f"it is {later.year}") as refused:
+        check_guardian(world.study, replace(line, now=lambda: later))
+    assert refused.value.code == "certificate_expired"
+
+
 def test_an_expired_or_foreign_certificate_of_the_coordinator_is_not_let_in(served):
     world, line = served
     past = NOW - datetime.timedelta(days=9)

@@ -71,7 +71,7 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--threshold", "61"], 2, "threshold is 61; allowed: at most the total weight, 60 votes"),
         (["--threshold", "nan"], 2, "threshold is nan"),
         (["--classes", "5"], 2, "allowed: class ids in [0, 4]"),
-        (["--parties", "59"], 2, "--parties is 59"),
+        (["--parties", "59"], 2, "parties is 59; allowed: 60, whose votes"),
         (["--queries", "401"], 2, "queries is 401; allowed: at most the 400"),
         (["--labels", "votes.npy"], 2, "one dimension"),
         (["--unit", "site"], 2, "'record'"),

@@ -84,7 +84,7 @@ def test_no_sentence_claims_more_than_unit_and_view_give(study):
     assert ("all data of one party" in said) == (study.unit == "party")
     assert ("moves one vote" in said) == (study.unit == "record" and not study.pooled)
     assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
-    one_by_one = "elsewhere each of the records is, one by one"
+    one_by_one = "elsewhere only each record on its own is covered"
     assert (one_by_one in said) == (study.unit == "record")
     assert ("Anyone who sees the released labels" in said) == (study.view == "label")
     assert ("Anyone who sees the noisy counts" in said) == (study.view == "histogram")

@@ -159,7 +159,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
                 count_request(ledger, STUDY, seat, request(0, *range(8)))
             receipt(ledger, 0, cost(8, 8) - 1, seat="hospital-0")
         shown = study_status(store, "heart", set())
-        text = exposition(families(read_status(store)), {})
+        text = exposition(families(read_status(store, now_s=0)), {})
     assert (shown["asked"], shown["batches"]) == (8, 1)
     used = [seat["epsilon_used"] for seat in shown["seats"]]
     assert 0 < used[0] < used[1]

@@ -205,7 +205,7 @@ def test_histograms_noise_orders_and_bits_out_of_range_are_refused():
     bit = log_answered(np.ones(1), sigma_threshold=1.0, threshold=1.0)
     with pytest.raises(InvalidInput, match="both or neither"):
         divergence([3, 1], [2, 2], bits=(bit, None))
-    with pytest.raises(InvalidInput, match="one row a histogram"):
+    with pytest.raises(InvalidInput, match="one row per histogram"):
         divergence([3, 1], [2, 2], bits=(np.tile(bit, (2, 1)), np.tile(bit, (2, 1))))
 
 

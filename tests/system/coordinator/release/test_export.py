@@ -3,6 +3,7 @@ import pytest
 import safetensors.numpy
 
 from coordinator.release.export import export_student, predict_onnx
+from coordinator.release.export_forest import write as write_forest
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from protocols.errors import EngineFailed, InvalidInput
@@ -48,13 +49,40 @@ def test_a_file_that_predicts_otherwise_is_refused(tmp_path):
         export_student(student, inputs, tmp_path)
 
 
-def test_a_kind_without_a_writer_is_named(tmp_path):
-    class Guess(Student):
-        def predict(self, inputs):
-            return np.zeros(len(inputs), dtype=np.int64)
+class ForestStudent(Student):
+    """Another distribution's student, under the name of a built-in one."""
 
-        def predict_proba(self, inputs):
-            return np.ones((len(inputs), 1), dtype=np.float32)
+    def __init__(self, forest):
+        self.forest = forest
 
-    with pytest.raises(InvalidInput, match="Guess"):
-        export_student(Guess(), np.zeros((3, 2), dtype=np.float32), tmp_path)
+    def predict(self, inputs):
+        return self.forest.predict(inputs)
+
+    def predict_proba(self, inputs):
+        return self.forest.predict_proba(inputs)
+
+
+class ReleasedStudent(ForestStudent):
+    """The same with an exporter of its own."""
+
+    @property
+    def exporter(self):
+        return f"{__name__}:write_forest_of"
+
+
+def write_forest_of(student, folder):
+    return write_forest(student.forest, folder)
+
+
+def test_a_student_without_an_exporter_is_named_even_if_it_is_called_like_another(tmp_path):
+    forest, inputs = trained("random_forest", (4,))
+    with pytest.raises(InvalidInput, match="a ForestStudent cannot be exported; allowed: a student with an exporter"):
+        export_student(ForestStudent(forest), inputs, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_student_of_another_distribution_is_exported_by_its_own_exporter(tmp_path):
+    forest, inputs = trained("random_forest", (4,))
+    exported = export_student(ReleasedStudent(forest), inputs, tmp_path)
+    assert exported.files == ("student.onnx",)
+    assert (predict_onnx(tmp_path / "student.onnx", inputs) == forest.predict(inputs)).mean() > 0.99

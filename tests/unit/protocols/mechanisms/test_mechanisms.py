@@ -1,5 +1,7 @@
 """One suite for every mechanism of the table, and what each alone promises."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -9,6 +11,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, GNMax, Sensitivity, check_view, make_mechanism
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN, LATTICE
+from tests.harness.distributions import install, refreshed
 
 PARAMETERS = {
     "gnmax": {"sigma": 10.0},
@@ -36,6 +39,31 @@ def make(name, view="label"):
 
 def noise(seed=0):
     return simulated(np.random.default_rng(seed))
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        (
+            "from protocols.mechanisms import GNMax\nclass Odd(GNMax):\n    name = 'even'\n",
+            "its name is 'even'; allowed: 'odd', as the entry point says",
+        ),
+        (
+            "from protocols.mechanisms import Mechanism\nclass Odd(Mechanism):\n    name = 'even'\n",
+            "it does not define .*release.*; allowed: all of them",
+        ),
+        ("Odd = 3\n", "it is 3; allowed: a Mechanism"),
+    ],
+)
+def test_a_mechanism_of_another_distribution_with_a_wrong_name_or_a_missing_method_is_refused_for_that_alone(
+    tmp_path, monkeypatch, source, why
+):
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "tested_odd", raising=False)
+    install(tmp_path, name="tested_odd", group="conclave.mechanisms", entries={"odd": "tested_odd:Odd"}, source=source)
+    with pytest.raises(InvalidInput, match=why) as refused:
+        _ = refreshed(MECHANISMS)["odd"]
+    assert ("does not define" in str(refused.value)) + ("its name is" in str(refused.value)) <= 1
 
 
 @pytest.mark.parametrize("view", ["label", "histogram"])

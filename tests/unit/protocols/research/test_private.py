@@ -93,7 +93,7 @@ def test_only_the_marked_report_reveals_private_figures():
     """Reads the source of every package: `for_research` is called in MAY_REVEAL alone, and `_value` is nobody's."""
     root = Path(__file__).parents[4]
     found, reached = set(), set()
-    for package in ("protocols", "party", "coordinator", "simulations"):
+    for package in ("protocols", "runtime", "party", "coordinator", "guardian", "simulations", "conclave"):
         for path in (root / package).rglob("*.py"):
             text = path.read_text(encoding="utf-8")
             if "for_research" not in text and "_value" not in text:

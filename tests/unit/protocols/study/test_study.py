@@ -59,7 +59,7 @@ def test_the_digest_changes_with_every_term(change):
         ({"view": "clear"}, "allowed: label, histogram"),
         ({"view": "histogram", "mechanism": dataclasses.replace(LOW, sigma_threshold=None)}, "does not hold for view"),
         ({"participation_name": "sometimes"}, "allowed: all, periodic, secret"),
-        ({"participation_name": "secret", "unit": "party", "teachers": 2}, "one vote a unit"),
+        ({"participation_name": "secret", "unit": "party", "teachers": 2}, "one vote per unit"),
         ({"view": "histogram"}, "sigma_threshold is 150, which confident_gnmax does not use under the view"),
         ({"mechanism": LNMax(gamma=0.1)}, "'label_only' does not hold for view 'label' of lnmax; allowed: laplace"),
         (

@@ -187,7 +187,7 @@ def test_mnist_test_images_in_another_order_are_refused_and_training_images_are_
 )
 def test_idx_files_that_do_not_fit_their_header_are_refused(content, tmp_path, small_mnist):
     root = _mnist_folder(tmp_path, small_mnist, t1=content)
-    with pytest.raises(DataCorrupt, match="is no idx file of unsigned bytes"):
+    with pytest.raises(DataCorrupt, match="is not an idx file of unsigned bytes"):
         datasets.load("mnist", DatasetRequest(seed=0, data_dir=root))
 
 

@@ -31,13 +31,13 @@ def test_class_ids_are_read_with_and_without_teachers(tmp_path):
 @pytest.mark.parametrize(
     ("array", "kind", "classes", "parties", "reason"),
     [
-        (np.zeros((4, 5), int), None, None, None, "say --votes-kind"),
+        (np.zeros((4, 5), int), None, None, None, "votes_kind ids or counts"),
         (np.zeros((4, 5)), "ids", None, None, "allowed: integers"),
-        (np.zeros(5, int), "ids", None, None, r"int64 \(5,\)"),
+        (np.zeros(5, int), "ids", None, None, r"dtype int64 and shape \(5,\)"),
         (np.full((4, 5), -2), "ids", None, None, r"votes span \[-2, -2\]"),
         (np.full((4, 5), 7), "ids", 5, None, r"allowed: class ids in \[0, 4\]"),
-        (np.full((4, 5), 2.0), None, 6, None, "--classes is 6"),
-        (np.full((4, 5), 2.0), None, None, 11, "--parties is 11; .* holds the votes of 10"),
+        (np.full((4, 5), 2.0), None, 6, None, "classes is 6; allowed: 5"),
+        (np.full((4, 5), 2.0), None, None, 11, "parties is 11; allowed: 10"),
         (np.array([[1.0, 2.0], [2.0, 2.0]]), None, None, None, "all the same"),
         (np.array([[1.5, 2.5]]), None, None, None, "row 0, are not all whole"),
         (np.array([[1.0, np.nan]]), None, None, None, "whole numbers"),
