@@ -11,12 +11,11 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from coordinator.in_process import InProcessTransport
-from party.party import Party
+from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
 from protocols.ledger.ledger import Ledger
-from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.votes import NOT_ASKED
 from protocols.wire.messages import Request, VoteRequest
@@ -101,9 +100,26 @@ def live_study(
     """
     votes = stored.votes
 
-    def voter(position: int) -> Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]:
+    def voter(position: int) -> Voter:
         return lambda batch: votes[position][:, batch.ids].astype(np.int64)
 
+    return live_labelling(study, voter, queries=stored.queries, seed=seed, dropout=dropout, train=train)
+
+
+def live_labelling(
+    study: Study,
+    voter: Callable[[int], Voter],
+    *,
+    queries: int,
+    seed: int,
+    dropout: float = 0.0,
+    train: TrainStudent | None = None,
+) -> Labelling:
+    """What a study releases between Party objects and a Coordinator, each with a ledger of its own.
+
+    voter: of the seat at a position of the roster; queries: size of the pool. Raises EngineFailed if the parties'
+    ledgers differ from the coordinator's.
+    """
     secret = study.participation_name == "secret"
     ledgers = [Ledger(":memory:") for _ in study.roster]
     with Ledger(":memory:") as ledger, Ledger(":memory:") as guardians:
@@ -129,7 +145,7 @@ def live_study(
             exchange=exchange,
             run=simulation_rng(seed, "run").bytes(16),
         )
-        pool = np.zeros((stored.queries, 1), dtype=np.float32)
+        pool = np.zeros((queries, 1), dtype=np.float32)
         labelling = coordinator.label(pool, train=train)
     own = np.array([ledgers[i].balance(seat.party).spent for i, seat in enumerate(study.roster)])
     for party_ledger in ledgers:

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.in_process import InProcessTransport
 from coordinator.labelling.soft_labels import SoftLabels, soft_labels
-from party.party import Party
+from party.party import Voter
 from protocols.contributions import contribution_sum
-from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.labelling.coordinator import Coordinator, Labelling
-from protocols.ledger.ledger import Ledger
-from protocols.study.queries import QueryBatch
+from protocols.labelling.coordinator import Labelling
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
-from simulations.setup.levels import simulated_aggregation, simulated_ballot
+from simulations.stages.label import live_labelling
 
 Contribution = Int64[ndarray, "queries classes"]
 
@@ -51,33 +47,10 @@ def contributions(
 def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int) -> Labelling:
     """Asks every party once. The labels are of queries; `cells` are the noisy sums that were released."""
 
-    def voter(position: int) -> Callable[[QueryBatch], Contribution]:
+    def voter(position: int) -> Voter:
         return lambda batch: sums[position]
 
-    ledgers = [Ledger(":memory:") for _ in study.roster]
-    with Ledger(":memory:") as ledger, Ledger(":memory:") as guardians:
-        parties = {
-            seat.party: Party(
-                seat.party,
-                study=study,
-                ledger=ledgers[i],
-                voter=voter(i),
-                coins_from=None,
-                ballot=simulated_ballot(study, i, ledger=ledgers[i], seed=seed),
-            )
-            for i, seat in enumerate(study.roster)
-        }
-        coordinator = Coordinator(
-            study,
-            ledger=ledger,
-            aggregation=simulated_aggregation(study, guardians=guardians, seed=seed),
-            exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
-            run=simulation_rng(seed, "run").bytes(16),
-        )
-        labelling = coordinator.label(np.zeros((study.query_limit, 1), dtype=np.float32))
-    for each in ledgers:
-        each.close()
-    return labelling
+    return live_labelling(study, voter, queries=study.query_limit, seed=seed)
 
 
 def soft_pool_labels(
@@ -86,7 +59,7 @@ def soft_pool_labels(
     """Soft labels of a pool from what a study released. Raises InvalidInput where it released nothing."""
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
-    entry = float(np.mean([seat.weight for seat in study.roster])) / np.sqrt(queries.votes)
+    entry = study.weights.mean() / np.sqrt(queries.votes)
     return soft_labels(
         labelling.cells / study.units / entry,
         queries.nearest_queries(pool),
