@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 import scipy.sparse
+import scipy.special
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
@@ -78,7 +79,7 @@ def soft_labels(
     each = np.where((inside >= 0)[..., None], effects[:-1][inside], 0.0).sum(axis=1)
     reliability = np.zeros(queries)
     reliability[used] = totals**2 / (totals**2 + 4 * variance)
-    return SoftLabels(_softmax(each + effects[-1]), reliability)
+    return SoftLabels(scipy.special.softmax(each + effects[-1], axis=1), reliability)
 
 
 def _centred(
@@ -114,7 +115,7 @@ def _fit(
 
     def loss(flat: Float64[ndarray, " parameters"]) -> tuple[float, Float64[ndarray, " parameters"]]:
         effects = flat.reshape(used + 1, classes)
-        chances = _softmax(inside @ effects[:-1] + effects[-1])
+        chances = scipy.special.softmax(inside @ effects[:-1] + effects[-1], axis=1)
         rest = sums - totals[:, None] * (mean @ chances)
         value = (rest * rest * weight).sum() / 2 + (precision[:, None] * effects**2).sum() / 2
         pull = mean.T @ (-rest * weight * totals[:, None])
@@ -127,8 +128,3 @@ def _fit(
     )
     effects: Float64[ndarray, "effects classes"] = found.x.reshape(used + 1, classes)
     return effects
-
-
-def _softmax(logits: Float64[ndarray, "rows classes"]) -> Float64[ndarray, "rows classes"]:
-    raised: Float64[ndarray, "rows classes"] = np.exp(logits - logits.max(axis=1, keepdims=True))
-    return raised / raised.sum(axis=1, keepdims=True)
