@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
-from sklearn.cluster import KMeans
 
 from protocols.errors import InvalidInput
 from protocols.study.query_map import Partition, QueryMap
@@ -26,17 +25,6 @@ def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Fe
     if bins < 2:
         raise InvalidInput(f"bins is {bins}; allowed: from 2")
     return QueryMap(pool.shape[1], tuple(_partitions(pool, columns, bins)))
-
-
-def cluster_queries(pool: Float32[ndarray, "pool features"], *, queries: int, nearest: int, seed: int) -> QueryMap:
-    """One partition, of the centres of `queries` clusters of the pool (k-means).
-
-    Raises InvalidInput where the pool is smaller.
-    """
-    if len(pool) < queries:
-        raise InvalidInput(f"queries is {queries}; allowed: at most the {len(pool)} records of the pool")
-    centres = KMeans(queries, n_init=4, random_state=seed).fit(pool).cluster_centers_.astype(np.float32)
-    return QueryMap(pool.shape[1], (Partition.of(centres, columns=np.arange(pool.shape[1]), nearest=nearest),))
 
 
 def _partitions(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int) -> Iterator[Partition]:
