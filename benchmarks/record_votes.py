@@ -28,6 +28,7 @@ from simulations import datasets
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.setup.budgets import Budgets
+from simulations.setup.partition import BySite, Iid, partition
 from simulations.setup.record_queries import column_queries
 from simulations.setup.record_study import RecordVotesPlan, record_study
 from simulations.stages.label import mean_and_interval
@@ -63,10 +64,10 @@ def main() -> None:
 def _one(asked: argparse.Namespace, epsilon: float, seed: int) -> tuple[float, float, float, float, float]:
     data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=seed))
     columns = importlib.import_module(f"simulations.datasets.{asked.dataset}").COLUMNS
-    sites = data.private_sites
-    if sites is None:
-        sites = np.random.default_rng(seed).integers(0, asked.parties, len(data.private_labels))
-    rows = [np.flatnonzero(sites == site) for site in np.unique(sites)]
+    if data.private_sites is None:
+        rows = partition(data, parties=asked.parties, scheme=Iid(), seed=seed)
+    else:
+        rows = partition(data, parties=None, scheme=BySite(), seed=seed)
     began = time.perf_counter()
     queries = column_queries(
         data.public_inputs, columns, bins=_FEW_BINS if len(data.private_labels) < _FEW_RECORDS else _BINS

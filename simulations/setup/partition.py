@@ -103,10 +103,10 @@ def partition(
     - `dirichlet` A: label skew. A party's class proportions are drawn from Dirichlet(A * class shares) (Hsu,
       Qi, Brown 2019, "Measuring the Effects of Non-Identical Data Distribution", section 3), then scaled so
       that parties are of nearly equal size and every record is used (iterative proportional fitting).
-    - `size-skew` S: sizes in proportion to exp(S * N(0, 1)), log-normal as the synthetic data of Li et al.
-    2020,   "Federated Optimization in Heterogeneous Networks" (FedProx); S = 0 means equal sizes.
-    - `by-site`: a party is a site, or, when there are fewer parties, whole sites together, the largest first
-    to   the smallest party. `parties` None means one party a site; the other schemes need a number.
+    - `size-skew` S: sizes in proportion to exp(S * N(0, 1)), log-normal as the synthetic data of Li et al. 2020,
+      "Federated Optimization in Heterogeneous Networks" (FedProx); S = 0 means equal sizes.
+    - `by-site`: a party is a site, or, when there are fewer parties, whole sites together, the largest first to the
+      smallest party. `parties` None means one party per site; the other schemes need a number.
 
     Raises InvalidInput when there are more parties than patients (or records, or sites), or no sites.
     """
