@@ -83,7 +83,7 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     def described(heading: str) -> set[str]:
         return names_of(section(FILES, heading))
 
-    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality", "mechanism"}
+    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality", "mechanism", "records"}
     assert described("[mechanism]") == {"name", *mechanism_parameters()}
     assert described("[confidentiality]") == {"level"}.union(*map(_keys, LEVELS.values())) - {"seat_keys"}
     assert described("[terms]") == _keys(Terms) - {"features"}

@@ -170,7 +170,7 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
         ("papernot2018", circumstances(LNMAX), "lnmax; allowed: gnmax, confident_gnmax, interactive_gnmax"),
         ("moments2017", circumstances(CONFIDENT), "confident_gnmax; allowed: lnmax"),
         ("papernot2018", circumstances(CONFIDENT, view="histogram"), "view 'histogram'; allowed: view 'label'"),
-        ("exact", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
+        ("exact", circumstances(CONFIDENT, one_vote=False), "one vote per query"),
         ("exact", circumstances(CONFIDENT, secret=True), "secret sampling"),
         ("exact", circumstances(CONFIDENT, sensitivity=np.arange(1.0, 41.0)), "40 distinct weights"),
         ("exact_own_vote", circumstances(CONFIDENT, votes_known=False), "needs the one vote of each unit"),
@@ -179,7 +179,7 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
         ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.array([1.0, 99.0])), "for a unit of 99 votes"),
         ("smooth_sensitivity", circumstances(CONFIDENT, everyone=False), "every party in every query"),
         ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.linspace(1, 2, 33)), "33 distinct weights"),
-        ("smooth_sensitivity", circumstances(CONFIDENT, one_vote=False), "one vote a query"),
+        ("smooth_sensitivity", circumstances(CONFIDENT, one_vote=False), "one vote per query"),
         ("smooth_sensitivity", circumstances(INTERACTIVE), "interactive_gnmax"),
     ],
 )

@@ -235,11 +235,11 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     [
         ({"accountant": "moments2017"}, "moments2017.*confident_gnmax; allowed: lnmax"),
         ({"accountant": "bayesian"}, "trains teachers again"),
-        ({"accountant": "exact", "unit": "party", "teachers": 2}, "one vote a query"),
+        ({"accountant": "exact", "unit": "party", "teachers": 2}, "one vote per query"),
         ({"accountant": "smooth_sensitivity", "dropout": 0.3}, "every party in every query"),
         ({"accountant": "smooth_sensitivity", "stop": "drop-exhausted"}, "every party in every query"),
         ({"accountant": "smooth_sensitivity", "individualization": "vanishing", "weights": None}, "every party in"),
-        ({"accountant": "smooth_sensitivity", "unit": "party", "teachers": 2}, "one vote a query"),
+        ({"accountant": "smooth_sensitivity", "unit": "party", "teachers": 2}, "one vote per query"),
         ({"accountant": "smooth_sensitivity", "sigma": 0.4, "budgets": "1e3"}, "condition C5 or C6"),
         ({"accountant": "exact", "sigma": 0.01, "budgets": "1e6"}, "allowed: at most 50 sigma"),
         ({"accountant": "exact_own_vote", "teachers": 2}, "one vote of each unit"),
