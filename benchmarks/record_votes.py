@@ -23,14 +23,13 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from protocols.study.column_queries import column_queries
 from protocols.study.levels import Clear
+from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations import datasets
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
-from simulations.setup.budgets import Budgets
 from simulations.setup.partition import BySite, Iid, partition
-from simulations.setup.record_queries import column_queries
-from simulations.setup.record_study import RecordVotesPlan, record_study
 from simulations.stages.label import mean_and_interval
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
 
@@ -83,7 +82,10 @@ def _one(asked: argparse.Namespace, epsilon: float, seed: int) -> tuple[float, f
         quorum=len(rows),
     )
     study = record_study(
-        plan, Budgets(tuple(map(str, range(len(rows)))), np.full(len(rows), epsilon), np.full(len(rows), _DELTA))
+        plan,
+        names=tuple(map(str, range(len(rows)))),
+        epsilon=np.full(len(rows), epsilon),
+        delta=np.full(len(rows), _DELTA),
     )
     patients = data.private_patients
     holdings = [

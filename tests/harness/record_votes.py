@@ -3,9 +3,8 @@
 import numpy as np
 
 from protocols.study.query_map import Partition, QueryMap
-from simulations.setup.budgets import Budgets
+from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations.setup.levels import simulated_level
-from simulations.setup.record_study import RecordVotesPlan, record_study
 
 RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(12, 3)).astype(np.float32)
@@ -30,4 +29,4 @@ def study_of(level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2
     plan = RecordVotesPlan(
         name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=made, quorum=3
     )
-    return record_study(plan, Budgets(("a", "b", "c"), np.array(epsilon), np.full(3, 1e-5)))
+    return record_study(plan, names=("a", "b", "c"), epsilon=np.array(epsilon), delta=np.full(3, 1e-5))

@@ -1,11 +1,13 @@
-"""The study of a simulation of record votes: weights by budget, and the least noise that every budget affords."""
+"""The study in which records vote: weights by budget, and the least noise that every budget affords."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
 
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.individualization import weights
@@ -17,7 +19,6 @@ from protocols.study.query_map import QueryMap
 from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat, Study
 from protocols.votes import LATTICE
-from simulations.setup.budgets import Budgets
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
 _BISECTIONS = 60
@@ -39,8 +40,15 @@ class RecordVotesPlan:
     quorum: int
 
 
-def record_study(plan: RecordVotesPlan, budgets: Budgets) -> Study:
-    """The study with weights by `rule` (mean 1) and the least sigma at which each budget affords its one batch.
+def record_study(
+    plan: RecordVotesPlan,
+    *,
+    names: Sequence[str],
+    epsilon: Float64[ndarray, " seats"],
+    delta: Float64[ndarray, " seats"],
+) -> Study:
+    """The study of these seats, each with its budget: weights by the plan's rule (mean 1), and the least sigma at which
+    each budget affords the one batch.
 
     Raises InvalidInput where a budget affords none at any sigma, and as Study does.
     """
@@ -60,8 +68,8 @@ def record_study(plan: RecordVotesPlan, budgets: Budgets) -> Study:
         Planned(
             accountant=account,
             mechanism=mechanism,
-            epsilon=budgets.epsilon,
-            delta=budgets.delta,
+            epsilon=epsilon,
+            delta=delta,
             sensitivity_per_weight=1,
             sigma=_NO_CEILING,
             view="histogram",
@@ -71,7 +79,7 @@ def record_study(plan: RecordVotesPlan, budgets: Budgets) -> Study:
         ),
         units=units,
     )
-    rows = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
+    rows = zip(names, epsilon.tolist(), delta.tolist(), weight.tolist(), strict=True)
 
     def at(sigma: float) -> Study:
         return replace(study, mechanism=GNMax(sigma=sigma))

@@ -1,4 +1,4 @@
-"""The public queries of a simulation of record votes, made from the public pool and public constants alone."""
+"""The public queries of record votes on a table: the cells of its columns, from the public pool and constants alone."""
 
 from __future__ import annotations
 
