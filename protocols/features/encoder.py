@@ -1,0 +1,82 @@
+"""Encoder: a public model, shipped as an ONNX file, whose first output is a record's features.
+
+It runs in evaluation mode, as exported, on one thread of the CPU. The file's bytes are part of the study's digest.
+Floating point: another processor may give another last digit, and with it, rarely, another nearest query; a record's
+own cost does not depend on that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.stage import Stage
+
+if TYPE_CHECKING:
+    from protocols.features.onnx_model import OnnxModel
+
+MOST_MODEL_BYTES = 2**28
+_ROWS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class Encoder(Stage):
+    """content: the ONNX file, of at most 256 MiB; shape: of one record that it takes.
+
+    Raises InvalidInput where onnxruntime is not installed or the file is no model of one input of 32-bit floats.
+    """
+
+    number = 4
+    layout = {"content": ("|u1", 1)}  # noqa: RUF012  # declared a ClassVar in Stage
+
+    content: bytes = field(repr=False)
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.content) <= MOST_MODEL_BYTES:
+            raise InvalidInput(
+                f"the encoder's file has {len(self.content)} bytes; allowed: 1 to {MOST_MODEL_BYTES}"
+            )
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        return self._run(np.zeros((1, *input_shape), dtype=np.float32)).shape[1:]
+
+    def __call__(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records features"]:
+        # An empty chunk has no features to tell their width from.
+        rows = [self._run(records[start : start + _ROWS]) for start in range(0, len(records), _ROWS)]
+        return np.concatenate(rows) if rows else np.empty((0, *self.output_shape(records.shape[1:])), np.float32)
+
+    def arrays(self) -> dict[str, ndarray]:
+        return {"content": np.frombuffer(self.content, dtype=np.uint8)}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Encoder:
+        return cls(arrays["content"].tobytes())
+
+    @cached_property
+    def _model(self) -> OnnxModel:
+        try:
+            from protocols.features.onnx_model import OnnxModel
+        except ModuleNotFoundError as missing:
+            raise InvalidInput(
+                f"an encoder as features needs {missing.name}, which is not installed: pip install 'conclave-pate[onnx]'"
+            ) from missing
+        try:
+            return OnnxModel.of(self.content, where="the encoder's file")
+        except DataCorrupt as error:
+            raise InvalidInput(str(error)) from None
+
+    def _run(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records features"]:
+        found = self._model.first_output(records)
+        if found.dtype != np.float32 or found.ndim != 2 or len(found) != len(records) or not np.isfinite(found).all():
+            raise InvalidInput(
+                f"the encoder gives {found.dtype} of shape {found.shape} for {len(records)} records; allowed: finite "
+                "32-bit floats [records, features]"
+            )
+        return found
