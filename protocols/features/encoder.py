@@ -23,41 +23,47 @@ if TYPE_CHECKING:
     from protocols.features.onnx_model import OnnxModel
 
 MOST_MODEL_BYTES = 2**28
+MOST_FEATURES = 2**14
 _ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
 class Encoder(Stage):
-    """content: the ONNX file, of at most 256 MiB; shape: of one record that it takes.
+    """content: the ONNX file, of at most 256 MiB; width: how many features it gives. Raises InvalidInput.
 
-    Raises InvalidInput where onnxruntime is not installed or the file is no model of one input of 32-bit floats.
+    Nothing runs before it is called: then InvalidInput where onnxruntime is not installed, or the file is no model that
+    takes such records and gives `width` finite features of each.
     """
 
     number = 4
-    layout = {"content": ("|u1", 1)}  # noqa: RUF012  # declared a ClassVar in Stage
+    layout = {"content": ("|u1", 1), "width": ("<i8", 1)}  # noqa: RUF012  # declared a ClassVar in Stage
 
     content: bytes = field(repr=False)
+    width: int
 
     def __post_init__(self) -> None:
         if not 1 <= len(self.content) <= MOST_MODEL_BYTES:
-            raise InvalidInput(
-                f"the encoder's file has {len(self.content)} bytes; allowed: 1 to {MOST_MODEL_BYTES}"
-            )
+            raise InvalidInput(f"the encoder's file has {len(self.content)} bytes; allowed: 1 to {MOST_MODEL_BYTES}")
+        if not 1 <= self.width <= MOST_FEATURES:
+            raise InvalidInput(f"the encoder gives {self.width} features; allowed: 1 to {MOST_FEATURES}")
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
-        return self._run(np.zeros((1, *input_shape), dtype=np.float32)).shape[1:]
+        return (self.width,)
 
     def __call__(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records features"]:
-        # An empty chunk has no features to tell their width from.
-        rows = [self._run(records[start : start + _ROWS]) for start in range(0, len(records), _ROWS)]
-        return np.concatenate(rows) if rows else np.empty((0, *self.output_shape(records.shape[1:])), np.float32)
+        found = np.empty((len(records), self.width), dtype=np.float32)
+        for start in range(0, len(records), _ROWS):
+            found[start : start + _ROWS] = self._run(records[start : start + _ROWS])
+        return found
 
     def arrays(self) -> dict[str, ndarray]:
-        return {"content": np.frombuffer(self.content, dtype=np.uint8)}
+        return {"content": np.frombuffer(self.content, dtype=np.uint8), "width": np.array([self.width], dtype="<i8")}
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Encoder:
-        return cls(arrays["content"].tobytes())
+        if arrays["width"].shape != (1,):
+            raise InvalidInput(f"the encoder has {arrays['width'].size} widths; allowed: one")
+        return cls(arrays["content"].tobytes(), int(arrays["width"][0]))
 
     @cached_property
     def _model(self) -> OnnxModel:
@@ -65,7 +71,8 @@ class Encoder(Stage):
             from protocols.features.onnx_model import OnnxModel
         except ModuleNotFoundError as missing:
             raise InvalidInput(
-                f"an encoder as features needs {missing.name}, which is not installed: pip install 'conclave-pate[onnx]'"
+                f"an encoder of features needs {missing.name}, which is not installed: "
+                "pip install 'conclave-pate[onnx]'"
             ) from missing
         try:
             return OnnxModel.of(self.content, where="the encoder's file")
@@ -74,9 +81,9 @@ class Encoder(Stage):
 
     def _run(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records features"]:
         found = self._model.first_output(records)
-        if found.dtype != np.float32 or found.ndim != 2 or len(found) != len(records) or not np.isfinite(found).all():
+        wanted = (len(records), self.width)
+        if found.dtype != np.float32 or found.shape != wanted or not np.isfinite(found).all():
             raise InvalidInput(
-                f"the encoder gives {found.dtype} of shape {found.shape} for {len(records)} records; allowed: finite "
-                "32-bit floats [records, features]"
+                f"the encoder gives {found.dtype} of shape {found.shape}; allowed: finite float32 of shape {wanted}"
             )
         return found

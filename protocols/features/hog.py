@@ -17,9 +17,11 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 from protocols.features.images import MOST_PIXEL, check_image, in_chunks
 from protocols.features.stage import Stage
-from protocols.features.steps import STEPS, whole_steps
+from protocols.features.steps import whole_steps
 
 _MOST_ORIENTATIONS, _MOST_CELLS = 32, 32
+# Pixels along a cell: sums of gradients times their shares stay below 2**53, where they are exact.
+_MOST_STEP = 128
 # Directions are vectors of this length, shares of a pixel in a cell whole multiples of 1 / _SHARES.
 _LENGTH, _SHARES = 2**10, 2**6
 # A cell's mean gradient of one step counts so many units, and its squares stay exact below 2**53.
@@ -53,10 +55,10 @@ class Hog(Stage):
 
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         check_image(input_shape)
-        if self.cells > min(input_shape[:2]):
+        fewest, most = -(-max(input_shape[:2]) // _MOST_STEP), min(input_shape[:2])
+        if not fewest <= self.cells <= most:
             raise InvalidInput(
-                f"hog has {self.cells} cells a side on images of shape {input_shape}; "
-                f"allowed: at most {min(input_shape[:2])}"
+                f"hog has {self.cells} cells a side on images of shape {input_shape}; allowed: {fewest} to {most}"
             )
         return (self.cells**2 * self.orientations,)
 

@@ -14,7 +14,7 @@ from protocols.features.steps import STEPS
 LEAST_SIDE, MOST_SIDE, MOST_CHANNELS = 8, 1024, 16
 # Brightness is in [0, 1]; four times as much leaves room for images that are not scaled so.
 MOST_PIXEL = 4 * STEPS
-_PIXELS_AT_ONCE = 2**20
+_PIXELS_AT_ONCE = 2**17
 
 
 def check_image(shape: tuple[int, ...]) -> None:
