@@ -47,6 +47,13 @@ class Encoder(Stage):
         if not 1 <= self.width <= MOST_FEATURES:
             raise InvalidInput(f"the encoder gives {self.width} features; allowed: 1 to {MOST_FEATURES}")
 
+    @classmethod
+    def of(cls, content: bytes, example: Float32[ndarray, "one *shape"]) -> Encoder:
+        """The encoder in an ONNX file, as wide as what it gives for an example. Raises InvalidInput."""
+        model = cls(content, 1)._model
+        given = model.first_output(example)
+        return cls(content, given.shape[1] if given.ndim == 2 else 0)
+
     def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
         return (self.width,)
 

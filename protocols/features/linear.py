@@ -35,16 +35,16 @@ class Linear(Stage):
 
     def __post_init__(self) -> None:
         inputs, outputs = self.matrix.shape
-        if inputs < 1 or outputs < 1 or self.offset.shape != (outputs,):
+        if inputs < 1 or outputs < 1:
             raise InvalidInput(
-                f"a linear feature map has a matrix of shape {self.matrix.shape} and an offset of shape "
-                f"{self.offset.shape}; allowed: (inputs, outputs) and (outputs,), each at least 1"
+                f"a linear feature map has a matrix of shape {self.matrix.shape}; allowed: (inputs, outputs), each at "
+                "least 1"
             )
         # In float64 first: sums of untrusted integers may not fit 64 bits.
         reach = np.abs(self.matrix.astype(np.float64)).sum(axis=0) * MOST_STEPS + np.abs(self.offset.astype(np.float64))
         if reach.max() >= EXACT / 2:
             raise InvalidInput(
-                f"a linear feature map may reach {reach.max():.3g} units; allowed: below {EXACT // 2}, where sums are exact"
+                f"a linear feature map may reach {reach.max():.3g} units; allowed: below {EXACT // 2}, for exact sums"
             )
 
     @classmethod
@@ -79,4 +79,9 @@ class Linear(Stage):
 
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Linear:
-        return cls(arrays["matrix"], arrays["offset"])
+        matrix, offset = arrays["matrix"], arrays["offset"]
+        if offset.shape != matrix.shape[1:]:
+            raise InvalidInput(
+                f"a linear map has {offset.size} offsets; allowed: the {matrix.shape[1]} of its outputs"
+            )
+        return cls(matrix, offset)
