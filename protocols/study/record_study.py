@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned
@@ -22,6 +23,8 @@ from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
 _BISECTIONS = 60
+# Integer noise has a least sigma, which rounding errors must not undercut.
+_JUST_ABOVE = 1 + 1e-9
 # Without the ceiling of weights, which is for equal, independent voters.
 _NO_CEILING = 1e9
 
@@ -61,7 +64,8 @@ def record_study(
     )
     changed = records.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
-    mechanism = GNMax(sigma=16.0).on_lattice(lattice)
+    least = _LEAST_SIGMA if lattice is None else least_sigma_units(lattice.shares) / lattice.units * _JUST_ABOVE
+    mechanism = GNMax(sigma=max(16.0, least)).on_lattice(lattice)
     account = default_accountant(mechanism, "histogram")
     weight = weights(
         plan.rule,
@@ -102,7 +106,7 @@ def record_study(
         confidentiality=plan.level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
     )
-    return at(_least(lambda sigma: _all_afford(at(sigma))))
+    return at(_least(lambda sigma: _all_afford(at(sigma)), above=least))
 
 
 def _all_afford(study: Study) -> bool:
@@ -110,9 +114,9 @@ def _all_afford(study: Study) -> bool:
     return bool((budgets.affordable(np.zeros(len(study.roster), dtype=np.int64), limit=1) >= 1).all())
 
 
-def _least(affords: Callable[[float], bool]) -> float:
-    """The least sigma that is affordable, within a part in 2^50; found by bisection, from above."""
-    low, high = _LEAST_SIGMA, _MOST_SIGMA
+def _least(affords: Callable[[float], bool], *, above: float) -> float:
+    """The least sigma from `above` on that is affordable, within a part in 2^50; found by bisection, from above."""
+    low, high = above, _MOST_SIGMA
     if not affords(high):
         raise InvalidInput(f"a budget affords no vote even with noise of {high:g} votes; allowed: larger budgets")
     for _ in range(_BISECTIONS):
