@@ -47,7 +47,7 @@ def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_ch
 def test_the_noise_is_the_least_that_every_budget_affords(level, rule) -> None:
     study = study_of(level, rule=rule)
     assert (study.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 1).all()
-    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * 0.999, lattice=None))
+    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * (1 - 1e-8), lattice=None))
     assert (less.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 0).any()
 
 
