@@ -55,7 +55,7 @@ from protocols.votes import ABSTAIN
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
 
 # What the coordinator gets of one party: of teachers' votes, or of the sum of records' contributions.
-_Share = CoordinatorShare | SumShare
+PartyShare = CoordinatorShare | SumShare
 
 COORDINATOR_NOISE = "coordinator noise"
 _GUARDIAN = "guardian"
@@ -91,8 +91,9 @@ class SharedBallot(Ballot):
 
     def _sealed(self, request: VoteRequest, own: tuple[ndarray, ...], guardians: GuardianShare) -> HiddenVotes:
         """The coordinator's arrays, with the guardian's share sealed to it."""
-        about = {"study": self._study.digest, "request": request.digest, "seat": self._seat}
-        sealed = seal(guardians.arrays(), key=self._sealing_key, **about)
+        sealed = seal(
+            guardians.arrays(), key=self._sealing_key, study=self._study.digest, request=request.digest, seat=self._seat
+        )
         return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *own))
 
     def settle(self, outcome: Outcome) -> None:
@@ -135,7 +136,7 @@ class SharedAggregation(Aggregation):
         with self._dial() as channel:
             return self._converse(channel, reserved, seats, shares, sealed, offsets, seed, left_out)
 
-    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, _Share]]:
+    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, PartyShare]]:
         replies = reserved.exchange(dict.fromkeys(reserved.seats, reserved.request))
         received = {}
         for seat in reserved.seats:
@@ -160,7 +161,7 @@ class SharedAggregation(Aggregation):
         channel: Channel,
         reserved: ReservedBatch,
         seats: Int64[ndarray, " seats"],
-        shares: list[_Share],
+        shares: list[PartyShare],
         sealed: tuple[bytes, ...],
         offsets: Int64[ndarray, "queries classes"] | None,
         seed: bytes,
@@ -225,7 +226,7 @@ class SharedAggregation(Aggregation):
         channel: Channel,
         reserved: ReservedBatch,
         seats: Int64[ndarray, " seats"],
-        shares: list[_Share],
+        shares: list[PartyShare],
         seed: bytes,
         left_out: dict[str, str],
     ) -> Counted:
@@ -283,7 +284,7 @@ def _noise(study: Study, seed: bytes) -> LatticeNoise:
     return lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=units)
 
 
-def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> _Share:
+def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
     study = reserved.study
     if study.records is not None:
         return check_sum_share(arrays, shape=shape_of(study), bits=ring_bits(study))
@@ -292,7 +293,7 @@ def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> _Share:
     )
 
 
-def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, _Share]]) -> bytes:
+def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, PartyShare]]) -> bytes:
     """What a batch is submitted with, in order of the roster."""
     study = reserved.study
     seats = sorted(study.seats[seat] for seat in received)
@@ -309,7 +310,7 @@ def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, _Share]]) ->
 
 def _unpack(
     noted: bytes, reserved: ReservedBatch
-) -> tuple[Int64[ndarray, " seats"], list[_Share], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None]:
+) -> tuple[Int64[ndarray, " seats"], list[PartyShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None]:
     counts, seats, *rest = decode_arrays(noted)
     offsets = rest.pop(0) if counts[0] else None
     parties = int(counts[1])
