@@ -40,6 +40,8 @@ _ARRAYS = {
     "scales": ("<f8", 1),
     "centres": ("<i4", 1),
 }
+# So many minima are found one by one; more of them by sorting.
+_FEW = 16
 # Distances that are held at once.
 _CHUNK = 2**22
 
@@ -99,11 +101,7 @@ class Partition:
         for start in range(0, len(features), rows):
             steps = whole_steps(features[start : start + rows][:, self.columns], scale=self.scales)
             distances = halves - steps @ centres.T
-            found[start : start + rows] = (
-                distances.argmin(axis=1)[:, None]
-                if self.nearest == 1
-                else np.argsort(distances, axis=1, kind="stable")[:, : self.nearest]
-            )
+            found[start : start + rows] = _lowest(distances, self.nearest)
         return found
 
 
@@ -217,3 +215,14 @@ class QueryMap:
             yield each.scales.astype("<f8")
             yield np.ascontiguousarray(each.centres, dtype="<i8")
             yield np.array([each.nearest], dtype="<i8")
+
+
+def _lowest(distances: Float64[ndarray, "records queries"], count: int) -> Int64[ndarray, "records count"]:
+    """The positions of the `count` smallest of each row, in order; of equal ones the first. Overwrites `distances`."""
+    if count > _FEW:
+        return np.argsort(distances, axis=1, kind="stable")[:, :count]
+    row, found = np.arange(len(distances)), []
+    for _ in range(count):
+        found.append(distances.argmin(axis=1))
+        distances[row, found[-1]] = np.inf
+    return np.stack(found, axis=1)
