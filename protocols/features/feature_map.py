@@ -25,11 +25,12 @@ from protocols.features.encoder import Encoder
 from protocols.features.hog import Hog
 from protocols.features.linear import Linear
 from protocols.features.stage import Stage
+from protocols.ranges import check
 
 KINDS: Final[Mapping[int, type[Stage]]] = {kind.number: kind for kind in (Linear, Deskew, Hog, Encoder)}
 # The bytes of a file of features, at most; an encoder is the largest part.
 FEATURES_BYTES: Final = 2**29
-_MOST_STAGES, _MOST_SIDE = 8, 2**24
+_MOST_STAGES, _MOST_SIDES = 8, 4
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,16 +44,18 @@ class FeatureMap:
     stages: tuple[Stage, ...] = ()
 
     def __post_init__(self) -> None:
-        if not 1 <= len(self.input_shape) <= 4 or not all(1 <= side <= _MOST_SIDE for side in self.input_shape):
+        if not 1 <= len(self.input_shape) <= _MOST_SIDES:
             raise InvalidInput(
-                f"features are made of records of shape {self.input_shape}; allowed: one to four sides, "
-                f"each 1 to {_MOST_SIDE}"
+                f"features are made of records with {len(self.input_shape)} sides; allowed: 1 to {_MOST_SIDES}"
             )
+        for side in self.input_shape:
+            check("features", "shape", side)
         if len(self.stages) > _MOST_STAGES:
             raise InvalidInput(f"a feature map has {len(self.stages)} stages; allowed: up to {_MOST_STAGES}")
         shape = self.input_shape
         for stage in self.stages:
             shape = stage.output_shape(shape)
+        check("features", "shape", math.prod(shape))
 
     @cached_property
     def width(self) -> int:

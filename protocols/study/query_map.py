@@ -115,7 +115,6 @@ class QueryMap:
     def __post_init__(self) -> None:
         if not self.partitions:
             raise InvalidInput("the study has no queries; allowed: at least one partition")
-        check("queries", "width", self.features.width)
         check("study", "records.queries", self.queries)
         last = max(int(each.columns.max()) for each in self.partitions)
         if last >= self.features.width:
