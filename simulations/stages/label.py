@@ -7,10 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from jaxtyping import Float64, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.in_process import InProcessTransport
+from coordinator.students.targets import one_hot
 from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed
@@ -47,13 +48,12 @@ class SeedResult:
         """Positions in the pool of the queries that got a label."""
         return np.flatnonzero(self.labelling.labels >= 0)
 
-    @property
-    def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
-        """Positions and labels for training a student: those released, and those reinforced for free."""
+    def training_set(self, classes: int) -> tuple[Int64[ndarray, " labelled"], Float32[ndarray, "labelled classes"]]:
+        """Positions and targets for training a student: of the labels released, and of those reinforced for free."""
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
-        return positions, labels[positions]
+        return positions, one_hot(labels[positions], classes)
 
     @property
     def asked(self) -> int:
