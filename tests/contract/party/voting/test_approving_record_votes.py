@@ -1,4 +1,4 @@
-"""A hospital approves a study in which its records vote: what it is told, what is counted, and what is refused first."""
+"""A hospital approves a study in which its records vote: what it is told, what is counted, what is refused first."""
 
 from dataclasses import replace
 from types import SimpleNamespace
