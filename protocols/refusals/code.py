@@ -78,6 +78,7 @@ class Code(StrEnum):
     GUARDIAN_REFUSES = auto()
     OTHER_SUBMISSION = auto()
     OTHER_COIN = auto()
+    OTHER_SUMS = auto()
     TOO_MANY_ATTEMPTS = auto()
     OTHER_ROUND = auto()
     BAD_SEAL = auto()

@@ -27,6 +27,13 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
+        Code.OTHER_SUMS: Meaning(
+            "the noisy sums of a batch were to be opened a second time, with other shares, or are not those that the "
+            "guardian signed",
+            "keep the log: with honest servers and their newest ledgers this does not happen",
+            OPERATOR | GUARDIAN | COMMAND,
+            Cost.STANDS,
+        ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
             "the labels of one batch were to be computed more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",

@@ -22,7 +22,7 @@ from simulations.stages.record_votes import contributions, live_record_votes, so
 from tests.harness.record_votes import HOLDINGS, QUERIES, RNG, study_of
 
 
-@pytest.mark.parametrize("level", ["clear", "secure_sum"])
+@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
 @pytest.mark.parametrize("unit", ["record", "patient"])
 def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_charge(level, unit) -> None:
     study = study_of(level, unit=unit)
@@ -39,12 +39,12 @@ def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_ch
     assert (labelling.spent <= study.budgets.cap).all()
 
 
-@pytest.mark.parametrize("level", ["clear", "secure_sum"])
+@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
 @pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
 def test_the_noise_is_the_least_that_every_budget_affords(level, rule) -> None:
     study = study_of(level, rule=rule)
     assert (study.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 1).all()
-    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * 0.999, lattice=None))
+    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * (1 - 1e-8), lattice=None))
     assert (less.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 0).any()
 
 
