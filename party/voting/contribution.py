@@ -42,8 +42,8 @@ class SeatVotes:
     """One seat's votes. records, units: how many voted; sums: in lattice units, private."""
 
     seat: str
-    records: int
-    units: int
+    records: int = field(repr=False)
+    units: int = field(repr=False)
     sums: Sums = field(repr=False)
 
 
