@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from protocols.study.levels import Confidentiality
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations.setup.levels import simulated_level
@@ -19,14 +20,19 @@ HOLDINGS = [
 ]
 
 
-def study_of(level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0)):
-    made = simulated_level(
-        level,
-        units=None if level == "clear" else 1024,
-        colluders=1 if level == "secure_sum" else None,
-        seats=3,
-    )
+UNITS = 1024
+
+
+def study_of(level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3):
+    """level: a name, for known keys and three parties, or a level of confidentiality itself."""
+    if not isinstance(level, Confidentiality):
+        level = simulated_level(
+            level,
+            units=None if level == "clear" else UNITS,
+            colluders=1 if level == "secure_sum" else None,
+            seats=3,
+        )
     plan = RecordVotesPlan(
-        name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=made, quorum=3
+        name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=level, quorum=quorum
     )
     return record_study(plan, names=("a", "b", "c"), epsilon=np.array(epsilon), delta=np.full(3, 1e-5))
