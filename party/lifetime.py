@@ -28,7 +28,7 @@ from protocols.bounds.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
 from protocols.budgets.accountant import GaussianDp, accountant
 from protocols.budgets.filter import NANO, cap_nano, noise_reserve
 from protocols.errors import InvalidInput, Refused
-from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
+from protocols.mechanisms import Sensitivity, check_view
 from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of, votes_per_unit
 
@@ -182,7 +182,8 @@ def _costs(
     view = check_view(study.view)
     charging = accountant(study.accountant_name)
     mechanism = study.mechanism
-    if isinstance(mechanism, GaussianMechanism) and mechanism.lattice is None and not moved.sampled:
+    exact = mechanism.accountants(view=view, on_lattice=mechanism.lattice is not None, secret_coins=moved.sampled)
+    if GaussianDp.name in exact and not mechanism.coarse:
         squared = mechanism.gaussian_dp(moved, view=view)
         mu_ask, mu_both = float(squared.ask[0, 0]), float(squared.ask[0, 0] + squared.answer[0, 0])
     else:

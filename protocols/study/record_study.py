@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.least_noise import least_sigma
@@ -20,8 +21,8 @@ from protocols.study.study import Seat, Study
 from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
-# The least noise of one party of several, in lattice units, for which their sum's cost is proved.
-_LEAST_SHARE = 0.5 * (1 + 1e-9)
+# Integer noise has a least sigma, which rounding errors must not undercut.
+_JUST_ABOVE = 1 + 1e-9
 # Without the ceiling of weights, which is for equal, independent voters.
 _NO_CEILING = 1e9
 
@@ -61,7 +62,8 @@ def record_study(
     )
     changed = records.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
-    mechanism = GNMax(sigma=16.0).on_lattice(lattice)
+    low = _LEAST_SIGMA if lattice is None else _JUST_ABOVE * least_sigma_units(lattice.shares) / lattice.units
+    mechanism = GNMax(sigma=max(16.0, low)).on_lattice(lattice)
     account = default_accountant(mechanism, "histogram")
     weight = weights(
         plan.rule,
@@ -88,7 +90,7 @@ def record_study(
         view="histogram",
         classes=plan.classes,
         query_limit=records.queries,
-        low=max(_LEAST_SIGMA, 0.0 if lattice is None else _LEAST_SHARE * lattice.shares**0.5 / lattice.units),
+        low=low,
         high=_MOST_SIGMA,
     )
     rows = zip(names, epsilon.tolist(), delta.tolist(), weight.tolist(), strict=True)
