@@ -3,6 +3,7 @@
 import numpy as np
 
 from party.party import Party
+from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.study.levels import Confidentiality
@@ -13,7 +14,8 @@ from simulations.setup.levels import simulated_aggregation, simulated_level
 RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(12, 3)).astype(np.float32)
 QUERIES = QueryMap(
-    3, (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0])))
+    FeatureMap((3,)),
+    (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0]))),
 )
 # Three parties; the patients of the first two have two records each.
 HOLDINGS = [
@@ -28,13 +30,15 @@ NAMES = ("a", "b", "c")
 LEVELS = ("clear", "secure_sum", "two_server")
 
 
-def study_of(level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES):
+def study_of(
+    level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES, colluders=1
+):
     """level: a name, for known keys and three parties, or a level of confidentiality itself."""
     if not isinstance(level, Confidentiality):
         level = simulated_level(
             level,
             units=None if level == "clear" else UNITS,
-            colluders=1 if level == "secure_sum" else None,
+            colluders=colluders if level == "secure_sum" else None,
             seats=3,
         )
     plan = RecordVotesPlan(
