@@ -105,6 +105,13 @@ def read_arrays(
         return _arrays(file, size, names, str(path), most)
 
 
+def parse_arrays(
+    content: bytes, names: Sequence[str] | None = None, *, where: str, most: int = FILE_BYTES
+) -> dict[str, Shaped[ndarray, "..."]]:
+    """The named arrays in the bytes of an .npz file, as read_arrays; where: what they are. Raises DataCorrupt."""
+    return _arrays(io.BytesIO(content), len(content), names, where, most)
+
+
 def array_names(path: Path, *, most: int = FILE_BYTES) -> list[str]:
     """The names of the arrays in an .npz file. Raises as read_arrays."""
     with open_file(path, most=most) as file, _archive(file, str(path)) as archive:

@@ -11,6 +11,7 @@ on every machine, and ties go to the query with the lowest number.
 from __future__ import annotations
 
 import hashlib
+import io
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -19,13 +20,27 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from protocols.errors import InvalidInput
+from protocols.array_files import parse_arrays
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.ranges import check, check_all
 
 # A feature of 1 is so many steps; larger ones than MOST_STEPS are clipped to it.
 STEPS = 2**10
 MOST_STEPS = 2**17
 # Squared distances stay below 2**53, where float64 is exact: 4 * MOST_STEPS**2 * MOST_WIDTH = 2**50.
 MOST_WIDTH = 2**14
+# Within these bounds no feature of 32 bits times its scale exceeds a float64.
+_LEAST_SCALE, _MOST_SCALE = 2.0**-64, 2.0**64
+# The bytes of a file of queries, at most.
+QUERIES_BYTES = 2**30
+# The arrays of a file of queries: type and rank.
+_ARRAYS = {
+    "width": ("<i8", 1),
+    "partitions": ("<i8", 2),
+    "columns": ("<i8", 1),
+    "scales": ("<f8", 1),
+    "centres": ("<i4", 1),
+}
 # Distances that are held at once.
 _CHUNK = 2**22
 
@@ -54,10 +69,13 @@ class Partition:
             raise InvalidInput(f"nearest is {self.nearest}; allowed: 1 to the {queries} queries of the partition")
         if self.columns.min() < 0 or len(np.unique(self.columns)) < width:
             raise InvalidInput(f"columns of a partition are {self.columns.tolist()[:20]}; allowed: from 0, each once")
-        if not (np.isfinite(self.scales).all() and (self.scales > 0).all()):
-            raise InvalidInput(f"scales span [{self.scales.min()}, {self.scales.max()}]; allowed: finite, > 0")
-        if np.abs(self.centres).max() > MOST_STEPS:
-            raise InvalidInput(f"a centre lies at {np.abs(self.centres).max()} steps; allowed: up to {MOST_STEPS}")
+        if not ((self.scales >= _LEAST_SCALE) & (self.scales <= _MOST_SCALE)).all():
+            raise InvalidInput(
+                f"scales span [{self.scales.min()}, {self.scales.max()}]; allowed: {_LEAST_SCALE:g} to {_MOST_SCALE:g}"
+            )
+        low, high = int(self.centres.min()), int(self.centres.max())
+        if low < -MOST_STEPS or high > MOST_STEPS:
+            raise InvalidInput(f"centres lie at {low} to {high} steps; allowed: {-MOST_STEPS} to {MOST_STEPS}")
 
     @classmethod
     def of(
@@ -100,6 +118,8 @@ class QueryMap:
     def __post_init__(self) -> None:
         if not self.partitions:
             raise InvalidInput("the study has no queries; allowed: at least one partition")
+        check("queries", "width", self.width)
+        check("study", "records.queries", self.queries)
         last = max(int(each.columns.max()) for each in self.partitions)
         if last >= self.width:
             raise InvalidInput(f"a partition looks at feature {last}; allowed: 0 to {self.width - 1}")
@@ -134,6 +154,53 @@ class QueryMap:
         if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
             raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: 0 to {classes - 1}")
         return self.nearest_queries(features) * classes + labels[:, None]
+
+    def to_bytes(self) -> bytes:
+        """The file of the queries, an .npz of plain arrays: what a consortium hands round beside its study."""
+        content = io.BytesIO()
+        np.savez(
+            content,
+            width=np.array([self.width], dtype="<i8"),
+            partitions=np.array([(*each.centres.shape, each.nearest) for each in self.partitions], dtype="<i8"),
+            columns=np.concatenate([each.columns for each in self.partitions]).astype("<i8"),
+            scales=np.concatenate([each.scales for each in self.partitions]).astype("<f8"),
+            centres=np.concatenate([each.centres.ravel() for each in self.partitions]).astype("<i4"),
+        )
+        return content.getvalue()
+
+    @classmethod
+    def from_bytes(cls, content: bytes, *, where: str = "the file of queries") -> QueryMap:
+        """The queries in what to_bytes gave, or anybody else made: untrusted. where: what it is, for the message.
+
+        Raises DataCorrupt where it is no such file, InvalidInput where its queries are out of range.
+        """
+        arrays = parse_arrays(content, list(_ARRAYS), where=where, most=QUERIES_BYTES)
+        for name, (kind, rank) in _ARRAYS.items():
+            if arrays[name].dtype != np.dtype(kind) or arrays[name].ndim != rank:
+                raise DataCorrupt(
+                    f"{where}: {name} is {arrays[name].dtype} of rank {arrays[name].ndim}; "
+                    f"allowed: {kind} of rank {rank}"
+                )
+        shapes = arrays["partitions"]
+        if arrays["width"].shape != (1,) or shapes.shape[1] != 3:
+            raise DataCorrupt(f"{where}: width or partitions has another shape; allowed: (1,) and (partitions, 3)")
+        width = check("queries", "width", int(arrays["width"][0]))
+        check_all("queries", "partitions", shapes)
+        widths, sizes = shapes[:, 1], shapes[:, 0] * shapes[:, 1]  # at most 2**48 each
+        held = tuple(len(arrays[name]) for name in ("columns", "scales", "centres"))
+        declared = (int(widths.sum()), int(widths.sum()), sum(sizes.tolist()))
+        if held != declared:
+            raise DataCorrupt(f"{where} holds {held} columns, scales and centres; allowed: the {declared} it declares")
+        # An array without a partition splits into one part, which zip leaves out.
+        columns, scales = (np.split(arrays[name], np.cumsum(widths)[:-1]) for name in ("columns", "scales"))
+        centres = np.split(arrays["centres"].astype(np.int64), np.cumsum(sizes)[:-1])
+        return cls(
+            width,
+            tuple(
+                Partition(c, s, p.reshape(queries, -1), nearest)
+                for c, s, p, (queries, _, nearest) in zip(columns, scales, centres, shapes.tolist(), strict=False)
+            ),
+        )
 
     @cached_property
     def digest(self) -> str:

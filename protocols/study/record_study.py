@@ -106,8 +106,8 @@ def record_study(
 
 
 def _all_afford(study: Study) -> bool:
-    budgets = study.budgets
-    return bool((budgets.affordable(np.zeros(len(study.roster), dtype=np.int64), limit=1) >= 1).all())
+    unspent = np.zeros(len(study.roster), dtype=np.int64)
+    return bool((study.budgets.affordable(unspent, limit=1) >= 1).all())
 
 
 def _least(affords: Callable[[float], bool]) -> float:

@@ -1,6 +1,7 @@
 """Which public queries a record is nearest to, held against a slow reading in fractions."""
 
 import dataclasses
+import io
 from fractions import Fraction
 
 import numpy as np
@@ -8,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import InvalidInput
+from protocols.array_files import parse_arrays
+from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.query_map import MOST_STEPS, STEPS, Partition, QueryMap
 
 
@@ -97,6 +99,67 @@ def test_a_partition_out_of_range_is_refused(points, more, words) -> None:
 def test_records_that_do_not_fit_are_refused(records, labels, words) -> None:
     with pytest.raises(InvalidInput, match=words):
         two_partitions().cells(records.astype(np.float32), np.array(labels), classes=2)
+
+
+@pytest.mark.parametrize("centre", [-(2**63), MOST_STEPS + 1, -MOST_STEPS - 1])
+def test_a_centre_further_away_than_features_reach_is_refused(centre) -> None:
+    with pytest.raises(InvalidInput, match=f"allowed: {-MOST_STEPS} to {MOST_STEPS}"):
+        Partition(np.array([0]), np.ones(1), np.array([[0], [centre]]), 1)
+
+
+def test_the_largest_scale_and_feature_are_clipped_without_a_warning() -> None:
+    partition = Partition.of(np.array([[-1.0], [1.0]], np.float32), columns=np.array([0]), scales=np.array([2.0**64]))
+    assert partition.nearest_queries(np.array([[3e38], [-3e38]], np.float32)).tolist() == [[1], [0]]
+
+
+def altered(**changed):
+    """The file of the two partitions with other arrays in it; None: without one."""
+    arrays = {**parse_arrays(two_partitions().to_bytes(), where="queries"), **changed}
+    content = io.BytesIO()
+    np.savez(content, **{name: array for name, array in arrays.items() if array is not None})
+    return content.getvalue()
+
+
+def test_a_file_of_queries_gives_the_same_queries_back() -> None:
+    made = two_partitions()
+    read = QueryMap.from_bytes(made.to_bytes())
+    assert (read.digest, read.queries, read.votes) == (made.digest, made.queries, made.votes)
+    records = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    np.testing.assert_array_equal(read.nearest_queries(records), made.nearest_queries(records))
+    assert read.to_bytes() == made.to_bytes() == altered()
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"centres": None}, "no array 'centres'"),
+        ({"centres": np.zeros(11, np.int64)}, "centres is int64 of rank 1; allowed: <i4"),
+        ({"centres": np.zeros((11, 1), np.int32)}, "centres is int32 of rank 2"),
+        (
+            {"centres": np.zeros(12, np.int32)},
+            r"holds \(4, 4, 12\) columns, .* the \(4, 4, 11\)",
+        ),
+        ({"scales": np.zeros(4)}, r"scales span \[0.0, 0.0\]; allowed"),
+        ({"scales": np.full(4, np.nan)}, r"scales span \[nan, nan\]; allowed"),
+        ({"columns": np.array([0, 1, 2, 3])}, "feature 3; allowed: 0 to 2"),
+        ({"columns": np.array([0, 0, 1, 2])}, "columns of a partition"),
+        ({"width": np.array([0])}, "width is 0; allowed: 1 to"),
+        ({"width": np.array([3, 3])}, "width or partitions has another shape"),
+        ({"partitions": np.array([[3, 3], [2, 1]])}, "width or partitions has another shape"),
+        ({"partitions": np.array([[3, 3, 4], [2, 1, 1]])}, "nearest is 4; allowed: 1 to the 3"),
+        ({"partitions": np.array([[2**24, 2**24, 1], [2, 1, 1]])}, "allowed: the"),
+        ({"partitions": np.array([[3, 3, 0], [2, 1, 1]])}, "partitions is 0"),
+        ({"partitions": np.zeros((0, 3), np.int64)}, "allowed: the"),
+        (
+            {name: np.zeros(0, kind) for name, kind in (("columns", "i8"), ("scales", "f8"), ("centres", "i4"))}
+            | {"partitions": np.zeros((0, 3), np.int64)},
+            "no queries",
+        ),
+    ],
+)
+def test_a_file_that_is_none_of_queries_is_refused(changed, words) -> None:
+    with pytest.raises((InvalidInput, DataCorrupt), match=words):
+        QueryMap.from_bytes(altered(**changed))
 
 
 def test_a_map_needs_queries_and_features_to_look_at() -> None:
