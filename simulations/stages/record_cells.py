@@ -33,10 +33,11 @@ class RecordCells:
     """Where every record votes, seat by seat.
 
     cells: of each seat, i64 [records, votes], query * classes + label; units: of each seat, the number of each record's
-    protected unit (None: each record is one of its own).
+    protected unit (None: each record is one of its own); population: how many units there are in all.
     """
 
     classes: int
+    population: int
     map: QueryMap
     cells: tuple[Int64[ndarray, "records votes"], ...] = field(repr=False)
     units: tuple[Int64[ndarray, " records"] | None, ...] = field(repr=False)

@@ -37,7 +37,7 @@ def contributions(
         None if study.unit == "record" else patients if study.unit == "patient" else np.zeros(len(labels), np.int64)
         for _, labels, patients in holdings
     )
-    return RecordCells(study.classes, queries, cells, units).sums(study)
+    return RecordCells(study.classes, 0, queries, cells, units).sums(study)
 
 
 def live_record_votes(
