@@ -157,7 +157,17 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
                 f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
             )
     settings = settings.model_copy(update={"parties": party_count(settings, dataset), "student": student})
-    return DatasetInputs(settings, dataset, _shards(settings, dataset))
+    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
+    if settings.votes_by == "record":
+        few = next((at for at, of_seat in enumerate(inputs.shards) if sum(map(len, of_seat)) < 2), None)
+        if few is not None:
+            raise InvalidInput(
+                f"party {few} has {sum(map(len, inputs.shards[few]))} record(s); allowed where records vote: at least 2 "
+                "(fewer parties, or more private records)"
+            )
+        # Queries and units that the data do not have are reported before anything is worked out.
+        _ = inputs.query_map
+    return inputs
 
 
 def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:
