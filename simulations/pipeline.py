@@ -136,7 +136,7 @@ def _released_students(
     return [
         ReleasedStudent(
             source.dataset,
-            *result.training_set,
+            *result.training_set(source.dataset.classes),
             student=str(settings.student),
             seed=result.seed,
             cache_dir=host.cache_dir,

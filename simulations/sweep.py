@@ -143,7 +143,11 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: VoteSource, host
     if merged.student not in (None, "none") and source.dataset is not None:
         students = [
             ReleasedStudent(
-                source.dataset, *seed.training_set, student=student, seed=seed.seed, cache_dir=host.cache_dir
+                source.dataset,
+                *seed.training_set(source.dataset.classes),
+                student=student,
+                seed=seed.seed,
+                cache_dir=host.cache_dir,
             ).accuracy()
             for seed in seeds
         ]

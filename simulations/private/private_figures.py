@@ -144,7 +144,7 @@ def _attack(
     reporter: Reporter,
 ) -> Private[MembershipReport] | None:
     settings, dataset = inputs.settings, inputs.dataset
-    answered = len(first.training_set[0])
+    answered = len(first.training_set(dataset.classes)[0])
     if not settings.attack or released is None or answered == 0:
         return None
     controls = Controls(None, None)

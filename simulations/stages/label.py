@@ -7,11 +7,12 @@ from dataclasses import dataclass
 
 import numpy as np
 import scipy
-from jaxtyping import Float64, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.in_process import InProcessTransport
 from coordinator.labelling.soft_labels import SoftLabels
+from coordinator.students.targets import one_hot
 from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed
@@ -52,13 +53,18 @@ class SeedResult:
         """Positions in the pool of the queries that got a label."""
         return np.flatnonzero(self.labelling.labels >= 0)
 
-    @property
-    def training_set(self) -> tuple[Int64[ndarray, " labelled"], Int64[ndarray, " labelled"]]:
-        """Positions and labels for training a student: those released, and those reinforced for free."""
+    def training_set(self, classes: int) -> tuple[Int64[ndarray, " labelled"], Float32[ndarray, "labelled classes"]]:
+        """Positions and targets for training a student: of the labels released and of those reinforced for free, or the
+        soft labels of the whole pool where records vote."""
+        if self.soft is not None:
+            return np.arange(len(self.soft.probabilities)), self.soft.probabilities.astype(np.float32)
+        if self.labelling.cells is not None:
+            # The labels are of queries, which are no records of the pool.
+            return np.empty(0, np.int64), np.empty((0, classes), np.float32)
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
-        return positions, labels[positions]
+        return positions, one_hot(labels[positions], classes)
 
     @property
     def asked(self) -> int:
