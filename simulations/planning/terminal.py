@@ -44,7 +44,9 @@ def _print_record_votes(plan: StudyPlan) -> None:
     study, terms = plan.study, plan.to_json()
     records = study.records
     assert records is not None  # the caller looked
-    rows: list[list[object]] = [[g.budget, g.delta, g.parties, g.weight, g.epsilon_guaranteed] for g in plan.groups[:40]]
+    rows: list[list[object]] = [
+        [g.budget, g.delta, g.parties, g.weight, g.epsilon_guaranteed] for g in plan.groups[:40]
+    ]
     print_rows(
         f"record votes, {terms['accounting']}, unit {study.unit}, view {study.view}, replace-one, "
         f"{level_text(terms['confidentiality'], terms['units'])}",
@@ -52,7 +54,7 @@ def _print_record_votes(plan: StudyPlan) -> None:
         rows,
     )
     click.echo(
-        f"Each of {records.population} units votes once, in {records.votes} of {records.queries} queries. The sum for each "
-        f"query and class has noise of {study.gaussian.label_sigma:.4g} votes, the least that every budget affords, and "
-        "the study is charged once."
+        f"Each of {records.population} units votes once, in {records.votes} of {records.queries} queries. The sum for "
+        f"each query and class has noise of {study.gaussian.label_sigma:.4g} votes, the least that all budgets afford, "
+        "and the study is charged once."
     )

@@ -120,7 +120,7 @@ def _lead(result: RunResult, figures: Summary) -> str:
 def _cards(result: RunResult, figures: Summary) -> list[Row]:
     """The headline figures: a name, the figure, and a note."""
     seeds = len(result.seeds)
-    protects = "record" if figures["unit"] == "record" else "party's data"
+    protects = {"record": "record", "patient": "patient's records", "party": "party's data"}[figures["unit"]]
     least = min(group["epsilon_guaranteed"] for group in figures["groups"])
     most = figures["epsilon_guaranteed_max"]
     epsilon = f"{most:.3g}" if most - least < 5e-4 * most else f"{least:.3g} to {most:.3g}"

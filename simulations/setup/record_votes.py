@@ -48,8 +48,6 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
         )
     if settings.view != "histogram":
         raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
-    if settings.confidentiality == "clear" and settings.units is not None:
-        raise InvalidInput(f"units is {settings.units}; allowed with votes_by 'record' at level 'clear': leave it out")
 
 
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> QueryMap:

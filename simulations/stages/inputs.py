@@ -162,8 +162,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         few = next((at for at, of_seat in enumerate(inputs.shards) if sum(map(len, of_seat)) < 2), None)
         if few is not None:
             raise InvalidInput(
-                f"party {few} has {sum(map(len, inputs.shards[few]))} record(s); allowed where records vote: at least 2 "
-                "(fewer parties, or more private records)"
+                f"party {few} has {sum(map(len, inputs.shards[few]))} record(s); allowed where records vote: at least 2"
             )
         # Queries and units that the data do not have are reported before anything is worked out.
         _ = inputs.query_map

@@ -17,7 +17,8 @@ from numpy import ndarray
 from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
 from protocols.contributions import contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, InvalidInput, StorageFailed
-from protocols.study.query_map import QueryMap
+from protocols.reading import read_bytes
+from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.study import Study
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
@@ -114,7 +115,8 @@ class RecordHost:
         self._labels = read_array(folder / "private_labels.npy")
         table = read_arrays(folder / "holdings.npz")
         self._records, self._bounds = table["records"], table["bounds"]
-        self._queries = QueryMap.from_bytes((folder / "queries.npz").read_bytes(), where=str(folder / "queries.npz"))
+        file = folder / "queries.npz"
+        self._queries = QueryMap.from_bytes(read_bytes(file, most=QUERIES_BYTES), where=str(file))
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Each party's cells, i64 [records, votes]."""
