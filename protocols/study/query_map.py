@@ -41,6 +41,8 @@ _ARRAYS = {
     "scales": ("<f8", 1),
     "centres": ("<i4", 1),
 }
+# So many minima are found one by one; more of them by sorting.
+_FEW = 16
 # Distances that are held at once.
 _CHUNK = 2**22
 
@@ -100,11 +102,7 @@ class Partition:
         for start in range(0, len(features), rows):
             steps = _steps(features[start : start + rows][:, self.columns], self.scales)
             distances = halves - steps @ centres.T
-            found[start : start + rows] = (
-                distances.argmin(axis=1)[:, None]
-                if self.nearest == 1
-                else np.argsort(distances, axis=1, kind="stable")[:, : self.nearest]
-            )
+            found[start : start + rows] = _lowest(distances, self.nearest)
         return found
 
 
@@ -216,6 +214,17 @@ class QueryMap:
             yield each.scales.astype("<f8")
             yield np.ascontiguousarray(each.centres, dtype="<i8")
             yield np.array([each.nearest], dtype="<i8")
+
+
+def _lowest(distances: Float64[ndarray, "records queries"], count: int) -> Int64[ndarray, "records count"]:
+    """The positions of the `count` smallest of each row, in order; of equal ones the first. Overwrites `distances`."""
+    if count > _FEW:
+        return np.argsort(distances, axis=1, kind="stable")[:, :count]
+    row, found = np.arange(len(distances)), []
+    for _ in range(count):
+        found.append(distances.argmin(axis=1))
+        distances[row, found[-1]] = np.inf
+    return np.stack(found, axis=1)
 
 
 def _steps(

@@ -1,6 +1,6 @@
 """A study in which records vote: one batch, charged once, the same sums at every level that carries them."""
 
-from dataclasses import fields, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -12,20 +12,17 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
-from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.study.query_map import QueryMap
-from protocols.study.study import Study
 from protocols.wire.messages import Refusal, VoteRequest
 from simulations.setup.levels import batch_noise
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
 from tests.harness.record_votes import HOLDINGS, QUERIES, RNG, study_of
-from tests.harness.studies import deployed_study
 
 
-@pytest.mark.parametrize("level", ["clear", "secure_sum"])
+@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
 @pytest.mark.parametrize("unit", ["record", "patient"])
 def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_charge(level, unit) -> None:
     study = study_of(level, unit=unit)
@@ -42,12 +39,12 @@ def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_ch
     assert (labelling.spent <= study.budgets.cap).all()
 
 
-@pytest.mark.parametrize("level", ["clear", "secure_sum"])
+@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
 @pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
 def test_the_noise_is_the_least_that_every_budget_affords(level, rule) -> None:
     study = study_of(level, rule=rule)
     assert (study.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 1).all()
-    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * 0.999, lattice=None))
+    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * (1 - 1e-8), lattice=None))
     assert (less.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 0).any()
 
 
@@ -149,12 +146,6 @@ def test_soft_labels_follow_the_records_where_budgets_are_large() -> None:
 def test_terms_that_do_not_go_with_record_votes_are_refused(change, words) -> None:
     with pytest.raises(InvalidInput, match=words):
         replace(study_of(), **change)
-
-
-def test_no_node_is_asked_for_record_votes_yet() -> None:
-    terms = deployed_study(3).terms
-    with pytest.raises(InvalidInput, match="in a simulation only"):
-        DeployedStudy(**{each.name: getattr(study_of(), each.name) for each in fields(Study)}, terms=terms)
 
 
 def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:

@@ -34,6 +34,16 @@ def test_a_record_votes_in_the_nearest_queries_and_ties_go_to_the_lowest(seed, w
     assert partition.nearest_queries(records).tolist() == expected
 
 
+def test_many_nearest_queries_are_found_as_few_are() -> None:
+    rng = np.random.default_rng(5)
+    points = rng.integers(0, 2, (40, 6)).astype(np.float32)  # many distances are the same
+    records = rng.integers(0, 2, (9, 6)).astype(np.float32)
+    partition = Partition.of(points, columns=np.arange(6), nearest=18)
+    assert len(partition.centres) >= 18
+    expected = [slow_nearest(record, partition.centres, 18) for record in records]
+    assert partition.nearest_queries(records).tolist() == expected
+
+
 def two_partitions():
     all_features = Partition.of(np.eye(3, dtype=np.float32), columns=np.arange(3))
     one_column = Partition.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([2]))
