@@ -9,6 +9,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.terms import Feature
 
@@ -31,7 +32,7 @@ def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Fe
     """
     if bins < 2:
         raise InvalidInput(f"bins is {bins}; allowed: from 2")
-    return QueryMap(pool.shape[1], tuple(_partitions(pool, columns, bins)))
+    return QueryMap(FeatureMap(pool.shape[1:]), tuple(_partitions(pool, columns, bins)))
 
 
 def _partitions(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int) -> Iterator[Partition]:
