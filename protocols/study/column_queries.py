@@ -15,6 +15,13 @@ from protocols.study.terms import Feature
 
 # A missing number is 0 with a flag beside it; the flag counts so much that no number is nearer to the missing one.
 _MISSING_SCALE = 64.0
+# A column's numbers are cut into so many cells: few where there are few records.
+_FEW_UNITS, _FEW_BINS, _BINS = 2000, 2, 6
+
+
+def usual_bins(population: int) -> int:
+    """Into how many cells a column's numbers are cut; population: the public number of protected units."""
+    return _FEW_BINS if population < _FEW_UNITS else _BINS
 
 
 def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], *, bins: int) -> QueryMap:
