@@ -25,6 +25,7 @@ from protocols.claims.coverage import (
     not_covered_by_approval,
     not_covered_by_release,
     promise,
+    used_once,
 )
 from protocols.claims.protection import LEVELS, Protection
 from protocols.claims.who_sees import (
@@ -58,6 +59,7 @@ __all__ = [
     "not_covered_by_release",
     "not_protected_from",
     "promise",
+    "used_once",
     "who_saw_what",
     "who_sees_votes",
 ]

@@ -7,6 +7,7 @@ from typing import Final
 
 from protocols.claims.protection import Protection
 from protocols.claims.who_sees import not_protected_from
+from protocols.errors import InvalidInput
 
 PUBLISHABLE: Final = (
     "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
@@ -101,6 +102,18 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
     if study.unit != "party":
         lines.append(POPULATION)
     return lines + ([_SECRET] if study.secret else [])
+
+
+def used_once(study: Protection, *, epsilon: float, delta: float) -> str:
+    """What the epsilon of a study in which records vote means for one unit. Raises InvalidInput where teachers do."""
+    if not study.records:
+        raise InvalidInput("teachers vote in the study; allowed: one in which records do, each once")
+    whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
+    return (
+        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {epsilon:.4g} at delta "
+        f"{delta:g}, for ever: whatever is made of that sum later (labels, students, a choice between them) costs "
+        "nothing more."
+    )
 
 
 def promise(study: Protection, epsilon: float) -> str:

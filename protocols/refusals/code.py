@@ -116,6 +116,7 @@ class Code(StrEnum):
     SETTLES_UPWARDS = auto()
     WITHDRAWN = auto()
     NO_TEACHERS = auto()
+    NO_RECORD_VOTES = auto()
     COULD_NOT_VOTE = auto()
     TEACHERS_FAILED = auto()
     LATE = auto()

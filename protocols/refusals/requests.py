@@ -178,6 +178,11 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND | ANSWERED,
         ),
         Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | ANSWERED),
+        Code.NO_RECORD_VOTES: Meaning(
+            "the votes of the hospital's records are not counted, or their file cannot be read",
+            "run: conclave-party approve STUDY --queries FILE, which counts them again",
+            ANSWERED | NODE,
+        ),
         Code.COULD_NOT_VOTE: Meaning(
             "the node's own teachers or votes failed; who asks is told no more, because the reason may reveal records",
             "the log of `run` says why, and `teacher_process.log` beside the teachers",
