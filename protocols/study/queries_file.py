@@ -38,10 +38,10 @@ def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
 
 
 def check_shape(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
-    """Raises InvalidInput unless the queries look at records of this shape."""
-    if queries.input_shape != tuple(input_shape):
+    """Raises InvalidInput unless the queries' features are made of records of this shape."""
+    if queries.input_shape != input_shape:
         raise InvalidInput(
-            f"the queries look at records of shape {queries.input_shape}; allowed: {tuple(input_shape)}, which is "
+            f"the queries look at records of shape {queries.input_shape}; allowed: {input_shape}, as in "
             "terms.input_shape"
         )
 
