@@ -70,7 +70,7 @@ def _largest_weight(study: Study, queries: QueryMap, holdings: Sequence[Holding]
 
 def _whole_in_each_partition(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
     """A record's whole weight is spread over each partition, not over all of them."""
-    return _each_map(study, [QueryMap(queries.width, (each,)) for each in queries.partitions], holdings)
+    return _each_map(study, [QueryMap(queries.features, (each,)) for each in queries.partitions], holdings)
 
 
 def _every_query(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from protocols.features.feature_map import FeatureMap
 from protocols.study.query_map import Partition, QueryMap
 
 CLASSES = 2
@@ -31,8 +32,8 @@ def _partition(feature: int, *, points: Float32[ndarray, "queries width"], neare
 
 
 # Two partitions, in each of which a record votes once; and one, in which it votes in the nearest two of four.
-PARTITIONS = QueryMap(2, tuple(_partition(each, points=_QUERIES[1:3], nearest=1) for each in (0, 1)))
-NEAREST = QueryMap(2, (_partition(0, points=_QUERIES, nearest=2),))
+PARTITIONS = QueryMap(FeatureMap((2,)), tuple(_partition(each, points=_QUERIES[1:3], nearest=1) for each in (0, 1)))
+NEAREST = QueryMap(FeatureMap((2,)), (_partition(0, points=_QUERIES, nearest=2),))
 
 
 @dataclass(frozen=True, eq=False)
