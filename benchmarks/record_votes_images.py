@@ -6,7 +6,7 @@
 250 parties share the private images at random. The study runs live, between Party objects and a Coordinator with
 ledgers of their own, at level `clear`, with one query for each centre of a cluster of the public pool. Labels are
 propagated over the pool, and the student is that of the last epoch: nothing is chosen by test accuracy. A mix of
-budgets is run twice: with weights by budget, and with every party at the smallest one. Each line is a mean over seeds of
+budgets is run twice: with weights by budget, and with every party at the smallest. Each line is a mean over seeds of
 the partition, the noise and the student, with the half-width of its 95 % interval.
 """
 
