@@ -34,11 +34,21 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
+from protocols.release.sums import (
+    SOFT_LABELS_FILE,
+    SUMS_FILE,
+    PoolLabels,
+    read_soft_labels,
+    read_sums,
+    soft_labels_csv,
+    sums_csv,
+)
 from protocols.study.file import read_study, write_study
 from protocols.study.query_map import QueryMap
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
 from protocols.wire.messages import Refusal, StepRequest, decode, encode
+from tests.harness.deployed_records import record_study_of
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
 from tests.harness.outside_ranges import (
     DIGEST,
@@ -166,6 +176,23 @@ def queries(width: int, count: int) -> object:
     return QueryMap.from_bytes(content.getvalue())
 
 
+RECORDS, _ = record_study_of()
+
+
+def sums(value: int, folder: Path) -> object:
+    text = sums_csv(np.zeros((RECORDS.records.queries, RECORDS.classes), dtype=np.int64))
+    (folder / SUMS_FILE).write_text(text.replace("0,0,0", f"0,{value},0", 1))
+    return read_sums(folder, RECORDS)
+
+
+def soft_labels(value: int, folder: Path) -> object:
+    pool, votes = RECORDS.terms.pool_size, RECORDS.records.votes
+    made = PoolLabels(np.zeros((pool, votes), dtype=np.int64), np.full((pool, RECORDS.classes), 0.5))
+    (folder / SOFT_LABELS_FILE).write_text(soft_labels_csv(made).replace("0,0 ", f"0,{value} ", 1))
+    with elsewhere(re.compile("query is ")):
+        return read_soft_labels(folder, RECORDS)
+
+
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
     "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
@@ -263,6 +290,8 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
     ("queries", "width"): lambda value: queries(value, QUERIES.queries),
     ("queries", "partitions"): lambda value: queries(QUERIES.width, value),
+    ("sums.csv", "sum"): sums,
+    ("soft_labels.csv", "query"): soft_labels,
     ("evidence/ledger.json", "caps"): evidence("evidence/ledger.json", "caps", "h"),
     ("evidence/ledger.json", "batches.number"): evidence("evidence/ledger.json", "batches", 0, "number"),
     ("evidence/ledger.json", "batches.queries"): evidence("evidence/ledger.json", "batches", 0, "queries", 1),
@@ -288,7 +317,7 @@ def test_the_table_has_a_decoder_for_each_row_and_no_row_besides():
 @pytest.mark.parametrize(("where", "field"), sorted(DECODERS))
 def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_size(where, field, tmp_path):
     read = DECODERS[where, field]
-    more = (tmp_path,) if where.startswith(("study", "evidence", "labels")) else ()
+    more = (tmp_path,) if where.startswith(("study", "evidence", "labels", "sums", "soft")) else ()
     unsigned = where in ("guardian's head", "two servers", "inference")
     said = re.compile(rf"{re.escape(field)} is .*; allowed: {RANGES[where, field].lowest} to")
     for value in values_around(where, field):
