@@ -33,10 +33,12 @@ def contribution_sum(
 
     A record votes evenly. A unit with c_q of its records in cell q, S = sum c_q^2, has entries
     floor(c_q W / sqrt(max(S, votes))): the sum of its records' votes, scaled down to W where it is longer.
-    Raises InvalidInput on fewer than two units (a sum of one unit is that unit), on a cell out of range or twice, and
-    on a weight that is out of range, or of which nothing is left.
+    Raises InvalidInput on fewer than two records, on a cell out of range or twice, and on a weight that is out of
+    range, or of which nothing is left.
     """
     records, votes = cells.shape
+    if records < 2:
+        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least 2")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
     if not 1 <= votes <= weight_units**2:
@@ -50,10 +52,8 @@ def contribution_sum(
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise InvalidInput("a record votes in one cell twice; allowed: once in each")
     if units is None:
-        _check_units(records)
         return np.bincount(cells.ravel(), minlength=cell_count) * isqrt(weight_units**2 // votes)
-    named, member = np.unique(units, return_inverse=True)
-    _check_units(len(named))
+    _, member = np.unique(units, return_inverse=True)
     touched, counts = np.unique(member[:, None] * cell_count + cells, return_counts=True)
     unit, cell = np.divmod(touched, cell_count)
     squares = np.bincount(unit, weights=counts.astype(np.float64) ** 2)  # whole numbers below 2**53: exact
@@ -84,9 +84,3 @@ def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int) -> None:
     if sums.size == 0 or sums.min() < 0 or sums.max() > most:
         raise InvalidInput(f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most}")
 
-
-def _check_units(units: int) -> None:
-    if units < 2:
-        raise InvalidInput(
-            f"the party has {units} protected unit{'s' * (units != 1)}; allowed: at least 2: a sum of one is that one"
-        )

@@ -25,7 +25,7 @@ from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.queries_file import flat, read_query_map
+from protocols.study.queries_file import read_query_map
 from runtime.files import write_atomically
 
 BETWEEN_ROUNDS_SEED = 0
@@ -56,7 +56,7 @@ def labels_of_pool(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."
     """
     if labelled.cells is None:
         return None
-    members = read_query_map(labelled.queries, labelled.study).nearest_queries(flat(np.asarray(pool)))
+    members = read_query_map(labelled.queries, labelled.study).nearest_queries(np.asarray(pool))
     return PoolLabels(members, pool_labels(labelled.study, labelled.cells, members).probabilities)
 
 

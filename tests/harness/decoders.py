@@ -36,6 +36,10 @@ from protocols.crypto.identity import (
     request_from_pem,
     to_pem,
 )
+from protocols.features.deskew import Deskew
+from protocols.features.feature_map import FeatureMap
+from protocols.features.hog import Hog
+from protocols.features.linear import Linear
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, Offer
@@ -204,6 +208,10 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "privacy.json": lambda data: read_json(written(data, "privacy.json")),
     "statement": lambda data: read_statement(written(data, "privacy.json")),
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
+    "queries.npz": QueryMap.from_bytes,
+    "sums.csv": lambda data: (written(data, "sums.csv"), read_sums(FOLDER, RECORDS)),
+    "soft_labels.csv": lambda data: (written(data, "soft_labels.csv"), read_soft_labels(FOLDER, RECORDS)),
+    "features.npz": FeatureMap.from_bytes,
     "labels.csv": lambda data: (written(data, "labels.csv"), read_labels(FOLDER, classes=2)),
 }
 # Files that a hospital or an operator brings itself.
@@ -215,11 +223,9 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "records.parquet": lambda data: records(data, "parquet", TABLE),
     "pool.npy": lambda data: read_pool(written(data, "pool.npy")),
     "pool.npz": lambda data: read_pool(written(data, "pool.npz")),
-    "queries.npz": QueryMap.from_bytes,
-    "sums.csv": lambda data: (written(data, "sums.csv"), read_sums(FOLDER, RECORDS)),
-    "soft_labels.csv": lambda data: (written(data, "soft_labels.csv"), read_soft_labels(FOLDER, RECORDS)),
     "pool.csv": lambda data: read_pool(written(data, "pool.csv"), features=TABLE.features),
 }
+FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
 READERS = WIRE | FILES
 
 
@@ -312,6 +318,7 @@ SEEDS: dict[str, list[bytes]] = {
     "sums.csv": [sums_csv(np.arange(16).reshape(8, 2)).encode()],
     "soft_labels.csv": [_SOFT.encode()],
     "queries.npz": [QUERIES.to_bytes()],
+    "features.npz": [FEATURES.to_bytes()],
     "pool.csv": [_CSV],
 }
 assert {wire_pb2.Signed.FromString(each).body for each in SEEDS["signed frame"]} == set(SEEDS["frame"])

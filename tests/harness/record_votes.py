@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from protocols.features.feature_map import FeatureMap
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations.setup.levels import simulated_level
@@ -9,7 +10,8 @@ from simulations.setup.levels import simulated_level
 RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(12, 3)).astype(np.float32)
 QUERIES = QueryMap(
-    3, (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0])))
+    FeatureMap((3,)),
+    (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0]))),
 )
 # Three parties; the patients of the first two have two records each.
 HOLDINGS = [

@@ -8,6 +8,7 @@ import pytest
 from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
@@ -149,7 +150,7 @@ def test_terms_that_do_not_go_with_record_votes_are_refused(change, words) -> No
 
 
 def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
-    other = QueryMap(3, QUERIES.partitions[:1])
+    other = QueryMap(FeatureMap((3,)), QUERIES.partitions[:1])
     with pytest.raises(InvalidInput, match="not those of the study"):
         contributions(study_of(), other, HOLDINGS)
 

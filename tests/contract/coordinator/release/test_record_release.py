@@ -134,7 +134,7 @@ def test_another_file_of_queries_is_found(record_release, tmp_path):
     copy = shutil.copytree(folder, tmp_path / "copy")
     _, other = record_study_of(epsilon=20.0)
     partitions = (other.partitions[1], other.partitions[0], *other.partitions[2:])
-    (copy / "queries.npz").write_bytes(type(other)(other.width, partitions).to_bytes())
+    (copy / "queries.npz").write_bytes(type(other)(other.features, partitions).to_bytes())
     consortium.sign_again(copy)
     assert "allowed: that of the study" in failed(copy)["sums and soft labels"]
 

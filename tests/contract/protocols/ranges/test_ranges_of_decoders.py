@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -14,7 +13,6 @@ import pytest
 
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
-from protocols.array_files import parse_arrays
 from protocols.crypto.channel import pair
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
@@ -34,40 +32,26 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
-from protocols.release.sums import (
-    SOFT_LABELS_FILE,
-    SUMS_FILE,
-    PoolLabels,
-    read_soft_labels,
-    read_sums,
-    soft_labels_csv,
-    sums_csv,
-)
 from protocols.study.file import read_study, write_study
-from protocols.study.query_map import QueryMap
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
 from protocols.wire.messages import Refusal, StepRequest, decode, encode
-from tests.harness.deployed_records import record_study_of
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
 from tests.harness.outside_ranges import (
     DIGEST,
     MESSAGES,
     Elsewhere,
+    array_of,
     elsewhere,
     is_inside,
     of_protobuf,
     values_around,
 )
+from tests.harness.outside_record_files import features, queries, soft_labels, sums
 from tests.harness.private_models import PrivateParties, hidden_study
-from tests.harness.record_votes import QUERIES, study_of
+from tests.harness.record_votes import study_of
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
-
-
-def array_of(*values: int) -> np.ndarray:
-    """The values as they may travel: as int64 where it holds them, or else as uint64."""
-    return np.array(values, dtype="<i8" if max(values) < 2**63 else "<u8")
 
 
 def vote_request(value: int) -> object:
@@ -166,33 +150,6 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
     return read
 
 
-def queries(width: int, count: int) -> object:
-    """The file of the harness's queries with another width, or number of queries in its first partition."""
-    arrays = parse_arrays(QUERIES.to_bytes(), where="queries")
-    sizes = [count, *arrays["partitions"].ravel()[1:].tolist()]
-    altered = {"width": array_of(width), "partitions": array_of(*sizes).reshape(-1, 3)}
-    content = io.BytesIO()
-    np.savez(content, **arrays | altered)
-    return QueryMap.from_bytes(content.getvalue())
-
-
-RECORDS, _ = record_study_of()
-
-
-def sums(value: int, folder: Path) -> object:
-    text = sums_csv(np.zeros((RECORDS.records.queries, RECORDS.classes), dtype=np.int64))
-    (folder / SUMS_FILE).write_text(text.replace("0,0,0", f"0,{value},0", 1))
-    return read_sums(folder, RECORDS)
-
-
-def soft_labels(value: int, folder: Path) -> object:
-    pool, votes = RECORDS.terms.pool_size, RECORDS.records.votes
-    made = PoolLabels(np.zeros((pool, votes), dtype=np.int64), np.full((pool, RECORDS.classes), 0.5))
-    (folder / SOFT_LABELS_FILE).write_text(soft_labels_csv(made).replace("0,0 ", f"0,{value} ", 1))
-    with elsewhere(re.compile("query is ")):
-        return read_soft_labels(folder, RECORDS)
-
-
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
     "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
@@ -288,10 +245,10 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "terms.input_shape"): study("input_shape", table="[terms]", bracket=True),
     ("study", "confidentiality.units"): study("units", table="[confidentiality]"),
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
-    ("queries", "width"): lambda value: queries(value, QUERIES.queries),
-    ("queries", "partitions"): lambda value: queries(QUERIES.width, value),
     ("sums.csv", "sum"): sums,
     ("soft_labels.csv", "query"): soft_labels,
+    ("queries", "partitions"): queries,
+    ("features", "shape"): features,
     ("evidence/ledger.json", "caps"): evidence("evidence/ledger.json", "caps", "h"),
     ("evidence/ledger.json", "batches.number"): evidence("evidence/ledger.json", "batches", 0, "number"),
     ("evidence/ledger.json", "batches.queries"): evidence("evidence/ledger.json", "batches", 0, "queries", 1),
