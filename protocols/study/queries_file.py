@@ -38,10 +38,11 @@ def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
 
 
 def check_shape(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
-    """Raises InvalidInput unless the queries look at records of this shape."""
+    """Raises InvalidInput unless the queries' features are made of records of this shape."""
     if queries.input_shape != input_shape:
         raise InvalidInput(
-            f"the queries look at records of shape {queries.input_shape}; allowed: terms.input_shape, {input_shape}"
+            f"the queries look at records of shape {queries.input_shape}; allowed: {input_shape}, as in "
+            "terms.input_shape"
         )
 
 
