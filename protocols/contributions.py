@@ -79,8 +79,14 @@ def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_
         raise InvalidInput(f"a contribution has the squared norm {largest}; allowed: at most {weight_units**2}")
 
 
-def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int) -> None:
-    """Raises InvalidInput unless a party's sums are from 0 to `most`, what all units together may put in one cell."""
-    if sums.size == 0 or sums.min() < 0 or sums.max() > most:
-        raise InvalidInput(f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most}")
+def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int, most_in_all: int) -> None:
+    """Raises InvalidInput unless a party's sums are from 0 to `most` in each cell, and together at most `most_in_all`.
 
+    See RecordVotes.bounds. The values are not in the message: they are about records.
+    """
+    # Float64 adds without wrapping around, and errs by far less than the bound allows for.
+    if sums.size == 0 or sums.min() < 0 or sums.max() > most or sums.sum(dtype=np.float64) > most_in_all * (1 + 1e-9):
+        raise InvalidInput(
+            f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most} in each cell, and "
+            f"{most_in_all} in all"
+        )
