@@ -21,6 +21,7 @@ import numpy as np
 from membership_lira import likelihood_ratios
 
 from coordinator.students import student_kind
+from coordinator.students.targets import one_hot
 from simulations.membership.ceiling import area_ceiling, true_positive_ceiling
 from simulations.membership.scores import SCORES, loss
 from simulations.membership.statistics import area, rates
@@ -96,7 +97,11 @@ def shadow_scores(shadows: int) -> tuple[dict[str, np.ndarray], np.ndarray, floa
             answered.append(len(result.seeds[0].answered))
             assert result.released_student is not None
             open_model = student_kind(STUDENT).fit(
-                records[mine], labels[mine], unlabelled=records[:0], classes=whole.classes, seed=number
+                records[mine],
+                one_hot(labels[mine], whole.classes),
+                unlabelled=records[:0],
+                classes=whole.classes,
+                seed=number,
             )
             for name, made in (
                 ("PATE", result.released_student.probabilities(records)),

@@ -14,7 +14,9 @@ from typing import Final
 from party.budget.policy import Policy
 from party.connection.dialling import say_hello
 from party.home import PartyHome
+from party.lifetime import seats_of
 from party.settings import Invitation
+from party.voting.contribution import read_votes
 from party.voting.trained import read_manifest
 from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
 from protocols.errors import ConclaveError, InvalidInput, Refused, Unreachable
@@ -22,6 +24,7 @@ from protocols.private_files import open_to_others
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
+from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import Goodbye
 
 _TIMEOUT_S: Final = 10.0
@@ -176,20 +179,27 @@ def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
     if not approvals:
         yield Hop("study", False, "no study is approved here", "run: conclave-party approve STUDY.toml", 4)
     for approval in approvals:
-        name = f"study {approval.name}"
+        name, todo = f"study {approval.name}", f"run: conclave-party train {approval.name}"
         try:
             study = home.study(approval.study)
+            if study.records is not None:
+                todo = "run: conclave-party approve STUDY.toml --queries FILE, which counts its votes again"
             if approval.withdrawn or approval.data_set != data_set:
                 why = "withdrawn" if approval.withdrawn else f"for data set {approval.data_set!r}"
                 yield Hop(name, True, why)
             elif study.terms.ended(datetime.datetime.now(datetime.UTC).date()):
                 yield Hop(name, False, f"it ended on {study.terms.ends}", "nothing: the node no longer answers", 4)
             else:
-                seats = [seat.party for seat in study.roster if seat.party.partition("/")[0] == approval.party]
-                for seat in seats:
-                    read_manifest(home.teachers(study.digest, seat))
-                yield Hop(
-                    name, True, f"approved until {study.terms.ends}, {study.teachers} teachers per seat are trained"
-                )
+                yield Hop(name, True, f"approved until {study.terms.ends}, {_ready(home, study, approval.party)}")
         except ConclaveError as error:
-            yield Hop(name, False, str(error), f"run: conclave-party train {approval.name}", 3)
+            yield Hop(name, False, str(error), todo, 3)
+
+
+def _ready(home: PartyHome, study: DeployedStudy, party: str) -> str:
+    """What a study's seats vote with. Raises DataUnavailable, DataCorrupt."""
+    for seat in seats_of(study, party):
+        if study.records is None:
+            read_manifest(home.teachers(study.digest, seat))
+        else:
+            read_votes(home.contribution(study.digest, seat), study)
+    return "its records' votes are counted" if study.records else f"{study.teachers} teachers per seat are trained"

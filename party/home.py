@@ -1,7 +1,7 @@
 """A node's home: the folder of its key, settings, approvals and studies.
 
 node.toml  key.pem  certificate.pem  authority.pem  invitation.toml  home.id  policy.sqlite
-studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/}
+studies/<first 16 digits of the digest>/{study.toml, pool.npy, ledger-SEAT.sqlite, teachers/SEAT/, votes-SEAT.npz}
 """
 
 from __future__ import annotations
@@ -97,6 +97,10 @@ class PartyHome:
     def pool(self, digest: bytes) -> Path:
         """The study's public queries, if the hospital was sent them."""
         return self.study_folder(digest) / "pool.npy"
+
+    def contribution(self, digest: bytes, seat: str) -> Path:
+        """The sum of the votes of one seat's records."""
+        return self.study_folder(digest) / f"votes-{file_name(seat)}.npz"
 
     def keep_study(self, study: DeployedStudy, *, pool: Path | None = None) -> None:
         """Writes the study's file, and its pool if there is one, into its folder. Raises as read_pool does."""

@@ -28,7 +28,7 @@ from protocols.bounds.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
 from protocols.budgets.accountant import GaussianDp, accountant
 from protocols.budgets.filter import NANO, cap_nano, noise_reserve
 from protocols.errors import InvalidInput, Refused
-from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
+from protocols.mechanisms import Sensitivity, check_view
 from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of, votes_per_unit
 
@@ -40,6 +40,8 @@ _LARGEST = 2.0**62
 # The share of delta for float64 rounding: at least this, or this many times what the first study needs, up to a half.
 _NOISE_SHARE, _NOISE_COPIES = 0.01, 8
 _FIXED_POINT_STEPS = 100
+# Where records vote, the units that cost no more than the study's: a record that is replaced is part of its patient.
+_BOUNDED: Mapping[str, tuple[str, ...]] = {"record": ("record",), "patient": ("patient", "record")}
 
 
 @dataclass(frozen=True)
@@ -111,17 +113,22 @@ def position_of(order: float) -> int:
 
 
 def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None) -> StudyCost:
-    """What `party`'s seats in a study cost one `unit` of its data ("record" or "party"), whatever the study's own unit.
+    """What `party`'s seats in a study cost one `unit` of its data (of UNITS), whatever the study's own unit.
 
     spent: nano-units of each seat's ledger once the study is over; None for its whole cap. Several seats are privacy
     groups: a record is in one of them, so the largest cost counts at each order. Raises InvalidInput if the party has
-    no seat, or has groups and `unit` is "party", for which there is no bound here.
+    no seat, or for a unit that has no bound here: a party with groups; where records vote, more than the study's unit.
     """
     seats = seats_of(study, party)
     if unit == "party" and len(seats) > 1:
         raise InvalidInput(
             f"party {party!r} has {len(seats)} privacy groups in study {study.name!r}, and a lifetime cap of unit "
             "'party' is set; allowed: one seat, as a party's whole data move the votes of all of its groups"
+        )
+    if study.records is not None and unit not in _BOUNDED.get(study.unit, ()):
+        raise InvalidInput(
+            f"a lifetime cap of unit {unit!r} is set, and each {study.unit} votes once in study {study.name!r}, so a "
+            f"{unit} has no bound; allowed: a lifetime cap of unit {' or '.join(_BOUNDED.get(study.unit, ()))}"
         )
     distance = noise_reserve(
         study.mechanism,
@@ -163,7 +170,7 @@ def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Floa
     ask, both = _costs(study, position, unit=unit)
     ratio = np.maximum(_quotient(ask, own[0]), _quotient(both, own[1]))
     nano = np.ceil(amount * ratio * (1 + _MARGIN))
-    if unit == study.unit:
+    if unit == study.unit or study.records is not None:
         nano[position_of(float(budgets.order[position]))] = amount
     return nano
 
@@ -182,7 +189,8 @@ def _costs(
     view = check_view(study.view)
     charging = accountant(study.accountant_name)
     mechanism = study.mechanism
-    if isinstance(mechanism, GaussianMechanism) and mechanism.lattice is None and not moved.sampled:
+    exact = mechanism.accountants(view=view, on_lattice=mechanism.lattice is not None, secret_coins=moved.sampled)
+    if GaussianDp.name in exact and not mechanism.coarse:
         squared = mechanism.gaussian_dp(moved, view=view)
         mu_ask, mu_both = float(squared.ask[0, 0]), float(squared.ask[0, 0] + squared.answer[0, 0])
     else:

@@ -84,6 +84,13 @@ def parse_array(content: bytes, *, where: str) -> Shaped[ndarray, "..."]:
     return _array(io.BytesIO(content), len(content), where)
 
 
+def array_bytes(array: Shaped[ndarray, "..."]) -> bytes:
+    """The bytes of an .npy file that parse_array reads."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
 def read_arrays(
     path: Path, names: Sequence[str] | None = None, *, most: int = FILE_BYTES
 ) -> dict[str, Shaped[ndarray, "..."]]:
@@ -96,6 +103,13 @@ def read_arrays(
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         return _arrays(file, size, names, str(path), most)
+
+
+def parse_arrays(
+    content: bytes, names: Sequence[str] | None = None, *, where: str, most: int = FILE_BYTES
+) -> dict[str, Shaped[ndarray, "..."]]:
+    """The named arrays in the bytes of an .npz file, as read_arrays; where: what they are. Raises DataCorrupt."""
+    return _arrays(io.BytesIO(content), len(content), names, where, most)
 
 
 def array_names(path: Path, *, most: int = FILE_BYTES) -> list[str]:

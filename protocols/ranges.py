@@ -114,6 +114,9 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("study", "terms.input_shape"): Range(1, 2**24, "values of one query"),
     ("study", "confidentiality.units"): Range(2, 2**20, "a power of two"),
     ("study", "confidentiality.colluders"): Range(0, SEATS, "below the quorum"),
+    # The file of a study's queries.
+    ("features", "shape"): Range(1, 2**24, "values of one record along one side; features of one record"),
+    ("queries", "partitions"): Range(1, 2**24, "queries of each, its features, and how many a record votes in"),
     # The files of a release.
     ("evidence/ledger.json", "caps"): _AMOUNT,
     ("evidence/ledger.json", "batches.number"): _BATCH,

@@ -1,4 +1,4 @@
-"""study create, study pool-digest: what is asked, and of whom."""
+"""study create, study pool-digest, study queries: what is asked, and of whom."""
 
 from __future__ import annotations
 
@@ -24,11 +24,30 @@ def study() -> None:
 @study.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path), required=False)
 @click.option("--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: npy, npz or csv.")
+@click.option(
+    "--queries",
+    "queries_file",
+    type=click.Path(path_type=Path),
+    help="The queries in which records vote, as `study queries` wrote them.",
+)
 @click.option("--template", is_flag=True, help="Print a commented study.toml and stop.")
+@click.option(
+    "--votes-by",
+    type=click.Choice(["teacher", "record"]),
+    default="teacher",
+    show_default=True,
+    help="With --template: of a study in which teachers vote, or records.",
+)
 @home_option
 @json_option
 def create(
-    study_file: Path | None, pool_file: Path | None, template: bool, home: CoordinatorHome, as_json: bool
+    study_file: Path | None,
+    pool_file: Path | None,
+    queries_file: Path | None,
+    template: bool,
+    votes_by: str,
+    home: CoordinatorHome,
+    as_json: bool,
 ) -> None:
     """Check STUDY_FILE and its pool of public queries, and store both. A study with a querier has no pool.
 
@@ -36,20 +55,24 @@ def create(
     Examples:
       conclave-coordinator study create --template > study.toml
       conclave-coordinator study create study.toml --pool pool.npy
+      conclave-coordinator study create study.toml --pool pool.npy --queries queries.npz
     """
-    from coordinator.labelling.study_creation import TEMPLATE, create_study
+    from coordinator.labelling.study_creation import create_study
+    from coordinator.labelling.templates import RECORDS_TEMPLATE, TEMPLATE
     from coordinator.status import study_status
     from coordinator.store.store import Store
 
     if template:
-        click.echo(TEMPLATE, nl=False)
+        click.echo(RECORDS_TEMPLATE if votes_by == "record" else TEMPLATE, nl=False)
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE (and --pool FILE unless the study has a querier), or --template")
     settings = home.settings()
     with Store(home) as store:
         today = datetime.datetime.now(datetime.UTC).date()
-        made = create_study(store, settings, file=study_file, pool_file=pool_file, today=today)
+        made = create_study(
+            store, settings, file=study_file, pool_file=pool_file, queries_file=queries_file, today=today
+        )
         shown = study_status(store, made.name, set())
     file = home.study(made.name) / "study.toml"
     if as_json:
@@ -58,7 +81,8 @@ def create(
     kind = f"queries that only {made.who_asks} sees" if made.confidentiality.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
-    click.echo(f"next: send {file} to every hospital, which runs conclave-party approve study.toml")
+    sent, more = (f"{file}", "") if made.records is None else (f"{file} and queries.npz", " --queries queries.npz")
+    click.echo(f"next: send {sent} to every hospital, which runs conclave-party approve study.toml{more}")
 
 
 @study.command(name="pool-digest", epilog=EPILOG)
@@ -87,6 +111,87 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
     click.echo(f"input_shape = {figures['input_shape']}")
     click.echo(f"pool_size = {figures['pool_size']}")
     click.echo(f'pool_sha256 = "{figures["pool_sha256"]}"')
+
+
+@study.command(epilog=EPILOG)
+@click.argument("draft", type=click.Path(path_type=Path))
+@click.option(
+    "--pool", "pool_file", type=click.Path(path_type=Path), required=True, help="Public records: npy, npz or csv."
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    default=Path("queries.npz"),
+    show_default=True,
+    help="The file of the queries to write.",
+)
+@click.option(
+    "--complete", type=click.Path(path_type=Path), help="Write the whole study file, with all of it filled in."
+)
+@click.option(
+    "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 6]."
+)
+@click.option(
+    "--rule", default="exhaustive", show_default=True, help="Weights by budget: exhaustive | proportional | uniform."
+)
+@home_option
+@json_option
+def queries(
+    draft: Path,
+    pool_file: Path,
+    out: Path,
+    complete: Path | None,
+    bins: int | None,
+    rule: str,
+    home: CoordinatorHome,
+    as_json: bool,
+) -> None:
+    """Make the queries of a study in which records vote, and print what its file must say.
+
+    That is about the queries, and the least noise and the weights that the budgets afford. DRAFT: a study file with
+    a table [records] that names the population. Only the public pool, the terms and the
+    budgets are looked at.
+
+    \b
+    Example:
+      conclave-coordinator study queries draft.toml --pool pool.csv --complete study.toml
+    """
+    from coordinator.labelling.pool import read_pool
+    from coordinator.labelling.record_planning import plan_records, study_lines
+    from coordinator.labelling.study_creation import signing_key
+    from coordinator.store.store import Store
+    from protocols.study.file import read_deployed, write_study
+    from runtime.files import write_atomically
+
+    def key_of(party: str) -> str | None:
+        with Store(home) as store:
+            return signing_key(store, party)
+
+    read = read_deployed(draft, keys=key_of)
+    planned = plan_records(read, read_pool(pool_file, features=read.terms.features), bins=bins, rule=rule)
+    made = planned.study
+    write_atomically(out, planned.queries.to_bytes())
+    if complete is not None:
+        write_atomically(complete, write_study(made))
+    if as_json:
+        records = made.records
+        print_json(
+            {
+                "queries": planned.queries.queries,
+                "votes": planned.queries.votes,
+                "queries_sha256": planned.queries.digest,
+                "population": None if records is None else records.population,
+                "sigma": made.mechanism.label_sigma,
+                "accountant_name": made.accountant_name,
+                "weights": {seat.party: seat.weight for seat in made.roster},
+                "file": str(out),
+                "study": None if complete is None else str(complete),
+            }
+        )
+        return
+    for line in study_lines(made):
+        click.echo(line)
+    click.echo(f"the queries are in {out}" + ("" if complete is None else f", and the study in {complete}"), err=True)
 
 
 def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:

@@ -1,4 +1,4 @@
-"""Creating a study: the checks before anybody is asked to approve it, and the commented template of its file."""
+"""Creating a study: the checks before anybody is asked to approve it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from coordinator.home import CoordinatorSettings
 from coordinator.labelling.pool import check_pool, read_pool, write_pool
+from coordinator.store.labelled import QUERIES_FILE
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput
@@ -19,18 +20,27 @@ from protocols.private_files import private_folder
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import hidden
+from protocols.study.queries_file import read_query_map
+from protocols.study.query_map import QueryMap
 from protocols.study.terms import Terms
 from runtime.files import folder_beside, put_in_place, write_atomically
 
 
 def create_study(
-    store: Store, settings: CoordinatorSettings, *, file: Path, pool_file: Path | None, today: datetime.date
+    store: Store,
+    settings: CoordinatorSettings,
+    *,
+    file: Path,
+    pool_file: Path | None,
+    queries_file: Path | None = None,
+    today: datetime.date,
 ) -> DeployedStudy:
     """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
-    today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget cannot pay for one query.
+    queries_file: where records vote; today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget
+    cannot pay for one query.
     """
-    study = read_deployed(file, keys=lambda party: _signing_key(store, party))
+    study = read_deployed(file, keys=lambda party: signing_key(store, party))
     check_name(study.name)
     terms = study.terms
     if terms.coordinator != settings.coordinator:
@@ -41,6 +51,7 @@ def create_study(
         raise InvalidInput(f"terms.ends is {terms.ends}, which is over; allowed: today, {today}, or later")
     _check_budgets(study)
     pool = _pool(study, terms, pool_file)
+    queries = _queries(study, queries_file)
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
     folder = store.home.study(study.name)
@@ -49,6 +60,8 @@ def create_study(
         write_atomically(part / "study.toml", write_study(study))
         if pool is not None:
             write_pool(part / "pool.npy", pool)
+        if queries is not None:
+            write_atomically(part / QUERIES_FILE, queries.to_bytes())
         with store.together():
             store.add_study(study)
             if (folder / "ledger.sqlite").exists():
@@ -75,7 +88,18 @@ def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32
     return pool
 
 
-def _signing_key(store: Store, party: str) -> str | None:
+def _queries(study: DeployedStudy, file: Path | None) -> QueryMap | None:
+    """The queries in which records vote; None where teachers vote."""
+    if (file is None) != (study.records is None):
+        raise InvalidInput(
+            "the queries are missing; allowed: --queries FILE, which `study queries` writes"
+            if file is None
+            else f"--queries {file} is given, but teachers vote; allowed: a study with a table [records]"
+        )
+    return None if file is None else read_query_map(file, study)
+
+
+def signing_key(store: Store, party: str) -> str | None:
     """The public key of a party's certificate, which the roster names at level secure_sum; None if it has none."""
     denied = store.members.denied()
     keys = [
@@ -99,94 +123,3 @@ def _check_budgets(study: DeployedStudy) -> None:
             f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for a query; "
             "allowed: a larger epsilon, more noise, or a smaller weight"
         )
-
-
-TEMPLATE = """\
-# A study between organisations. Every hospital reads and approves this file; its digest is in every message.
-# `conclave-simulate plan --optimise` helps to choose noise and threshold for the budgets of the hospitals.
-name = "heart"                       # A-Z a-z 0-9 . _ -
-classes = 2
-
-# Whose privacy: one record, or all of a party's data. What is seen: only labels, or the noisy histogram too.
-unit = "record"
-view = "label"
-accountant_name = "label_only"       # it must be valid for the view; see conclave-simulate accountants
-
-teachers = 10                        # of each party; each has one vote and its own part of the records
-query_limit = 300                    # queries in all, at least terms.pool_size
-batch_limit = 100                    # queries in one message
-answer_rate = 1.0                    # public estimate, used to choose orders
-stop = "first-exhausted"             # or drop-exhausted: parties without budget stop voting, the others go on
-quorum = 3                           # parties that must answer each batch
-participation_name = "all"           # everybody in every query
-
-# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax, each with its own parameters.
-[mechanism]
-name = "confident_gnmax"
-sigma = 8.0                          # noise of the label, a standard deviation in votes
-sigma_threshold = 12.0               # noise of the threshold, votes
-threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
-
-# Who sees a vote. clear: the coordinator, which adds the noise; secure_sum and two_server hide votes from it.
-[confidentiality]
-level = "clear"
-
-[terms]
-task = "Tell patients with heart disease from patients without."
-class_names = ["no", "yes"]          # class 0 first
-label = "disease"                    # the column that holds them
-input_shape = [4]                    # of one query: the features below, side by side
-pool_size = 300                      # number of public queries; `study pool-digest FILE` prints these three lines
-pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-deadline_s = 60.0                    # seconds that a party has for a batch
-coordinator = "centre"               # the name in the coordinator's certificate
-ends = "2099-12-31"                  # the last day (UTC) on which a node answers
-
-# How columns become features; centre and scale are public knowledge, not computed from patients.
-[[terms.feature]]
-column = "age"
-kind = "numeric"
-centre = 54.0
-scale = 9.0
-
-[[terms.feature]]
-column = "cholesterol"
-kind = "numeric"
-centre = 245.0
-scale = 55.0
-may_miss = true                      # a second feature says whether it is missing
-
-[[terms.feature]]
-column = "sex"
-kind = "categorical"
-categories = ["male"]
-
-# One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
-[[party]]
-party = "hospital-a"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-b"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-c"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-d"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-"""

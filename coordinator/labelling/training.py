@@ -17,6 +17,7 @@ from numpy import ndarray
 from coordinator.store.labelled import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.student import Student
+from coordinator.students.targets import one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
@@ -113,6 +114,10 @@ def _fit(
     """The student, and the positions of the queries whose labels it learned."""
     has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
     student = student_kind(kind, device=device).fit(
-        np.asarray(pool[has]), labels[has], unlabelled=np.asarray(pool[rest]), classes=classes, seed=seed
+        np.asarray(pool[has]),
+        one_hot(labels[has], classes),
+        unlabelled=np.asarray(pool[rest]),
+        classes=classes,
+        seed=seed,
     )
     return student, has

@@ -13,6 +13,9 @@ from protocols.errors import InvalidInput
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
 
+# In a study's folder, where records vote: the file that the study names by its hash.
+QUERIES_FILE = "queries.npz"
+
 
 @dataclass(frozen=True, eq=False)
 class LabelledStudy:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.students.augmentation import (
@@ -39,22 +39,22 @@ class FixMatchKind(StudentKind):
     def fit(
         self,
         inputs: Float32[ndarray, "answered ..."],
-        labels: Int64[ndarray, " answered"],
+        targets: Float32[ndarray, "answered classes"],
         *,
         unlabelled: Float32[ndarray, "rest ..."],
         classes: int,
         seed: int,
     ) -> Student:
-        """Trains on labels and unlabelled inputs, see StudentKind.fit.
+        """Trains on targets and unlabelled inputs, see StudentKind.fit.
 
         With `unlabelled` empty it is supervised training, for the longer schedule of this kind.
         """
-        check_released(inputs, labels, unlabelled, classes, seed)
+        check_released(inputs, targets, unlabelled, classes, seed)
         image = is_image(inputs.shape[1:])
         return train(
             CNN if image else MLP,
             inputs,
-            labels,
+            targets,
             unlabelled,
             change=LABELLED_IMAGES if image else WEAK_ROWS,
             pseudo=_IMAGES if image else _ROWS,

@@ -11,6 +11,7 @@ from numpy import ndarray
 from sklearn.ensemble import RandomForestClassifier
 
 from coordinator.students.student import Student, StudentKind
+from coordinator.students.targets import weighted_rows
 from coordinator.students.validation import check_queries, check_released
 from protocols.errors import InvalidInput
 
@@ -49,18 +50,21 @@ class ForestKind(StudentKind):
     def fit(
         self,
         inputs: Float32[ndarray, "answered ..."],
-        labels: Int64[ndarray, " answered"],
+        targets: Float32[ndarray, "answered classes"],
         *,
         unlabelled: Float32[ndarray, "rest ..."],
         classes: int,
         seed: int,
     ) -> Student:
-        """Trains on the released labels, see StudentKind.fit; `unlabelled` is checked and not used."""
-        check_released(inputs, labels, unlabelled, classes, seed)
+        """Trains on the targets, see StudentKind.fit; `unlabelled` is checked and not used."""
+        check_released(inputs, targets, unlabelled, classes, seed)
         # scikit-learn takes 32 bits; a seed may be any non-negative integer.
         random_state = int(np.random.SeedSequence(seed).generate_state(1)[0])
         model = RandomForestClassifier(FOREST_TREES, random_state=random_state, n_jobs=1)
-        model.fit(inputs.reshape(len(inputs), -1), labels)
+        rows, labels, weights = weighted_rows(inputs, targets)
+        # With weights, scikit-learn draws the bootstrap another way; equal ones make hard labels a forest as ever.
+        equal = bool((weights == weights[0]).all())
+        model.fit(rows, labels, sample_weight=None if equal else weights)
         return ForestStudent(model, inputs.shape[1:], classes)
 
 

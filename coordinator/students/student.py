@@ -42,11 +42,16 @@ class StudentKind(ABC):
     def fit(
         self,
         inputs: Float32[ndarray, "answered ..."],
-        labels: Int64[ndarray, " answered"],
+        targets: Float32[ndarray, "answered classes"],
         *,
         unlabelled: Float32[ndarray, "rest ..."],
         classes: int,
         seed: int,
     ) -> Student:
-        """Trains on the released labels; `unlabelled` is the rest of the public pool (used by semi-supervised
-        kinds only, may be empty). Raises InvalidInput when no label was released."""
+        """Trains on released labels.
+
+        targets: the weight of each class for each input, >= 0, of which only ratios count: a one-hot row is a hard
+        label, a row that sums to 1 a soft one, and a row times its reliability counts so much less (see targets.py).
+        unlabelled: the rest of the public pool, used by semi-supervised kinds only; may be empty. Raises InvalidInput,
+        also where there is no input, and for a row without weight.
+        """

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_ROWS, Augmentation
@@ -34,18 +34,18 @@ class SupervisedKind(StudentKind):
     def fit(
         self,
         inputs: Float32[ndarray, "answered ..."],
-        labels: Int64[ndarray, " answered"],
+        targets: Float32[ndarray, "answered classes"],
         *,
         unlabelled: Float32[ndarray, "rest ..."],
         classes: int,
         seed: int,
     ) -> Student:
-        """Trains on the released labels, see StudentKind.fit; `unlabelled` is checked and not used."""
-        check_released(inputs, labels, unlabelled, classes, seed)
+        """Trains on the targets, see StudentKind.fit; `unlabelled` is checked and not used."""
+        check_released(inputs, targets, unlabelled, classes, seed)
         return train(
             self.network,
             inputs,
-            labels,
+            targets,
             unlabelled,
             change=self.change,
             pseudo=None,

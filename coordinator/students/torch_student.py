@@ -20,6 +20,7 @@ from torch.nn import functional
 from coordinator.students.augmentation import Augmentation
 from coordinator.students.networks import StudentNetwork
 from coordinator.students.student import Student
+from coordinator.students.targets import normalised, seen_classes
 from coordinator.students.validation import check_queries
 from runtime.torch_networks import Parameters, learning_rate_factor, seen_offsets
 
@@ -89,7 +90,7 @@ class Schedule:
 def train(
     network: StudentNetwork,
     inputs: Float32[ndarray, "answered ..."],
-    labels: Int64[ndarray, " answered"],
+    targets: Float32[ndarray, "answered classes"],
     unlabelled: Float32[ndarray, "rest ..."],
     *,
     change: Augmentation,
@@ -99,24 +100,28 @@ def train(
     seed: int,
     device: torch.device,
 ) -> TorchStudent:
-    """Trains a student; if `pseudo` is None or `unlabelled` is empty, only on the labels."""
+    """Trains a student; if `pseudo` is None or `unlabelled` is empty, only on the targets.
+
+    The loss of an input is the cross-entropy of each class, times its weight.
+    """
     generator = np.random.default_rng(seed)
     parameters = network.initial(generator, inputs.shape[1:], classes)
     parameters = {name: value.to(device).requires_grad_() for name, value in parameters.items()}
     average = {name: value.detach().clone() for name, value in parameters.items()}
-    seen = np.unique(labels)
+    seen = seen_classes(targets)
     offsets = seen_offsets(seen, classes).to(device)
     # Copies: torch can only share the memory of a writable array, and a memory-mapped file is read-only.
-    known, targets, rest = (torch.tensor(array, device=device) for array in (inputs, labels, unlabelled))
+    arrays = (inputs, normalised(targets), unlabelled)
+    known, weighted, rest = (torch.tensor(array, device=device) for array in arrays)
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
-    steps = schedule.steps(len(labels)) if len(seen) > 1 else 0  # with one class there is nothing to learn
-    picks = _Picks(len(labels), schedule.batch, generator)
+    steps = schedule.steps(len(inputs)) if len(seen) > 1 else 0  # with one class there is nothing to learn
+    picks = _Picks(len(inputs), schedule.batch, generator)
     unlabelled_picks = _Picks(len(rest), pseudo.batch, generator) if pseudo and len(rest) else None
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * learning_rate_factor(step, steps)
         rows = picks.next()
-        batch, goals = change(known[rows], generator), targets[rows]
+        batch, goals = change(known[rows], generator), weighted[rows]
         weights = torch.full((len(batch),), 1 / len(batch), device=device)
         if pseudo and unlabelled_picks:
             queries = rest[unlabelled_picks.next()]
@@ -124,7 +129,7 @@ def train(
                 logits = network.logits(parameters, pseudo.weak(queries, generator), None) + offsets
                 confidence, guesses = logits.softmax(1).max(1)
             batch = torch.cat([batch, pseudo.strong(queries, generator)])
-            goals = torch.cat([goals, guesses])
+            goals = torch.cat([goals, functional.one_hot(guesses, classes).to(goals)])
             weights = torch.cat([weights, (confidence >= pseudo.threshold) * (pseudo.weight / len(queries))])
         losses = functional.cross_entropy(network.logits(parameters, batch, None) + offsets, goals, reduction="none")
         optimizer.zero_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
@@ -11,7 +11,7 @@ from protocols.errors import InvalidInput
 
 def check_released(
     inputs: Float32[ndarray, "answered ..."],
-    labels: Int64[ndarray, " answered"],
+    targets: Float32[ndarray, "answered classes"],
     unlabelled: Float32[ndarray, "rest ..."],
     classes: int,
     seed: int,
@@ -21,14 +21,18 @@ def check_released(
         raise InvalidInput(f"classes is {classes}; allowed: at least 2")
     if seed < 0:
         raise InvalidInput("the student's seed is negative; allowed: at least 0")
-    if len(labels) == 0:
+    if len(targets) == 0:
         raise InvalidInput("no label was released; a student needs at least 1")
-    if len(inputs) != len(labels):
-        raise InvalidInput(f"{len(inputs)} inputs and {len(labels)} labels; allowed: equally many")
+    if targets.ndim != 2 or targets.shape[1] != classes:
+        raise InvalidInput(f"targets have shape {targets.shape}; allowed: [answered, {classes}]")
+    if len(inputs) != len(targets):
+        raise InvalidInput(f"{len(inputs)} inputs and {len(targets)} labels; allowed: equally many")
     if inputs.ndim < 2 or inputs[0].size == 0:
         raise InvalidInput(f"inputs have shape {inputs.shape}; allowed: [answered, features, ...]")
-    if labels.min() < 0 or labels.max() >= classes:
-        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
+    if not (np.isfinite(targets).all() and targets.min() >= 0):
+        raise InvalidInput(f"weights of classes span [{targets.min()}, {targets.max()}]; allowed: finite, at least 0")
+    if not targets.any(axis=1).all():
+        raise InvalidInput(f"{(~targets.any(axis=1)).sum()} inputs have no class with a weight; allowed: none")
     if len(unlabelled) and unlabelled.shape[1:] != inputs.shape[1:]:
         raise InvalidInput(f"unlabelled inputs have shape {unlabelled.shape[1:]}; allowed: {inputs.shape[1:]}")
     if not (np.isfinite(inputs).all() and np.isfinite(unlabelled).all()):

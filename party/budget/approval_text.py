@@ -8,7 +8,7 @@ from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.claims import Protection, not_covered_by_approval, who_sees_votes
+from protocols.claims import Protection, not_covered_by_approval, used_once, who_sees_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
@@ -45,6 +45,19 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
             "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
             f"Released     one label per query, by {study.mechanism.name}, to {querier} alone",
         ]
+    if study.records is not None:
+        records, unit = study.records, study.unit
+        return [
+            f"Who asks     {terms.coordinator}; {len(study.roster)} seats take part, {study.quorum} needed",
+            f"Asked        once, {records.queries} public questions together, until {terms.ends}",
+            "Questions    in the file that you were given, whose hash the study names: the same for every hospital",
+            f"Your part    each record votes with its own label in {records.votes} of the questions, and each {unit} "
+            "weighs the same; the",
+            "             sum of these votes leaves this hospital, no record does, and nothing is trained here",
+            f"Released     the sum of all hospitals' votes with noise of {study.mechanism.label_sigma:g} votes in each "
+            "cell, labels and a student model that",
+            "             are made of it, and a privacy statement",
+        ]
     checked = "each is compared with the pool that you were sent; any other is refused"
     unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"
     return [
@@ -73,6 +86,8 @@ def describe(
         f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "
         f"{about.unit_in_words}, replaced by any other, against anyone who sees {about.view_in_words}:",
     ]
+    if study.records is not None:
+        return lines + _of_records(study, party) + _lifetime(settings, forecasts) + _last(study, settings)
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     for seat in seats_of(study, party):
@@ -81,18 +96,40 @@ def describe(
             f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
             f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} answers if every query is answered"
         )
-    lines += ["", f"What it takes from the lifetime cap of data set {settings.data.name!r}:"]
+    return lines + _lifetime(settings, forecasts) + _last(study, settings)
+
+
+def _of_records(study: DeployedStudy, party: str) -> list[str]:
+    """What each seat's budget means for one unit, once and for ever."""
+    about, lines = protection_of(study), []
+    for seat in seats_of(study, party):
+        at = study.seats[seat]
+        said = used_once(about, epsilon=float(study.budgets.epsilon_guaranteed[at]), delta=study.roster[at].delta)
+        lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {said}")
+    return lines
+
+
+def _lifetime(settings: PartySettings, forecasts: list[Forecast]) -> list[str]:
+    lines = ["", f"What it takes from the lifetime cap of data set {settings.data.name!r}:"]
     for each in forecasts:
         lines.append(
             f"  unit {each.after.unit}: {_share(each.before.share)} of epsilon {each.after.cap.epsilon:g} at delta "
             f"{each.after.cap.delta:g} is reserved; with this study {_share(each.after.share)} "
             f"({'it fits' if each.fits else 'IT DOES NOT FIT'}; epsilon {each.after.epsilon_reserved:.4g} in all)"
         )
-    return lines + ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
+    return lines
+
+
+def _last(study: DeployedStudy, settings: PartySettings) -> list[str]:
+    return ["", "Not covered:", *(f"  - {line}" for line in _not_covered(study, settings))]
 
 
 def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
+    if study.records is not None:
+        if study.unit == "patient" and not settings.data.patient:
+            lines.append("data.patient is not set: each of your records counts as a patient of its own.")
+        return lines
     if settings.settle:
         lines.append(
             "The coordinator's signed word is trusted on which queries were answered (settle = true). A false "

@@ -67,8 +67,11 @@ def show(home: PartyHome, as_json: bool) -> None:
     for row in seats:
         state = " (withdrawn)" if row["withdrawn"] else ""
         waiting = f", {row['unsettled']} batches not settled" if row["unsettled"] else ""
+        left = f"{row['answers_left']} answers left"
+        if row["once"]:
+            left = "not asked yet, and then once" if row["answers_left"] else "asked once, and never again"
         click.echo(
-            f"{row['study']}, {row['seat']}: {row['answers_left']} answers left{state}; budget used: epsilon "
+            f"{row['study']}, {row['seat']}: {left}{state}; budget used: epsilon "
             f"{row['epsilon_used']:.4g} of {row['epsilon_cap']:.4g} at delta {row['delta']:g}{waiting}"
         )
     if not seats:
@@ -223,6 +226,7 @@ def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
                 "delta": study.roster[at].delta,
                 "unit": study.unit,
                 "view": study.view,
+                "once": study.records is not None,
                 "unsettled": unsettled,
                 "withdrawn": approval.withdrawn,
             }

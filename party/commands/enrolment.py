@@ -36,8 +36,8 @@ _TEMPLATE: Final = """\
 # csv, parquet, npz, images, or an installed entry point of the group conclave.loaders.
 {loader}
 # The column that names the patient (images: the separator after the patient's part of a file name). Set it if a
-# patient may have several records: they then go to one teacher, and unit "record" protects the patient. "" if every
-# record belongs to a different patient.
+# patient may have several records: they then go to one teacher, and unit "record" protects the patient. Studies of
+# unit "patient" need it too. "" if every record belongs to a different patient.
 {patient}
 # group = "column of the privacy group, if the study has one seat per group"
 # missing = ["", "NA", "NaN", "nan", "?"]
@@ -56,8 +56,8 @@ idle_s = 300
 stalled_s = 900
 
 # The most that everything ever released about one unit of this data set may cost, over all studies and coordinators.
-# record: one record (or patient); party: all of this hospital's data. The node enforces it, and it cannot be changed
-# once a study is approved.
+# record: one record (where teachers vote: one patient, if data.patient is set); patient: all records of a patient;
+# party: all of this hospital's data. The node enforces it, and it cannot be changed once a study is approved.
 {lifetime}
 
 [node]
@@ -81,7 +81,7 @@ policy = "policy.sqlite"
 @click.option("--loader", help="csv, parquet, npz, images, or an installed loader.")
 @click.option("--patient", help="Column that names the patient; '' if every record belongs to a different patient.")
 @click.option("--teacher", help="Kind of teachers.")
-@click.option("--unit", type=click.Choice(["record", "party"]), help="Unit of the lifetime cap.")
+@click.option("--unit", type=click.Choice(["record", "patient", "party"]), help="Unit of the lifetime cap.")
 @click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
 @click.option("--delta", type=float, help="Lifetime cap: delta.")
 @click.option("--settle/--no-settle", default=None, help="Whether signed outcomes lower reservations.")

@@ -19,6 +19,8 @@ from runtime.cli import EPILOG, json_option
 if TYPE_CHECKING:
     from party.budget.lifetime_use import Forecast
     from party.home import PartyHome
+    from party.settings import PartySettings
+    from party.voting.contribution import SeatVotes
     from protocols.study.deployed import DeployedStudy
 
 
@@ -45,6 +47,8 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
 
     from party.data import load_records
     from party.data.shards import units_of
+    from party.voting.contribution import units_in
+    from party.voting.groups import rows_of_seats
     from party.voting.training import deals_of
 
     settings, found = home.settings(), home.find_study(study)
@@ -53,7 +57,14 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     units = units_of(records.patients, len(records.labels))
     per_unit = np.bincount(units)
     counts = Counter(records.labels.tolist())
-    deals = deals_of(records, found, home.invitation().party, settings.teachers.seed)
+    party = home.invitation().party
+    if found.records is None:
+        deals = deals_of(records, found, party, settings.teachers.seed)
+        per_seat = {each.seat: each.sizes(found.teachers) for each in deals}
+    else:
+        voting = units_in(records, found)
+        of_seats = rows_of_seats(records, found, party, units=voting)
+        per_seat = {seat: [len(np.unique(voting[rows]))] for seat, rows in of_seats}
     identical = len(records.labels) - len({row.tobytes() for row in records.inputs})
     figures: dict[str, Any] = {
         "file": str(settings.data.path),
@@ -63,22 +74,25 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
         "patients": len(per_unit) if records.patients is not None else None,
         "patients_with_several_records": int((per_unit > 1).sum()),
         "identical_records": identical,
-        "records_per_teacher": {each.seat: each.sizes(found.teachers) for each in deals},
+        "records_per_teacher" if found.records is None else "units_per_seat": per_seat,
     }
     if as_json:
         click.echo(json.dumps(figures, indent=2))
         return
     click.echo(f"{figures['records']} records in {settings.data.path}, read by the study's terms")
     for name, count in figures["classes"].items():
-        click.echo(f"  class {name}: {count}{'  (none: teachers will never vote for it)' if not count else ''}")
+        click.echo(f"  class {name}: {count}{'  (none: nothing here will vote for it)' if not count else ''}")
     if records.patients is not None:
         click.echo(f"{len(per_unit)} patients, {figures['patients_with_several_records']} with several records each")
     elif identical:
         click.echo(
             f"{identical} records have the same features as another: if a patient may occur twice, set data.patient"
         )
-    for seat, sizes in figures["records_per_teacher"].items():
-        click.echo(f"seat {seat}: {found.teachers} teachers of {min(sizes)} to {max(sizes)} records")
+    for seat, sizes in per_seat.items():
+        if found.records is None:
+            click.echo(f"seat {seat}: {found.teachers} teachers of {min(sizes)} to {max(sizes)} records")
+        else:
+            click.echo(f"seat {seat}: {sizes[0]} {found.unit}s vote, each once")
 
 
 @click.command(epilog=EPILOG)
@@ -92,17 +106,29 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     type=click.Path(path_type=Path),
     help="The study's public queries (.npy): the node then refuses any others.",
 )
-def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None) -> None:
+@click.option(
+    "--queries",
+    "queries_file",
+    type=click.Path(path_type=Path),
+    help="Where records vote: the study's queries (.npz), as the operator sent them.",
+)
+def approve(
+    study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None, queries_file: Path | None
+) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
+    Where records vote, it reads the records and counts their votes; approving again counts them anew.
+
     \b
-    Example:
+    Examples:
       conclave-party approve study.toml --pool pool.npy
+      conclave-party approve study.toml --queries queries.npz
     """
     from party.budget.approval_text import describe
     from party.budget.policy import Policy
     from party.budget.watermarks import remember_approval
     from party.data.pool import read_pool
+    from party.voting.contribution import keep_votes
     from party.voting.training import check_private
     from protocols.study.file import read_deployed
 
@@ -117,11 +143,14 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
     check_private(study, settings)
     if study.pooled_teachers is not None:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
+    counted = _votes_of_records(study, settings, party, pool_file, queries_file)
+    following = f"train {study.name}" if counted is None else "run"
     with Policy(settings.policy) as policy:
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == home.identity:
             home.keep_study(study, pool=pool_file)
-            click.echo(f"study {study.name} is already approved; next: conclave-party train {study.name}")
+            keep_votes(home, study, counted or [])
+            click.echo(f"study {study.name} is already approved; next: conclave-party {following}")
             return
         policy.check_approvable(study, data_set=settings.data.name, home=home)
         checked = pool_file is not None
@@ -133,12 +162,36 @@ def approve(study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_fi
         else:
             for line in describe(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(line)
+            for each in counted or []:
+                click.echo(f"\nseat {each.seat}: {each.records} records of {each.units} {study.unit}s vote")
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
+        keep_votes(home, study, counted or [])
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
-    click.echo(f"\napproved {study.name}; next: conclave-party train {study.name}", err=as_json)
+    click.echo(f"\napproved {study.name}; next: conclave-party {following}", err=as_json)
+
+
+def _votes_of_records(
+    study: DeployedStudy, settings: PartySettings, party: str, pool_file: Path | None, queries_file: Path | None
+) -> list[SeatVotes] | None:
+    """What the records' votes come to; None where teachers vote. Raises InvalidInput for a file too many or too few,
+    and as count_votes_of does."""
+    from party.voting.contribution import count_votes_of
+    from protocols.study.queries_file import read_query_map
+
+    if (study.records is None) != (queries_file is None):
+        raise InvalidInput(
+            "records vote in the study; allowed: --queries FILE, which the operator sent with it"
+            if queries_file is None
+            else f"--queries {queries_file} is given, and teachers vote in the study; allowed: --pool, or nothing"
+        )
+    if queries_file is None:
+        return None
+    if pool_file is not None:
+        raise InvalidInput(f"--pool {pool_file} is given, and records vote in the study; allowed: --queries alone")
+    return count_votes_of(settings, study, read_query_map(queries_file, study), party)
 
 
 @click.command(epilog=EPILOG)
@@ -159,6 +212,10 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
     with Policy(settings.policy) as policy:
         own = [each for each in policy.own_approvals(home) if each.study == found.digest]
         known = next((each for each in own if each.data_set == settings.data.name), None)
+    if found.records is not None:
+        raise InvalidInput(
+            f"records vote in study {found.name!r}, so there are no teachers; allowed: approve, which counts the votes"
+        )
     if known is None or known.withdrawn:
         state = "was withdrawn" if known is not None else "is not approved by this home"
         raise Refused(Code.NOT_APPROVED, f"study {found.name!r} {state} for data set {settings.data.name!r}")

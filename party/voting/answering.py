@@ -18,6 +18,7 @@ from party.home import PartyHome
 from party.lifetime import seats_of
 from party.party import Party
 from party.settings import PartySettings
+from party.voting.contribution import KeptVotes
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.teacher_process import TeacherProcess
 from protocols.crypto.identity import PEM_BYTES, key_from_pem
@@ -39,7 +40,8 @@ OnEvent = Callable[[str, dict[str, str | int]], None]
 class _Voter:
     """Votes only while the study is approved: checked within the ledger's transaction, see `withdraw`.
 
-    pool: the study's queries, to compare batches with; None if the hospital was not sent them.
+    source: of the votes, the teachers or what the records' votes came to; pool: the study's queries, to compare batches
+    with; None if the hospital was not sent them.
     """
 
     policy: Policy
@@ -47,14 +49,14 @@ class _Voter:
     seat: str
     data_set: str
     ledger: Ledger
-    teachers: TeacherProcess
+    source: TeacherProcess | KeptVotes
     pool: Float32[ndarray, "queries ..."] | None = field(repr=False)
 
     def __call__(self, batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
         self.admit(batch)
         if self.pool is not None:
             check_batch(batch, self.pool)
-        return self.teachers(batch)
+        return self.source(batch)
 
     def admit(self, batch: QueryBatch) -> None:
         """Raises Refused unless the batch may be charged, also for a private model, for which no teacher is asked."""
@@ -105,7 +107,7 @@ class Answering:
         self._policy = policy
         self._party = party
         self._on_event = on_event
-        self._open: dict[tuple[bytes, str], tuple[ServedSeat, TeacherProcess]] = {}
+        self._open: dict[tuple[bytes, str], tuple[ServedSeat, TeacherProcess | KeptVotes]] = {}
         self._warmed: set[tuple[bytes, str]] = set()
         self._warming: threading.Thread | None = None
 
@@ -123,15 +125,15 @@ class Answering:
 
     def stop(self) -> None:
         """Ends all teachers' processes, and refuses votes that wait for them."""
-        for _, teachers in list(self._open.values()):
-            teachers.close()
+        for _, source in list(self._open.values()):
+            source.close()
 
     def end_withdrawn(self) -> None:
         """Ends the teachers' processes of withdrawn studies, and refuses votes that wait for them."""
-        for (study, _), (_, teachers) in list(self._open.items()):
+        for (study, _), (_, source) in list(self._open.items()):
             approval = self._policy.approval(study, self._settings.data.name)
             if approval is None or approval.withdrawn:
-                teachers.close()
+                source.close()
 
     def warm(self, seats: Sequence[ServedSeat]) -> None:
         """Starts loading the teachers of seats, each once in the node's life, on a separate thread.
@@ -142,11 +144,12 @@ class Answering:
         studies: dict[bytes, list[TeacherProcess]] = {}
         for seat in seats:
             key = seat.study.digest, seat.party.name
-            if (
-                key not in self._warmed and not seat.study.confidentiality.hides_queries
-            ):  # otherwise no teacher is asked
+            source = self._open[key][1]
+            # Hidden queries and record votes ask no teacher.
+            silent = key in self._warmed or seat.study.confidentiality.hides_queries
+            if isinstance(source, TeacherProcess) and not silent:
                 self._warmed.add(key)
-                studies.setdefault(seat.study.digest, []).append(self._open[key][1])
+                studies.setdefault(seat.study.digest, []).append(source)
         if studies:
             waits = (self._warming, list(studies.values()))
             self._warming = threading.Thread(target=_warm, args=waits, name="warming", daemon=True)
@@ -179,14 +182,7 @@ class Answering:
         known = self._open.get((study.digest, name))
         if known is not None:
             return known[0]
-        teachers = TeacherProcess(
-            self._home.teachers(study.digest, name),
-            study=study.digest,
-            deadline_s=study.terms.deadline_s,
-            idle_s=self._settings.teachers.idle_s,
-            stalled_s=self._settings.teachers.stalled_s,
-            on_event=lambda event, fields: self._on_event(event, {"study": study.name, "seat": name, **fields}),
-        )
+        source = self._source(study, name)
         pool_file = self._home.pool(study.digest)
         pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
         path, data_set = self._home.ledger(study.digest, name), self._settings.data.name
@@ -194,7 +190,7 @@ class Answering:
         if mark != Mark() and not path.exists():
             raise rolled_back(name, mark)
         ledger = Ledger(path)
-        voter = _Voter(self._policy, study, name, data_set, ledger, teachers, pool)
+        voter = _Voter(self._policy, study, name, data_set, ledger, source, pool)
         file = self._home.teachers(study.digest, name) / PRIVATE_FILE
         means = Means(
             key=lambda: key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)),
@@ -217,8 +213,25 @@ class Answering:
             ledger.close()
             raise
         seat = ServedSeat(study, party, ledger, voter.anchor)
-        self._open[study.digest, name] = (seat, teachers)
+        self._open[study.digest, name] = (seat, source)
         return seat
+
+    def _source(self, study: DeployedStudy, name: str) -> TeacherProcess | KeptVotes:
+        """Where a seat's votes come from."""
+
+        def on_event(event: str, fields: dict[str, str | int]) -> None:
+            self._on_event(event, {"study": study.name, "seat": name, **fields})
+
+        if study.records is not None:
+            return KeptVotes(self._home.contribution(study.digest, name), study=study, on_event=on_event)
+        return TeacherProcess(
+            self._home.teachers(study.digest, name),
+            study=study.digest,
+            deadline_s=study.terms.deadline_s,
+            idle_s=self._settings.teachers.idle_s,
+            stalled_s=self._settings.teachers.stalled_s,
+            on_event=on_event,
+        )
 
 
 def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]]) -> None:

@@ -12,10 +12,10 @@ from party.data import load_records
 from party.data.records import Records
 from party.data.shards import deal, key_of, units_of
 from party.home import PartyHome
-from party.lifetime import seats_of
 from party.settings import PartySettings, TeacherSettings
 from party.teachers.own import kind_of
 from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
+from party.voting.groups import rows_of_seats
 from party.voting.trained import Manifest, read_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
@@ -40,33 +40,12 @@ class Deal:
 def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> list[Deal]:
     """The assignment for each of a party's seats. Raises InvalidInput, also for a patient in two groups, or unknown
     groups."""
-    seats = seats_of(study, party)
-    grouped = seats != (party,)
-    if grouped != (records.groups is not None):
-        raise InvalidInput(
-            f"the study has {'privacy groups' if grouped else 'one seat'} for {party!r} and data.group is "
-            f"{'not set' if grouped else 'set'}; allowed: data.group if and only if there are privacy groups"
-        )
     units = units_of(records.patients, len(records.labels))
-    known = [seat.partition("/")[2] for seat in seats]
-    for row, name in enumerate(records.groups or ()):
-        if name not in known:
-            raise InvalidInput(
-                f"data.group, row {row + 1}: {name[:60]!r} is not a privacy group of the study; allowed: "
-                f"{', '.join(known)}"
-            )
     result = []
-    for seat in seats:
-        rows = np.arange(len(units))
-        if records.groups is not None:
-            group = seat.partition("/")[2]
-            rows = np.array([row for row, name in enumerate(records.groups) if name == group], np.int64)
+    for seat, rows in rows_of_seats(records, study, party, units=units):
         chosen = units_of([str(unit) for unit in units[rows]], len(rows))
         key = key_of(seed, "deal", study.digest.hex(), seat)
         result.append(Deal(seat, rows, deal(chosen, teachers=study.teachers, key=key)))
-    holders = [set(units[each.rows].tolist()) for each in result]
-    if sum(map(len, holders)) != len(set().union(*holders)):
-        raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has its own budget")
     return result
 
 

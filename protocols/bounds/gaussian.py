@@ -43,6 +43,8 @@ def gdp_mu(epsilon: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> 
     high = np.sqrt(2 * wanted) + 40.0
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
+        if ((middle <= low) | (middle >= high)).all():
+            break  # nothing lies in between: further halving changes nothing
         fits = gdp_delta(middle, wanted) <= limit
         low, high = np.where(fits, middle, low), np.where(fits, high, middle)
     return (low * (1 - 1e-12)).reshape(np.broadcast_shapes(epsilon.shape, delta.shape))
@@ -62,6 +64,8 @@ def gdp_epsilon(mu: Float64[ndarray, "..."], delta: Float64[ndarray, "..."]) -> 
     high = safe * safe / 2 + 40.0 * safe
     for _ in range(_BISECTIONS):
         middle = (low + high) / 2
+        if ((middle <= low) | (middle >= high)).all():
+            break  # nothing lies in between: further halving changes nothing
         fits = gdp_delta(safe, middle) <= limit
         low, high = np.where(fits, low, middle), np.where(fits, middle, high)
     epsilon = np.where(spent > 0, high * (1 + 1e-12), 0.0)

@@ -173,7 +173,10 @@ class LaplaceRdp(NoiseRdp):
 
 
 class GaussianDp(Accountant):
-    """Exact Gaussian differential privacy; the spend is mu squared (Dong, Roth, Su 2022)."""
+    """Exact Gaussian differential privacy; the spend is mu squared (Dong, Roth, Su 2022).
+
+    For integer noise, of a histogram, as lattice_gaussian.py says.
+    """
 
     name = "gaussian_dp"
     statement = "worst_case_gaussian"
@@ -230,7 +233,10 @@ def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View, *, se
 def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> tuple[str, ...]:
     """The names of the valid accountants, the tightest first. Raises InvalidInput if none is valid."""
     on_lattice = mechanism.lattice is not None
-    if not (names := mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)):
+    names = mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+    if isinstance(mechanism, Mechanism) and mechanism.coarse:
+        names = tuple(name for name in names if name != GaussianDp.name)
+    if not names:
         raise InvalidInput(
             f"no accountant holds for {_seen(mechanism, view, secret_coins=secret_coins)}; allowed: another mechanism, "
             "view or participation"

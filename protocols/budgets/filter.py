@@ -36,6 +36,11 @@ def cap_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     return np.maximum(np.floor(spend * (NANO * (1 - _MARGIN)) - NANO * _MARGIN), 0.0)
 
 
+def spend_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
+    """The nano-units of a spend, before they are rounded up to whole ones."""
+    return spend * (NANO * (1 + _MARGIN))
+
+
 @dataclass(frozen=True)
 class BudgetFilter:
     """Every party's filter, as arrays over parties. Built by `budget_filters`; immutable.
@@ -63,7 +68,7 @@ class BudgetFilter:
         """
         if self.once:
             asked, answered = np.minimum(asked, 1), np.minimum(answered, 1)
-        spend = (asked * self.ask + answered * self.answer) * (NANO * (1 + _MARGIN))
+        spend = spend_nano(asked * self.ask + answered * self.answer)
         return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
 
     def affordable(self, spent: Int64[ndarray, " parties"], *, limit: int) -> Int64[ndarray, " parties"]:
@@ -71,7 +76,7 @@ class BudgetFilter:
         all are answered."""
         if self.once:
             return np.where(self.amount(1, 1) <= self.cap - spent, limit, 0)
-        per_query = (self.ask + self.answer) * (NANO * (1 + _MARGIN))
+        per_query = spend_nano(self.ask + self.answer)
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
         # The quotient may be one too large if it was rounded up: the actual charge decides.
         too_many = self.amount(size, size) > self.cap - spent

@@ -61,12 +61,12 @@ def _tail(room: int, sigma: float) -> float:
     return 2.0 * math.exp(-variance * (ratio * math.asinh(ratio) - square / (math.sqrt(1.0 + square) + 1.0)))
 
 
-def to_ring(values: Int64[ndarray, " cells"], *, bits: int) -> ndarray:
+def to_ring(values: Int64[ndarray, "..."], *, bits: int) -> ndarray:
     """The values modulo 2**bits."""
     return values.astype(np.int64, copy=False).view(np.uint64).astype(f"<u{bits // 8}")
 
 
-def from_ring(words: ndarray) -> Int64[ndarray, " cells"]:
+def from_ring(words: ndarray) -> Int64[ndarray, "..."]:
     """The representatives around 0."""
     return words.view(f"<i{words.dtype.itemsize}").astype(np.int64)
 

@@ -1,7 +1,8 @@
 """The guardian: the second server of level `two_server`, run by another organisation.
 
 It holds the share of every vote that the coordinator does not have, its own ledger, which refuses whatever would exceed
-a party's cap, and its own noise. It learns who took part and which queries were answered, but no label and no vote.
+a party's cap, and its own noise. It learns who took part and which queries were answered, but no label and no vote;
+where records vote, it learns who took part and the noisy sums, which are what is released.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from functools import partial
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from jaxtyping import Bool
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
@@ -28,6 +29,7 @@ from protocols.levels.two_server.conversation import (
     Submission,
     ballots_of,
     head_array,
+    opened_statement,
     outcome_statement,
     own_weights,
     pin_coin,
@@ -38,10 +40,12 @@ from protocols.levels.two_server.conversation import (
     whole_seats,
 )
 from protocols.levels.two_server.noisy_argmax import guardian_side
+from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
+from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
 from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.weighted_sums import guardian_sums
-from protocols.noise import lattice_noise
+from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
@@ -114,6 +118,11 @@ class Guardian:
             raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
         if submission.members[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
             raise Refused(Code.QUERY_LIMIT, "a seat or query is beyond the study's roster or limit")
+        if study.records is not None and len(submission.ids) != study.query_limit:
+            raise Refused(
+                Code.QUERY_LIMIT,
+                f"{len(submission.ids)} queries are asked; allowed: all {study.query_limit}, as records vote once",
+            )
         round_one = study.mechanism.round_one
         if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
             raise Refused(Code.OTHER_ROUND, "the batch does not belong to the round that it is submitted for")
@@ -171,6 +180,8 @@ class Guardian:
         seats = submission.seats[~faulty]
         if len(seats) < study.quorum:
             return self._below_quorum(submission)
+        if study.records is not None:
+            return self._open_sums(channel, submission, noise_seed, GuardianShare.of_all(shares), seats)
         takes_part = study.participation.votes(ids)
         ballots = ballots_of(study, submission.request, takes_part[seats])
         share = GuardianShare.of_all(shares)
@@ -183,8 +194,7 @@ class Guardian:
             return self._below_quorum(submission)
         self._begin(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
-        noise = lattice_noise(expanded_source(noise_seed, label=GUARDIAN_NOISE), units=self._units)
-        bit, label = server_noise(study, noise, queries=len(ids))
+        bit, label = server_noise(study, self._noise(noise_seed), queries=len(ids))
         answered = guardian_side(
             channel,
             sums,
@@ -193,17 +203,62 @@ class Guardian:
             threshold=study.threshold_units(self._units, second_round=submission.second_round) is not None,
             source=self._source,
         )
-        voted = {study.roster[seat].party for seat, good in zip(seats.tolist(), valid.tolist(), strict=True) if good}
+        signature = self._settle(submission, seats[valid], answered)
+        send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
+
+    def _open_sums(
+        self,
+        channel: Channel,
+        submission: Submission,
+        noise_seed: bytes,
+        share: GuardianShare,
+        seats: Int64[ndarray, " seats"],
+    ) -> None:
+        """Opens the noisy sums of these seats' records, of this submission and no other; see opened_sums.py."""
+        study, request, sizes = self._study, submission.request, {"shape": shape_of(self._study)}
+        bits = ring_bits(study)
+        theirs = check_sum_share(receive(channel), bits=bits, **sizes).words
+        total = guardian_total(share, bits=bits, context=request, **sizes)
+        mine = noisy_share(study, total, self._noise(noise_seed))
+        with self._ledger.log.together():
+            self._fix(submission)
+            pin_share(self._ledger, request, theirs, own=False)
+            outcome = self._settle(submission, seats, np.ones(len(submission.ids), dtype=bool))
+        statement = opened_statement(study.digest, request, opened(mine, theirs))
+        signatures = (outcome, self._signing_key.sign(statement))
+        send(
+            channel,
+            (
+                mine,
+                *(np.frombuffer(each, dtype=np.uint8) for each in signatures),
+                head_array(self._ledger.log.head()),
+            ),
+        )
+
+    def _noise(self, seed: bytes) -> LatticeNoise:
+        return lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=self._units)
+
+    def _settle(
+        self, submission: Submission, seats: Int64[ndarray, " seats"], answered: Bool[ndarray, " queries"]
+    ) -> bytes:
+        """Charges these seats for what was answered, and the other members nothing; returns the signed outcome."""
+        study, ledger = self._study, self._ledger
+        voted = {study.roster[seat].party for seat in seats.tolist()}
+        takes_part = study.participation.votes(submission.ids)
         due = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
         charged = ledger.charged(submission.number)
         amounts = {name: int(due[study.seats[name]]) if name in voted else 0 for name in charged}
         ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
-        signature = self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
-        send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
+        return self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
 
     def _below_quorum(self, submission: Submission) -> None:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
         self._ledger.log.append("below_quorum", batch=submission.number)
+
+    def _fix(self, submission: Submission) -> None:
+        """Fixes the submission from which labels or sums are computed."""
+        if self._ledger.note(submission.request, _SUBMISSION, submission.digest) != submission.digest:
+            raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
 
     def _begin(self, submission: Submission) -> None:
         """Fixes the submission from which labels are computed, and counts how often they are.
@@ -212,8 +267,7 @@ class Guardian:
         """
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():
-            if ledger.note(digest, _SUBMISSION, submission.digest) != submission.digest:
-                raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
+            self._fix(submission)
             number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
             ledger.note(digest, _attempt(number), b"")
             if number > 0:

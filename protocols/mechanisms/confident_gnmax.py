@@ -18,6 +18,7 @@ from protocols.mechanisms.gnmax import (
     SIGMA,
     histogram_mu_squared,
     histogram_rdp,
+    integer_noise_distance,
     label_rdp,
     noisy_histogram,
     sigma_words,
@@ -25,7 +26,7 @@ from protocols.mechanisms.gnmax import (
 )
 from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
-from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance
+from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian
 from protocols.votes import ABSTAIN
 
 # Papernot et al. 2018, Table 1, MNIST with 250 teachers: T = 200, sigma1 = 150.
@@ -133,14 +134,15 @@ class ConfidentGNMax(GaussianMechanism):
         return QueryCost(bit, whole)
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
-        label = histogram_mu_squared(sensitivity, sigma=self.sigma)
+        label = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
-        return QueryCost(histogram_mu_squared(sensitivity, sigma=self.bit_sigma(view)) / 2, label)
+        bit = histogram_mu_squared(sensitivity, sigma=self.bit_sigma(view), lattice=self.lattice) / 2
+        return QueryCost(bit, label)
 
     def noise_distance(self, *, classes: int, total_weight: float) -> float:
         if self.lattice is not None:
-            return lattice_noise_distance(draws=2 * (classes + 1))
+            return integer_noise_distance(self.lattice, draws=2 * (classes + 1))
         label = float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
         bit = float_noise_distance(sigma=self.bit_sigma("label"), classes=1, total_weight=total_weight)
         return label + bit

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.errors import InvalidInput
 from protocols.mechanisms.parameter import Number, Parameter, View
 from protocols.mechanisms.winner_law import gaussian_winner_log_law
@@ -95,6 +96,11 @@ class Mechanism(ABC):
     round_one: int | None = None
     # The lattice of integer noise; None for real-valued noise. The level of confidentiality determines it.
     lattice: Lattice | None = None
+
+    @property
+    def coarse(self) -> bool:
+        """Whether its noise is integer and too small, in lattice units, to be nearly Gaussian."""
+        return False
 
     @classmethod
     def parameters(cls, *, view: View | None = None) -> dict[str, Parameter]:
@@ -283,7 +289,7 @@ class Mechanism(ABC):
 
 
 class GaussianMechanism(Mechanism):
-    """A mechanism with Gaussian noise, for which label-only bounds hold; Gaussian DP only where lattice is None.
+    """A mechanism with Gaussian noise, for which label-only bounds hold, and Gaussian DP unless its lattice is coarse.
 
     sigma: standard deviation of the noise on each count, votes.
     """
@@ -295,14 +301,19 @@ class GaussianMechanism(Mechanism):
 
     @classmethod
     def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
-        # Integer noise, and a mixture over coins, are not Gaussian DP.
-        exact = () if on_lattice or secret_coins else ("gaussian_dp",)
+        # A mixture over coins is not Gaussian DP; a label of integer noise is not a function of a label of real noise.
+        exact = () if secret_coins or (on_lattice and view == "label") else ("gaussian_dp",)
         return ("label_only", "gaussian", *exact) if view == "label" else (*exact, "gaussian")
 
     def on_lattice(self, lattice: Lattice | None) -> GaussianMechanism:
         if lattice == self.lattice:
             return self
         return replace(self, lattice=lattice)  # type: ignore[type-var]  # every mechanism is a dataclass
+
+    @property
+    def coarse(self) -> bool:
+        lattice = self.lattice
+        return lattice is not None and self.sigma * lattice.units < least_sigma_units(lattice.shares)
 
     @property
     def label_sigma(self) -> float:

@@ -47,9 +47,7 @@ def laplace_winner_log_law(
     return np.log(multiplicity) + _log_integral(log_cdf - np.abs(z) - np.log(2.0), weights)
 
 
-def with_threshold(
-    winner: Float64[ndarray, "*pairs levels"], margin: Float64[ndarray, "*pairs"]
-) -> Laws:
+def with_threshold(winner: Float64[ndarray, "*pairs levels"], margin: Float64[ndarray, "*pairs"]) -> Laws:
     """The law of a threshold test before the label; margin: (tested maximum - threshold)/sigma_threshold."""
     above, below = scipy.special.log_ndtr(margin)[..., None], scipy.special.log_ndtr(-margin)[..., None]
     return np.concatenate([winner + above, below], axis=-1)

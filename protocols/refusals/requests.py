@@ -27,6 +27,13 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
+        Code.OTHER_SUMS: Meaning(
+            "the noisy sums of a batch were to be opened a second time, with other shares, or are not those that the "
+            "guardian signed",
+            "keep the log: with honest servers and their newest ledgers this does not happen",
+            OPERATOR | GUARDIAN | COMMAND,
+            Cost.STANDS,
+        ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
             "the labels of one batch were to be computed more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",
@@ -171,6 +178,11 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND | ANSWERED,
         ),
         Code.NO_TEACHERS: Meaning("no teachers are trained", "run: conclave-party train STUDY", COMMAND | ANSWERED),
+        Code.NO_RECORD_VOTES: Meaning(
+            "the votes of the hospital's records are not counted, or their file cannot be read",
+            "run: conclave-party approve STUDY --queries FILE, which counts them again",
+            ANSWERED | NODE,
+        ),
         Code.COULD_NOT_VOTE: Meaning(
             "the node's own teachers or votes failed; who asks is told no more, because the reason may reveal records",
             "the log of `run` says why, and `teacher_process.log` beside the teachers",

@@ -9,6 +9,9 @@ from protocols.errors import InvalidInput
 from protocols.study.study import Study, party_of
 from protocols.study.terms import Terms
 
+# The units of which a node counts each one's votes: a sum of a whole party's data is that party.
+_COUNTED = ("record", "patient")
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedStudy(Study):
@@ -22,18 +25,28 @@ class DeployedStudy(Study):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.records is not None:
-            raise InvalidInput("records vote in the study; allowed: in a simulation only, as no node does so yet")
         for seat in self.roster:
             check_name(party_of(seat.party))
         terms = self.terms
         if len(terms.class_names) != self.classes:
             raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
-        if terms.pool_size > self.query_limit:
+        if self.records is not None:
+            self._check_records_are_deployed()
+        elif terms.pool_size > self.query_limit:
             raise InvalidInput(
                 f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
             )
         self.confidentiality.check_terms(terms)
+
+    def _check_records_are_deployed(self) -> None:
+        """Raises InvalidInput unless noisy sums may leave: the unit is one that nodes count, the noise is exact."""
+        if self.unit not in _COUNTED:
+            raise InvalidInput(f"unit is {self.unit!r}; allowed where records vote: {', '.join(_COUNTED)}")
+        if self.lattice is None:
+            raise InvalidInput(
+                "confidentiality: units is missing; allowed where records vote: a power of two, as sums that are "
+                "released have noise in whole units, which is drawn exactly"
+            )
 
     @property
     def who_asks(self) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from math import ceil
+from math import ceil, sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,12 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.crypto.counting_ring import MAX_CLASSES, check_ring
-from protocols.crypto.masked_ring import MOST_CELLS
+from protocols.crypto.masked_ring import MOST_CELLS, Ring
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Mechanism
+from protocols.study.record_votes import RecordVotes
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20
@@ -37,6 +38,8 @@ class AnyStudy:
         def teachers(self) -> int: ...
         @property
         def classes(self) -> int: ...
+        @property
+        def records(self) -> RecordVotes | None: ...
         @property
         def query_limit(self) -> int: ...
         @property
@@ -138,7 +141,12 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
 
 
 def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, sealing_key: str) -> None:
-    """Raises InvalidInput unless the two servers' ring holds every count of the study, with noise."""
+    """Raises InvalidInput unless the two servers can hold every share, and their ring every count, with noise."""
+    _check_sealing_key(sealing_key)
+    if study.records is not None:
+        check_shared_sums(study, level, units=units)
+        _check_held(study, cells=study.classes, word_bytes=8)
+        return
     if study.participation_name == "secret" and not abstains:
         raise InvalidInput(
             "confidentiality: abstention is false with participation 'secret'; allowed: true, as a refused abstention "
@@ -146,18 +154,7 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
         )
     if study.classes > MAX_CLASSES:
         raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
-    held = len(study.seats) * study.teachers * study.batch_limit * (study.classes + 3) * 4
-    if held > _MOST_HELD:
-        raise InvalidInput(
-            f"one batch of all parties has {held / 2**20:.0f} MiB of shares; allowed: at most {_MOST_HELD / 2**20:.0f} "
-            "MiB, with a smaller batch_limit"
-        )
-    try:
-        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(sealing_key)))
-    except ValueError:
-        raise InvalidInput(
-            "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
-        ) from None
+    _check_held(study, cells=study.classes + 3, word_bytes=4)
     mechanism = study.gaussian
     thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
     with _named(study, level, units):
@@ -173,6 +170,39 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
         )
 
 
+def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> Ring:
+    """The ring of the sums that two servers open where records vote, with both servers' noise.
+
+    A sum of two discrete Gaussians of variance sigma^2 leaves the ring no more often than one of 2 sigma^2 is bounded
+    to (masked_ring.py). Raises InvalidInput if no ring is large enough.
+    """
+    with _named(study, level, units):
+        return check_sums(
+            total_units=study.total_units(units),
+            noise_sigma_units=sqrt(2) * study.gaussian.sigma * units,
+            cells=study.query_limit * study.classes,
+        )
+
+
+def _check_held(study: AnyStudy, *, cells: int, word_bytes: int) -> None:
+    """Raises InvalidInput unless the shares of one batch of all parties fit one message. cells: words a query."""
+    held = len(study.seats) * study.teachers * study.batch_limit * cells * word_bytes
+    if held > _MOST_HELD:
+        raise InvalidInput(
+            f"one batch of all parties has {held / 2**20:.0f} MiB of shares; allowed: at most {_MOST_HELD / 2**20:.0f} "
+            f"MiB, with {'fewer queries' if study.records is not None else 'a smaller batch_limit'}"
+        )
+
+
+def _check_sealing_key(key: str) -> None:
+    try:
+        X25519PrivateKey.generate().exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(key)))
+    except ValueError:
+        raise InvalidInput(
+            "confidentiality: sealing_key is no usable X25519 key; allowed: the guardian's own"
+        ) from None
+
+
 @contextmanager
 def _named(study: AnyStudy, level: str, units: int) -> Iterator[None]:
     """Rephrases what a ring refuses in terms of the study's file."""
@@ -181,6 +211,6 @@ def _named(study: AnyStudy, level: str, units: int) -> Iterator[None]:
     except InvalidInput as error:
         named = ", ".join(f"{name} = {value:g}" for name, value in study.mechanism.values.items())
         raise InvalidInput(
-            f"{named}, with units = {units} and all weights together {study.largest_weight:g} votes, do not fit the "
-            f"arithmetic of level {level!r}; allowed: fewer units or less noise: {error}"
+            f"{named}, with units = {units} and all weights together {study.total_units(units) / units:g} votes, do "
+            f"not fit the arithmetic of level {level!r}; allowed: fewer units or less noise: {error}"
         ) from None

@@ -4,7 +4,7 @@
 - SecureSum: the coordinator sees the noisy histogram only; each party adds its share of the noise (Bonawitz et al.
   2017). Semi-honest coordinator, fewer colluding parties than the terms say.
 - TwoServer: votes are shared between the coordinator and a guardian, another organisation; each adds the full noise,
-  and a garbled circuit gives the label. Both semi-honest, and not colluding.
+  and a garbled circuit gives the label; where records vote, both open the noisy sum. Both semi-honest, not colluding.
 - HiddenQueries: a hospital outside the roster asks about records of its own, which nobody else sees. It is the first
   server, and models answer under the guardian's randomness (protocols/levels/hidden_queries/querier.py).
 
@@ -161,7 +161,7 @@ class GuardedLevel(Level):
         """Whether a vote may be an abstention, which nobody then sees."""
 
     def check(self, study: AnyStudy) -> None:
-        check_view(study, self.name, "label")
+        check_view(study, self.name, "label" if study.records is None else "histogram")
         check_weights(study, self.name, self.units)
         self._check_guardian(study.seats)
         check_servers(study, self.name, units=self.units, abstains=self.abstains, sealing_key=self.sealing_key)
@@ -184,8 +184,9 @@ class GuardedLevel(Level):
 
 @dataclass(frozen=True, kw_only=True)
 class TwoServer(GuardedLevel):
-    """Nobody sees a vote: coordinator and guardian have a share each. abstention: whether a vote may be for no class.
+    """Nobody sees a vote: coordinator and guardian have a share each.
 
+    abstention: whether a vote may be for no class; says nothing where records vote, as a hospital sends one sum.
     Raises InvalidInput, with the value and the allowed range.
     """
 
@@ -224,6 +225,10 @@ class HiddenQueries(GuardedLevel):
         return False
 
     def check(self, study: AnyStudy) -> None:
+        if study.records is not None:
+            raise InvalidInput(
+                f"records vote in the study; allowed at level {self.name!r}: teachers, as only the querier sees a query"
+            )
         super().check(study)
         for what, value, allowed in (
             ("teachers", study.teachers, 1),

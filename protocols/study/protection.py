@@ -20,4 +20,5 @@ def protection_of(study: Study) -> Protection:
         colluders=level.colluders if isinstance(level, SecureSum) else 0,
         secret=study.participation_name == "secret",
         pooled=study.pooled_teachers is not None,
+        records=study.records is not None,
     )

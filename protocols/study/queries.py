@@ -47,3 +47,8 @@ def pool_digest(inputs: Float32[ndarray, "queries ..."]) -> str:
     """SHA-256, in hexadecimal digits, of a pool of public queries: its shape and its values in little-endian bytes."""
     header = f"conclave pool 1 {inputs.shape}\n".encode()
     return hashlib.sha256(header + np.ascontiguousarray(inputs, dtype="<f4").tobytes()).hexdigest()
+
+
+def no_inputs(queries: int) -> Float32[ndarray, "queries 1"]:
+    """The inputs of a batch in which records vote: zeros, as every party has the queries' file."""
+    return np.zeros((queries, 1), dtype=np.float32)

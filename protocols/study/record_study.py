@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
-import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.individualization import weights
+from protocols.budgets.least_noise import least_sigma
 from protocols.budgets.planned import Planned
-from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
 from protocols.study.query_map import QueryMap
@@ -21,7 +21,8 @@ from protocols.study.study import Seat, Study
 from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
-_BISECTIONS = 60
+# Integer noise has a least sigma, which rounding errors must not undercut.
+_JUST_ABOVE = 1 + 1e-9
 # Without the ceiling of weights, which is for equal, independent voters.
 _NO_CEILING = 1e9
 
@@ -61,7 +62,8 @@ def record_study(
     )
     changed = records.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
-    mechanism = GNMax(sigma=16.0).on_lattice(lattice)
+    low = _LEAST_SIGMA if lattice is None else _JUST_ABOVE * least_sigma_units(lattice.shares) / lattice.units
+    mechanism = GNMax(sigma=max(16.0, low)).on_lattice(lattice)
     account = default_accountant(mechanism, "histogram")
     weight = weights(
         plan.rule,
@@ -79,15 +81,23 @@ def record_study(
         ),
         units=units,
     )
+    least = least_sigma(
+        lambda sigma: GNMax(sigma=sigma).on_lattice(lattice),
+        accountant=account,
+        epsilon=epsilon,
+        delta=delta,
+        weights=weight,
+        view="histogram",
+        classes=plan.classes,
+        query_limit=records.queries,
+        low=low,
+        high=_MOST_SIGMA,
+    )
     rows = zip(names, epsilon.tolist(), delta.tolist(), weight.tolist(), strict=True)
-
-    def at(sigma: float) -> Study:
-        return replace(study, mechanism=GNMax(sigma=sigma))
-
-    study = Study(
+    return Study(
         name=plan.name,
         classes=plan.classes,
-        mechanism=GNMax(sigma=_MOST_SIGMA),
+        mechanism=GNMax(sigma=least),
         unit=plan.unit,
         view="histogram",
         accountant_name=account.name,
@@ -102,20 +112,3 @@ def record_study(
         confidentiality=plan.level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
     )
-    return at(_least(lambda sigma: _all_afford(at(sigma))))
-
-
-def _all_afford(study: Study) -> bool:
-    budgets = study.budgets
-    return bool((budgets.affordable(np.zeros(len(study.roster), dtype=np.int64), limit=1) >= 1).all())
-
-
-def _least(affords: Callable[[float], bool]) -> float:
-    """The least sigma that is affordable, within a part in 2^50; found by bisection, from above."""
-    low, high = _LEAST_SIGMA, _MOST_SIGMA
-    if not affords(high):
-        raise InvalidInput(f"a budget affords no vote even with noise of {high:g} votes; allowed: larger budgets")
-    for _ in range(_BISECTIONS):
-        middle = (low * high) ** 0.5
-        low, high = (low, middle) if affords(middle) else (middle, high)
-    return high

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator.students.targets import one_hot
 from protocols.crypto.randomness import simulation_rng
 from simulations.datasets.dataset import Dataset
 from simulations.membership.scores import Predictor
@@ -39,7 +40,7 @@ def make_controls(
         return Controls(non_private, None)
     order = simulation_rng(seed, "control").permutation(len(dataset.public_labels))
     chosen = np.sort(order[:answered])
-    labels = dataset.public_labels[chosen]
+    targets = one_hot(dataset.public_labels[chosen], dataset.classes)
     return Controls(
-        non_private, ReleasedStudent(dataset, chosen, labels, student=student, seed=seed, cache_dir=cache_dir)
+        non_private, ReleasedStudent(dataset, chosen, targets, student=student, seed=seed, cache_dir=cache_dir)
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from functools import cached_property
@@ -14,7 +13,8 @@ from numpy import ndarray
 
 from coordinator.students import STUDENTS, student_kind
 from coordinator.students.student import Student
-from protocols.array_files import read_array
+from coordinator.students.targets import one_hot
+from protocols.array_files import array_bytes, read_array
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
@@ -26,15 +26,15 @@ from simulations.source import source_digest
 class ReleasedStudent:
     """A student of the labels of some public queries. It is trained only when an uncached result is needed.
 
-    positions, labels: the public queries that have a label, and these labels. Semi-supervised students also see
-    the inputs of the rest of the public pool, never its labels.
+    positions: the public queries that have a label; targets: the weight of each class for each of them (one_hot where
+    labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
     """
 
     def __init__(
         self,
         dataset: Dataset,
         positions: Int64[ndarray, " answered"],
-        labels: Int64[ndarray, " answered"],
+        targets: Float32[ndarray, "answered classes"],
         *,
         student: str,
         seed: int,
@@ -42,13 +42,13 @@ class ReleasedStudent:
     ) -> None:
         source = source_digest(STUDENTS[student].__module__, "coordinator.students", "runtime.torch_networks")
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
-        self._key = content_digest(positions, labels, text=about)
-        self._dataset, self._positions, self._labels = dataset, positions, labels
+        self._key = content_digest(positions, targets, text=about)
+        self._dataset, self._positions, self._targets = dataset, positions, targets
         self._kind, self._seed, self._cache_dir = student, seed, cache_dir
 
     def accuracy(self) -> float | None:
         """Test accuracy; None without labels to train on."""
-        if len(self._labels) == 0:
+        if len(self._targets) == 0:
             return None
         path = self._cache_dir / "students" / f"{self._key}-{self._dataset.test_digest}.json"
         known = _read_accuracy(path)
@@ -60,7 +60,7 @@ class ReleasedStudent:
 
     def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
         """The probability of each class; uniform without labels to train on."""
-        if len(self._labels) == 0:
+        if len(self._targets) == 0:
             return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
         path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
         try:
@@ -71,9 +71,7 @@ class ReleasedStudent:
             # Missing or unreadable: it is computed again.
             pass
         made = self._trained.predict_proba(inputs)
-        buffer = io.BytesIO()
-        np.save(buffer, made, allow_pickle=False)
-        write_atomically(path, buffer.getvalue())
+        write_atomically(path, array_bytes(made))
         return made
 
     @cached_property
@@ -82,7 +80,7 @@ class ReleasedStudent:
         rest = np.setdiff1d(np.arange(len(dataset.public_inputs)), self._positions)
         return student_kind(self._kind).fit(
             dataset.public_inputs[self._positions],
-            self._labels,
+            self._targets,
             unlabelled=dataset.public_inputs[rest],
             classes=dataset.classes,
             seed=self._seed,
@@ -97,7 +95,8 @@ def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
 
     def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
         answered = np.flatnonzero(labels >= 0)
-        first = ReleasedStudent(dataset, answered, labels[answered], student=student, seed=seed, cache_dir=cache_dir)
+        targets = one_hot(labels[answered], dataset.classes)
+        first = ReleasedStudent(dataset, answered, targets, student=student, seed=seed, cache_dir=cache_dir)
         predicted = first.probabilities(dataset.public_inputs).astype(np.float64)
         return predicted / predicted.sum(axis=1, keepdims=True)
 
@@ -114,7 +113,8 @@ def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
         private_patients=None,
     )
     everything = np.arange(len(dataset.private_labels))
-    return ReleasedStudent(pooled, everything, dataset.private_labels, student=student, seed=seed, cache_dir=cache_dir)
+    targets = one_hot(dataset.private_labels, dataset.classes)
+    return ReleasedStudent(pooled, everything, targets, student=student, seed=seed, cache_dir=cache_dir)
 
 
 def check_student(name: str | None) -> None:

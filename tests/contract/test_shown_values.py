@@ -33,7 +33,8 @@ ACCOUNTING = ("protocols.bounds.", "protocols.budgets.filter.", "protocols.budge
 SHOWN = {
     "coordinator.connection.session.Question.about": _DIGEST,
     "party.voting.teacher_process._Task.digest": _DIGEST,
-    "protocols.claims.Protection.secret": _STUDY,
+    "protocols.claims.protection.Protection.records": _STUDY,
+    "protocols.claims.protection.Protection.secret": _STUDY,
     "runtime.metrics.Family.rows": "figures that the metrics port serves",
     "protocols.ranges.Range.secret": "whether values are shown in messages",
     "coordinator.store.members.Issued.pem": "a certificate",

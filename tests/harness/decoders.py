@@ -36,6 +36,10 @@ from protocols.crypto.identity import (
     request_from_pem,
     to_pem,
 )
+from protocols.features.deskew import Deskew
+from protocols.features.feature_map import FeatureMap
+from protocols.features.hog import Hog
+from protocols.features.linear import Linear
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, Offer
@@ -53,6 +57,7 @@ from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
+from protocols.study.query_map import QueryMap
 from protocols.study.terms import Feature, Terms
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
@@ -88,6 +93,7 @@ from protocols.wire.messages import (
 from protocols.wire.relay import passed_back, read_passed_back
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.private_models import PrivateParties, hidden_study
+from tests.harness.record_votes import QUERIES
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
 
@@ -210,8 +216,11 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "records.parquet": lambda data: records(data, "parquet", TABLE),
     "pool.npy": lambda data: read_pool(written(data, "pool.npy")),
     "pool.npz": lambda data: read_pool(written(data, "pool.npz")),
+    "queries.npz": QueryMap.from_bytes,
+    "features.npz": FeatureMap.from_bytes,
     "pool.csv": lambda data: read_pool(written(data, "pool.csv"), features=TABLE.features),
 }
+FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
 READERS = WIRE | FILES
 
 
@@ -298,6 +307,8 @@ SEEDS: dict[str, list[bytes]] = {
     "records.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32), labels=np.array([0, 1]))],
     "pool.npy": [_saved(np.save, np.zeros((2, 2), np.float32))],
     "pool.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32))],
+    "queries.npz": [QUERIES.to_bytes()],
+    "features.npz": [FEATURES.to_bytes()],
     "pool.csv": [_CSV],
 }
 assert {wire_pb2.Signed.FromString(each).body for each in SEEDS["signed frame"]} == set(SEEDS["frame"])

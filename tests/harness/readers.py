@@ -57,6 +57,7 @@ from protocols.release.labels import read_labels
 from protocols.release.manifest import read_manifest as read_release_manifest
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
+from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.terms import Feature
 from simulations.datasets.columns import Standardised
 from simulations.datasets.own_schema import Schema, read_schema
@@ -66,6 +67,7 @@ from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import read_config
 from simulations.stages.votes_file import read_votes
+from tests.harness.record_votes import QUERIES
 from tests.harness.studies import deployed_study
 
 INPUTS = np.arange(12, dtype=np.float32).reshape(6, 2)
@@ -136,6 +138,11 @@ def readers(folder: Path) -> dict[str, Reader]:
             "q.csv", b"a,b\n1,2\n", lambda path: read_queries(path, settings, replace(terms, features=COLUMNS))
         ),
         "pool of a node": Reader("pool.npy", npy(INPUTS), lambda path: read_pool(path, terms)),
+        "queries of records": Reader(
+            "queries.npz",
+            QUERIES.to_bytes(),
+            lambda path: QueryMap.from_bytes(read_bytes(path, most=QUERIES_BYTES), where=str(path)),
+        ),
         "pool npy": Reader("pool.npy", npy(INPUTS), read_operators_pool),
         "pool npz": Reader("pool.npz", npz(pool=INPUTS), read_operators_pool),
         "pool csv": Reader("pool.csv", b"a,b\n1,2\n", read_operators_pool),

@@ -91,4 +91,3 @@ def _log_expm1(z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
     """ln(e^z - 1) for z >= 0; -inf at 0."""
     with np.errstate(divide="ignore"):
         return np.where(z < 1.0, np.log(np.expm1(np.minimum(z, 1.0))), z + np.log1p(-np.exp(-np.maximum(z, 1.0))))
-

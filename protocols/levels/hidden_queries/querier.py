@@ -34,7 +34,7 @@ from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
 from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
-from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.aggregation import PartyShare, SharedAggregation
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.shares import CoordinatorShare
 from protocols.refusals.code import Code
@@ -88,13 +88,13 @@ class PrivateQueries(SharedAggregation):
         for seat in reserved.seats:
             reserved.ledger.forget(reserved.request.digest, _COMPUTED + seat)
 
-    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, PartyShare]]:
         ledger, digest = reserved.ledger, reserved.request.digest
         ids = reserved.request.batch.ids
         mark = _mark(self._queries[ids])
         if ledger.note(digest, _QUERIES, mark) != mark:
             raise InvalidInput("the batch was asked about other records before; allowed: the same records")
-        received: dict[str, tuple[bytes, CoordinatorShare]] = {}
+        received: dict[str, tuple[bytes, PartyShare]] = {}
         waiting = reserved.seats
         for _ in range(_ATTEMPTS):
             self._compute(

@@ -1,7 +1,8 @@
 """Level `two_server`: a party shares its votes between two servers, and the coordinator is one of them.
 
 Both servers are semi-honest and do not collude; even a malicious party can cast only one vote per teacher and query.
-See conversation.py for the messages, levels/guardian.py for the other server.
+Where records vote, a party shares the sum of its contributions, of which nothing is proved (shared_sums.py), and both
+servers open the noisy sum. See conversation.py for the messages, levels/guardian.py for the other server.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from contextlib import AbstractContextManager
 from functools import partial
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
@@ -28,6 +29,7 @@ from protocols.levels.two_server.conversation import (
     Submission,
     ballots_of,
     check_bytes,
+    check_opened,
     check_outcome,
     head_of,
     own_weights,
@@ -40,18 +42,25 @@ from protocols.levels.two_server.conversation import (
     whole_seats,
 )
 from protocols.levels.two_server.noisy_argmax import coordinator_side
-from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share, share_votes
+from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
+from protocols.levels.two_server.shared_sums import SumShare, check_sum_share, share_sum
+from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, check_coordinator_share, share_votes
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
-from protocols.noise import lattice_noise
+from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
 
+# What the coordinator gets of one party: of teachers' votes, or of the sum of records' contributions.
+PartyShare = CoordinatorShare | SumShare
+
 COORDINATOR_NOISE = "coordinator noise"
 _GUARDIAN = "guardian"
+# The note of the guardian's signature of the sums that were opened.
+_OPENED = "opened"
 _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
 
 
@@ -71,14 +80,21 @@ class SharedBallot(Ballot):
 
     def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
         study, cast = self._study, votes(None)
+        if study.records is not None:
+            words, seed = share_sum(cast, bits=ring_bits(study), context=request.digest, source=self._source)
+            return self._sealed(request, words.arrays(), seed)
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
         if not self._level.abstains and (cast[:, takes_part] == ABSTAIN).any():
             raise CannotVote("a teacher abstains; allowed: a class in every query, as the study requires")
         coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
+        return self._sealed(request, coordinators.arrays(), guardians)
+
+    def _sealed(self, request: VoteRequest, own: tuple[ndarray, ...], guardians: GuardianShare) -> HiddenVotes:
+        """The coordinator's arrays, with the guardian's share sealed to it."""
         sealed = seal(
-            guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=self._seat
+            guardians.arrays(), key=self._sealing_key, study=self._study.digest, request=request.digest, seat=self._seat
         )
-        return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *coordinators.arrays()))
+        return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *own))
 
     def settle(self, outcome: Outcome) -> None:
         check_outcome(outcome, key=self._signing_key)
@@ -120,7 +136,7 @@ class SharedAggregation(Aggregation):
         with self._dial() as channel:
             return self._converse(channel, reserved, seats, shares, sealed, offsets, seed, left_out)
 
-    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, CoordinatorShare]]:
+    def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, PartyShare]]:
         replies = reserved.exchange(dict.fromkeys(reserved.seats, reserved.request))
         received = {}
         for seat in reserved.seats:
@@ -145,7 +161,7 @@ class SharedAggregation(Aggregation):
         channel: Channel,
         reserved: ReservedBatch,
         seats: Int64[ndarray, " seats"],
-        shares: list[CoordinatorShare],
+        shares: list[PartyShare],
         sealed: tuple[bytes, ...],
         offsets: Int64[ndarray, "queries classes"] | None,
         seed: bytes,
@@ -173,8 +189,10 @@ class SharedAggregation(Aggregation):
         seats = seats[~faulty]
         if len(seats) < study.quorum:
             return self._below_quorum(reserved, left_out)
+        if study.records is not None:
+            return self._open_sums(channel, reserved, seats, shares, seed, left_out)
         ballots = ballots_of(study, request.digest, reserved.takes_part[seats])
-        share = CoordinatorShare.of_all(shares)
+        share = CoordinatorShare.of_all([each for each in shares if isinstance(each, CoordinatorShare)])
         coin_seed = reserved.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
         voters = coordinator_checks(
             channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, reserved.ledger, request.digest)
@@ -187,8 +205,7 @@ class SharedAggregation(Aggregation):
             share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
         )
         level = guarded(study.confidentiality)
-        noise = lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=level.units)
-        bit, label = server_noise(study, noise, queries=len(ids))
+        bit, label = server_noise(study, _noise(study, seed), queries=len(ids))
         labels = coordinator_side(
             channel,
             sums,
@@ -200,11 +217,46 @@ class SharedAggregation(Aggregation):
             source=self._source,
         )
         signature, known = _signed(receive(channel))
-        outcome = Outcome(study.digest, request.digest, labels != ABSTAIN, signature)
-        check_outcome(outcome, key=bytes.fromhex(level.signing_key))
-        log.remember(_GUARDIAN, head_of(known), proof=b"")
+        self._believe(reserved, labels != ABSTAIN, signature, known)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(labels, voted, left_out, signature)
+
+    def _open_sums(
+        self,
+        channel: Channel,
+        reserved: ReservedBatch,
+        seats: Int64[ndarray, " seats"],
+        shares: list[PartyShare],
+        seed: bytes,
+        left_out: dict[str, str],
+    ) -> Counted:
+        """The noisy sums of these seats' records, which the guardian opens too and signs; see opened_sums.py."""
+        study, request, ledger = reserved.study, reserved.request.digest, reserved.ledger
+        total = SumShare.total([each for each in shares if isinstance(each, SumShare)])
+        mine = noisy_share(study, total, _noise(study, seed))
+        pin_share(ledger, request, mine, own=True)
+        send(channel, (mine,))
+        answer = receive(channel)
+        if len(answer) != 4:
+            raise MalformedMessage(f"the guardian's opening has {len(answer)} arrays; allowed: 4")
+        theirs = check_sum_share(answer[:1], shape=shape_of(study), bits=ring_bits(study)).words
+        outcome, sums = (check_bytes(each, SIGNATURE_BYTES) for each in answer[1:3])
+        cells = opened(mine, theirs)
+        key = bytes.fromhex(guarded(study.confidentiality).signing_key)
+        check_opened(sums, cells, study=study.digest, request=request, key=key)
+        self._believe(reserved, np.ones(len(cells), dtype=bool), outcome, answer[3])
+        ledger.note(request, _OPENED, sums)
+        voted = tuple(study.roster[seat].party for seat in seats.tolist())
+        return Counted(cells.argmax(axis=1), voted, left_out, outcome, cells=cells)
+
+    def _believe(
+        self, reserved: ReservedBatch, answered: Bool[ndarray, " queries"], signature: bytes, known: ndarray
+    ) -> None:
+        """Checks the guardian's signature of the outcome and keeps its log's head. Raises Refused, MalformedMessage."""
+        study = reserved.study
+        outcome = Outcome(study.digest, reserved.request.digest, answered, signature)
+        check_outcome(outcome, key=bytes.fromhex(guarded(study.confidentiality).signing_key))
+        reserved.ledger.log.remember(_GUARDIAN, head_of(known), proof=b"")
 
     def _below_quorum(self, reserved: ReservedBatch, left_out: dict[str, str]) -> Counted:
         """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
@@ -222,14 +274,26 @@ def forget(ledger: Ledger, digest: bytes) -> None:
         ledger.forget(digest, kind)
 
 
-def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> CoordinatorShare:
+def opened_signature(ledger: Ledger, digest: bytes) -> bytes | None:
+    """The guardian's signature of the noisy sums of a batch, which `check_opened` checks; None if there is none."""
+    return ledger.noted(digest, _OPENED)
+
+
+def _noise(study: Study, seed: bytes) -> LatticeNoise:
+    units = guarded(study.confidentiality).units
+    return lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=units)
+
+
+def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
     study = reserved.study
+    if study.records is not None:
+        return check_sum_share(arrays, shape=shape_of(study), bits=ring_bits(study))
     return check_coordinator_share(
         arrays, voters=study.teachers, queries=len(reserved.request.batch.ids), classes=study.classes
     )
 
 
-def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorShare]]) -> bytes:
+def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, PartyShare]]) -> bytes:
     """What a batch is submitted with, in order of the roster."""
     study = reserved.study
     seats = sorted(study.seats[seat] for seat in received)
@@ -246,9 +310,7 @@ def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, CoordinatorS
 
 def _unpack(
     noted: bytes, reserved: ReservedBatch
-) -> tuple[
-    Int64[ndarray, " seats"], list[CoordinatorShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None
-]:
+) -> tuple[Int64[ndarray, " seats"], list[PartyShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None]:
     counts, seats, *rest = decode_arrays(noted)
     offsets = rest.pop(0) if counts[0] else None
     parties = int(counts[1])

@@ -75,6 +75,22 @@ def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " qu
     return b"conclave outcome 1\n" + study + request + answered.astype("|b1").tobytes()
 
 
+def opened_statement(study: bytes, request: bytes, cells: Int64[ndarray, "queries classes"]) -> bytes:
+    """What a guardian signs where records vote: the noisy sums that it opened, in lattice units."""
+    opened = hashlib.sha256(np.array(cells.shape, dtype="<i8").tobytes() + cells.astype("<i8").tobytes()).digest()
+    return b"conclave opened sums 1\n" + study + request + opened
+
+
+def check_opened(
+    signature: bytes, cells: Int64[ndarray, "queries classes"], *, study: bytes, request: bytes, key: bytes
+) -> None:
+    """Raises Refused("other_sums") unless the guardian with this public key signed these noisy sums of the request."""
+    try:
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, opened_statement(study, request, cells))
+    except InvalidSignature:
+        raise Refused(Code.OTHER_SUMS, "the guardian's signature is not of these sums") from None
+
+
 def check_outcome(outcome: Outcome, *, key: bytes) -> None:
     """Raises Refused("unsigned_outcome") unless the guardian with this public key signed the outcome."""
     statement = outcome_statement(outcome.study, outcome.batch_digest, outcome.answered)

@@ -24,7 +24,7 @@ from protocols.budgets.filter import NANO
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity
 from protocols.study.study import Seat
-from tests.harness.levels import lattice_study, secure_sum
+from tests.harness.levels import lattice_study, secure_sum, two_server
 from tests.harness.studies import make_study
 
 BIG = [1.0] * 250
@@ -305,9 +305,12 @@ def test_renyi_never_claims_less_than_the_exact_epsilon_of_gaussian_noise(mu_squ
         assert reached >= exact * (1 - 1e-9) - 1e-12
 
 
-def test_integer_noise_is_never_counted_in_gaussian_dp():
-    study = lattice_study(secure_sum())
-    ask, both = _costs(study, 0, unit="record")
+def test_labels_of_integer_noise_are_never_counted_in_gaussian_dp_and_histograms_are():
+    ask, both = _costs(lattice_study(two_server()), 0, unit="record")
     assert np.isinf(ask[-1])
     assert np.isinf(both[-1])
     assert np.isfinite(both[:-1]).any()
+    study = lattice_study(secure_sum())
+    both = _costs(study, 0, unit="record")[1]
+    continuous = 2 * (study.weights[0] / study.mechanism.sigma) ** 2
+    assert continuous < both[-1] < 1.001 * continuous

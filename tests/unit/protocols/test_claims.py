@@ -1,5 +1,7 @@
 """Claims: over every level, unit, view and participation, no sentence says more than the study gives."""
 
+import re
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -39,6 +41,11 @@ ALL = [
     for level, unit, view, secret, pooled in product(
         LEVELS, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
     )
+]
+
+OF_RECORDS = [
+    replace(study_of(level, view="histogram"), unit=unit, records=True)
+    for level, unit in product(("clear", "secure_sum", "two_server"), ("record", "patient", "party"))
 ]
 
 
@@ -137,3 +144,16 @@ def test_a_study_without_a_guardian_or_without_a_release_has_no_sentences_about_
         guardian_sees(study_of("secure_sum"))
     with pytest.raises(InvalidInput, match="no other has a release"):
         who_saw_what(study_of("hidden_queries"), coordinator="centre")
+
+
+@pytest.mark.parametrize("study", OF_RECORDS, ids=name_of)
+def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_that_was_refused(study):
+    said = said_of(study)
+    assert not re.search("teacher|refused,|which queries|every vote in|flip labels", said)
+    assert "once in the whole study" in said
+    assert ("all records of one patient at one party" in said) == (study.unit == "patient")
+    assert ("A patient with several records is not covered" in said) == (study.unit == "record")
+    assert ("all data of one party" in said) == (study.unit == "party")
+    assert ("it sees the sum of each party's records' votes in the clear" in said) == (study.level == "clear")
+    assert ("any vector" in said) == (study.level != "clear")
+    assert ("computational" in said) == (study.level == "two_server")

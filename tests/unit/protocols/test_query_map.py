@@ -1,6 +1,7 @@
 """Which public queries a record is nearest to, held against a slow reading in fractions."""
 
 import dataclasses
+import io
 from fractions import Fraction
 
 import numpy as np
@@ -8,8 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.errors import InvalidInput
-from protocols.study.query_map import MOST_STEPS, STEPS, Partition, QueryMap
+from protocols.array_files import parse_arrays
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.feature_map import FeatureMap
+from protocols.features.linear import Linear
+from protocols.features.steps import MOST_STEPS, STEPS
+from protocols.study.query_map import Partition, QueryMap
 
 
 def slow_nearest(record, centres, nearest):
@@ -32,10 +37,20 @@ def test_a_record_votes_in_the_nearest_queries_and_ties_go_to_the_lowest(seed, w
     assert partition.nearest_queries(records).tolist() == expected
 
 
+def test_many_nearest_queries_are_found_as_few_are() -> None:
+    rng = np.random.default_rng(5)
+    points = rng.integers(0, 2, (40, 6)).astype(np.float32)  # many distances are the same
+    records = rng.integers(0, 2, (9, 6)).astype(np.float32)
+    partition = Partition.of(points, columns=np.arange(6), nearest=18)
+    assert len(partition.centres) >= 18
+    expected = [slow_nearest(record, partition.centres, 18) for record in records]
+    assert partition.nearest_queries(records).tolist() == expected
+
+
 def two_partitions():
     all_features = Partition.of(np.eye(3, dtype=np.float32), columns=np.arange(3))
     one_column = Partition.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([2]))
-    return QueryMap(3, (all_features, one_column))
+    return QueryMap(FeatureMap((3,)), (all_features, one_column))
 
 
 def test_queries_are_numbered_partition_after_partition_and_cells_by_label() -> None:
@@ -52,14 +67,15 @@ def test_the_digest_names_all_that_decides_where_a_record_votes() -> None:
     assert made.digest == two_partitions().digest
     first, second = made.partitions
     others = [
-        QueryMap(4, made.partitions),
-        QueryMap(3, (second, first)),
-        QueryMap(3, (dataclasses.replace(first, nearest=2), second)),
-        QueryMap(3, (first, dataclasses.replace(second, scales=np.array([2.0])))),
-        QueryMap(3, (first, dataclasses.replace(second, columns=np.array([1])))),
-        QueryMap(3, (first, dataclasses.replace(second, centres=second.centres + 1))),
+        QueryMap(FeatureMap((4,)), made.partitions),
+        QueryMap(FeatureMap((3,), (Linear.of(np.eye(3), np.zeros(3)),)), made.partitions),
+        QueryMap(FeatureMap((3,)), (second, first)),
+        QueryMap(FeatureMap((3,)), (dataclasses.replace(first, nearest=2), second)),
+        QueryMap(FeatureMap((3,)), (first, dataclasses.replace(second, scales=np.array([2.0])))),
+        QueryMap(FeatureMap((3,)), (first, dataclasses.replace(second, columns=np.array([1])))),
+        QueryMap(FeatureMap((3,)), (first, dataclasses.replace(second, centres=second.centres + 1))),
     ]
-    assert len({made.digest, *(other.digest for other in others)}) == 7
+    assert len({made.digest, *(other.digest for other in others)}) == 8
 
 
 def test_points_that_round_to_the_same_steps_are_one_query() -> None:
@@ -99,8 +115,79 @@ def test_records_that_do_not_fit_are_refused(records, labels, words) -> None:
         two_partitions().cells(records.astype(np.float32), np.array(labels), classes=2)
 
 
+@pytest.mark.parametrize("centre", [-(2**63), MOST_STEPS + 1, -MOST_STEPS - 1])
+def test_a_centre_further_away_than_features_reach_is_refused(centre) -> None:
+    with pytest.raises(InvalidInput, match=f"allowed: {-MOST_STEPS} to {MOST_STEPS}"):
+        Partition(np.array([0]), np.ones(1), np.array([[0], [centre]]), 1)
+
+
+def test_the_largest_scale_and_feature_are_clipped_without_a_warning() -> None:
+    partition = Partition.of(np.array([[-1.0], [1.0]], np.float32), columns=np.array([0]), scales=np.array([2.0**64]))
+    assert partition.nearest_queries(np.array([[3e38], [-3e38]], np.float32)).tolist() == [[1], [0]]
+
+
+def altered(**changed):
+    """The file of the two partitions with other arrays in it; None: without one."""
+    arrays = {**parse_arrays(two_partitions().to_bytes(), where="queries"), **changed}
+    content = io.BytesIO()
+    np.savez(content, **{name: array for name, array in arrays.items() if array is not None})
+    return content.getvalue()
+
+
+def test_a_file_of_queries_gives_the_same_queries_back() -> None:
+    made = two_partitions()
+    read = QueryMap.from_bytes(made.to_bytes())
+    assert (read.digest, read.queries, read.votes) == (made.digest, made.queries, made.votes)
+    records = np.random.default_rng(0).normal(size=(50, 3)).astype(np.float32)
+    np.testing.assert_array_equal(read.nearest_queries(records), made.nearest_queries(records))
+    assert read.to_bytes() == made.to_bytes() == altered()
+
+
+def test_records_are_compared_by_their_features() -> None:
+    swapped = FeatureMap((1, 2), (Linear.of(np.eye(2)[::-1], np.zeros(2)),))
+    points = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32)
+    made = QueryMap(swapped, (Partition.of(points, columns=np.arange(2)),))
+    assert QueryMap.from_bytes(made.to_bytes()).digest == made.digest
+    assert made.input_shape == (1, 2)
+    assert made.nearest_queries(points[:, None]).tolist() == [[1], [0]]
+    with pytest.raises(InvalidInput, match=r"allowed: \(1, 2\)"):
+        made.nearest_queries(points)
+
+
+@pytest.mark.parametrize(
+    ("changed", "words"),
+    [
+        ({"centres": None}, "no array 'centres'"),
+        ({"centres": np.zeros(11, np.int64)}, "centres is int64 of rank 1; allowed: <i4"),
+        ({"centres": np.zeros((11, 1), np.int32)}, "centres is int32 of rank 2"),
+        (
+            {"centres": np.zeros(12, np.int32)},
+            r"holds \(4, 4, 12\) columns, .* the \(4, 4, 11\)",
+        ),
+        ({"scales": np.zeros(4)}, r"scales span \[0.0, 0.0\]; allowed"),
+        ({"scales": np.full(4, np.nan)}, r"scales span \[nan, nan\]; allowed"),
+        ({"columns": np.array([0, 1, 2, 3])}, "feature 3; allowed: 0 to 2"),
+        ({"columns": np.array([0, 0, 1, 2])}, "columns of a partition"),
+        ({"features": np.zeros(20, np.uint8)}, "queries: features cannot be read"),
+        ({"partitions": np.array([[3, 3], [2, 1]])}, r"partitions has shape \(2, 2\)"),
+        ({"partitions": np.array([[3, 3, 4], [2, 1, 1]])}, "nearest is 4; allowed: 1 to the 3"),
+        ({"partitions": np.array([[2**24, 2**24, 1], [2, 1, 1]])}, "allowed: the"),
+        ({"partitions": np.array([[3, 3, 0], [2, 1, 1]])}, "partitions is 0"),
+        ({"partitions": np.zeros((0, 3), np.int64)}, "allowed: the"),
+        (
+            {name: np.zeros(0, kind) for name, kind in (("columns", "i8"), ("scales", "f8"), ("centres", "i4"))}
+            | {"partitions": np.zeros((0, 3), np.int64)},
+            "no queries",
+        ),
+    ],
+)
+def test_a_file_that_is_none_of_queries_is_refused(changed, words) -> None:
+    with pytest.raises((InvalidInput, DataCorrupt), match=words):
+        QueryMap.from_bytes(altered(**changed))
+
+
 def test_a_map_needs_queries_and_features_to_look_at() -> None:
     with pytest.raises(InvalidInput, match="no queries"):
-        QueryMap(3, ())
+        QueryMap(FeatureMap((3,)), ())
     with pytest.raises(InvalidInput, match="feature 2; allowed: 0 to 1"):
-        QueryMap(2, two_partitions().partitions)
+        QueryMap(FeatureMap((2,)), two_partitions().partitions)

@@ -17,7 +17,7 @@ import pytest
 from coordinator.__main__ import main
 from coordinator.commands.group import COMMANDS, run_command
 from coordinator.home import CoordinatorHome
-from coordinator.labelling.study_creation import TEMPLATE
+from coordinator.labelling.templates import TEMPLATE
 from coordinator.members.authority import Authority
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_request, new_key, request_fingerprint, to_pem

@@ -6,6 +6,7 @@ from coordinator.release.export import export_student, predict_onnx
 from coordinator.release.export_forest import write as write_forest
 from coordinator.students import student_kind
 from coordinator.students.student import Student
+from coordinator.students.targets import one_hot
 from protocols.errors import EngineFailed, InvalidInput
 
 
@@ -14,7 +15,7 @@ def trained(kind, shape, *, classes=3, absent=1):
     inputs = np.random.default_rng(0).standard_normal((120, *shape)).astype(np.float32)
     labels = np.where(inputs.reshape(120, -1)[:, 0] > 0, 0, 2)
     student = student_kind(kind, device="cpu").fit(
-        inputs[:60], labels[:60], unlabelled=inputs[60:], classes=classes, seed=0
+        inputs[:60], one_hot(labels[:60], classes), unlabelled=inputs[60:], classes=classes, seed=0
     )
     return student, inputs
 

@@ -16,6 +16,7 @@ from sklearn.datasets import load_digits
 
 from coordinator.students import STUDENTS, fixmatch, student_kind, torch_student
 from coordinator.students.student import Student, StudentKind
+from coordinator.students.targets import one_hot
 from protocols.errors import InvalidInput
 
 CLASSES = 10
@@ -51,7 +52,7 @@ def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
 
 
 def fit(kind: StudentKind, images: ndarray, labels: ndarray, rest: ndarray = NOTHING, seed: int = 0) -> Student:
-    return kind.fit(images, labels, unlabelled=rest, classes=CLASSES, seed=seed)
+    return kind.fit(images, one_hot(labels, CLASSES), unlabelled=rest, classes=CLASSES, seed=seed)
 
 
 def test_every_kind_has_a_stated_accuracy() -> None:
@@ -126,26 +127,29 @@ def test_only_the_semi_supervised_kind_uses_unlabelled_inputs(name: str, kind: S
     assert np.array_equal(without, with_rest) == (name != "fixmatch")
 
 
-def refused(kind: StudentKind, images: ndarray, labels: ndarray, message: str, **changed: object) -> None:
+def refused(kind: StudentKind, images: ndarray, targets: ndarray, message: str, **changed: object) -> None:
     arguments = {"unlabelled": NOTHING, "classes": CLASSES, "seed": 0} | changed
     with pytest.raises(InvalidInput, match=message):
-        kind.fit(images, labels, **arguments)  # type: ignore[arg-type]  # wrong on purpose
+        kind.fit(images, targets, **arguments)  # type: ignore[arg-type]  # wrong on purpose
 
 
 def test_bad_input_is_refused(kind: StudentKind) -> None:
-    images, labels = IMAGES[:20], LABELS[:20]
+    images, targets = IMAGES[:20], one_hot(LABELS[:20], CLASSES)
     broken = images.copy()
     broken[3, 2, 2] = np.nan
-    refused(kind, NOTHING, LABELS[:0], "no label was released")
-    refused(kind, broken, labels, "NaN")
-    refused(kind, images, labels, "NaN", unlabelled=broken)
-    refused(kind, images, labels, "unlabelled inputs have shape", unlabelled=np.zeros((3, 9, 9), np.float32))
-    refused(kind, images, labels[:-1], "20 inputs and 19 labels")
-    refused(kind, images, np.full(20, 10), r"\[0, 9\]")
-    refused(kind, images, np.full(20, -1), r"\[0, 9\]")
-    refused(kind, images, labels * 0, "at least 2", classes=1)
-    refused(kind, images, labels, "negative", seed=-1)
-    student = fit(kind, images, labels)
+    refused(kind, NOTHING, targets[:0], "no label was released")
+    refused(kind, broken, targets, "NaN")
+    refused(kind, images, targets, "NaN", unlabelled=broken)
+    refused(kind, images, targets, "unlabelled inputs have shape", unlabelled=np.zeros((3, 9, 9), np.float32))
+    refused(kind, images, targets[:-1], "20 inputs and 19 labels")
+    refused(kind, images, targets[:, :9], r"\(20, 9\); allowed: \[answered, 10\]")
+    refused(kind, images, LABELS[:20], r"\(20,\); allowed: \[answered, 10\]")
+    refused(kind, images, targets - 0.5, r"\[-0.5, 0.5\]; allowed: finite, at least 0")
+    refused(kind, images, np.where(targets > 0, np.inf, 0), "allowed: finite")
+    refused(kind, images, targets * (np.arange(20) > 1)[:, None], "2 inputs have no class with a weight")
+    refused(kind, images, targets, "at least 2", classes=1)
+    refused(kind, images, targets, "negative", seed=-1)
+    student = fit(kind, images, LABELS[:20])
     for method in (student.predict, student.predict_proba):
         with pytest.raises(InvalidInput, match="shape"):
             method(np.zeros((2, 9, 9), np.float32))
@@ -158,12 +162,14 @@ def test_table_rows_are_learned(name: str, kind: StudentKind) -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((600, 6)).astype(np.float32)
     labels = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
-    student = kind.fit(rows[:150], labels[:150], unlabelled=rows[150:400], classes=2, seed=0)
+    student = kind.fit(rows[:150], one_hot(labels[:150], 2), unlabelled=rows[150:400], classes=2, seed=0)
     assert (student.predict(rows[400:]) == labels[400:]).mean() > 0.85
 
 
 def test_the_cnn_refuses_table_rows() -> None:
-    refused(student_kind("cnn", device="cpu"), np.zeros((3, 6), np.float32), np.arange(3), "at least 8")
+    refused(
+        student_kind("cnn", device="cpu"), np.zeros((3, 6), np.float32), np.eye(3, 10, dtype=np.float32), "at least 8"
+    )
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:

@@ -81,7 +81,7 @@ def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
     os.mkfifo(folder / "gate")
     with opened(place) as answering:
         (seat,) = answering.seats()
-        teachers = seat.party._voter.teachers
+        teachers = seat.party._voter.source
         answering.end_withdrawn()
         replies, given = [], []
 
@@ -119,7 +119,7 @@ def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(p
         load = ["teachers_started", "teachers_ready"]
         assert events == [*load, "teachers_ended", *load]
         # The last one stays, and is not loaded again when it is asked.
-        seats[-1].party._voter.teachers(QueryBatch(0, np.arange(5), np.zeros((5, 4), np.float32)))
+        seats[-1].party._voter.source(QueryBatch(0, np.arange(5), np.zeros((5, 4), np.float32)))
         answering.warm(answering.seats())
         assert events == [*load, "teachers_ended", *load]
     assert events[-1] == "teachers_ended"

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from coordinator.labelling.pool import write_pool
-from coordinator.labelling.study_creation import TEMPLATE, create_study
+from coordinator.labelling.study_creation import create_study
+from coordinator.labelling.templates import TEMPLATE
 from coordinator.store.store import Store
 from protocols.errors import BudgetExceeded, ConclaveError, InvalidInput
 from protocols.study.file import read_study, write_study

@@ -65,8 +65,12 @@ def test_the_digest_changes_with_every_term(change):
         (
             {
                 "mechanism": InteractiveGNMax(
-                    sigma=40.0, sigma_threshold=150.0, threshold=0.5, interactive_threshold=1.0,
-                    reinforce_confidence=0.9, round_one=1001,
+                    sigma=40.0,
+                    sigma_threshold=150.0,
+                    threshold=0.5,
+                    interactive_threshold=1.0,
+                    reinforce_confidence=0.9,
+                    round_one=1001,
                 )
             },
             "round_one is 1001; allowed: from 1 to the 1000 queries",

@@ -1,0 +1,103 @@
+"""The queries of a study in which records vote, from its public pool, and the noise that its budgets afford.
+
+Nothing here looks at a private record: the pool, the terms' columns, budgets and the public number of records are all.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import ceil, floor, log10
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.mechanisms import GNMax
+from protocols.study.column_queries import column_queries
+from protocols.study.deployed import DeployedStudy, deployed
+from protocols.study.queries import pool_digest
+from protocols.study.queries_file import check_width, record_votes
+from protocols.study.query_map import QueryMap
+from protocols.study.record_study import RecordVotesPlan, record_study
+
+# Few bins where there are few records: each cell must stand above the noise.
+_FEW_RECORDS, _FEW_BINS, _BINS = 2000, 2, 6
+# Of sigma.
+_DIGITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRecords:
+    """A study with its queries. study: the draft, with queries, noise and weights filled in."""
+
+    study: DeployedStudy
+    queries: QueryMap
+
+
+def plan_records(
+    draft: DeployedStudy, pool: Float32[ndarray, "pool ..."], *, bins: int | None, rule: str
+) -> PlannedRecords:
+    """The draft's study with queries that are the cells of its columns.
+
+    bins: of each column of numbers; None: 2 below 2000 records, else 6; rule: of the weights. The draft's name, terms,
+    unit, level, population, quorum and budgets stay; the terms get the pool's size, shape and hash. Raises InvalidInput
+    for a draft in which teachers vote, a pool that does not fit, and a budget that affords nothing.
+    """
+    records, terms = record_votes(draft), draft.terms
+    if not terms.features:
+        raise InvalidInput("the terms name no columns; allowed: [[terms.feature]] tables, of which queries are made")
+    if pool.shape[1:] != terms.input_shape:
+        raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
+    cut = bins if bins is not None else _FEW_BINS if records.population < _FEW_RECORDS else _BINS
+    queries = column_queries(pool, terms.features, bins=cut)
+    check_width(queries, terms.input_shape)
+    plan = RecordVotesPlan(
+        name=draft.name,
+        classes=draft.classes,
+        unit=draft.unit,
+        population=records.population,
+        queries=queries,
+        rule=rule,
+        level=draft.confidentiality,
+        quorum=draft.quorum,
+    )
+    made = record_study(
+        plan,
+        names=[seat.party for seat in draft.roster],
+        epsilon=np.array([seat.epsilon for seat in draft.roster]),
+        delta=np.array([seat.delta for seat in draft.roster]),
+    )
+    # Rounded up: more noise costs less, and a person can read it.
+    made = replace(made, mechanism=GNMax(sigma=_rounded_up(made.mechanism.label_sigma)))
+    known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
+    return PlannedRecords(deployed(made, known), queries)
+
+
+def _rounded_up(sigma: float) -> float:
+    step = 10.0 ** (floor(log10(sigma)) + 1 - _DIGITS)
+    return float(f"{ceil(sigma / step) * step:.{_DIGITS}g}")
+
+
+def study_lines(study: DeployedStudy) -> list[str]:
+    """What a draft needs to become this study: the lines of its file, table by table."""
+    records = record_votes(study)
+    lines = [
+        'view = "histogram"',
+        f'accountant_name = "{study.accountant_name}"',
+        f"query_limit = {study.query_limit}",
+        f"batch_limit = {study.batch_limit}",
+        "",
+        "[mechanism]",
+        f"sigma = {study.mechanism.label_sigma!r}",
+        "",
+        "[records]",
+        f"queries = {records.queries}",
+        f"votes = {records.votes}",
+        f'queries_sha256 = "{records.queries_sha256}"',
+        "",
+        "[terms]",
+        f"pool_size = {study.terms.pool_size}",
+        f'pool_sha256 = "{study.terms.pool_sha256}"',
+    ]
+    return lines + [f"# {seat.party}: weight = {seat.weight!r}" for seat in study.roster]

@@ -1,0 +1,188 @@
+"""The commented templates of study files, one for teachers that vote and one for records."""
+
+from __future__ import annotations
+
+TEMPLATE = """\
+# A study between organisations. Every hospital reads and approves this file; its digest is in every message.
+# `conclave-simulate plan --optimise` helps to choose noise and threshold for the budgets of the hospitals.
+name = "heart"                       # A-Z a-z 0-9 . _ -
+classes = 2
+
+# Whose privacy: one record, or all of a party's data. What is seen: only labels, or the noisy histogram too.
+unit = "record"
+view = "label"
+accountant_name = "label_only"       # it must be valid for the view; see conclave-simulate accountants
+
+teachers = 10                        # of each party; each has one vote and its own part of the records
+query_limit = 300                    # queries in all, at least terms.pool_size
+batch_limit = 100                    # queries in one message
+answer_rate = 1.0                    # public estimate, used to choose orders
+stop = "first-exhausted"             # or drop-exhausted: parties without budget stop voting, the others go on
+quorum = 3                           # parties that must answer each batch
+participation_name = "all"           # everybody in every query
+
+# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax, each with its own parameters.
+[mechanism]
+name = "confident_gnmax"
+sigma = 8.0                          # noise of the label, a standard deviation in votes
+sigma_threshold = 12.0               # noise of the threshold, votes
+threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
+
+# Who sees a vote. clear: the coordinator, which adds the noise; secure_sum and two_server hide votes from it.
+[confidentiality]
+level = "clear"
+
+[terms]
+task = "Tell patients with heart disease from patients without."
+class_names = ["no", "yes"]          # class 0 first
+label = "disease"                    # the column that holds them
+input_shape = [4]                    # of one query: the features below, side by side
+pool_size = 300                      # number of public queries; `study pool-digest FILE` prints these three lines
+pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+deadline_s = 60.0                    # seconds that a party has for a batch
+coordinator = "centre"               # the name in the coordinator's certificate
+ends = "2099-12-31"                  # the last day (UTC) on which a node answers
+
+# How columns become features; centre and scale are public knowledge, not computed from patients.
+[[terms.feature]]
+column = "age"
+kind = "numeric"
+centre = 54.0
+scale = 9.0
+
+[[terms.feature]]
+column = "cholesterol"
+kind = "numeric"
+centre = 245.0
+scale = 55.0
+may_miss = true                      # a second feature says whether it is missing
+
+[[terms.feature]]
+column = "sex"
+kind = "categorical"
+categories = ["male"]
+
+# One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
+[[party]]
+party = "hospital-a"
+epsilon = 8.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+
+[[party]]
+party = "hospital-b"
+epsilon = 8.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+
+[[party]]
+party = "hospital-c"
+epsilon = 8.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+
+[[party]]
+party = "hospital-d"
+epsilon = 8.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+"""
+
+RECORDS_TEMPLATE = """\
+# A study between organisations in which records vote, each once. Every hospital reads and approves this file; its
+# digest is in every message. `conclave-coordinator study queries FILE --pool POOL --complete study.toml` fills in what
+# follows from the pool and the budgets: those lines say so.
+name = "heart"                       # A-Z a-z 0-9 . _ -
+classes = 2
+
+# Whose privacy: one record, or one patient (all records that name the same patient at a hospital).
+unit = "record"
+view = "histogram"                   # the noisy sums are released
+accountant_name = "gaussian"         # filled in
+
+teachers = 1                         # stays 1: there are none
+query_limit = 2                      # filled in: all queries are asked in one batch
+batch_limit = 2                      # filled in
+answer_rate = 1.0
+stop = "first-exhausted"
+quorum = 3                           # parties that must answer
+participation_name = "all"
+
+[mechanism]
+name = "gnmax"
+sigma = 8.0                          # filled in: the least noise that every budget affords
+
+# Who sees a party's sum. clear: the coordinator, which adds the noise; secure_sum hides it from everybody.
+[confidentiality]
+level = "clear"
+units = 1024                         # votes and noise are whole numbers of so many parts of a vote
+
+[records]
+population = 500                     # the most records (patients) that all hospitals have together: it is public
+queries = 2                          # filled in
+votes = 1                            # filled in: in how many queries each record votes
+queries_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"  # filled in
+
+[terms]
+task = "Tell patients with heart disease from patients without."
+class_names = ["no", "yes"]          # class 0 first
+label = "disease"                    # the column that holds them
+input_shape = [4]                    # of one query: the features below, side by side
+pool_size = 300                      # filled in: the public records that get a label
+pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+deadline_s = 60.0                    # seconds that a party has for a batch
+coordinator = "centre"               # the name in the coordinator's certificate
+ends = "2099-12-31"                  # the last day (UTC) on which a node answers
+
+# How columns become features; centre and scale are public knowledge, not computed from patients.
+[[terms.feature]]
+column = "age"
+kind = "numeric"
+centre = 54.0
+scale = 9.0
+
+[[terms.feature]]
+column = "cholesterol"
+kind = "numeric"
+centre = 245.0
+scale = 55.0
+may_miss = true                      # a second feature says whether it is missing
+
+[[terms.feature]]
+column = "sex"
+kind = "categorical"
+categories = ["male"]
+
+# One table per hospital. weight: of its records' votes, filled in; rate: 1.
+[[party]]
+party = "hospital-a"
+epsilon = 1.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+
+[[party]]
+party = "hospital-b"
+epsilon = 1.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+
+[[party]]
+party = "hospital-c"
+epsilon = 1.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+
+[[party]]
+party = "hospital-d"
+epsilon = 1.0
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+"""

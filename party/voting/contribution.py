@@ -1,0 +1,124 @@
+"""What a hospital's records say in a study in which records vote: counted when it approves, and kept until it is asked.
+
+Everything that can be wrong is said before the study is approved, and so before anything is charged. What is kept is
+the sum of the contributions of one seat, which is private: it lies in the study's folder, which only its owner reads.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from party.data import load_records
+from party.data.records import Records
+from party.data.shards import units_of
+from party.home import PartyHome
+from party.settings import PartySettings
+from party.voting.groups import rows_of_seats
+from protocols.array_files import read_arrays
+from protocols.contributions import contribution_sum
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.refusals.code import Code
+from protocols.study.deployed import DeployedStudy
+from protocols.study.queries import QueryBatch
+from protocols.study.queries_file import check_width, flat, record_votes
+from protocols.study.query_map import QueryMap
+from runtime.files import write_atomically
+
+Sums = Int64[ndarray, "queries classes"]
+_FILE_BYTES: Final = 2**32
+_COUNT_AGAIN: Final = "approve the study again, with --queries: its votes are counted anew"
+
+
+@dataclass(frozen=True, eq=False)
+class SeatVotes:
+    """One seat's votes. records, units: how many voted; sums: in lattice units, private."""
+
+    seat: str
+    records: int = field(repr=False)
+    units: int = field(repr=False)
+    sums: Sums = field(repr=False)
+
+
+def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records"]:
+    """The protected unit of each record: its patient if the study says so and the hospital names one, else itself."""
+    return units_of(records.patients if study.unit == "patient" else None, len(records.labels))
+
+
+def count_votes_of(settings: PartySettings, study: DeployedStudy, queries: QueryMap, party: str) -> list[SeatVotes]:
+    """Reads this hospital's records and counts their votes, for each of the party's seats.
+
+    Raises InvalidInput, DataUnavailable, DataCorrupt: records that do not fit the terms, fewer than two units, more
+    than the study's population.
+    """
+    check_width(queries, study.terms.input_shape)
+    votes, records = record_votes(study), load_records(settings.data, study.terms)
+    units = units_in(records, study)
+    cells = queries.cells(flat(records.inputs), records.labels, classes=study.classes)
+    counted = []
+    for seat, rows in rows_of_seats(records, study, party, units=units):
+        found = len(np.unique(units[rows]))
+        if found > votes.population:
+            raise InvalidInput(
+                f"seat {seat}: {found} protected units ({study.unit}s); allowed: at most the study's population, "
+                f"{votes.population}, of all hospitals together"
+            )
+        total = contribution_sum(
+            cells[rows],
+            units[rows] if study.unit == "patient" else None,
+            weight_units=round(study.roster[study.seats[seat]].weight * study.units),
+            cell_count=votes.queries * study.classes,
+        )
+        counted.append(SeatVotes(seat, len(rows), found, total.reshape(votes.queries, study.classes)))
+    return counted
+
+
+def keep_votes(home: PartyHome, study: DeployedStudy, counted: list[SeatVotes]) -> None:
+    """Writes each seat's sums into the study's folder, readable by its owner only. Raises StorageFailed."""
+    for each in counted:
+        content = io.BytesIO()
+        np.savez(content, study=np.frombuffer(study.digest, dtype=np.uint8), sums=each.sums.astype("<i8"))
+        write_atomically(home.contribution(study.digest, each.seat), content.getvalue())
+
+
+def read_votes(path: Path, study: DeployedStudy) -> Sums:
+    """What keep_votes wrote. Raises DataUnavailable, DataCorrupt."""
+    try:
+        arrays = read_arrays(path, ["study", "sums"], most=_FILE_BYTES)
+    except DataUnavailable:
+        raise DataUnavailable(f"{path} does not exist; {_COUNT_AGAIN}") from None
+    sums, shape = arrays["sums"], (record_votes(study).queries, study.classes)
+    if arrays["study"].tobytes() != study.digest or sums.dtype.str != "<i8" or sums.shape != shape:
+        raise DataCorrupt(f"{path} does not hold this study's sums, {shape}; {_COUNT_AGAIN}")
+    return sums.astype(np.int64)
+
+
+class KeptVotes:
+    """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries.
+
+    Raises Refused("no_record_votes"), and nothing is charged then; on_event is told why, the coordinator is not.
+    """
+
+    def __init__(self, path: Path, *, study: DeployedStudy, on_event: Callable[[str, dict[str, str | int]], None]):
+        self._path, self._study, self._on_event = path, study, on_event
+        self._closed = False
+
+    def __call__(self, batch: QueryBatch) -> Sums:
+        """The sums."""
+        try:
+            if not self._closed:
+                return read_votes(self._path, self._study)
+        except (DataUnavailable, DataCorrupt) as error:
+            self._on_event("record_votes_failed", {"code": Code.NO_RECORD_VOTES, "reason": str(error)[:500]})
+        raise Refused(Code.NO_RECORD_VOTES, "the votes of the records are not counted")
+
+    def close(self) -> None:
+        """Refuses all further votes."""
+        self._closed = True

@@ -1,0 +1,65 @@
+"""Every sentence about who is protected, from whom, by what, and what is not covered: each is written only here.
+
+Pages, terminal output and the text before an approval combine them for their readers. They depend on the study
+(`Protection`), so none claims more than its level, unit, view and participation give. The mathematics behind them is in
+docs/explanation/mathematics.md, and what attackers can do in docs/explanation/threat-model.md.
+"""
+
+from __future__ import annotations
+
+from protocols.claims.coverage import (
+    ANY_VOTES,
+    EACH_RECORD,
+    EARLIER,
+    ONE_SERVER,
+    OWN_RECORDS,
+    OWN_TRAINING,
+    POPULATION,
+    PUBLISHABLE,
+    SEVERAL,
+    SEVERAL_COST,
+    SEVERAL_FIGURES,
+    SEVERAL_RECORDS,
+    SIMULATED,
+    caveats,
+    not_covered_by_approval,
+    not_covered_by_release,
+    promise,
+    used_once,
+)
+from protocols.claims.protection import LEVELS, Protection
+from protocols.claims.who_sees import (
+    guardian_sees,
+    not_covered_by_guardian,
+    not_protected_from,
+    who_saw_what,
+    who_sees_votes,
+)
+
+__all__ = [
+    "ANY_VOTES",
+    "EACH_RECORD",
+    "EARLIER",
+    "LEVELS",
+    "ONE_SERVER",
+    "OWN_RECORDS",
+    "OWN_TRAINING",
+    "POPULATION",
+    "PUBLISHABLE",
+    "SEVERAL",
+    "SEVERAL_COST",
+    "SEVERAL_FIGURES",
+    "SEVERAL_RECORDS",
+    "SIMULATED",
+    "Protection",
+    "caveats",
+    "guardian_sees",
+    "not_covered_by_approval",
+    "not_covered_by_guardian",
+    "not_covered_by_release",
+    "not_protected_from",
+    "promise",
+    "used_once",
+    "who_saw_what",
+    "who_sees_votes",
+]

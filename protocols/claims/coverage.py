@@ -1,0 +1,174 @@
+"""What an epsilon covers, and what it does not: for a release, an approval and a report."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import Final
+
+from protocols.claims.protection import Protection
+from protocols.claims.who_sees import not_protected_from
+from protocols.errors import InvalidInput
+
+PUBLISHABLE: Final = (
+    "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
+    "are safe to publish. They hold if each node charged what the released labels cost: a node that settles believes "
+    "the coordinator's signed outcomes, which `verify` compares with the labels. The budget used is an operator's "
+    "reading of the ledger, not an epsilon."
+)
+SEVERAL: Final = (
+    "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
+    "patient."
+)
+SEVERAL_COST: Final = (
+    "The loss has to be computed anew at the sum of these parties' weights, and grows with the square of that sum: for "
+    "k hospitals of equal weight about k² times the spend of one, not k times."
+)
+SEVERAL_FIGURES: Final = (
+    f"{SEVERAL} Each figure bounds the worst choice of so many hospitals, whoever took part, was absent or stopped "
+    "early, from the hospitals' caps alone; for the unit 'record', the patient has one record at each of them. "
+    "Where a figure is missing, delta is smaller than the reserve for rounded noise (for float64 noise, at an epsilon "
+    "of about 15 or more): nothing is guaranteed."
+)
+EARLIER: Final = (
+    "The figures hold for a patient whose data were in all of these releases under the same party name. It is "
+    "assumed that every release of the consortium that used these data is listed, that each one's figures hold, and "
+    "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
+    "whichever is less; deltas add up."
+)
+EACH_RECORD: Final = (
+    "A patient with several records is not covered as a whole: each record on its own is. The unit 'patient' covers "
+    "all that a hospital has of one."
+)
+SEVERAL_RECORDS: Final = (
+    "A patient with several records at one hospital is covered as a whole only where that hospital names the patient's "
+    "column (`data.patient`), as then all of them lie with one teacher; elsewhere only each record on its own is "
+    "covered."
+)
+POPULATION: Final = (
+    "What the labels reveal about a person because it is true of the population: differential privacy bounds "
+    "what one person's data add, not what is true of everybody."
+)
+OWN_RECORDS: Final = (
+    "Records of the hospital that asks are protected by private inference, as long as no two of it, a hospital that "
+    "answers and the guardian collude: no epsilon covers them."
+)
+OWN_TRAINING: Final = (
+    "Nothing: training on its own labelled records is not differentially private, and no epsilon covers them."
+)
+ANY_VOTES: Final = "The same cap: the bound holds for any votes of the others, known or not."
+ONE_SERVER: Final = (
+    "The same cap, computationally: it is accounted with the noise of one server, and the votes are secret-shared."
+)
+SIMULATED: Final = (
+    "The noise of a simulation comes from a NumPy generator with a known seed. It protects nobody; a real study draws "
+    "cryptographic noise."
+)
+_SECRET: Final = (
+    "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the party "
+    "sees."
+)
+_PUBLIC_QUERIES: Final = "The public queries: every party knows them, and nothing protects the people they are about."
+_OF_A_RELEASE: Final = (
+    "What a hospital does outside this study: other uses of the same data, models of its own, its own logs.",
+    "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
+    "cap, which this statement does not know.",
+    "Whether labels or student are right: a guarantee of privacy is none of accuracy or fitness for clinical use.",
+    "Side channels: how long a party took to answer, and when, is seen by the coordinator and the network; the audit "
+    "log in this release shows when each batch was asked and settled.",
+    "Absences: that a party was absent or refused is public, and is assumed not to depend on its patients' data.",
+)
+
+
+def not_covered_by_release(study: Protection) -> list[str]:
+    """What the figures of a release do not cover."""
+    lines = [_sentence(not_protected_from(study)), *_OF_A_RELEASE, POPULATION]
+    if study.unit == "record":
+        lines.append(EACH_RECORD if study.records else SEVERAL_RECORDS)
+    lines += [_SECRET] if study.secret else []
+    lines += [_PUBLIC_QUERIES] if not study.hides_queries else []
+    return lines
+
+
+def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[str]:
+    """What a hospital is told before it approves. patient_named: whether its settings name the patient's column."""
+    lines = [_sentence(not_protected_from(study)), f"{SEVERAL} The release's statement says how much it may cost them."]
+    lines.append("Other releases about these data that do not go through this node.")
+    if study.hides_queries:
+        lines.append("Queries of other hospitals, in studies of their own: all count against the cap above.")
+    if study.unit == "record" and study.records:
+        lines.append(EACH_RECORD)
+    elif study.unit == "record" and not patient_named:
+        lines.append(f"data.patient is not set. {SEVERAL_RECORDS}")
+    if study.unit != "party":
+        lines.append(POPULATION)
+    return lines + ([_SECRET] if study.secret else [])
+
+
+def used_once(study: Protection, *, epsilon: float, delta: float) -> str:
+    """What the epsilon of a study in which records vote means for one unit. Raises InvalidInput where teachers do."""
+    if not study.records:
+        raise InvalidInput("teachers vote in the study; allowed: one in which records do, each once")
+    whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
+    return (
+        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {epsilon:.4g} at delta "
+        f"{delta:g}, for ever: whatever is made of that sum later (labels, students, a choice between them) costs "
+        "nothing more."
+    )
+
+
+def promise(study: Protection, epsilon: float) -> str:
+    """What an epsilon promises a unit, as a bound on a guess (Wasserman and Zhou 2010, at prior odds of one)."""
+    sure = 100 / (1 + exp(-epsilon))
+    bound = (
+        "may come to know which it is: so large an epsilon promises next to nothing"
+        if sure > 99
+        else f"can become at most {sure:.0f} % sure which it is, except with probability delta"
+    )
+    return (
+        f"The unit is {study.unit_in_words}. Anyone who sees {study.view_in_words}, and thought two values of it "
+        "equally "
+        f"likely, {bound}"
+    )
+
+
+def caveats(study: Protection) -> list[tuple[str, str]]:
+    """Against whom an epsilon in a report holds, and what it covers: headings, each with its sentences."""
+    against = (
+        (
+            "It holds against whoever sees the labels",
+            "and abstentions: the public, the querying party, the student's users. It does not hold against somebody "
+            "who sees noisy counts or votes.",
+        )
+        if study.view == "label"
+        else (
+            "It holds against whoever sees the noisy counts",
+            "and so against whoever sees only the labels. It does not hold against somebody who sees the votes.",
+        )
+    )
+    return [
+        against,
+        ("It does not protect from", not_protected_from(study)),
+        (f"It protects {study.unit_in_words}.", _more_of_unit(study)),
+        (
+            "A patient known to several hospitals is covered by no single party's ε.",
+            f"Their data moves the votes of all those hospitals. {SEVERAL_COST}",
+        ),
+    ]
+
+
+def _more_of_unit(study: Protection) -> str:
+    """What else an epsilon of this unit covers, or does not."""
+    if study.unit == "party":
+        return "So it protects every record and every person of that party alone."
+    if study.unit == "patient":
+        return "So it protects all records of that patient at that party. A whole party's data is not what it protects."
+    if study.records or study.pooled:
+        return "A person with several records, or a whole party's data, is not what this ε protects."
+    return (
+        "A person with several records is covered where all of them lie with one teacher, which casts one vote; a "
+        "whole party's data is not what this ε protects."
+    )
+
+
+def _sentence(text: str) -> str:
+    return text[0].upper() + text[1:]

@@ -1,0 +1,138 @@
+"""Who sees what at each level, and from whom nothing protects."""
+
+from __future__ import annotations
+
+from protocols.claims.protection import Protection
+from protocols.errors import InvalidInput
+
+
+def not_protected_from(study: Protection) -> str:
+    """Who can see votes, or more than the figures allow, at the study's level."""
+    asks = study.asks
+    match study.level:
+        case "clear":
+            return (
+                f"{asks}: it sees {_every(study)} in the clear, draws the noise, and is trusted with both. These "
+                "figures protect nobody from its operator, or from anyone who breaks into it."
+            )
+        case "secure_sum":
+            return (
+                f"{asks} together with more than {study.colluders} parties: what they know together about votes and "
+                "noise weakens or undoes these figures. A party can add any vector to the sum: nothing limits it to "
+                f"{'one vote a record' if study.records else 'one vote'}."
+            )
+        case _:
+            more = (
+                f" Nor is a hospital's model protected from the guardian together with {asks} or with the operator."
+                if study.hides_queries
+                else ""
+            )
+            departs = (
+                "A server that departs from the protocol can change the sums, and a party can add any vector to them: "
+                "nothing limits it to one vote a record."
+                if study.records
+                else "A server that departs from the protocol can flip labels, and learn more of the counts than "
+                "labels show, a bit for each attempt."
+            )
+            return (
+                f"{asks} and the guardian together: if they collude they see {_every(study)}.{more} {departs} Against "
+                "one server alone the figures are computational."
+            )
+
+
+def who_sees_votes(study: Protection) -> str:
+    """Who sees a vote and who adds the noise, in one sentence."""
+    match study.level:
+        case "clear":
+            return f"{study.asks} sees {_every(study)}, draws the noise, and is trusted with both"
+        case "secure_sum":
+            return (
+                f"{study.asks} sees noisy sums of all votes and no vote, as long as at most {study.colluders} parties "
+                "collude with it; each party adds some of the noise"
+            )
+        case _:
+            return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise"
+
+
+def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]:
+    """Who saw what in a study of public queries, and what protects the hospitals' data from them.
+
+    coordinator: its name. Raises InvalidInput for a study of hidden queries, which has no release.
+    """
+    if study.hides_queries:
+        raise InvalidInput("level is 'hidden_queries'; allowed: one of public queries, as no other has a release")
+    return [
+        *_servers(study, coordinator),
+        _saw(
+            "each hospital",
+            "the public queries, which of them were answered, and its own votes. Not the votes of others."
+            if not study.records
+            else "the public queries and its own records' votes. Not the votes of others.",
+            "as the public, for the data of the other hospitals",
+        ),
+        _saw(
+            "the public, and whoever holds this release",
+            "the released labels, which queries were refused, the student trained on them, and this folder."
+            if not study.records
+            else "the noisy sums, the labels and the student that are made of them, and this folder.",
+            f"the epsilons below; {study.figures}",
+        ),
+        _saw("the network between them", "encrypted traffic: sizes and times", "mutual TLS"),
+    ]
+
+
+def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
+    who, public = f"the coordinator, {coordinator}", f"as the public; {study.figures}"
+    absent = "which party was absent or refused; sizes of ledgers."
+    if study.level == "clear":
+        saw = f"every party's votes on every query it answered, in the clear; {absent} No record and no teacher."
+        if study.records:
+            saw = f"the sum of each party's records' votes, without noise; {absent} No record."
+        return [_saw(who, saw, "none by differential privacy: it is trusted, by contract")]
+    if study.level == "secure_sum":
+        saw = f"for each query the noisy histogram of all votes together; {absent} No vote of a single party."
+        return [_saw(who, saw, f"{public}, if at most {study.colluders} hospitals collude with it")]
+    shares = "Of every vote one of two shares, which alone says nothing."
+    by_one = f"labels, which queries were refused, {absent} {shares}"
+    by_other = "which parties took part, which queries were refused. Of every vote the other share, and no label."
+    if study.records:
+        opened = "the noisy sum of all parties' votes;"
+        by_one, by_other = f"{opened} {absent} {shares}", f"{opened} which parties took part. The other share."
+    return [
+        _saw(who, by_one, f"{public}; computational, if it does not collude with the guardian"),
+        _saw(
+            f"the guardian, {study.guardian}",
+            by_other,
+            f"{public}; computational, if it does not collude with the coordinator",
+        ),
+    ]
+
+
+def _saw(who: str, saw: str, protection: str) -> dict[str, str]:
+    return {"who": who, "saw": saw, "protection": protection}
+
+
+def guardian_sees(study: Protection) -> str:
+    """What a guardian that approves a study will see. Raises InvalidInput for a level without a guardian."""
+    if not study.guarded:
+        raise InvalidInput(f"level is {study.level!r}; allowed: two_server, hidden_queries, which have a guardian")
+    if study.records:
+        return "which seats answered, and the noisy sum of all their records' votes; of no single seat"
+    return (
+        "which seats answered, whose votes were malformed, and which queries were answered; no vote, no count and no "
+        "label"
+    )
+
+
+def not_covered_by_guardian(study: Protection) -> list[str]:
+    """What a guardian is told before it approves a study."""
+    return [
+        f"If you and {study.asks} combine what you hold, votes are in the clear; nobody else prevents that.",
+        "A server that departs from the protocol can spoil the sums."
+        if study.records
+        else "A server that departs from the protocol can spoil labels, or learn a bit of a vote for each attempt.",
+    ]
+
+
+def _every(study: Protection) -> str:
+    return "the sum of each party's records' votes" if study.records else "every vote"

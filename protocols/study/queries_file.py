@@ -1,0 +1,63 @@
+"""The file of a study's queries, where records vote: handed round beside the study, which names its hash.
+
+Every node needs it to know where its records vote, and the coordinator to know where the public pool lies.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import read_bytes
+from protocols.study.deployed import DeployedStudy
+from protocols.study.query_map import QUERIES_BYTES, QueryMap
+from protocols.study.record_votes import RecordVotes
+
+
+def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
+    """The queries in a file, if they are the study's.
+
+    Raises DataUnavailable, and InvalidInput unless the study names these queries and its records have their features.
+    """
+    try:
+        queries = QueryMap.from_bytes(read_bytes(path, most=QUERIES_BYTES), where=str(path))
+    except DataCorrupt as error:
+        raise InvalidInput(f"queries file {error}") from None
+    records = record_votes(study)
+    if queries.digest != records.queries_sha256:
+        raise InvalidInput(
+            f"queries file {path} has SHA-256 {queries.digest}; allowed: that of the study, {records.queries_sha256}"
+        )
+    if (queries.queries, queries.votes) != (records.queries, records.votes):
+        raise InvalidInput(
+            f"queries file {path} has {queries.queries} queries and {queries.votes} votes of a record; allowed: the "
+            f"{records.queries} and {records.votes} of the study"
+        )
+    check_width(queries, study.terms.input_shape)
+    return queries
+
+
+def check_width(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
+    """Raises InvalidInput unless records of this shape have the features that the queries look at."""
+    if queries.width != prod(input_shape):
+        raise InvalidInput(
+            f"the queries look at records of {queries.width} features; allowed: {prod(input_shape)}, as "
+            f"terms.input_shape is {input_shape}"
+        )
+
+
+def record_votes(study: DeployedStudy) -> RecordVotes:
+    """What the study fixes about records that vote. Raises InvalidInput if teachers do."""
+    if study.records is None:
+        raise InvalidInput(f"teachers vote in study {study.name!r}; allowed: a study with a table [records]")
+    return study.records
+
+
+def flat(inputs: Float32[ndarray, "records ..."]) -> Float32[ndarray, "records features"]:
+    """Each record's values side by side, as queries look at them."""
+    return np.ascontiguousarray(inputs.reshape(len(inputs), -1))

@@ -1,0 +1,128 @@
+"""What an operator's commands make of a draft in which records vote: queries, noise, weights, and a stored study."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from coordinator.commands.group import run_command
+from coordinator.labelling.pool import write_pool
+from coordinator.labelling.record_planning import plan_records
+from coordinator.labelling.templates import RECORDS_TEMPLATE
+from protocols.errors import InvalidInput
+from protocols.study.deployed import deployed
+from protocols.study.file import read_deployed, write_study
+from protocols.study.levels import Clear
+from protocols.study.queries_file import read_query_map
+from tests.harness.deployed_records import POOL, draft, record_study_of, write_queries
+from tests.harness.homes import study_file
+from tests.harness.operators import make_home
+
+
+def test_the_noise_is_the_least_that_every_budget_affords_to_five_digits():
+    study, queries = record_study_of()
+    unspent = np.zeros(3, dtype=np.int64)
+    assert (study.budgets.affordable(unspent, limit=1) == 1).all()
+    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.label_sigma * 0.9998, lattice=None))
+    assert (less.budgets.affordable(unspent, limit=1) == 0).any()
+    assert (queries.queries, queries.votes) == (study.records.queries, study.records.votes) == (8, 4)
+    assert study.terms.pool_size == len(POOL)
+
+
+def test_weights_follow_the_budgets_by_the_rule():
+    made = draft()
+    roster = tuple(replace(seat, epsilon=epsilon) for seat, epsilon in zip(made.roster, (1.0, 2.0, 1.0), strict=True))
+    unequal = replace(made, roster=roster)
+    by_rule = {
+        rule: plan_records(unequal, POOL, bins=None, rule=rule).study
+        for rule in ("exhaustive", "proportional", "uniform")
+    }
+    assert by_rule["uniform"].weights.tolist() == [1, 1, 1]
+    for rule in ("exhaustive", "proportional"):
+        first, second, third = by_rule[rule].weights
+        assert first == third < second
+    assert by_rule["exhaustive"].mechanism.label_sigma < by_rule["uniform"].mechanism.label_sigma
+
+
+def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_path, capsys):
+    home = make_home(tmp_path)
+    at = ["--home", str(home.folder)]
+    file, pool = study_file(tmp_path, draft(), "draft.toml"), tmp_path / "pool.npy"
+    write_pool(pool, POOL)
+    out, whole = tmp_path / "queries.npz", tmp_path / "study.toml"
+    made = ["study", "queries", str(file), "--pool", str(pool), "--out", str(out), "--complete", str(whole)]
+    assert run_command([*made, *at]) == 0
+    said = capsys.readouterr().out
+    study = read_deployed(whole)
+    assert study == record_study_of()[0]
+    for line in (
+        "queries = 8", "votes = 4", f'queries_sha256 = "{study.records.queries_sha256}"',
+        f"sigma = {study.mechanism.label_sigma}", "# hospital-0: weight = 1.0",
+    ):  # fmt: skip
+        assert line in said.splitlines()
+    assert run_command([*made, "--json", *at]) == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["queries_sha256"] == study.records.queries_sha256
+    create = ["study", "create", str(whole), "--pool", str(pool)]
+    assert run_command([*create, *at]) == 3
+    assert "the queries are missing; allowed: --queries FILE" in capsys.readouterr().err
+    assert run_command([*create, "--queries", str(out), *at]) == 0
+    assert "conclave-party approve study.toml --queries queries.npz" in capsys.readouterr().out
+    assert read_query_map(home.study("test") / "queries.npz", study).digest == study.records.queries_sha256
+
+
+def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
+    file = tmp_path / "draft.toml"
+    file.write_text(RECORDS_TEMPLATE)
+    read = read_deployed(file)
+    pool = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    made = plan_records(read, pool, bins=None, rule="exhaustive").study
+    assert made.records.population == 500
+    assert read_deployed(study_file(tmp_path, made)) == made
+
+
+def test_other_queries_than_the_studys_are_refused(tmp_path):
+    study, queries = record_study_of()
+    other = plan_records(draft(), POOL, bins=3, rule="exhaustive").queries
+    with pytest.raises(InvalidInput, match="allowed: that of the study"):
+        read_query_map(write_queries(tmp_path, other), study)
+    fewer = replace(study, records=replace(study.records, votes=3))
+    with pytest.raises(InvalidInput, match="8 queries and 4 votes of a record; allowed: the 8 and 3"):
+        read_query_map(write_queries(tmp_path, queries), fewer)
+    wider = replace(study.terms, features=(), input_shape=(5,))
+    with pytest.raises(InvalidInput, match="records of 4 features; allowed: 5"):
+        read_query_map(write_queries(tmp_path, queries), replace(study, terms=wider))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"unit": "party"}, "unit is 'party'; allowed where records vote: record, patient"),
+        ({"confidentiality": Clear()}, "units is missing; allowed where records vote: a power of two"),
+    ],
+)
+def test_a_study_whose_sums_must_not_leave_is_none(change, words):
+    with pytest.raises(InvalidInput, match=words):
+        replace(draft(), **change)
+
+
+@pytest.mark.parametrize(
+    ("study", "pool", "words"),
+    [
+        (replace(draft(), terms=replace(draft().terms, features=())), POOL, "the terms name no columns"),
+        (draft(), POOL[:, :3], r"the shape \(3,\); allowed: \(4,\)"),
+        (draft(epsilon=1e-9), POOL, "epsilon 1e-09"),
+    ],
+)
+def test_a_draft_of_which_no_study_can_be_made_is_refused(study, pool, words):
+    with pytest.raises(InvalidInput, match=words):
+        plan_records(study, pool, bins=None, rule="exhaustive")
+
+
+def test_a_study_with_records_and_terms_gives_itself_back_from_its_file(tmp_path):
+    study, _ = record_study_of(unit="patient")
+    path = tmp_path / "study.toml"
+    path.write_text(write_study(study))
+    assert read_deployed(path) == study
+    assert deployed(study, study.terms).digest == study.digest

@@ -1,0 +1,251 @@
+"""A hospital approves a study in which its records vote: what it is told, what is counted, what is refused first."""
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from party.budget.policy import Policy
+from party.commands.group import run_command
+from party.data import load_records
+from party.doctor import _studies
+from party.home import PartyHome
+from party.lifetime import LifetimeCap, study_cost
+from party.voting.answering import Answering
+from party.voting.contribution import count_votes_of, read_votes
+from protocols.contributions import contribution_sum
+from protocols.errors import InvalidInput
+from protocols.study.queries import QueryBatch, no_inputs
+from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
+from tests.harness.certifying import Certifying
+from tests.harness.deployed_records import HOSPITALS, record_study_of, with_sum_queries, write_queries
+from tests.harness.homes import make_member, study_file, write_records
+
+SEAT = HOSPITALS[0]
+
+
+class Place:
+    """A member's home, and the commands that it runs. The records are of 30 patients, two each."""
+
+    def __init__(self, folder, **how):
+        authority = Certifying()
+        authority.make_authority()
+        authority.address, authority.enrol_port = "127.0.0.1:1", 2
+        self.folder = folder
+        self.home: PartyHome = make_member(folder / "a", authority, unit=how.get("unit", "record"))
+        self.study, self.queries = record_study_of(**how)
+        self.file = study_file(folder, self.study)
+        self.sent = write_queries(folder, self.queries)
+
+    def run(self, *arguments):
+        return run_command([*arguments, "--home", str(self.home.path)])
+
+    def approve(self, *more, file=None, queries=None):
+        return self.run("approve", str(file or self.file), "--queries", str(queries or self.sent), "--yes", *more)
+
+    def approvals(self):
+        with Policy(self.home.settings().policy) as policy:
+            return policy.own_approvals(self.home)
+
+    def answering(self, policy):
+        log = []
+        made = Answering(
+            self.home, self.home.settings(), policy, party=SEAT, on_event=lambda event, fields: log.append(event)
+        )
+        return made, log
+
+    def request(self):
+        count = self.study.query_limit
+        return VoteRequest(self.study.digest, bytes(16), QueryBatch(0, np.arange(count), no_inputs(count)))
+
+
+@pytest.fixture
+def place(tmp_path):
+    return Place(tmp_path)
+
+
+def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place, capsys):
+    assert place.approve() == 0
+    said = capsys.readouterr().out
+    assert "Asked        once, 8 public questions together" in said
+    assert "each record votes with its own label in 4 of the questions" in said
+    assert "Each record's data are used once, in one noisy sum, and this costs at most epsilon 2 at delta 1e-05" in said
+    assert "for ever" in said
+    assert "seat hospital-0: 60 records of 60 records vote" in said
+    assert "next: conclave-party run" in said
+    records = load_records(place.home.settings().data, place.study.terms)
+    cells = place.queries.cells(records.inputs, records.labels, classes=2)
+    expected = contribution_sum(cells, None, weight_units=1024, cell_count=16).reshape(8, 2)
+    np.testing.assert_array_equal(read_votes(place.home.contribution(place.study.digest, SEAT), place.study), expected)
+    assert place.home.contribution(place.study.digest, SEAT).stat().st_mode & 0o077 == 0
+
+
+def test_all_records_of_a_patient_weigh_as_much_as_one(tmp_path, capsys):
+    place = Place(tmp_path, unit="patient")
+    assert place.approve() == 0
+    said = capsys.readouterr().out
+    assert "Each patient's data are used once" in said
+    assert "60 records of 30 patients vote" in said
+    (counted,) = count_votes_of(place.home.settings(), place.study, place.queries, SEAT)
+    # 30 units of norm at most 1024, each with up to eight entries of 1024 / sqrt(8).
+    assert 0 < counted.sums.sum() <= 30 * 1024 * np.sqrt(8)
+    assert counted.units == 30
+    with Policy(place.home.settings().policy) as policy:
+        (use,) = policy.lifetime_uses()
+        assert use.unit == "patient"
+
+
+def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(place):
+    place.approve()
+    with Policy(place.home.settings().policy) as policy:
+        answering, _ = place.answering(policy)
+        with answering:
+            (seat,) = answering.seats()
+            answering.warm([seat])
+            reply = seat.answer(lambda: seat.party.handle(place.request()))
+            assert isinstance(reply, VoteReply)
+            kept = read_votes(place.home.contribution(place.study.digest, SEAT), place.study)
+            np.testing.assert_array_equal(reply.votes, kept)
+            spent = seat.ledger.balance(SEAT).spent
+            assert spent == place.study.budgets.amount(1, 1)[0]
+            # Other records, counted anew, change nothing of what was sent.
+            write_records(place.folder / "a" / "records.csv", seed=9)
+            assert place.approve() == 0
+            again = seat.party.handle(place.request())
+            np.testing.assert_array_equal(again.votes, reply.votes)
+            outcome = Outcome(place.study.digest, place.request().digest, np.ones(8, dtype=bool))
+            assert seat.party.handle(outcome) == Settled(place.request().digest, spent)
+            assert seat.ledger.balance(SEAT).spent == spent
+            second = replace(place.request(), batch=QueryBatch(1, np.arange(8), no_inputs(8)))
+            assert isinstance(seat.party.handle(second), Refusal)
+            assert seat.ledger.balance(SEAT).spent == spent
+
+
+def test_a_node_whose_votes_are_gone_refuses_without_a_charge_and_the_doctor_says_what_to_do(place):
+    place.approve()
+    with Policy(place.home.settings().policy) as policy:
+        assert [hop.found for hop in _studies(place.home, policy, "ward")] == [
+            "approved until 2999-12-31, its records' votes are counted"
+        ]
+        for content in (None, b"x" * 100):
+            file = place.home.contribution(place.study.digest, SEAT)
+            file.unlink() if content is None else file.write_bytes(content)
+            (hop,) = _studies(place.home, policy, "ward")
+            assert not hop.ok
+            assert "approve STUDY.toml --queries FILE" in hop.todo
+            answering, log = place.answering(policy)
+            with answering:
+                (seat,) = answering.seats()
+                reply = seat.party.handle(place.request())
+                assert reply.code == "no_record_votes"
+                assert str(file) not in reply.reason
+                assert seat.ledger.balance(SEAT).spent == 0
+            assert "record_votes_failed" in log
+
+
+def changed_row(place, text):
+    path = place.folder / "a" / "records.csv"
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join([lines[0], text, *lines[2:]]) + "\n")
+
+
+def one_unit(place):
+    path = place.folder / "a" / "records.csv"
+    path.write_text("\n".join(path.read_text().splitlines()[:2]) + "\n")
+
+
+def no_patient_column(place):
+    text = place.home.settings_file.read_text()
+    place.home.settings_file.write_text(text.replace('patient = "patient"', 'patient = "person"'))
+
+
+def other_queries(place):
+    place.file.write_text(place.file.read_text().replace(place.queries.digest, "0" * 64))
+
+
+def no_queries(place):
+    place.sent.write_bytes(b"nothing")
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda place: changed_row(place, "p0,1,2,3,4,up"), "'up'; allowed: left, right"),
+        (lambda place: changed_row(place, "p0,1,2,x,4,left"), "'x'; allowed: a finite number"),
+        (one_unit, "the party has 1 protected unit; allowed: at least 2"),
+        (no_patient_column, "person"),
+        (other_queries, "allowed: that of the study"),
+        (no_queries, "is not"),
+        (
+            lambda place: place.file.write_text(place.file.read_text().replace("population = 300", "population = 59")),
+            "60 protected units (records); allowed: at most the study's population, 59",
+        ),
+    ],
+    ids=["label", "feature", "one unit", "patient column", "digest", "no file of queries", "population"],
+)
+def test_what_is_wrong_is_said_before_anything_is_approved(place, capsys, spoil, words):
+    spoil(place)
+    assert place.approve() != 0
+    assert words in capsys.readouterr().err
+    assert place.approvals() == []
+    assert not place.home.study_folder(place.study.digest).exists()
+
+
+def test_the_queries_go_with_record_votes_and_the_pool_with_teachers(place, capsys):
+    for arguments, words in (
+        ([], "allowed: --queries FILE"),
+        (["--queries", str(place.sent), "--pool", str(place.sent)], "allowed: --queries alone"),
+    ):
+        assert place.run("approve", str(place.file), "--yes", *arguments) == 3
+        assert words in capsys.readouterr().err
+    assert place.approve() == 0
+    assert place.run("train", "test") == 3
+    assert "no teachers; allowed: approve" in capsys.readouterr().err
+
+
+def test_data_check_counts_the_units_that_would_vote(place, capsys):
+    assert place.run("data", "check", str(place.file)) == 0
+    assert "seat hospital-0: 60 records vote, each once" in capsys.readouterr().out
+
+
+def test_budget_show_says_that_the_study_costs_once(place, capsys):
+    place.approve()
+    capsys.readouterr()
+    assert place.run("budget", "show") == 0
+    assert "test, hospital-0: not asked yet, and then once" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("unit", "cap", "bounded"),
+    [
+        ("record", "record", True),
+        ("record", "patient", False),
+        ("record", "party", False),
+        ("patient", "record", True),
+        ("patient", "patient", True),
+        ("patient", "party", False),
+    ],
+)
+def test_a_lifetime_cap_counts_a_study_only_where_its_unit_is_bounded(unit, cap, bounded):
+    study, _ = record_study_of(unit=unit)
+    if not bounded:
+        with pytest.raises(InvalidInput, match=f"a {cap} has no bound; allowed: a lifetime cap of unit {unit}"):
+            study_cost(study, SEAT, unit=cap, spent=None)
+        return
+    cost = study_cost(study, SEAT, unit=cap, spent=None)
+    assert cost.at(float(study.budgets.order[0])) == study.budgets.cap[0]
+
+
+def test_studies_add_up_to_the_lifetime_cap_and_the_one_that_passes_it_is_refused(place):
+    caps = {"record": LifetimeCap(3.0, 1e-5)}
+    with Policy(":memory:") as policy:
+        fits = []
+        for number in range(4):
+            study = replace(with_sum_queries(place.study, number), name=f"study-{number}")
+            (each,) = policy.forecast(study, party=SEAT, data_set="d", caps=caps)
+            fits.append(each.fits)
+            if each.fits:
+                home = SimpleNamespace(identity="0" * 32, path=place.folder)
+                policy.approve(study, party=SEAT, data_set="d", caps=caps, home=home)
+        assert fits == [True, True, False, False]

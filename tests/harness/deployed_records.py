@@ -1,0 +1,104 @@
+"""A study between three hospitals in which records vote, with its pool, its queries and their tables of records."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from coordinator.labelling.record_planning import plan_records
+from protocols.contributions import contribution_sum
+from protocols.mechanisms import GNMax
+from protocols.study.deployed import DeployedStudy, deployed
+from protocols.study.levels import Clear, Confidentiality
+from protocols.study.query_map import QueryMap
+from protocols.study.record_votes import RecordVotes
+from protocols.study.study import Seat, Study
+from protocols.study.terms import Terms
+from tests.harness.homes import FEATURES
+from tests.harness.studies import DEADLINE_S, pool_of
+
+POOL = pool_of(40, len(FEATURES))
+HOSPITALS = tuple(f"hospital-{number}" for number in range(3))
+POPULATION = 300
+
+
+def draft(
+    *,
+    unit: str = "record",
+    level: Confidentiality | None = None,
+    epsilon: float = 2.0,
+    quorum: int = 2,
+    population: int = POPULATION,
+) -> DeployedStudy:
+    """What an operator writes before the queries are made."""
+    study = Study(
+        name="test",
+        classes=2,
+        mechanism=GNMax(sigma=8.0),
+        unit=unit,
+        view="histogram",
+        accountant_name="gaussian",
+        teachers=1,
+        records=RecordVotes(queries=2, votes=1, queries_sha256="0" * 64, population=population),
+        query_limit=2,
+        batch_limit=2,
+        answer_rate=1.0,
+        stop="first-exhausted",
+        quorum=quorum,
+        participation_name="all",
+        confidentiality=level or Clear(units=1024),
+        roster=tuple(Seat(party=name, epsilon=epsilon, delta=1e-5, weight=1.0, rate=1.0) for name in HOSPITALS),
+    )
+    terms = Terms(
+        task="tell left from right",
+        class_names=("left", "right"),
+        label="side",
+        input_shape=(len(FEATURES),),
+        pool_size=1,
+        pool_sha256="0" * 64,
+        deadline_s=DEADLINE_S,
+        coordinator="centre",
+        ends="2999-12-31",
+        features=FEATURES,
+    )
+    return deployed(study, terms)
+
+
+def record_study_of(**how) -> tuple[DeployedStudy, QueryMap]:
+    """The study and its queries: two cells of each of four columns, so a record votes in four of eight."""
+    planned = plan_records(draft(**how), POOL, bins=None, rule="exhaustive")
+    return planned.study, planned.queries
+
+
+def records_of(seat: str, *, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    """Features and labels of a hospital's records; the first feature says the class."""
+    features = np.random.default_rng(HOSPITALS.index(seat)).normal(size=(rows, len(FEATURES))).astype(np.float32)
+    return features, (features[:, 0] > 0).astype(np.int64)
+
+
+def sum_of(study: DeployedStudy, queries: QueryMap, seat: str) -> np.ndarray:
+    """What a hospital sends, computed here from its records; each is a unit of its own."""
+    features, labels = records_of(seat)
+    weight = round(study.roster[study.seats[seat]].weight * study.units)
+    cells = queries.cells(features, labels, classes=study.classes)
+    total = contribution_sum(cells, None, weight_units=weight, cell_count=queries.queries * study.classes)
+    return total.reshape(queries.queries, study.classes)
+
+
+def record_voter(study: DeployedStudy, queries: QueryMap, seat: str):
+    """A Voter of these records."""
+    return lambda batch: sum_of(study, queries, seat)
+
+
+def write_queries(folder: Path, queries: QueryMap) -> Path:
+    """queries.npz, as the operator sends it."""
+    path = folder / "queries.npz"
+    path.write_bytes(queries.to_bytes())
+    return path
+
+
+def with_sum_queries(study: DeployedStudy, number: int) -> DeployedStudy:
+    """The study, named after another digest of queries."""
+    return replace(study, records=replace(study.records, queries_sha256=f"{number:064x}"))

@@ -1,0 +1,109 @@
+"""What every kind of student makes of hard, soft and weighted targets."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from numpy import ndarray
+from sklearn.ensemble import RandomForestClassifier
+from torch.nn import functional
+
+from coordinator.students import STUDENTS, fixmatch, forest, student_kind, supervised, torch_student
+from coordinator.students.student import Student, StudentKind
+from coordinator.students.targets import one_hot
+
+# Rows in two classes by their first feature; as 8x8 images for the kind that takes nothing else.
+ROWS = np.random.default_rng(3).standard_normal((300, 64)).astype(np.float32)
+ROWS[:, 0] += np.sign(ROWS[:, 0]) * 2
+HIGH = ROWS[:, 0] > 0
+HARD = one_hot(HIGH.astype(np.int64), 2)
+TREES = 40
+TRAINED, TESTED = slice(0, 120), slice(120, 300)
+NETWORKS = [name for name in STUDENTS if name in ("cnn", "mlp", "fixmatch")]
+
+
+@pytest.fixture(params=STUDENTS)
+def name(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
+    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=60, most_steps=60)
+    monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
+    monkeypatch.setattr(supervised, "_SCHEDULE", short)
+    monkeypatch.setattr(forest, "FOREST_TREES", TREES)
+    return student_kind(name, device="cpu")
+
+
+def inputs_of(kind: StudentKind) -> ndarray:
+    """The first feature fills the image's left half for a kind that needs images."""
+    if not kind.needs_images:
+        return ROWS[:, :6]
+    images = ROWS.reshape(-1, 8, 8) / 4
+    images[:, :, :4] += ROWS[:, :1, None]
+    return images
+
+
+def fit(kind: StudentKind, targets: ndarray) -> Student:
+    inputs = inputs_of(kind)[TRAINED]
+    return kind.fit(inputs, targets[TRAINED], unlabelled=inputs[:0], classes=2, seed=5)
+
+
+def probability_of_high(kind: StudentKind, targets: ndarray) -> tuple[float, float]:
+    """The mean probability of class 1 among high and among low records."""
+    found = fit(kind, targets).predict_proba(inputs_of(kind)[TESTED])[:, 1]
+    return float(found[HIGH[TESTED]].mean()), float(found[~HIGH[TESTED]].mean())
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_hard_labels_train_a_network_as_cross_entropy_of_class_numbers_does(
+    kind: StudentKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queries = inputs_of(kind)[TESTED]
+    found = fit(kind, HARD).predict_proba(queries)
+    of_numbers = functional.cross_entropy
+    monkeypatch.setattr(
+        torch_student.functional,
+        "cross_entropy",
+        lambda logits, goals, reduction: of_numbers(logits, goals.argmax(1), reduction=reduction),
+    )
+    np.testing.assert_array_equal(fit(kind, HARD).predict_proba(queries), found)
+
+
+@pytest.mark.parametrize("name", ["random_forest"])
+def test_hard_labels_grow_the_forest_that_scikit_learn_grows_of_class_numbers(kind: StudentKind) -> None:
+    seed = int(np.random.SeedSequence(5).generate_state(1)[0])
+    rows = inputs_of(kind)
+    model = RandomForestClassifier(TREES, random_state=seed).fit(rows[TRAINED], HIGH[TRAINED])
+    found = fit(kind, HARD).predict_proba(rows[TESTED])
+    np.testing.assert_array_equal(found, model.predict_proba(rows[TESTED]).astype(np.float32))
+
+
+def test_soft_labels_make_less_certain_students_than_hard_ones(kind: StudentKind) -> None:
+    soft = 0.3 + 0.4 * HARD
+    high, low = probability_of_high(kind, soft)
+    assert 0.55 < high < 0.85
+    assert 0.15 < low < 0.45
+    high, low = probability_of_high(kind, HARD)
+    assert high > 0.88
+    assert low < 0.12
+
+
+def test_a_label_counts_by_its_weight(kind: StudentKind) -> None:
+    """Two of three records have the wrong label, with a tenth of the weight of the others."""
+    wrong = np.arange(len(ROWS)) % 3 > 0
+    targets = np.where(wrong[:, None], 0.1 * HARD[:, ::-1], HARD).astype(np.float32)
+    high, low = probability_of_high(kind, targets)
+    assert high > 0.5
+    assert low < 0.5
+    high, low = probability_of_high(kind, (targets > 0).astype(np.float32))
+    assert high < 0.5
+    assert low > 0.5
+
+
+def test_only_ratios_of_weights_count(kind: StudentKind) -> None:
+    targets = (HARD + 0.25) * (1 + np.arange(len(ROWS)) % 2)[:, None].astype(np.float32)
+    queries = inputs_of(kind)[TESTED]
+    found = fit(kind, 8 * targets).predict_proba(queries)
+    np.testing.assert_array_equal(found, fit(kind, targets).predict_proba(queries))
