@@ -90,4 +90,3 @@ def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int, most_in_al
             f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most} in each cell, and "
             f"{most_in_all} in all"
         )
-

@@ -55,8 +55,6 @@ def cluster_queries(
                 queries, batch_size=max(1024, 4 * queries), n_init=1, max_iter=_PASSES, random_state=drawn
             ).fit(found)
         made.append(
-            Partition.of(
-                fitted.cluster_centers_.astype(np.float32), columns=np.arange(features.width), nearest=nearest
-            )
+            Partition.of(fitted.cluster_centers_.astype(np.float32), columns=np.arange(features.width), nearest=nearest)
         )
     return QueryMap(features, tuple(made))

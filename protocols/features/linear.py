@@ -81,7 +81,5 @@ class Linear(Stage):
     def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Linear:
         matrix, offset = arrays["matrix"], arrays["offset"]
         if offset.shape != matrix.shape[1:]:
-            raise InvalidInput(
-                f"a linear map has {offset.size} offsets; allowed: the {matrix.shape[1]} of its outputs"
-            )
+            raise InvalidInput(f"a linear map has {offset.size} offsets; allowed: the {matrix.shape[1]} of its outputs")
         return cls(matrix, offset)
