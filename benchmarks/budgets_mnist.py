@@ -16,12 +16,12 @@ from pathlib import Path
 import numpy as np
 import platformdirs
 
-from simulations.pipeline import votes_source
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed
 from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.vote_source import votes_source
 
 
 def main() -> None:

@@ -12,7 +12,6 @@ above the hospital that turned out best.
 from __future__ import annotations
 
 import argparse
-import importlib
 import time
 import warnings
 from pathlib import Path
@@ -23,7 +22,7 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from protocols.study.column_queries import column_queries
+from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.levels import Clear
 from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations import datasets
@@ -35,8 +34,6 @@ from simulations.stages.record_votes import contributions, live_record_votes, so
 
 _TABLES = ("heart_disease", "adult", "diabetes130", "eicu_demo")
 _DELTA = 1e-5
-# A column's numbers are cut into so many cells: few where there are few records.
-_FEW_RECORDS, _FEW_BINS, _BINS = 2000, 2, 6
 
 
 def main() -> None:
@@ -62,15 +59,12 @@ def main() -> None:
 
 def _one(asked: argparse.Namespace, epsilon: float, seed: int) -> tuple[float, float, float, float, float]:
     data = datasets.load(asked.dataset, DatasetRequest(data_dir=asked.data_dir, seed=seed))
-    columns = importlib.import_module(f"simulations.datasets.{asked.dataset}").COLUMNS
     if data.private_sites is None:
         rows = partition(data, parties=asked.parties, scheme=Iid(), seed=seed)
     else:
         rows = partition(data, parties=None, scheme=BySite(), seed=seed)
     began = time.perf_counter()
-    queries = column_queries(
-        data.public_inputs, columns, bins=_FEW_BINS if len(data.private_labels) < _FEW_RECORDS else _BINS
-    )
+    queries = column_queries(data.public_inputs, data.columns, bins=usual_bins(len(data.private_labels)))
     plan = RecordVotesPlan(
         name=asked.dataset,
         classes=data.classes,

@@ -18,13 +18,14 @@ from scipy.integrate import quad
 from scipy.special import log_ndtr
 
 from protocols.research.published.label_law import label_log_probabilities
-from simulations.pipeline import study_of, votes_source
+from simulations.pipeline import study_of
 from simulations.progress import Reporter
 from simulations.retraining.retraining import retraining
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
 from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.vote_source import votes_source
 
 CONFIDENCE = 1 - 1e-6
 

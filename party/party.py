@@ -14,7 +14,6 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.budgets.participation import coins
-from protocols.contributions import check_sums
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
@@ -220,5 +219,5 @@ class Party:
                 f"contributions are {given.dtype} of shape {given.shape}; allowed: integers, "
                 f"({study.query_limit}, {study.classes})"
             )
-        check_sums(given.astype(np.int64), most=study.total_units(study.units))
+        study.check_sums(self.name, given.astype(np.int64))
         return given.astype(np.int64)

@@ -84,6 +84,13 @@ def parse_array(content: bytes, *, where: str) -> Shaped[ndarray, "..."]:
     return _array(io.BytesIO(content), len(content), where)
 
 
+def array_bytes(array: Shaped[ndarray, "..."]) -> bytes:
+    """The bytes of an .npy file that parse_array reads."""
+    buffer = io.BytesIO()
+    np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
 def read_arrays(
     path: Path, names: Sequence[str] | None = None, *, most: int = FILE_BYTES
 ) -> dict[str, Shaped[ndarray, "..."]]:

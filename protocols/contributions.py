@@ -33,10 +33,12 @@ def contribution_sum(
 
     A record votes evenly. A unit with c_q of its records in cell q, S = sum c_q^2, has entries
     floor(c_q W / sqrt(max(S, votes))): the sum of its records' votes, scaled down to W where it is longer.
-    Raises InvalidInput on fewer than two units (a sum of one unit is that unit), on a cell out of range or twice, and
-    on a weight that is out of range, or of which nothing is left.
+    Raises InvalidInput on fewer than two records, on a cell out of range or twice, and on a weight that is out of
+    range, or of which nothing is left.
     """
     records, votes = cells.shape
+    if records < 2:
+        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least 2")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
     if not 1 <= votes <= weight_units**2:
@@ -50,10 +52,8 @@ def contribution_sum(
     if (ordered[:, 1:] == ordered[:, :-1]).any():
         raise InvalidInput("a record votes in one cell twice; allowed: once in each")
     if units is None:
-        _check_units(records)
         return np.bincount(cells.ravel(), minlength=cell_count) * isqrt(weight_units**2 // votes)
-    named, member = np.unique(units, return_inverse=True)
-    _check_units(len(named))
+    _, member = np.unique(units, return_inverse=True)
     touched, counts = np.unique(member[:, None] * cell_count + cells, return_counts=True)
     unit, cell = np.divmod(touched, cell_count)
     squares = np.bincount(unit, weights=counts.astype(np.float64) ** 2)  # whole numbers below 2**53: exact
@@ -79,14 +79,14 @@ def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_
         raise InvalidInput(f"a contribution has the squared norm {largest}; allowed: at most {weight_units**2}")
 
 
-def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int) -> None:
-    """Raises InvalidInput unless a party's sums are from 0 to `most`, what all units together may put in one cell."""
-    if sums.size == 0 or sums.min() < 0 or sums.max() > most:
-        raise InvalidInput(f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most}")
+def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int, most_in_all: int) -> None:
+    """Raises InvalidInput unless a party's sums are from 0 to `most` in each cell, and together at most `most_in_all`.
 
-
-def _check_units(units: int) -> None:
-    if units < 2:
+    See RecordVotes.bounds. The values are not in the message: they are about records.
+    """
+    # Float64 adds without wrapping around, and errs by far less than the bound allows for.
+    if sums.size == 0 or sums.min() < 0 or sums.max() > most or sums.sum(dtype=np.float64) > most_in_all * (1 + 1e-9):
         raise InvalidInput(
-            f"the party has {units} protected unit{'s' * (units != 1)}; allowed: at least 2: a sum of one is that one"
+            f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most} in each cell, and "
+            f"{most_in_all} in all"
         )

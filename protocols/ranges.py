@@ -115,7 +115,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("study", "confidentiality.units"): Range(2, 2**20, "a power of two"),
     ("study", "confidentiality.colluders"): Range(0, SEATS, "below the quorum"),
     # The file of a study's queries.
-    ("queries", "width"): Range(1, 2**24, "features of one record"),
+    ("features", "shape"): Range(1, 2**24, "values of one record along one side; features of one record"),
     ("queries", "partitions"): Range(1, 2**24, "queries of each, its features, and how many a record votes in"),
     # The files of a release.
     ("evidence/ledger.json", "caps"): _AMOUNT,

@@ -49,7 +49,7 @@ def _parameter_flags() -> list[Callable[[F], F]]:
 # Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
-    "privacy_groups".split()
+    "privacy_groups votes_by".split()
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
@@ -63,6 +63,17 @@ _SETTINGS = [
     _flag("--imbalance", "Glyphs: size of the largest class over the smallest, private part [1].", type=float),
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
+    _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once in the study, in the "
+          "public queries nearest to it (reverse k-nearest neighbours) [teacher].",
+          type=click.Choice(["teacher", "record"])),
+    _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) | "
+          "clusters:N (centres of the pool) [columns for tables; for images a cluster for every six of the pool]."),
+    _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 6].",
+          type=int),
+    _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
+    _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
+    _flag("--features", "--record-queries clusters:N: by what records are compared: auto | raw | hog | pca:N | "
+          "projection:N | onnx:FILE [auto: raw for tables, gradients for images]."),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),
@@ -70,8 +81,8 @@ _SETTINGS = [
     _flag("--budgets", "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
           "FILE.csv (party, epsilon, delta) [1:0.34,2:0.43,3:0.23]."),
     _flag("--delta", "delta of every budget [1e-5].", type=float),
-    _flag("--unit", "Who is protected: one record, or all of a party's data [record].",
-          type=click.Choice(["record", "party"])),
+    _flag("--unit", "Who is protected: one record, one patient (--votes-by record), or all of a party's data "
+          "[record].", type=click.Choice(["record", "patient", "party"])),
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest for the view]; "

@@ -1,5 +1,7 @@
 """One run, stage by stage: data -> partition -> teachers -> votes -> labels -> students -> results.
 
+Where records vote there are no teachers: data -> partition -> record votes -> labels -> students -> results.
+
 Heavy stages are cached by the hash of their inputs, so a second run with other budgets trains nothing, and an
 interrupted run continues where it stopped.
 """
@@ -12,43 +14,35 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.labelling.coordinator import TrainStudent
 from protocols.study.study import Study
 from protocols.votes import plurality
-from simulations.datasets.dataset import Dataset
-from simulations.engines import open_engine
 from simulations.private.private_figures import Findings, find
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.setup.record_budgets import upsampling
-from simulations.stages.cast import cast_votes
-from simulations.stages.inputs import Host, Inputs, VoteInputs
-from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, label_seed, live_study
+from simulations.setup.record_votes import make_record_study
+from simulations.stages.alone import alone_accuracy
+from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
+from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
+from simulations.stages.record_cells import RecordCells
+from simulations.stages.record_votes import live_record_votes
 from simulations.stages.replay import check_fit
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
-from simulations.stages.students import ReleasedStudent, between_rounds, pooled_student
-
-
-@dataclass(frozen=True, eq=False)
-class VoteSource:
-    """Votes on a pool of queries, from simulated parties or from a file."""
-
-    settings: Experiment
-    dataset: Dataset | None
-    stored: StoredVotes
-    truth: Int64[ndarray, " queries"] | None
-    party_sizes: Int64[ndarray, " parties"] | None
-    party_names: tuple[str, ...] | None
+from simulations.stages.stored_votes import VoteCounts
+from simulations.stages.students import ReleasedStudent, pooled_student
+from simulations.stages.vote_source import VoteSource, labelled, study_for, train_between, votes_source
 
 
 @dataclass(frozen=True, eq=False)
 class Baselines:
-    """The baselines of a run; None where not measured."""
+    """The baselines of a run; None where not measured.
+
+    alone: where records vote, the accuracy on the test records of what each party would train alone.
+    """
 
     non_private: float | None
     single_party_mean: float | None
+    alone: Float64[ndarray, " measured"] | None
     uniform_answered: float | None
     uniform_label_accuracy: float | None
     uniform_student: float | None
@@ -81,6 +75,10 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
     Raises InvalidInput.
     """
     budgets = budgets or experiment_budgets(inputs.settings, inputs.party_names)
+    if isinstance(inputs, DatasetInputs) and inputs.settings.votes_by == "record":
+        return budgets, make_record_study(
+            inputs.settings, budgets, classes=inputs.classes, queries=inputs.query_map, population=inputs.population
+        )
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
     drops = inputs.settings.dropout > 0
     if isinstance(inputs, VoteInputs):
@@ -98,16 +96,17 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     with reporter.stage(f"labels, {len(settings.seeds)} seed(s)") as stage:
         seeds = []
         for done, seed in enumerate(settings.seeds, 1):
-            seeds.append(_labelled(study, source, seed, settings, host))
+            seeds.append(labelled(study, source, seed, settings, host))
             stage.update(done, len(settings.seeds))
         live = _checked_live(study, source, seeds[0], settings, host)
         answered = [len(s.answered) for s in seeds]
-        stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} labels released"
+        stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} {source.released_words}"
     released = _released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)
     pooled = _pooled(settings, source, host)
-    baselines = _baselines(settings, budgets, source, accuracy, pooled, host=host, reporter=reporter)
+    shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
+    baselines = _baselines(settings, budgets, source, accuracy, pooled, shards, host=host, reporter=reporter)
     first = released[0] if released else None
     findings = find(inputs, study, source.stored, seeds[0], first, pooled, host=host, reporter=reporter)
     return RunResult(
@@ -115,69 +114,17 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     )
 
 
-def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSource:
-    """The votes of a run: those of a file, or by training teachers and casting their votes."""
-    settings = inputs.settings
-    if isinstance(inputs, VoteInputs):
-        return VoteSource(settings, None, inputs.stored, inputs.truth, None, None)
-    with reporter.stages() as on_stage:
-        cast = cast_votes(
-            inputs.dataset,
-            inputs.shards,
-            teacher=settings.teacher,
-            seed=settings.data_seed,
-            # The engine is opened only if something is not cached: importing Flower takes seconds.
-            engine=lambda: open_engine(host.engine, workers=host.workers),
-            cache_dir=host.cache_dir,
-            on_stage=on_stage,
-        )
-    reporter.say(
-        f"teachers and votes: {cast.trained} of {cast.votes.shape[0] * cast.votes.shape[1]} teachers trained now, "
-        "the rest from the cache"
-    )
-    if settings.individualization == "upsampling":
-        ensemble = upsampling(settings.budgets, teachers=settings.parties)
-        sizes = np.bincount(ensemble.groups(len(inputs.dataset.private_labels), seed=settings.data_seed))
-    else:
-        sizes = np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
-    return VoteSource(
-        settings,
-        inputs.dataset,
-        TeacherVotes(inputs.dataset.classes, cast.votes),
-        inputs.dataset.public_labels,
-        sizes,
-        inputs.party_names,
-    )
-
-
-def _labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> SeedResult:
-    return label_seed(
-        study,
-        source.stored,
-        seed=seed,
-        dropout=settings.dropout,
-        truth=source.truth,
-        train=_train_between(study, source, seed, settings, host),
-    )
-
-
 def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:
     """Compares the first seed's replay with a live study; False where the study can only be replayed."""
     if isinstance(source.stored, VoteCounts) or len(study.roster) > LIVE_PARTIES or study.pooled_teachers is not None:
         return False
-    train = _train_between(study, source, first.seed, settings, host)
-    live = live_study(study, source.stored, seed=first.seed, dropout=settings.dropout, train=train)
+    train = train_between(study, source, first.seed, settings, host)
+    if isinstance(source.stored, RecordCells):
+        live = live_record_votes(study, source.stored.sums(study), seed=first.seed, dropout=settings.dropout)
+    else:
+        live = live_study(study, source.stored, seed=first.seed, dropout=settings.dropout, train=train)
     check_live(live, first.labelling)
     return True
-
-
-def _train_between(
-    study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host
-) -> TrainStudent | None:
-    """The function that trains the student between two rounds; None if the mechanism has one round."""
-    if not study.mechanism.interactive or source.dataset is None:
-        return None
-    return between_rounds(source.dataset, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)
 
 
 def _released_students(
@@ -217,7 +164,7 @@ def _accuracies(
 def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties teachers"] | None, float | None]:
     """Each teacher's accuracy on the public pool, and that of the unweighted plurality."""
     stored, truth = source.stored, source.truth
-    if truth is None:
+    if truth is None or isinstance(stored, RecordCells):
         return None, None
     plural = float((plurality(stored.histogram()) == truth).mean())
     if isinstance(stored, VoteCounts):
@@ -240,6 +187,7 @@ def _baselines(
     source: VoteSource,
     teacher_accuracy: Float64[ndarray, "parties teachers"] | None,
     pooled: ReleasedStudent | None,
+    shards: list[list[Int64[ndarray, " records"]]],
     *,
     host: Host,
     reporter: Reporter,
@@ -249,16 +197,24 @@ def _baselines(
     Upsampled teachers learn records several times, so their votes cannot serve that study: it is left out.
     """
     single = None if teacher_accuracy is None else float(teacher_accuracy.mean())
+    alone = None
     if not settings.baselines:
-        return Baselines(None, single, None, None, None)
+        return Baselines(None, single, None, None, None, None)
+    if isinstance(source.stored, RecordCells) and source.dataset is not None:
+        with reporter.stage(f"baseline, single parties, {settings.teacher}") as stage:
+            alone = alone_accuracy(
+                source.dataset, shards, teacher=settings.teacher, seed=settings.data_seed, cache_dir=host.cache_dir
+            )
+            stage.result = f"test accuracy {alone.mean():.4f} in the mean, {alone.max():.4f} of the best"
+        single = float(alone.mean())
     seeds: list[SeedResult] = []
     students: list[float | None] = []
     if settings.individualization != "upsampling":
         plain = settings.model_copy(
             update={"weights": "uniform", "stop": "first-exhausted", "individualization": "weighting"}
         )
-        study = make_study(plain, budgets, classes=source.stored.classes, queries=source.stored.queries)
-        seeds = [_labelled(study, source, seed, plain, host) for seed in settings.seeds]
+        study = study_for(plain, budgets, source)
+        seeds = [labelled(study, source, seed, plain, host) for seed in settings.seeds]
         trained = _released_students(settings, source, seeds, host)
         students = _accuracies(settings, trained, reporter=reporter, title="baseline, minimum budget")
     accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]
@@ -271,6 +227,7 @@ def _baselines(
     return Baselines(
         non_private,
         single,
+        alone,
         float(np.mean([len(s.answered) for s in seeds])) if seeds else None,
         float(np.mean(accuracies)) if accuracies else None,
         float(np.mean(known)) if known else None,

@@ -10,20 +10,19 @@ import numpy as np
 import pandas as pd
 
 from protocols.errors import BudgetExceeded, InvalidInput
-from simulations.pipeline import VoteSource, votes_source
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.experiment import (
     Experiment,
     experiment,
     experiment_budgets,
-    make_study,
     parse_seeds,
     read_toml,
 )
 from simulations.stages.inputs import Host, read_inputs
-from simulations.stages.label import label_seed, mean_and_interval
-from simulations.stages.students import ReleasedStudent, between_rounds
+from simulations.stages.label import mean_and_interval
+from simulations.stages.students import ReleasedStudent
+from simulations.stages.vote_source import VoteSource, labelled, study_for, votes_source
 
 # Settings that affect neither data nor teachers. Experiments that differ only in these and in the mechanism's
 # parameters share their votes.
@@ -117,26 +116,14 @@ def _row(settings: Experiment, varied: tuple[str, ...], source: VoteSource, host
     merged = source.settings.model_copy(update=settings.model_dump(include={*_AFTER_VOTES, *settings.parameters}))
     try:
         budgets = experiment_budgets(merged, source.party_names)
-        study = make_study(merged, budgets, classes=source.stored.classes, queries=source.stored.queries)
+        study = study_for(merged, budgets, source)
         filters = study.budgets
         if merged.stop == "first-exhausted" and (filters.affordable(filters.cap * 0, limit=1) < 1).any():
             raise BudgetExceeded("a budget does not afford one query")
     except (BudgetExceeded, InvalidInput) as error:
         return {**row, "answered": 0.0, "note": str(error)}
-    dataset, student = source.dataset, str(merged.student)
-    seeds = [
-        label_seed(
-            study,
-            source.stored,
-            seed=seed,
-            dropout=merged.dropout,
-            truth=source.truth,
-            train=between_rounds(dataset, student=student, seed=seed, cache_dir=host.cache_dir)
-            if study.mechanism.interactive and dataset is not None
-            else None,
-        )
-        for seed in merged.seeds
-    ]
+    student = str(merged.student)
+    seeds = [labelled(study, source, seed, merged, host) for seed in merged.seeds]
     answered, answered_ci = mean_and_interval(np.array([len(seed.answered) for seed in seeds], dtype=float))
     accuracies = [seed.label_accuracy for seed in seeds if seed.label_accuracy is not None]
     row |= {

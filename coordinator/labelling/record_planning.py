@@ -17,7 +17,7 @@ from protocols.mechanisms import GNMax
 from protocols.study.column_queries import column_queries
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
-from protocols.study.queries_file import check_width, record_votes
+from protocols.study.queries_file import check_shape, record_votes
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 
@@ -51,7 +51,7 @@ def plan_records(
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
     cut = bins if bins is not None else _FEW_BINS if records.population < _FEW_RECORDS else _BINS
     queries = column_queries(pool, terms.features, bins=cut)
-    check_width(queries, terms.input_shape)
+    check_shape(queries, terms.input_shape)
     plan = RecordVotesPlan(
         name=draft.name,
         classes=draft.classes,

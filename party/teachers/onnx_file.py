@@ -1,4 +1,4 @@
-"""Teachers that the hospital trained elsewhere and brings as ONNX files: the one file that imports onnxruntime."""
+"""Teachers that the hospital trained elsewhere and brings as ONNX files."""
 
 from __future__ import annotations
 
@@ -6,29 +6,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-import onnxruntime
 from jaxtyping import Float32, Int64
 from numpy import ndarray
-from onnxruntime.capi import onnxruntime_pybind11_state
 
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols.errors import InvalidInput
+from protocols.features.onnx_model import OnnxModel
 from protocols.reading import read_bytes
 from runtime.files import write_atomically
 
 _FILE_BYTES = 2 * 2**30
-# onnxruntime's own exceptions share no base class; besides them its bindings raise these three.
-_FAILURES: tuple[type[Exception], ...] = (
-    ValueError,
-    TypeError,
-    RuntimeError,
-    *(
-        each
-        for each in vars(onnxruntime_pybind11_state).values()
-        if isinstance(each, type) and issubclass(each, Exception)
-    ),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,29 +24,13 @@ class OnnxTeacher(Teacher):
     """One input, queries first; the first output is class ids [queries] or scores [queries, classes]."""
 
     content: bytes = field(repr=False)
-    session: onnxruntime.InferenceSession = field(repr=False)
+    model: OnnxModel = field(repr=False)
 
     def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
         """The class of each query. Raises InvalidInput if the model cannot take the queries or returns no class ids."""
-        wanted = self.session.get_inputs()[0]
-        fixed = wanted.shape[0] if wanted.shape and isinstance(wanted.shape[0], int) else None
-        chunks = []
-        for start in range(0, len(inputs), fixed or max(1, len(inputs))):
-            chunk = np.ascontiguousarray(inputs[start : start + (fixed or len(inputs))])
-            short = (fixed or len(chunk)) - len(chunk)
-            if short:
-                chunk = np.concatenate([chunk, np.repeat(chunk[-1:], short, axis=0)])
-            chunks.append(self._ids(wanted.name, chunk)[: len(chunk) - short])
-        return np.concatenate(chunks) if chunks else np.empty(0, np.int64)
-
-    def _ids(self, name: str, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-        try:
-            output = self.session.run([self.session.get_outputs()[0].name], {name: inputs})[0]
-        except _FAILURES as error:
-            raise InvalidInput(
-                f"the ONNX model cannot take inputs of shape {inputs.shape}: {str(error)[:200]}"
-            ) from None
-        output = np.asarray(output)
+        if not len(inputs):
+            return np.empty(0, np.int64)
+        output = self.model.first_output(inputs)
         if output.ndim == 2 and output.dtype.kind == "f":
             output = output.argmax(axis=1)
         if output.shape != (len(inputs),) or output.dtype.kind not in "iu":
@@ -84,22 +56,7 @@ class OnnxKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads an ONNX file that needs no other file and no custom operators. Raises DataUnavailable, DataCorrupt."""
         content = read_bytes(path, most=_FILE_BYTES)
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = 1
-        options.log_severity_level = 4
-        try:
-            # From bytes, so that the model cannot name other files.
-            session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
-            # The names in a model are bytes, decoded only when they are read.
-            taken = [(each.name, each.type) for each in session.get_inputs()]
-            given = [each.name for each in session.get_outputs()]
-        except _FAILURES as error:
-            raise DataCorrupt(f"{path} is not a readable ONNX model: {str(error)[:200]}") from None
-        if len(taken) != 1 or taken[0][1] != "tensor(float)" or not given:
-            raise DataCorrupt(
-                f"{path} takes {len(taken)} inputs; allowed: one of 32-bit floats, and at least one output"
-            )
-        return OnnxTeacher(content, session)
+        return OnnxTeacher(content, OnnxModel.of(content, where=str(path)))
 
 
 def onnx(*, device: str) -> OnnxKind:

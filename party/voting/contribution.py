@@ -28,7 +28,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
-from protocols.study.queries_file import check_width, flat, record_votes
+from protocols.study.queries_file import check_shape, record_votes
 from protocols.study.query_map import QueryMap
 from runtime.files import write_atomically
 
@@ -58,10 +58,10 @@ def count_votes_of(settings: PartySettings, study: DeployedStudy, queries: Query
     Raises InvalidInput, DataUnavailable, DataCorrupt: records that do not fit the terms, fewer than two units, more
     than the study's population.
     """
-    check_width(queries, study.terms.input_shape)
+    check_shape(queries, study.terms.input_shape)
     votes, records = record_votes(study), load_records(settings.data, study.terms)
     units = units_in(records, study)
-    cells = queries.cells(flat(records.inputs), records.labels, classes=study.classes)
+    cells = queries.cells(records.inputs, records.labels, classes=study.classes)
     counted = []
     for seat, rows in rows_of_seats(records, study, party, units=units):
         found = len(np.unique(units[rows]))

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.contributions import check_sums
 from protocols.errors import InvalidInput
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
@@ -47,7 +46,7 @@ class ClearAggregation(Aggregation):
         for seat in reserved.seats:
             try:
                 reply = given(replies.get(seat), request)
-                votes[seat] = _checked(reply, reserved)
+                votes[seat] = _checked(seat, reply, reserved)
             except LeftOut as error:
                 left_out[seat] = error.code
         if len(votes) < study.quorum:
@@ -66,7 +65,7 @@ class ClearAggregation(Aggregation):
         """Does nothing: nothing was kept."""
 
 
-def _checked(reply: object, reserved: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
+def _checked(seat: str, reply: object, reserved: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
     """The votes in a reply. Raises LeftOut("bad_votes") if there is nothing to count."""
     study, queries = reserved.study, len(reserved.request.batch.ids)
     shape = (study.teachers, queries) if study.records is None else (queries, study.classes)
@@ -74,7 +73,7 @@ def _checked(reply: object, reserved: ReservedBatch) -> Int64[ndarray, "teachers
         raise LeftOut(Code.BAD_VOTES)
     try:
         if study.records is not None:
-            check_sums(reply.votes, most=study.total_units(study.units))
+            study.check_sums(seat, reply.votes)
         else:
             check_votes(reply.votes, classes=study.classes)
     except InvalidInput:

@@ -9,11 +9,19 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.terms import Feature
 
 # A missing number is 0 with a flag beside it; the flag counts so much that no number is nearer to the missing one.
 _MISSING_SCALE = 64.0
+# A column's numbers are cut into so many cells: few where there are few records.
+_FEW_UNITS, _FEW_BINS, _BINS = 2000, 2, 6
+
+
+def usual_bins(population: int) -> int:
+    """Into how many cells a column's numbers are cut; population: the public number of protected units."""
+    return _FEW_BINS if population < _FEW_UNITS else _BINS
 
 
 def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], *, bins: int) -> QueryMap:
@@ -24,7 +32,7 @@ def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Fe
     """
     if bins < 2:
         raise InvalidInput(f"bins is {bins}; allowed: from 2")
-    return QueryMap(pool.shape[1], tuple(_partitions(pool, columns, bins)))
+    return QueryMap(FeatureMap(pool.shape[1:]), tuple(_partitions(pool, columns, bins)))
 
 
 def _partitions(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int) -> Iterator[Partition]:

@@ -5,12 +5,7 @@ Every node needs it to know where its records vote, and the coordinator to know 
 
 from __future__ import annotations
 
-from math import prod
 from pathlib import Path
-
-import numpy as np
-from jaxtyping import Float32
-from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_bytes
@@ -38,16 +33,16 @@ def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
             f"queries file {path} has {queries.queries} queries and {queries.votes} votes of a record; allowed: the "
             f"{records.queries} and {records.votes} of the study"
         )
-    check_width(queries, study.terms.input_shape)
+    check_shape(queries, study.terms.input_shape)
     return queries
 
 
-def check_width(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
-    """Raises InvalidInput unless records of this shape have the features that the queries look at."""
-    if queries.width != prod(input_shape):
+def check_shape(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
+    """Raises InvalidInput unless the queries' features are made of records of this shape."""
+    if queries.input_shape != input_shape:
         raise InvalidInput(
-            f"the queries look at records of {queries.width} features; allowed: {prod(input_shape)}, as "
-            f"terms.input_shape is {input_shape}"
+            f"the queries look at records of shape {queries.input_shape}; allowed: {input_shape}, as in "
+            "terms.input_shape"
         )
 
 
@@ -56,8 +51,3 @@ def record_votes(study: DeployedStudy) -> RecordVotes:
     if study.records is None:
         raise InvalidInput(f"teachers vote in study {study.name!r}; allowed: a study with a table [records]")
     return study.records
-
-
-def flat(inputs: Float32[ndarray, "records ..."]) -> Float32[ndarray, "records features"]:
-    """Each record's values side by side, as queries look at them."""
-    return np.ascontiguousarray(inputs.reshape(len(inputs), -1))

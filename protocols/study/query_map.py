@@ -22,11 +22,10 @@ from numpy import ndarray
 
 from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.feature_map import FeatureMap
+from protocols.features.steps import MOST_STEPS, whole_steps
 from protocols.ranges import check, check_all
 
-# A feature of 1 is so many steps; larger ones than MOST_STEPS are clipped to it.
-STEPS = 2**10
-MOST_STEPS = 2**17
 # Squared distances stay below 2**53, where float64 is exact: 4 * MOST_STEPS**2 * MOST_WIDTH = 2**50.
 MOST_WIDTH = 2**14
 # Within these bounds no feature of 32 bits times its scale exceeds a float64.
@@ -35,7 +34,7 @@ _LEAST_SCALE, _MOST_SCALE = 2.0**-64, 2.0**64
 QUERIES_BYTES = 2**30
 # The arrays of a file of queries: type and rank.
 _ARRAYS = {
-    "width": ("<i8", 1),
+    "features": ("|u1", 1),
     "partitions": ("<i8", 2),
     "columns": ("<i8", 1),
     "scales": ("<f8", 1),
@@ -90,7 +89,7 @@ class Partition:
     ) -> Partition:
         """The partition whose queries are these points; points that are the same after rounding are one query."""
         each = np.ones(points.shape[1]) if scales is None else scales
-        return cls(columns, each, np.unique(_steps(points, each).astype(np.int64), axis=0), nearest)
+        return cls(columns, each, np.unique(whole_steps(points, scale=each).astype(np.int64), axis=0), nearest)
 
     def nearest_queries(self, features: Float32[ndarray, "records features"]) -> Int64[ndarray, "records nearest"]:
         """The numbers of the queries, in this partition, that each record is nearest to; the nearest first."""
@@ -100,7 +99,7 @@ class Partition:
         found = np.empty((len(features), self.nearest), dtype=np.int64)
         rows = max(1, _CHUNK // len(centres))
         for start in range(0, len(features), rows):
-            steps = _steps(features[start : start + rows][:, self.columns], self.scales)
+            steps = whole_steps(features[start : start + rows][:, self.columns], scale=self.scales)
             distances = halves - steps @ centres.T
             found[start : start + rows] = _lowest(distances, self.nearest)
         return found
@@ -108,19 +107,23 @@ class Partition:
 
 @dataclass(frozen=True, eq=False)
 class QueryMap:
-    """All queries of a study, partition after partition; width: how many features a record has."""
+    """All queries of a study, partition after partition; features: what records are compared by."""
 
-    width: int
+    features: FeatureMap
     partitions: tuple[Partition, ...] = field(repr=False)
 
     def __post_init__(self) -> None:
         if not self.partitions:
             raise InvalidInput("the study has no queries; allowed: at least one partition")
-        check("queries", "width", self.width)
         check("study", "records.queries", self.queries)
         last = max(int(each.columns.max()) for each in self.partitions)
-        if last >= self.width:
-            raise InvalidInput(f"a partition looks at feature {last}; allowed: 0 to {self.width - 1}")
+        if last >= self.features.width:
+            raise InvalidInput(f"a partition looks at feature {last}; allowed: 0 to {self.features.width - 1}")
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        """The shape of a private record, as its hospital holds it."""
+        return self.features.input_shape
 
     @property
     def queries(self) -> int:
@@ -132,33 +135,30 @@ class QueryMap:
         """In how many queries each record votes."""
         return sum(each.nearest for each in self.partitions)
 
-    def nearest_queries(self, features: Float32[ndarray, "records features"]) -> Int64[ndarray, "records votes"]:
-        """The numbers of the queries that each record votes in. Raises InvalidInput for features that do not fit."""
-        if features.ndim != 2 or features.shape[1] != self.width:
-            raise InvalidInput(f"records have features of shape {features.shape[1:]}; allowed: ({self.width},)")
-        if not np.isfinite(features).all():
-            raise InvalidInput("features of records hold NaN or infinite values; allowed: finite")
+    def nearest_queries(self, records: Float32[ndarray, "records ..."]) -> Int64[ndarray, "records votes"]:
+        """The numbers of the queries that each record votes in. Raises InvalidInput for records that do not fit."""
+        mapped = self.features(records)
         found, before = [], 0
         for each in self.partitions:
-            found.append(each.nearest_queries(features) + before)
+            found.append(each.nearest_queries(mapped) + before)
             before += len(each.centres)
         return np.concatenate(found, axis=1)
 
     def cells(
-        self, features: Float32[ndarray, "records features"], labels: Int64[ndarray, " records"], *, classes: int
+        self, records: Float32[ndarray, "records ..."], labels: Int64[ndarray, " records"], *, classes: int
     ) -> Int64[ndarray, "records votes"]:
         """The cells, query * classes + label, that each record votes in. Raises InvalidInput, also for a label that is
         no class."""
         if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
             raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: 0 to {classes - 1}")
-        return self.nearest_queries(features) * classes + labels[:, None]
+        return self.nearest_queries(records) * classes + labels[:, None]
 
     def to_bytes(self) -> bytes:
         """The file of the queries, an .npz of plain arrays: what a consortium hands round beside its study."""
         content = io.BytesIO()
         np.savez(
             content,
-            width=np.array([self.width], dtype="<i8"),
+            features=np.frombuffer(self.features.to_bytes(), dtype="|u1"),
             partitions=np.array([(*each.centres.shape, each.nearest) for each in self.partitions], dtype="<i8"),
             columns=np.concatenate([each.columns for each in self.partitions]).astype("<i8"),
             scales=np.concatenate([each.scales for each in self.partitions]).astype("<f8"),
@@ -180,9 +180,9 @@ class QueryMap:
                     f"allowed: {kind} of rank {rank}"
                 )
         shapes = arrays["partitions"]
-        if arrays["width"].shape != (1,) or shapes.shape[1] != 3:
-            raise DataCorrupt(f"{where}: width or partitions has another shape; allowed: (1,) and (partitions, 3)")
-        width = check("queries", "width", int(arrays["width"][0]))
+        if shapes.shape[1] != 3:
+            raise DataCorrupt(f"{where}: partitions has shape {shapes.shape}; allowed: (partitions, 3)")
+        features = FeatureMap.from_bytes(arrays["features"].tobytes(), where=f"{where}: features")
         check_all("queries", "partitions", shapes)
         widths, sizes = shapes[:, 1], shapes[:, 0] * shapes[:, 1]  # at most 2**48 each
         held = tuple(len(arrays[name]) for name in ("columns", "scales", "centres"))
@@ -193,7 +193,7 @@ class QueryMap:
         columns, scales = (np.split(arrays[name], np.cumsum(widths)[:-1]) for name in ("columns", "scales"))
         centres = np.split(arrays["centres"].astype(np.int64), np.cumsum(sizes)[:-1])
         return cls(
-            width,
+            features,
             tuple(
                 Partition(c, s, p.reshape(queries, -1), nearest)
                 for c, s, p, (queries, _, nearest) in zip(columns, scales, centres, shapes.tolist(), strict=False)
@@ -203,7 +203,7 @@ class QueryMap:
     @cached_property
     def digest(self) -> str:
         """SHA-256, in hexadecimal digits, of everything that decides where a record votes."""
-        digest = hashlib.sha256(f"conclave queries 1 {self.width} {len(self.partitions)}\n".encode())
+        digest = hashlib.sha256(f"conclave queries 1 {self.features.digest} {len(self.partitions)}\n".encode())
         for array in self._arrays():
             digest.update(f"{array.dtype.str} {array.shape}\n".encode() + array.tobytes())
         return digest.hexdigest()
@@ -225,10 +225,3 @@ def _lowest(distances: Float64[ndarray, "records queries"], count: int) -> Int64
         found.append(distances.argmin(axis=1))
         distances[row, found[-1]] = np.inf
     return np.stack(found, axis=1)
-
-
-def _steps(
-    features: Float32[ndarray, "records width"], scales: Float64[ndarray, " width"]
-) -> Float64[ndarray, "records width"]:
-    """Features as whole steps."""
-    return np.clip(np.rint(features.astype(np.float64) * scales * STEPS), -MOST_STEPS, MOST_STEPS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from math import isqrt
 
 from protocols.errors import InvalidInput
 from protocols.ranges import check
@@ -38,3 +39,14 @@ class RecordVotes:
         """In how many cells a unit's contribution may differ from another's: 2 for each vote of a record."""
         everything = self.queries * classes
         return min(2 * self.votes, everything) if unit == "record" else everything
+
+    def bounds(self, unit: str, *, weight_units: int, classes: int) -> tuple[int, int]:
+        """What a party of this weight may put into one cell at most, and into all together, in lattice units.
+
+        That is, if the whole population were its own: an honest party has fewer units.
+        """
+        if unit == "record":
+            entry = isqrt(weight_units**2 // self.votes)
+            return self.population * entry, self.population * self.votes * entry
+        # A vector of L2 norm W over n cells has an L1 norm of at most W sqrt(n).
+        return self.population * weight_units, self.population * isqrt(weight_units**2 * self.queries * classes)

@@ -22,6 +22,7 @@ from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import BudgetFilter, budget_filters
 from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
+from protocols.contributions import check_sums
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
@@ -257,6 +258,14 @@ class Study(AnyStudy):
         """The noisy histograms of record votes, in lattice units: what such a study releases."""
         noisy = self.mechanism.noisy(counts, noise, view=check_view(self.view))
         return np.rint(noisy * self.units).astype(np.int64)
+
+    def check_sums(self, seat: str, sums: Int64[ndarray, "queries classes"]) -> None:
+        """Raises InvalidInput for what no records of a seat could add up to, where records vote."""
+        if self.records is None:
+            raise InvalidInput(f"teachers vote in study {self.name!r}; allowed: one in which records vote")
+        weight_units = round(self.roster[self.seats[seat]].weight * self.units)
+        most, most_in_all = self.records.bounds(self.unit, weight_units=weight_units, classes=self.classes)
+        check_sums(sums, most=most, most_in_all=most_in_all)
 
     def round_end(self, asked: int, queries: int) -> int:
         """The query at which a batch that starts at `asked` must end at the latest, as a batch belongs to one round."""

@@ -7,7 +7,6 @@ floating point; the votes are those of the same model in fixed point, which priv
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +17,7 @@ from numpy import ndarray
 
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
-from protocols.array_files import read_array
+from protocols.array_files import array_bytes, read_array
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import DataCorrupt, DataUnavailable
 from runtime.files import write_atomically
@@ -182,10 +181,8 @@ def _fixed_point(
             teacher = loader.load(cast.folder / f"teacher-{party}-0")
             model = quantised_model(kind, teacher, classes=dataset.classes, images=images)
             row = fixed_point_votes(model, queries).astype(np.int16)
-            sink = io.BytesIO()
-            np.save(sink, row, allow_pickle=False)
             folder.mkdir(parents=True, exist_ok=True)
-            write_atomically(path, sink.getvalue())
+            write_atomically(path, array_bytes(row))
         rows.append(row)
         on_party(party + 1, len(cast.votes))
     return np.stack(rows)

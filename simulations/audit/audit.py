@@ -64,6 +64,12 @@ class AuditedTarget:
         """The lower bound as a share of the worst pair's exact epsilon; None if that is 0."""
         return self.lower.value / self.exact if self.exact > 0 else None
 
+    @property
+    def title(self) -> str:
+        """The finding in two lines, for the figure."""
+        coins = f", coins {self.target.rate:g}" if self.target.rate < 1 else ""
+        return f"{self.target.mechanism.name}{coins}\n{self.target.view}, {self.target.accountant.name}"
+
     def to_json(self) -> dict[str, object]:
         """The finding as JSON values."""
         target = self.target
@@ -102,6 +108,11 @@ class AuditResult:
     def failed(self) -> bool:
         """Whether any claim was refuted."""
         return any(finding.failed for finding in self.findings)
+
+    @property
+    def subject(self) -> str:
+        """What epsilons are of, in words."""
+        return f"epsilon at delta {self.settings.delta:g} of {self.settings.queries} queries"
 
     def to_json(self) -> dict[str, object]:
         """The audit as JSON values: its terms, and one object per finding."""

@@ -16,10 +16,12 @@ from protocols.votes import LATTICE
 from runtime.exits import SimulationExit
 from runtime.files import write_atomically
 from simulations.audit.breaks import BREAKS
+from simulations.audit.record_votes.faults import FAULTS
 from simulations.audit.settings import NOISES, AuditSettings
 
 if TYPE_CHECKING:
     from simulations.audit.audit import AuditResult
+    from simulations.audit.record_votes.audit import RecordAuditResult
 
 
 # The parameters that are noise scales, with the mechanisms that take them.
@@ -28,7 +30,10 @@ _NOISE = {
     for name, takers in mechanism_parameters().items()
     if name != "sigma" and all(each.role == "noise" for _, each in takers)
 }
+# What describes a mechanism and its votes.
+_DESCRIBED = ("view", "queries", "classes", "weight", "sigma", "rate")
 F = TypeVar("F", bound=Callable[..., object])
+Progress = Callable[[str, int, int], None]
 
 
 def _noise_flags(function: F) -> F:
@@ -44,6 +49,8 @@ def _noise_flags(function: F) -> F:
 @click.command(
     name="audit", epilog=f"Exit codes: 0 no claim is refuted; {SimulationExit.REFUTED:d} more leakage than claimed."
 )
+@click.option("--votes-by", help="Who votes: teachers on every query, or each private record once.",
+              type=click.Choice(("teacher", "record")), default="teacher", show_default=True)  # fmt: skip
 @click.option("--mechanism", "mechanisms", multiple=True, help=f"{' | '.join(MECHANISMS)}; repeat it, or give a list "
               "with commas [all].")  # fmt: skip
 @click.option("--view", help="What is seen: labels only, or the noisy histogram [both].", type=click.Choice(VIEWS))
@@ -56,6 +63,8 @@ def _noise_flags(function: F) -> F:
 @click.option("--sigma", help="Scale, in votes, of all noise that no other flag sets.", default=4.0,
               show_default=True)  # fmt: skip
 @_noise_flags
+@click.option("--epsilon", help="--votes-by record: the budget of the audited party, which has the least noise that it "
+              "affords.", default=1.0, show_default=True)  # fmt: skip
 @click.option("--rate", help="Secret coins, with Gaussian noise: probability that the unit's vote enters, rounded to "
               "2^-20; 1 for no coins.", default=0.5, show_default=True)  # fmt: skip
 @click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
@@ -66,8 +75,10 @@ def _noise_flags(function: F) -> F:
               "system's generator; fast: NumPy's normals.", type=click.Choice(NOISES), default="seeded",
               show_default=True)  # fmt: skip
 @click.option("--seed", help="Seed of noise and coins.", default=0, show_default=True)
-@click.option("--break", "broken", type=click.Choice(list(BREAKS)), help="Break the mechanism on purpose: "
-              + "; ".join(f"{name}, {one.meaning}" for name, one in BREAKS.items()) + ".")  # fmt: skip
+@click.option("--break", "broken", type=click.Choice(list(dict.fromkeys([*BREAKS, *FAULTS]))),
+              help="Break the mechanism on purpose: "
+              + "; ".join(f"{name}, {one.meaning}" for name, one in BREAKS.items()) + ". With --votes-by record: "
+              + "; ".join(f"{name}, {meaning}" for name, meaning in FAULTS.items()) + ".")  # fmt: skip
 @click.option("--out", help="Folder for audit.json and the figure.", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the audit as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -75,32 +86,66 @@ def _noise_flags(function: F) -> F:
 def audit_flags(context: click.Context, /, **flags: Any) -> None:
     """Run each mechanism on worst-case neighbouring votes: prints a lower bound on epsilon beside the claimed one.
 
+    With --votes-by record: a study of record votes, on neighbouring data of one record or patient.
+
     \b
     Examples:
       conclave-simulate audit
       conclave-simulate audit --mechanism gnmax --trials 1000000 --out audit
       conclave-simulate audit --mechanism gnmax --queries 1 --classes 2 --sigma 1.4
+      conclave-simulate audit --votes-by record
       conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
-    from simulations.audit.audit import run_audit
     from simulations.progress import Reporter
 
-    settings = _settings(flags)
     given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    _check_idle(settings, given)
+    run, shown = _of_records(flags, given) if flags["votes_by"] == "record" else _of_teachers(flags, given)
     out = Path(flags["out"]) if flags["out"] else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
     with Reporter(quiet=bool(flags["quiet"])).stages() as progress:
-        audit = run_audit(settings, progress=progress)
+        audit = run(progress)
     if out is not None:
         _write(audit, out)
     if flags["as_json"]:
         click.echo(json.dumps(audit.to_json(), indent=2))
     else:
-        _print(audit, out)
+        shown(audit)
+        if audit.failed:
+            click.echo("FAILED: more leakage than claimed")
+        if out is not None:
+            click.echo(f"written  {out / 'audit.json'}")
     if audit.failed:
         context.exit(SimulationExit.REFUTED)
+
+
+def _of_teachers(
+    flags: dict[str, Any], given: list[str]
+) -> tuple[Callable[[Progress], AuditResult], Callable[[Any], None]]:
+    """How to audit the mechanisms, and to print that. Raises InvalidInput."""
+    from simulations.audit.audit import run_audit
+
+    if "epsilon" in given:
+        raise InvalidInput("--epsilon has no effect without --votes-by record; leave one of them out")
+    settings = _settings(flags)
+    _check_idle(settings, given)
+    return lambda progress: run_audit(settings, progress=progress), _print
+
+
+def _of_records(
+    flags: dict[str, Any], given: list[str]
+) -> tuple[Callable[[Progress], RecordAuditResult], Callable[[Any], None]]:
+    """How to audit record votes, and to print that. Raises InvalidInput."""
+    from simulations.audit.record_votes.audit import run_record_audit
+    from simulations.audit.record_votes.settings import RecordAuditSettings
+
+    idle = [name for name in given if name in ("mechanisms", *_DESCRIBED, *_NOISE)]
+    if idle:
+        flag = idle[0].removesuffix("s") if idle[0] == "mechanisms" else idle[0]
+        raise InvalidInput(f"--{flag.replace('_', '-')} has no effect with --votes-by record; leave one of them out")
+    names = ("trials", "epsilon", "delta", "confidence", "noise", "seed", "broken")
+    settings = RecordAuditSettings(**{name: flags[name] for name in names})
+    return lambda progress: run_record_audit(settings, progress=progress), _print_records
 
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:
@@ -137,7 +182,33 @@ def _on_lattice(rate: float) -> float:
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
-def _print(audit: AuditResult, out: Path | None) -> None:
+def _print_records(audit: RecordAuditResult) -> None:
+    from simulations.report.terminal import print_rows
+
+    settings = audit.settings
+    broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
+    rows: list[list[object]] = [
+        [
+            finding.unit, finding.level.words, f"{finding.sigma:.4g}",
+            *(_decimals(value) for value in (finding.claim.epsilon, finding.lower.value, finding.lower_by_mu,
+                                             finding.exact, finding.lower_of_claimed)),
+            f"{finding.moves:.6f}", "FAILED" if finding.failed else "passed",
+        ]
+        for finding in audit.findings
+    ]  # fmt: skip
+    print_rows(
+        f"{audit.subject}, view histogram, replace-one{broken}",
+        ["unit", "seen", "sigma", "claimed", "lower bound", "by Gaussian DP", "exact", "lower/claimed", "moved/allowed",
+         "verdict"],
+        rows,
+    )  # fmt: skip
+    click.echo(
+        f"{settings.trials:,} trials on each side of a case, noise {settings.noise}; all lower bounds hold together "
+        f"with confidence {settings.confidence:g} (Clopper-Pearson); squared moves are exact, in whole lattice units"
+    )
+
+
+def _print(audit: AuditResult) -> None:
     from simulations.report.terminal import print_rows
 
     settings = audit.settings
@@ -167,17 +238,13 @@ def _print(audit: AuditResult, out: Path | None) -> None:
     )
     if any(finding.target.rate < 1 for finding in audit.findings):
         click.echo(f"secret coins of rate {settings.rate:.9g}, a multiple of 2^-20")
-    if audit.failed:
-        click.echo("FAILED: more leakage than claimed")
-    if out is not None:
-        click.echo(f"written  {out / 'audit.json'}")
 
 
 def _decimals(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _write(audit: AuditResult, out: Path) -> None:
+def _write(audit: AuditResult | RecordAuditResult, out: Path) -> None:
     from simulations.audit.plot import audit_figure
     from simulations.plots.figures import write_figure
 

@@ -49,14 +49,14 @@ class AuditSettings:
     def __post_init__(self) -> None:
         for name in self.mechanisms:
             _ = MECHANISMS[name]  # refuses an unknown name
-        _between("trials", self.trials, 1000, 20_000_000)
-        _between("queries", self.queries, 1, _MOST_QUERIES)
-        _between("classes", self.classes, 2, 1000)
-        _between("seed", self.seed, 0, 2**63 - 1)
-        _between("weight", self.weight, 1e-3, 1e4)
-        _between("sigma", self.sigma, 1e-3, 1e4)
+        check_between("trials", self.trials, 1000, 20_000_000)
+        check_between("queries", self.queries, 1, _MOST_QUERIES)
+        check_between("classes", self.classes, 2, 1000)
+        check_between("seed", self.seed, 0, 2**63 - 1)
+        check_between("weight", self.weight, 1e-3, 1e4)
+        check_between("sigma", self.sigma, 1e-3, 1e4)
         for name, value in self.parameters.items():
-            _between(name, value, 1e-3, 1e4)
+            check_between(name, value, 1e-3, 1e4)
         check_rate("secret", np.array([self.rate]))
         for name in ("delta", "confidence"):
             if not 0 < getattr(self, name) < 1:
@@ -112,6 +112,7 @@ class AuditSettings:
         return kind.build(view="label", given=given)
 
 
-def _between(name: str, value: float, least: float, most: float) -> None:
+def check_between(name: str, value: float, least: float, most: float) -> None:
+    """Raises InvalidInput unless the value is finite and in [least, most]."""
     if not (np.isfinite(value) and least <= value <= most):
         raise InvalidInput(f"{name} is {value}; allowed: {least:g} to {most:g}")

@@ -107,6 +107,7 @@ def load(request: DatasetRequest) -> Dataset:
         name="adult",
         kind="table",
         class_names=("<=50K", ">50K"),
+        columns=COLUMNS,
         about=(
             "Adult census income. Private: from adult.data; public and test: the first and the last rows of "
             "adult.test, in file order. Missing answers are a category of their own."

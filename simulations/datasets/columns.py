@@ -57,12 +57,18 @@ def categorical(column: str, categories: tuple[str, ...], *, may_miss: bool = Fa
     return Feature(column=column, kind="categorical", categories=categories, may_miss=may_miss)
 
 
+def features_of(
+    table: Mapping[str, Sequence[str]], columns: Sequence[Column], public: Int64[ndarray, " public"]
+) -> tuple[Feature, ...]:
+    """The columns with their constants; public: the rows whose statistics may be used. Raises DataCorrupt."""
+    return tuple(each if isinstance(each, Feature) else each.feature(table[each.column], public) for each in columns)
+
+
 def encode(
-    table: Mapping[str, Sequence[str]], columns: Sequence[Column], public: Int64[ndarray, " public"], *, where: str
+    table: Mapping[str, Sequence[str]], columns: Sequence[Feature], *, where: str
 ) -> Float32[ndarray, "rows features"]:
     """All features of all rows, column after column; where: the file, for messages. Raises DataCorrupt."""
-    features = [each if isinstance(each, Feature) else each.feature(table[each.column], public) for each in columns]
-    return encode_table(table, features, missing=MISSING, where=lambda column: f"{where}: column {column!r}")
+    return encode_table(table, columns, missing=MISSING, where=lambda column: f"{where}: column {column!r}")
 
 
 def encode_published(
@@ -70,4 +76,4 @@ def encode_published(
 ) -> Float32[ndarray, "rows features"]:
     """The features of a published table of strings, NaN where missing; encoded with constants only."""
     texts = {each.column: table[each.column].fillna("").tolist() for each in columns}
-    return encode(texts, columns, np.array([], np.int64), where=where)
+    return encode(texts, columns, where=where)

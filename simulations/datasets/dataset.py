@@ -12,6 +12,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
+from protocols.study.terms import Feature
 from simulations.datasets.split import Split
 
 
@@ -24,7 +25,8 @@ class Dataset:
     Labels are i64 in [0, classes). `public_labels` are known here for evaluation only: no teacher, student
     or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds
     record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over
-    parties, nor over private/public/test). Both are None where the source has no such field.
+    parties, nor over private/public/test). Both are None where the source has no such field. `columns` are
+    those of a table, as they were encoded, in the order of the features; empty for images and bare arrays.
 
     Raises DataCorrupt when shapes, label ranges or finiteness do not hold.
     """
@@ -41,6 +43,7 @@ class Dataset:
     private_sites: Int64[ndarray, " private"] | None = None
     site_names: tuple[str, ...] = ()
     private_patients: Int64[ndarray, " private"] | None = None
+    columns: tuple[Feature, ...] = ()
     about: str = ""
 
     def __post_init__(self) -> None:
@@ -72,6 +75,7 @@ class Dataset:
         kind: Literal["image", "table"],
         class_names: tuple[str, ...],
         about: str,
+        columns: tuple[Feature, ...] = (),
         sites: Int64[ndarray, " records"] | None = None,
         site_names: tuple[str, ...] = (),
         patients: Int64[ndarray, " records"] | None = None,
@@ -90,6 +94,7 @@ class Dataset:
             private_sites=None if sites is None else sites[parts.private],
             site_names=site_names,
             private_patients=None if patients is None else patients[parts.private],
+            columns=columns,
             about=about,
         )
 

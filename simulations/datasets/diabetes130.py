@@ -97,6 +97,7 @@ def load(request: DatasetRequest) -> Dataset:
         kind="table",
         class_names=("under 5 days", "5 days or more"),
         patients=patients,
+        columns=COLUMNS,
         about=(
             "Diabetes encounters at 130 US hospitals (the hospital is not given). Split by patient. "
             "Features cover the whole stay, including tests and drugs given during it: the task is "

@@ -79,6 +79,7 @@ def load(request: DatasetRequest) -> Dataset:
         sites=sites,
         site_names=tuple(f"hospital {number}" for number in hospitals),
         patients=patients,
+        columns=COLUMNS,
         about=(
             "Intensive care stays at 174 hospitals (sites) of 3 to 18 stays, 8 % of them fatal. Split by "
             "patient, stratified by hospital. Too small and too unbalanced to measure accuracy on."

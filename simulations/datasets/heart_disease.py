@@ -76,6 +76,7 @@ def load(request: DatasetRequest) -> Dataset:
         class_names=("no disease", "disease"),
         sites=sites,
         site_names=tuple(CHECKSUMS),
+        columns=COLUMNS,
         about=(
             "Heart disease at four hospitals (sites). Split by patient, stratified by hospital and "
             "diagnosis. The hospitals differ in what they measured, what they left out, and how many of their "

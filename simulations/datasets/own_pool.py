@@ -11,6 +11,7 @@ from jaxtyping import Float32, Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.study.terms import Feature
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.split import Split, choose, cut
 
@@ -60,8 +61,10 @@ def cut_pool(
     return cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
 
 
-def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Split) -> Dataset:
-    """The data set of these parts of the pool."""
+def as_dataset(
+    pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Split, columns: tuple[Feature, ...] = ()
+) -> Dataset:
+    """The data set of these parts of the pool; columns: of a table."""
     sites = patients = None
     names: tuple[str, ...] = ()
     if pool.sites is not None:
@@ -82,6 +85,7 @@ def as_dataset(pool: Pool, inputs: Float32[ndarray, "records ..."], parts: Split
         private_sites=sites,
         site_names=names,
         private_patients=patients,
+        columns=columns,
         about=f"The file {pool.path.name}, split {_manner(pool)}.",
     )
 

@@ -12,7 +12,7 @@ from party.data.parquet import read_parquet
 from protocols.errors import DataCorrupt
 from protocols.study.features import MISSING, class_ids, record_names
 from runtime.tables import read_csv
-from simulations.datasets.columns import encode
+from simulations.datasets.columns import encode, features_of
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
@@ -45,4 +45,5 @@ def load_table(path: Path, schema: Schema, *, seed: int, sizes: tuple[int | None
         part=None if schema.split is None else codes(schema.split, PARTS),
     )
     parts = cut_pool(pool, schema.shares, sizes, seed)
-    return as_dataset(pool, encode(table, schema.columns, parts.public, where=str(path)), parts)
+    columns = features_of(table, schema.columns, parts.public)
+    return as_dataset(pool, encode(table, columns, where=str(path)), parts, columns)

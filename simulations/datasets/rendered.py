@@ -6,7 +6,6 @@ versions of the packages that draw it. A folder that cannot be read is made agai
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable
 from dataclasses import asdict
@@ -15,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.array_files import read_array
+from protocols.array_files import array_bytes, read_array
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import read_json
 from runtime.files import write_atomically
@@ -57,9 +56,7 @@ def rendered(
         pass
     dataset = load(name, request)
     for part in _ARRAYS:
-        buffer = io.BytesIO()
-        np.save(buffer, getattr(dataset, part), allow_pickle=False)
-        write_atomically(folder / f"{part}.npy", buffer.getvalue())
+        write_atomically(folder / f"{part}.npy", array_bytes(getattr(dataset, part)))
     words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
     # Written last, so that a folder with it is complete.
     write_atomically(folder / "about.json", json.dumps(words))

@@ -15,6 +15,9 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
         return
+    if plan.study.records is not None:
+        _print_record_votes(plan)
+        return
     shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
     columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
                "answers (half answered)", "epsilon per answer"]  # fmt: skip
@@ -33,4 +36,25 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
     click.echo(
         f"If the first exhausted budget ends the study, it releases {plan.answers_all} labels when every query is "
         f"answered, and about {plan.answers_half} when half are."
+    )
+
+
+def _print_record_votes(plan: StudyPlan) -> None:
+    """The budgets' weights, and the noise that all of them afford, of a study in which records vote once."""
+    study, terms = plan.study, plan.to_json()
+    records = study.records
+    assert records is not None  # the caller looked
+    rows: list[list[object]] = [
+        [g.budget, g.delta, g.parties, g.weight, g.epsilon_guaranteed] for g in plan.groups[:40]
+    ]
+    print_rows(
+        f"record votes, {terms['accounting']}, unit {study.unit}, view {study.view}, replace-one, "
+        f"{level_text(terms['confidentiality'], terms['units'])}",
+        ["budget", "delta", "parties", "weight", "epsilon guaranteed"],
+        rows,
+    )
+    click.echo(
+        f"Each of {records.population} units votes once, in {records.votes} of {records.queries} queries. The sum for "
+        f"each query and class has noise of {study.gaussian.label_sigma:.4g} votes, the least that all budgets afford, "
+        "and the study is charged once."
     )

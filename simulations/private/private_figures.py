@@ -28,6 +28,7 @@ from simulations.setup.accountants import BAYESIAN, named_accountants
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs
 from simulations.stages.label import SeedResult
+from simulations.stages.record_cells import RecordCells
 from simulations.stages.stored_votes import StoredVotes, TeacherVotes
 from simulations.stages.students import ReleasedStudent, between_rounds
 
@@ -48,7 +49,7 @@ class Findings:
 def find(
     inputs: Inputs,
     study: Study,
-    stored: StoredVotes,
+    stored: StoredVotes | RecordCells,
     first: SeedResult,
     released: ReleasedStudent | None,
     pooled: ReleasedStudent | None,
@@ -64,7 +65,7 @@ def find(
     figures: dict[str, Private[Figures]] = {}
     refused: dict[str, Private[str]] = {}
     retrained = None
-    if names and first.asked:
+    if names and first.asked and not isinstance(stored, RecordCells):
         predictions = _predictions(inputs, study, first, host)
         wanted = [name for name in names if name != BAYESIAN]
         if wanted:

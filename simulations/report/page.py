@@ -5,7 +5,7 @@ All numbers come from the result and its summary. The page loads nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any  # rows of a template
 
@@ -79,6 +79,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         caveats=caveats(protection_of(result.study)),
         unit=figures["unit"],
         view=figures["view"],
+        votes=figures["record_votes"],
         weights_max=float(result.study.weights.max()),
         stored=result.source.dataset is None,
         student_asked=result.settings.student != "none",
@@ -101,6 +102,13 @@ def _title(result: RunResult) -> str:
 
 def _lead(result: RunResult, figures: Summary) -> str:
     parties = parties_words(figures["parties"])
+    if result.study.records is not None:
+        means = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
+        return (
+            f"Every private record of {parties} voted with its own label in the public queries that it is nearest to, "
+            "once in the whole study. A coordinator added up the votes with noise. What came out labels the public "
+            f"records, and a student learns from these labels.{means}"
+        )
     did = "voted" if result.source.dataset is None else "trained teachers on their own records, which voted"
     seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
@@ -112,18 +120,27 @@ def _lead(result: RunResult, figures: Summary) -> str:
 def _cards(result: RunResult, figures: Summary) -> list[Row]:
     """The headline figures: a name, the figure, and a note."""
     seeds = len(result.seeds)
-    protects = "record" if figures["unit"] == "record" else "party's data"
+    protects = {"record": "record", "patient": "patient's records", "party": "party's data"}[figures["unit"]]
     least = min(group["epsilon_guaranteed"] for group in figures["groups"])
     most = figures["epsilon_guaranteed_max"]
     epsilon = f"{most:.3g}" if most - least < 5e-4 * most else f"{least:.3g} to {most:.3g}"
+    votes = figures["record_votes"]
     return [
         {
+            "name": "Noisy sums released",
+            "value": count(figures["answered"]),
+            "under": f"queries, each with a sum for every class; noise of {votes['noise_in_votes']:.3g} votes",
+        }
+        if votes is not None
+        else {
             "name": "Labels released",
             "value": count(figures["answered"]),
             "under": f"of {count(figures['asked'])} asked; "
             + interval(figures["answered_ci95"], seeds=seeds, points=False),
         },
-        _accuracy_card("Labels that are right", "label", result, figures),
+        _accuracy_card(
+            "Labels that are right" if votes is None else "Pool labels that are right", "label", result, figures
+        ),
         _accuracy_card("Student, on test data", "student", result, figures),
         {
             "name": "ε that may be published",
@@ -172,6 +189,34 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
             "model": cell(uniform["student_accuracy"], student, percent),
             "private": "yes, as a separate study; not for release beside this one",
         },
+        *_alone(result, figures, cell),
+        {
+            "name": "One model on all data pooled",
+            "labels": "–",
+            "label_accuracy": "–",
+            "model": cell(baselines["non_private_student_accuracy"], "non_private", percent),
+            "private": "without privacy, not for release",
+        },
+    ]
+
+
+def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, str, object], str]) -> list[Row]:
+    """What one party has alone; and, where teachers vote, their plurality."""
+    baselines = figures["baselines"]
+    if figures["record_votes"] is not None:
+        measured, parties = baselines["single_parties_measured"], figures["parties"]
+        of = "" if measured in (None, parties) else f", {count(measured)} of {count(parties)}"
+        return [
+            {
+                "name": f"A party's own model, {words}{of}",
+                "labels": "–",
+                "label_accuracy": "–",
+                "model": cell(baselines[f"single_party_accuracy_{key}"], "uniform", percent),
+                "private": "shares nothing; not for release",
+            }
+            for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
+        ]
+    return [
         {
             "name": "A single party alone, mean",
             "labels": "–",
@@ -184,13 +229,6 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
             "labels": "–",
             "label_accuracy": cell(figures["plurality_accuracy"], "plurality", percent),
             "model": "–",
-            "private": "without privacy, not for release",
-        },
-        {
-            "name": "One model on all data pooled",
-            "labels": "–",
-            "label_accuracy": "–",
-            "model": cell(baselines["non_private_student_accuracy"], "non_private", percent),
             "private": "without privacy, not for release",
         },
     ]

@@ -30,11 +30,29 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     accuracy: Callable[[str], str] = lambda key: "not measured" if figures[key] is None else f"{figures[key]:.4f}"  # noqa: E731
     decimals = 0 if len(figures["seeds"]) == 1 else 1
     released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
-    click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
-    click.echo(f"label accuracy   {accuracy('label_accuracy')}")
+    votes = figures["record_votes"]
+    if votes is None:
+        click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
+        click.echo(f"label accuracy   {accuracy('label_accuracy')}")
+    else:
+        click.echo(
+            f"sums released    {votes['queries']} queries, noise of {votes['noise_in_votes']:.4g} votes on each class "
+            f"({figures['stop']})"
+        )
+        click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     click.echo(f"report           {out / 'report.html'}")
-    click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
+    if votes is None:
+        click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
+        return
+    measured = figures["baselines"]
+    for name, key in (
+        ("a party alone, mean", "single_party_accuracy_mean"),
+        ("a party alone, best", "single_party_accuracy_best"),
+        ("all data pooled", "non_private_student_accuracy"),
+    ):
+        known = measured[key]
+        click.echo(f"{MARK}{name} {'not measured' if known is None else f'{known:.4f}'}")
 
 
 def level_text(level: str, units: int | None) -> str:

@@ -32,6 +32,7 @@ NOT_FOR_RELEASE = (
     "plurality_accuracy",
     "baselines.non_private_student_accuracy",
     "baselines.single_party_accuracy_mean",
+    "baselines.single_party_accuracy_best",
     "baselines.minimum_budget_uniform.answered",
     "baselines.minimum_budget_uniform.label_accuracy",
     "baselines.minimum_budget_uniform.student_accuracy",
@@ -58,6 +59,7 @@ def summary(result: RunResult) -> Summary:
     accuracy = result.teacher_accuracy
     return {
         "not_for_release": list(NOT_FOR_RELEASE),
+        "votes_by": result.settings.votes_by,
         "parties": len(study.roster),
         "teachers_per_party": study.teachers,
         "queries": result.source.stored.queries,
@@ -72,6 +74,7 @@ def summary(result: RunResult) -> Summary:
         "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
+        "record_votes": _record_votes(result),
         "baselines": _baselines(result.baselines),
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
@@ -104,11 +107,28 @@ def _baselines(measured: Baselines) -> Summary:
     return {
         "non_private_student_accuracy": measured.non_private,
         "single_party_accuracy_mean": measured.single_party_mean,
+        "single_party_accuracy_best": None if measured.alone is None else float(measured.alone.max()),
+        "single_parties_measured": None if measured.alone is None else len(measured.alone),
         "minimum_budget_uniform": {
             "answered": measured.uniform_answered,
             "label_accuracy": measured.uniform_label_accuracy,
             "student_accuracy": measured.uniform_student,
         },
+    }
+
+
+def _record_votes(result: RunResult) -> Summary | None:
+    """What only a study of record votes has; None where teachers voted."""
+    study, records, soft = result.study, result.study.records, result.seeds[0].soft
+    if records is None:
+        return None
+    return {
+        "queries": records.queries,
+        "votes_per_record": records.votes,
+        "protected_units": records.population,
+        "noise_in_votes": study.gaussian.label_sigma,
+        "pool_records_labelled": 0 if soft is None else len(soft.probabilities),
+        "reliability_mean": None if soft is None else float(soft.reliability.mean()),
     }
 
 
@@ -130,7 +150,11 @@ def _seeds(result: RunResult) -> list[Summary]:
 def write_results(result: RunResult, out: Path) -> Summary:
     """Atomically writes the data files of a run into `out`; returns the summary."""
     figures = summary(result)
-    write_atomically(out / "queries.parquet", _queries(result))
+    if result.study.records is None:
+        write_atomically(out / "queries.parquet", _queries(result))
+    else:
+        write_atomically(out / "sums.parquet", _sums(result))
+        write_atomically(out / "pool.parquet", _pool(result))
     write_atomically(out / "parties.csv", _parties(result))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     write_atomically(out / "config.toml", write_config(result.settings))
@@ -203,6 +227,45 @@ def _groups(result: RunResult) -> list[Summary]:
     return groups
 
 
+def _sums(result: RunResult) -> bytes:
+    """One row per seed, query and class: the noisy sum of all records' votes, in votes. It is what was released."""
+    tables = []
+    for seed in result.seeds:
+        cells = seed.labelling.cells
+        if cells is not None:
+            query, label = np.indices(cells.shape)
+            tables.append(
+                pa.table(
+                    {
+                        "seed": np.full(cells.size, seed.seed, dtype=np.int64),
+                        "query": query.ravel().astype(np.int64),
+                        "class": label.ravel().astype(np.int32),
+                        "votes": cells.ravel() / result.study.units,
+                    }
+                )
+            )
+    return _parquet(tables)
+
+
+def _pool(result: RunResult) -> bytes:
+    """One row per seed and pool record: the probability of each class, the likeliest, and the true label (-1 unknown).
+    Made of the released sums."""
+    tables = []
+    truth = result.source.truth
+    for seed in result.seeds:
+        if seed.soft is not None:
+            chances = seed.soft.probabilities
+            columns = {
+                "seed": np.full(len(chances), seed.seed, dtype=np.int64),
+                "record": np.arange(len(chances), dtype=np.int64),
+                "label": chances.argmax(axis=1).astype(np.int32),
+                "true_label": (np.full(len(chances), -1) if truth is None else truth).astype(np.int32),
+            }
+            columns |= {f"probability_{label}": chances[:, label] for label in range(chances.shape[1])}
+            tables.append(pa.table(columns))
+    return _parquet(tables)
+
+
 def _queries(result: RunResult) -> bytes:
     """One row per seed and query: batch (-1 not asked), label (-1 abstained, -2 not asked), true label (-1 unknown)."""
     tables = []
@@ -224,8 +287,12 @@ def _queries(result: RunResult) -> bytes:
                 }
             )
         )
+    return _parquet(tables)
+
+
+def _parquet(tables: list[pa.Table]) -> bytes:
     sink = pa.BufferOutputStream()
-    pq.write_table(pa.concat_tables(tables), sink, compression="zstd")
+    pq.write_table(pa.concat_tables(tables) if tables else pa.table({}), sink, compression="zstd")
     return bytes(sink.getvalue())
 
 

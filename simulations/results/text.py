@@ -10,6 +10,7 @@ import numpy as np
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims import not_protected_from
 from protocols.study.protection import protection_of
+from protocols.study.record_votes import RecordVotes
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import Experiment
 from simulations.stages.label import LIVE_PARTIES
@@ -88,14 +89,25 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             (
                 "Teachers",
                 f"{settings.teacher}, {'one' if teachers == 1 else teachers} per party, on disjoint shards of its data",
-            ),
+            )
+            if study.records is None
+            else ("Record votes", _record_votes(study.records)),
         ]
     weighting = f"{settings.weights}: {WEIGHT_RULES[settings.weights].words}"
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
-        ("Mechanism", study.mechanism.released_words(total_weight=study.nominal_weight)),
+        (
+            "Mechanism",
+            study.mechanism.released_words(total_weight=study.nominal_weight)
+            if study.records is None
+            else "the sum of all votes for each query and class, with Gaussian noise of "
+            f"{study.gaussian.label_sigma:.4g} votes: the least that every budget affords",
+        ),
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
-        ("End of study", _STOP_RULES[study.stop]),
+        (
+            "End of study",
+            "after its one batch: every record votes once" if study.records else _STOP_RULES[study.stop],
+        ),
         ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
         ("From whom", f"{study.view}: anyone who sees {about.view_in_words}"),
         ("Not protected from", not_protected_from(about)),
@@ -109,6 +121,14 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     if study.quorum > 1:
         lines.append(("Quorum", f"at least {parties_words(study.quorum)} must answer each batch"))
     return [*lines, ("Compared with live parties", _live(result))]
+
+
+def _record_votes(records: RecordVotes) -> str:
+    share = "one vote" if records.votes == 1 else f"1/√{records.votes} of a vote in each"
+    return (
+        f"no teachers: each private record votes with its own label in the {records.votes} public queries that it is "
+        f"nearest to, {share}, once in the whole study (reverse k-nearest neighbours)"
+    )
 
 
 def _live(result: RunResult) -> str:

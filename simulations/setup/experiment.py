@@ -29,6 +29,7 @@ from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets, parse_budgets
 from simulations.setup.levels import simulated_level
 from simulations.setup.record_budgets import group_budgets, upsampling
+from simulations.setup.record_votes import check_votes_by
 
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
@@ -54,6 +55,12 @@ class Experiment(BaseModel):
     imbalance: float = Field(1.0, ge=1)
     mislabelled: float = Field(0.0, ge=0, lt=1)
     queries: int | None = Field(None, ge=1)
+    votes_by: Literal["teacher", "record"] = "teacher"
+    record_queries: str | None = None
+    bins: int | None = Field(None, ge=2, le=1000)
+    nearest: int | None = Field(None, ge=1)
+    partitions: int | None = Field(None, ge=1, le=64)
+    features: str | None = None
     votes: str | None = None
     votes_kind: Literal["ids", "counts"] | None = None
     labels: str | None = None
@@ -61,7 +68,7 @@ class Experiment(BaseModel):
         "1:0.34,2:0.43,3:0.23"
     )
     delta: float = Field(1e-5, gt=0, lt=1)
-    unit: Literal["record", "party"] = "record"
+    unit: Literal["record", "patient", "party"] = "record"
     view: Literal["label", "histogram"] = "label"
     accountant: str | None = None
     mechanism: str = "confident_gnmax"
@@ -100,12 +107,16 @@ def experiment(**values: object) -> Experiment:
     if unknown:
         raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
     given = {name: value for name, value in values.items() if value is not None or name in Experiment.model_fields}
+    if given.get("votes_by") == "record":
+        # What is released are sums: there is no other view.
+        given.setdefault("view", "histogram")
     try:
         settings = Experiment.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "experiment"
         raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
+    check_votes_by(settings, given)
     _check_parameters(settings)
     return settings
 

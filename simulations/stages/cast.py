@@ -19,7 +19,7 @@ from numpy import ndarray
 
 from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher
-from protocols.array_files import parse_array, read_array, read_arrays
+from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, StorageFailed
 from protocols.reading import parse_json
 from runtime.files import write_atomically
@@ -97,7 +97,7 @@ def cast_votes(
 
     on_stage("starting the engine", 0, 1)
     votes = engine().run(spec, names, body)
-    write_atomically(votes_path, _npy(votes))
+    write_atomically(votes_path, array_bytes(votes))
     return Cast(votes, trained, folder)
 
 
@@ -141,7 +141,7 @@ class CastHost:
             if message["stage"] == "vote":
                 queries = np.array(self._public[message["start"] : message["stop"]], dtype=np.float32)
                 votes = [teacher.predict(queries).astype(np.int16) for teacher in self._load(name)]
-                yield name, _npy(np.stack(votes))
+                yield name, array_bytes(np.stack(votes))
 
     def _train(self, names: list[str]) -> dict[str, int]:
         """Trains what is not on disk yet; returns the number of teachers trained for each party."""
@@ -215,7 +215,7 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
     ):
         present = _read_array(folder / f"{name}.npy", mmap=True)
         if present is None or present.shape != array.shape or present.dtype != array.dtype:
-            write_atomically(folder / f"{name}.npy", _npy(array))
+            write_atomically(folder / f"{name}.npy", array_bytes(array))
     write_atomically(folder / "shards.npz", table.getvalue())
 
 
@@ -225,9 +225,3 @@ def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
         return read_array(path, mapped=mmap)
     except (DataUnavailable, DataCorrupt):
         return None
-
-
-def _npy(array: ndarray) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()

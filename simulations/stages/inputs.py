@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from jaxtyping import Int64
@@ -12,6 +13,7 @@ from coordinator.students import student_kind
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
+from protocols.study.query_map import QueryMap
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.rendered import rendered
@@ -21,6 +23,7 @@ from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.setup.partition import BySite, parse_partition, partition, teacher_shards
 from simulations.setup.record_budgets import split_by_group, upsampling
+from simulations.setup.record_votes import population_of, query_map
 from simulations.stages.stored_votes import StoredVotes, VoteCounts
 from simulations.stages.students import check_student
 from simulations.stages.votes_file import read_labels, read_votes
@@ -55,6 +58,16 @@ class DatasetInputs:
             return None
         sites = self.dataset.site_names
         return sites if len(sites) == self.settings.parties else None
+
+    @cached_property
+    def population(self) -> int:
+        """Where records vote: how many protected units all parties have together."""
+        return population_of(self.settings.unit, self.dataset, len(self.shards))
+
+    @cached_property
+    def query_map(self) -> QueryMap:
+        """Where records vote: the public queries. Raises InvalidInput for a kind that the data do not have."""
+        return query_map(self.settings, self.dataset, population=self.population)
 
     @property
     def fingerprint(self) -> str:
@@ -121,7 +134,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     scheme = parse_partition(settings.partition)
     kind = teacher_kind(settings.teacher)
     check_engine(host.engine)
-    if not isinstance(scheme, BySite):
+    if not isinstance(scheme, BySite) and settings.votes_by == "teacher":
         # Budgets, noise and threshold out of range are reported before any data are read; classes and queries, which
         # the data may determine, matter little for that.
         trial = make_study(
@@ -144,7 +157,16 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
                 f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
             )
     settings = settings.model_copy(update={"parties": party_count(settings, dataset), "student": student})
-    return DatasetInputs(settings, dataset, _shards(settings, dataset))
+    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
+    if settings.votes_by == "record":
+        few = next((at for at, of_seat in enumerate(inputs.shards) if sum(map(len, of_seat)) < 2), None)
+        if few is not None:
+            raise InvalidInput(
+                f"party {few} has {sum(map(len, inputs.shards[few]))} record(s); allowed where records vote: at least 2"
+            )
+        # Queries and units that the data do not have are reported before anything is worked out.
+        _ = inputs.query_map
+    return inputs
 
 
 def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:

@@ -11,6 +11,7 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.in_process import InProcessTransport
+from coordinator.labelling.soft_labels import SoftLabels
 from coordinator.students.targets import one_hot
 from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
@@ -36,12 +37,16 @@ LIVE_PARTIES = 1000
 
 @dataclass(frozen=True, eq=False)
 class SeedResult:
-    """One seed's labelling and the figures of its released labels."""
+    """One seed's labelling and the figures of its released labels.
+
+    soft: where records vote, the labels that were made of the released sums for all of the pool.
+    """
 
     seed: int
     labelling: Labelling
     spent_after: Int64[ndarray, "batches parties"]
     label_accuracy: float | None
+    soft: SoftLabels | None = None
 
     @property
     def answered(self) -> Int64[ndarray, " answered"]:
@@ -49,7 +54,13 @@ class SeedResult:
         return np.flatnonzero(self.labelling.labels >= 0)
 
     def training_set(self, classes: int) -> tuple[Int64[ndarray, " labelled"], Float32[ndarray, "labelled classes"]]:
-        """Positions and targets for training a student: of the labels released, and of those reinforced for free."""
+        """Positions and targets for training a student: of the labels released and of those reinforced for free, or the
+        soft labels of the whole pool where records vote."""
+        if self.soft is not None:
+            return np.arange(len(self.soft.probabilities)), self.soft.probabilities.astype(np.float32)
+        if self.labelling.cells is not None:
+            # The labels are of queries, which are no records of the pool.
+            return np.empty(0, np.int64), np.empty((0, classes), np.float32)
         released, reinforced = self.labelling.labels, self.labelling.reinforced
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
@@ -160,6 +171,9 @@ def live_labelling(
 def check_live(live: Labelling, replayed: Labelling) -> None:
     """Raises EngineFailed unless the live study and its replay released the same and charged the same."""
     same = np.array_equal(live.labels, replayed.labels) and np.array_equal(live.reinforced, replayed.reinforced)
+    same = same and (live.cells is None) == (replayed.cells is None)
+    if live.cells is not None and replayed.cells is not None:
+        same = same and np.array_equal(live.cells, replayed.cells)
     if not same or not np.array_equal(live.spent, replayed.spent):
         raise EngineFailed("the live study and its replay differ; this is a fault in Conclave, please report it")
 

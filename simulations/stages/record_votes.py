@@ -1,4 +1,4 @@
-"""Record votes live, between Party objects and a Coordinator, each with a ledger of its own."""
+"""Record votes: the study live between Party objects and a Coordinator, its replay, and the labels of the pool."""
 
 from __future__ import annotations
 
@@ -10,14 +10,17 @@ from numpy import ndarray
 
 from coordinator.labelling.soft_labels import SoftLabels, soft_labels
 from party.party import Voter
-from protocols.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
+from protocols.labelling.schedule import Batch, Stop, next_batch
 from protocols.study.query_map import QueryMap
+from protocols.study.stop import check_stop
 from protocols.study.study import Study
-from simulations.stages.label import live_labelling
-
-Contribution = Int64[ndarray, "queries classes"]
+from protocols.votes import ABSTAIN, NOT_ASKED
+from simulations.setup.levels import BatchNoise, batch_noise
+from simulations.stages.label import SeedResult, live_labelling
+from simulations.stages.record_cells import Contribution, RecordCells
+from simulations.stages.replay import Presence, ReplayedLabelling, dropout_presence
 
 
 def contributions(
@@ -29,28 +32,87 @@ def contributions(
 
     Raises InvalidInput for another map than the study's, and as contribution_sum does.
     """
-    records = study.records
-    if records is None or records.queries_sha256 != queries.digest:
-        raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
-    sums = []
-    for seat, (features, labels, patients) in zip(study.roster, holdings, strict=True):
-        total = contribution_sum(
-            queries.cells(features, labels, classes=study.classes),
-            patients if study.unit == "patient" else None,
-            weight_units=round(seat.weight * study.units),
-            cell_count=records.queries * study.classes,
-        )
-        sums.append(total.reshape(records.queries, study.classes))
-    return sums
+    cells = tuple(queries.cells(features, labels, classes=study.classes) for features, labels, _ in holdings)
+    units = tuple(
+        None if study.unit == "record" else patients if study.unit == "patient" else np.zeros(len(labels), np.int64)
+        for _, labels, patients in holdings
+    )
+    return RecordCells(study.classes, 0, queries, cells, units).sums(study)
 
 
-def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int) -> Labelling:
+def live_record_votes(
+    study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0
+) -> Labelling:
     """Asks every party once. The labels are of queries; `cells` are the noisy sums that were released."""
 
     def voter(position: int) -> Voter:
         return lambda batch: sums[position]
 
-    return live_labelling(study, voter, queries=study.query_limit, seed=seed)
+    return live_labelling(study, voter, queries=study.query_limit, seed=seed, dropout=dropout)
+
+
+def replay_record_votes(
+    study: Study, sums: Sequence[Contribution], *, noise: BatchNoise, presence: Presence | None
+) -> ReplayedLabelling:
+    """What live_record_votes releases and charges, without parties. noise, presence: as for `replay`."""
+    budgets, queries = study.budgets, study.query_limit
+    labels, reinforced = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN))
+    spent = np.zeros(len(study.roster), dtype=np.int64)
+
+    def step(asked: int) -> Batch | Stop:
+        return next_batch(
+            budgets,
+            spent,
+            participation=study.participation,
+            asked=asked,
+            left=queries - asked,
+            batch_limit=study.batch_limit,
+            stop=check_stop(study.stop),
+            quorum=study.quorum,
+        )
+
+    def ended(stop: Stop, batches: list[tuple[int, int]], cells: Contribution | None) -> ReplayedLabelling:
+        labelling = Labelling(labels, batches, stop, spent, reinforced, cells=cells)
+        return ReplayedLabelling(labelling, spent[None][: len(batches)])
+
+    first = step(0)
+    if isinstance(first, Stop):
+        return ended(first, [], None)
+    voting = first.active if presence is None else first.active & presence(0)
+    charge = budgets.amount(queries, queries)
+    if voting.sum() < study.quorum:
+        # As with a coordinator, nothing is released and the reservations stand.
+        spent = np.where(first.active, charge, 0)
+        return ended(Stop("quorum_lost", np.zeros(len(spent), dtype=bool)), [], None)
+    total = np.zeros((queries, study.classes), dtype=np.int64)
+    for position in np.flatnonzero(voting).tolist():
+        total += sums[position]
+    cells = study.noisy_cells(total / study.units, noise(voting))
+    labels = cells.argmax(axis=1)
+    spent = np.where(voting, charge, 0)
+    last = step(queries)
+    assert isinstance(last, Stop)  # no query is left
+    return ended(last, [(queries, queries)], cells)
+
+
+def label_record_seed(
+    study: Study,
+    stored: RecordCells,
+    *,
+    pool: Float32[ndarray, "pool features"],
+    seed: int,
+    dropout: float,
+    truth: Int64[ndarray, " pool"] | None,
+) -> SeedResult:
+    """Replays the study with the noise (and drop-outs) of one seed, and labels the pool."""
+    presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
+    result = replay_record_votes(study, stored.sums(study), noise=batch_noise(study, seed=seed), presence=presence)
+    records = study.records
+    if result.labelling.cells is None or records is None:
+        return SeedResult(seed, result.labelling, result.spent_after, None)
+    soft = soft_pool_labels(study, result.labelling, stored.map, pool, records=records.population)
+    accuracy = None if truth is None else float((soft.probabilities.argmax(axis=1) == truth).mean())
+    return SeedResult(seed, result.labelling, result.spent_after, accuracy, soft)
 
 
 def soft_pool_labels(

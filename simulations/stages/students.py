@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import replace
 from functools import cached_property
@@ -15,7 +14,7 @@ from numpy import ndarray
 from coordinator.students import STUDENTS, student_kind
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
-from protocols.array_files import read_array
+from protocols.array_files import array_bytes, read_array
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
@@ -72,9 +71,7 @@ class ReleasedStudent:
             # Missing or unreadable: it is computed again.
             pass
         made = self._trained.predict_proba(inputs)
-        buffer = io.BytesIO()
-        np.save(buffer, made, allow_pickle=False)
-        write_atomically(path, buffer.getvalue())
+        write_atomically(path, array_bytes(made))
         return made
 
     @cached_property

@@ -36,6 +36,10 @@ from protocols.crypto.identity import (
     request_from_pem,
     to_pem,
 )
+from protocols.features.deskew import Deskew
+from protocols.features.feature_map import FeatureMap
+from protocols.features.hog import Hog
+from protocols.features.linear import Linear
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, Offer
@@ -213,8 +217,10 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "pool.npy": lambda data: read_pool(written(data, "pool.npy")),
     "pool.npz": lambda data: read_pool(written(data, "pool.npz")),
     "queries.npz": QueryMap.from_bytes,
+    "features.npz": FeatureMap.from_bytes,
     "pool.csv": lambda data: read_pool(written(data, "pool.csv"), features=TABLE.features),
 }
+FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
 READERS = WIRE | FILES
 
 
@@ -302,6 +308,7 @@ SEEDS: dict[str, list[bytes]] = {
     "pool.npy": [_saved(np.save, np.zeros((2, 2), np.float32))],
     "pool.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32))],
     "queries.npz": [QUERIES.to_bytes()],
+    "features.npz": [FEATURES.to_bytes()],
     "pool.csv": [_CSV],
 }
 assert {wire_pb2.Signed.FromString(each).body for each in SEEDS["signed frame"]} == set(SEEDS["frame"])

@@ -42,43 +42,54 @@ class Breaking:
 class World:
     """Six parties, a coordinator and a guardian in one process; seeds say what noise there is."""
 
-    def __init__(self, study=STUDY, tamper=lambda name, reply: reply):
+    def __init__(self, study=STUDY, tamper=lambda name, reply: reply, *, vote=None):
+        """vote(position, batch): what a seat's teachers, or its records, say; None: VOTES."""
         self.study = study
-        self.ledgers = {name: Ledger(":memory:") for name in NAMES}
+        self.names = [seat.party for seat in study.roster]
+        vote = vote or (lambda position, batch: VOTES[position][:, batch.ids])
+        self.ledgers = {name: Ledger(":memory:") for name in self.names}
         self.own, self.guardians = Ledger(":memory:"), Ledger(":memory:")
         self.parties = {
             name: Party(
                 name,
                 study=study,
                 ledger=self.ledgers[name],
-                voter=lambda batch, i=i: VOTES[i][:, batch.ids],
+                voter=lambda batch, i=i: vote(i, batch),
                 coins_from=None,
                 ballot=SharedBallot(study, name, source=seeded_source(i)),
             )
-            for i, name in enumerate(NAMES)
+            for i, name in enumerate(self.names)
         }
-        handlers = {name: lambda request, name=name: tamper(name, self.parties[name].handle(request)) for name in NAMES}
-        self.exchange = InProcessTransport(handlers)
+        self.exchange = InProcessTransport(
+            {name: lambda request, name=name: tamper(name, self.parties[name].handle(request)) for name in self.names}
+        )
         self.wrap = lambda channel: channel
 
     def close(self):
         for ledger in (*self.ledgers.values(), self.own, self.guardians):
             ledger.close()
 
-    def label(self, *, source=7):
-        """One run of a fresh coordinator and a fresh guardian on the same ledgers."""
+    @property
+    def pool(self):
+        return np.zeros((self.study.query_limit, 2), np.float32)
+
+    def coordinator(self, *, source=7):
+        """A fresh coordinator and a fresh guardian on the same ledgers."""
         self.here = GuardianHere(self.study, self.guardians, seeded_source(source, 1), wrap=lambda c: self.wrap(c))
-        coordinator = Coordinator(
+        return Coordinator(
             self.study,
             ledger=self.own,
             aggregation=SharedAggregation(self.here.dial, source=seeded_source(source)),
             exchange=self.exchange,
             run=b"run",
         )
-        return coordinator.label(POOL)
+
+    def label(self, *, source=7):
+        """One run of them."""
+        return self.coordinator(source=source).label(self.pool)
 
     def spent(self):
         """Of everybody, by whoever keeps it."""
-        return [[ledger.balance(name).spent for name in NAMES] for ledger in (self.own, self.guardians)] + [
-            [self.ledgers[name].balance(name).spent for name in NAMES]
+        return [[ledger.balance(name).spent for name in self.names] for ledger in (self.own, self.guardians)] + [
+            [self.ledgers[name].balance(name).spent for name in self.names]
         ]

@@ -1,13 +1,13 @@
 """Party objects in an engine's workers: the protocol itself over worker processes or Flower.
 
-The votes come from a file (the teachers' votes, cast before), the ledgers lie in the folder, one a party, so that
-a party is the same whichever worker its message lands in.
+The votes come from a file (the teachers' votes, cast before, or the sums of records' contributions), the ledgers lie in
+the folder, one a party, so that a party is the same whichever worker its message lands in. One run may serve several
+studies, each in a folder of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -21,6 +21,7 @@ from protocols.crypto.identity import PEM_BYTES, key_from_pem, key_to_pem
 from protocols.crypto.randomness import system_source
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
+from protocols.levels.level import Ballot
 from protocols.levels.table import Means, ballot_of
 from protocols.reading import read_bytes
 from protocols.study.file import read_study, write_study
@@ -28,51 +29,68 @@ from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.messages import (
     HiddenVotes,
+    Outcome,
     Refusal,
     Reply,
     Request,
     Settled,
     StepReply,
+    StepRequest,
     VoteReply,
+    VoteRequest,
     decode,
     encode,
 )
 from runtime.files import write_atomically
 from simulations.engines.engine import Exchange, HostSpec
+from simulations.setup.levels import simulated_ballot
+
+# Of the noise and the shares of parties whose records vote.
+SEED = 4
 
 
 class PartyHost:
-    """Hosts the parties of a study whose votes were cast before."""
+    """Hosts the parties of studies whose votes were cast before."""
 
     def __init__(self, folder: Path) -> None:
+        self._studies = {study.digest: study for study in map(read_study, folder.glob("*/study.toml"))}
         self._folder = folder
-        self._study = read_study(folder / "study.toml")
-        self._votes = read_array(folder / "votes.npy", mapped=True)
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        """Each party handles its message on its own ledger."""
-        for name, request in requests.items():
+        """Each party handles its message on its own ledger of the study that is asked about."""
+        for name, data in requests.items():
+            request = decode(data)
+            assert isinstance(request, VoteRequest | StepRequest | Outcome)
+            # A study that nobody knows is refused by a party of any other.
+            study = self._studies.get(request.study) or next(iter(self._studies.values()))
+            folder, seat = self._folder / study.digest.hex(), study.seats[name]
             # By seat: the name of a privacy group is no file name.
-            with Ledger(self._folder / "ledgers" / f"{self._study.seats[name]}.sqlite") as ledger:
-                secret = self._study.participation_name == "secret"
-                source = system_source if secret else None
-                means = Means(key=partial(self._key, name))
-                ballot = ballot_of(self._study, name, ledger=ledger, source=system_source, means=means)
+            with Ledger(folder / "ledgers" / f"{seat}.sqlite") as ledger:
+                secret = study.participation_name == "secret"
                 party = Party(
-                    name, study=self._study, ledger=ledger, voter=self._voter(name), coins_from=source, ballot=ballot
+                    name,
+                    study=study,
+                    ledger=ledger,
+                    voter=_voter(study, seat, read_array(folder / "votes.npy", mapped=True)),
+                    coins_from=system_source if secret else None,
+                    ballot=_ballot(folder, study, seat, ledger),
                 )
-                yield name, encode(party.handle(decode(request)))
+                yield name, encode(party.handle(request))
 
-    def _key(self, name: str) -> ec.EllipticCurvePrivateKey:
-        return key_from_pem(read_bytes(self._folder / "keys" / f"{self._study.seats[name]}.pem", most=PEM_BYTES))
 
-    def _voter(self, name: str) -> Voter:
-        votes: Integer[ndarray, "teachers queries"] = self._votes[self._study.seats[name]]
+def _ballot(folder: Path, study: Study, seat: int, ledger: Ledger) -> Ballot:
+    """Of known keys and noise where records vote: so its noise is that of the same study in one process."""
+    if study.records is not None:
+        return simulated_ballot(study, seat, ledger=ledger, seed=SEED)
+    means = Means(key=lambda: key_from_pem(read_bytes(folder / "keys" / f"{seat}.pem", most=PEM_BYTES)))
+    return ballot_of(study, study.roster[seat].party, ledger=ledger, source=system_source, means=means)
 
-        def vote(batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
-            return votes[:, batch.ids].astype(np.int64)
 
-        return vote
+def _voter(study: Study, seat: int, votes: ndarray) -> Voter:
+    def vote(batch: QueryBatch) -> Int64[ndarray, "..."]:
+        return (votes[seat] if study.records is not None else votes[seat][:, batch.ids]).astype(np.int64)
+
+    return vote
 
 
 def open_host(*, folder: str) -> PartyHost:
@@ -83,20 +101,22 @@ def open_host(*, folder: str) -> PartyHost:
 def party_host(
     folder: Path,
     study: Study,
-    votes: Integer[ndarray, "parties teachers queries"],
+    votes: Integer[ndarray, "parties ..."],
     *,
     keys: Sequence[ec.EllipticCurvePrivateKey] = (),
 ) -> HostSpec:
-    """Writes what the workers need into `folder` and says how to open it.
+    """Writes what the workers need into `folder`, beside other studies, and says how to open it.
 
-    keys: of the seats in order of the roster, for the level `secure_sum`.
+    votes: of teachers, [parties, teachers, queries], or the sums of records, [parties, queries, classes]; keys: of the
+    seats in order of the roster, for the level `secure_sum` of teachers.
     """
-    write_atomically(folder / "study.toml", write_study(study))
-    (folder / "ledgers").mkdir(parents=True, exist_ok=True)
-    np.save(folder / "votes.npy", votes, allow_pickle=False)
+    own = folder / study.digest.hex()
+    (own / "ledgers").mkdir(parents=True)
+    write_atomically(own / "study.toml", write_study(study))
+    np.save(own / "votes.npy", votes, allow_pickle=False)
     for position, key in enumerate(keys):
-        (folder / "keys").mkdir(exist_ok=True)
-        write_atomically(folder / "keys" / f"{position}.pem", key_to_pem(key).decode())
+        (own / "keys").mkdir(exist_ok=True)
+        write_atomically(own / "keys" / f"{position}.pem", key_to_pem(key).decode())
     return HostSpec("tests.harness.party_host:open_host", {"folder": str(folder)})
 
 

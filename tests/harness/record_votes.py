@@ -2,14 +2,20 @@
 
 import numpy as np
 
+from party.party import Party
+from protocols.features.feature_map import FeatureMap
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.study.levels import Confidentiality
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
-from simulations.setup.levels import simulated_level
+from simulations.setup.levels import simulated_aggregation, simulated_level
 
 RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(12, 3)).astype(np.float32)
 QUERIES = QueryMap(
-    3, (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0])))
+    FeatureMap((3,)),
+    (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0]))),
 )
 # Three parties; the patients of the first two have two records each.
 HOLDINGS = [
@@ -19,14 +25,50 @@ HOLDINGS = [
 ]
 
 
-def study_of(level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0)):
-    made = simulated_level(
-        level,
-        units=None if level == "clear" else 1024,
-        colluders=1 if level == "secure_sum" else None,
-        seats=3,
-    )
+UNITS = 1024
+NAMES = ("a", "b", "c")
+LEVELS = ("clear", "secure_sum", "two_server")
+
+
+def study_of(
+    level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES, colluders=1
+):
+    """level: a name, for known keys and three parties, or a level of confidentiality itself."""
+    if not isinstance(level, Confidentiality):
+        level = simulated_level(
+            level,
+            units=None if level == "clear" else UNITS,
+            colluders=colluders if level == "secure_sum" else None,
+            seats=3,
+        )
     plan = RecordVotesPlan(
-        name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=made, quorum=3
+        name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=level, quorum=quorum
     )
-    return record_study(plan, names=("a", "b", "c"), epsilon=np.array(epsilon), delta=np.full(3, 1e-5))
+    return record_study(plan, names=names, epsilon=np.array(epsilon), delta=np.full(3, 1e-5))
+
+
+def simulated_labelling(study, exchange, *, seed):
+    """What the study releases over a transport to its parties, with the noise and the shares of one seed."""
+    with Ledger(":memory:") as ledger, Ledger(":memory:") as guardians:
+        return labelling_of(study, simulated_aggregation(study, guardians=guardians, seed=seed), exchange, ledger)
+
+
+def labelling_of(study, aggregation, exchange, ledger):
+    """One coordinator's run of the one batch."""
+    coordinator = Coordinator(study, ledger=ledger, aggregation=aggregation, exchange=exchange, run=bytes(16))
+    return coordinator.label(np.zeros((study.query_limit, 1), np.float32))
+
+
+def parties_of(study, sums, ledgers, *, ballot=lambda position, ledger: None):
+    """The parties of a study, by name, each of whose records add up to one of the sums."""
+    return {
+        seat.party: Party(
+            seat.party,
+            study=study,
+            ledger=ledgers[at],
+            voter=lambda batch, at=at: sums[at],
+            coins_from=None,
+            ballot=ballot(at, ledgers[at]),
+        )
+        for at, seat in enumerate(study.roster)
+    }

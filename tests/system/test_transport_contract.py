@@ -1,88 +1,40 @@
 """One suite for every transport: the same Party and Coordinator, the same labels and ledgers, whatever carries them."""
 
+from contextlib import ExitStack
+
 import numpy as np
-import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
-from protocols.study.queries import QueryBatch
-from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
-from simulations.engines import ENGINES, open_engine
+from protocols.wire.messages import Refusal, VoteReply
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import TeacherVotes
-from tests.harness.party_host import EngineTransport, party_host
-from tests.harness.studies import make_study, make_votes
-
-VOTES, _ = make_votes(6, 40)
-STUDY = make_study(
-    [1.0, 1.0, 2.0, 2.0, 3.0, 3.0],
-    rule="exhaustive",
-    sigma=6.0,
-    sigma_threshold=4.0,
-    threshold=3.0,
-    queries=40,
-    batch_limit=6,
-)
-NAMES = [seat.party for seat in STUDY.roster]
+from tests.harness.transport_contract import NAMES, STUDY, VOTES, exercise
 
 
-def with_transport(name, folder, body):
-    """body(transport) over the transport of that name."""
-    if name in ENGINES:
-        spec = party_host(folder, STUDY, VOTES)
-        return open_engine(name, workers=2).run(spec, NAMES, lambda exchange: body(EngineTransport(exchange)))
-    ledgers = {party: Ledger(folder / f"{party}.sqlite") for party in NAMES}
-    handlers = {
-        party: Party(
-            party,
-            study=STUDY,
-            ledger=ledgers[party],
-            voter=lambda b, i=i: VOTES[i][:, b.ids].astype(np.int64),
-            coins_from=None,
-        ).handle
-        for i, party in enumerate(NAMES)
-    }
-    try:
-        return body(InProcessTransport(handlers))
-    finally:
-        for ledger in ledgers.values():
-            ledger.close()
+def test_the_transport_of_one_process_gives_the_labels_and_ledgers_of_the_replay(tmp_path):
+    with ExitStack() as open_ledgers:
+        handlers = {
+            party: Party(
+                party,
+                study=STUDY,
+                ledger=open_ledgers.enter_context(Ledger(tmp_path / f"{party}.sqlite")),
+                voter=lambda b, i=i: VOTES[i][:, b.ids].astype(np.int64),
+                coins_from=None,
+            ).handle
+            for i, party in enumerate(NAMES)
+        }
+        check(exercise(InProcessTransport(handlers)))
 
 
-def exercise(transport):
-    """Everything that the contract asks, in one run, because starting an engine takes its time."""
-    with Ledger(":memory:") as ledger:
-        coordinator = Coordinator(
-            STUDY,
-            ledger=ledger,
-            aggregation=ClearAggregation(simulated(np.random.default_rng(3))),
-            exchange=transport,
-            run=b"contract",
-        )
-        labelling = coordinator.label(np.zeros((40, 2), np.float32))
-    again = QueryBatch(0, np.arange(labelling.batches[0][0]), np.zeros((labelling.batches[0][0], 2), np.float32))
-    other = QueryBatch(0, again.ids, again.inputs + 1)
-    return {
-        "labelling": labelling,
-        "repeated": transport(dict.fromkeys(NAMES, VoteRequest(STUDY.digest, coordinator.run, again))),
-        "reused": transport({"p1": VoteRequest(STUDY.digest, coordinator.run, other)}),
-        "mixed": transport(
-            {
-                "p0": VoteRequest(bytes(32), coordinator.run, other),
-                "p5": Outcome(STUDY.digest, bytes(32), np.ones(3, bool)),
-            }
-        ),
-    }
+def test_every_engine_gives_the_labels_and_ledgers_of_the_replay(carried):
+    check(carried["contract"])
 
 
-@pytest.mark.parametrize("name", ["coordinator.in_process", *ENGINES])
-def test_every_transport_gives_the_labels_and_ledgers_of_the_replay(name, tmp_path):
-    got = with_transport(name, tmp_path, exercise)
+def check(got):
     labelling = got["labelling"]
     expected = replay(
         STUDY, TeacherVotes(10, VOTES), noise=one_stream(simulated(np.random.default_rng(3))), presence=None

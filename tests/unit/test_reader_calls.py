@@ -52,7 +52,7 @@ ALLOWED = {
     "simulations/datasets/eicu_demo.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/source.py": {".read_bytes": _OWN_SOURCE},
     "simulations/engines/pinning.py": {".read_text": "the kernel's own file"},
-    "party/teachers/onnx_file.py": {"onnxruntime.InferenceSession": "in the table of readers"},
+    "protocols/features/onnx_model.py": {"onnxruntime.InferenceSession": "in the table of readers"},
     "coordinator/release/export.py": {"onnxruntime.InferenceSession": "of a file that it has just written"},
     "party/teachers/trees.py": {"io.load": "in the table of readers"},
     "party/teachers/own.py": {"io.load": "catches whatever it raises", "io.get_untrusted_types": "the same"},

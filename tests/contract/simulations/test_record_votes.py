@@ -8,7 +8,7 @@ import pytest
 from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.errors import InvalidInput
-from protocols.labelling.coordinator import Coordinator
+from protocols.features.feature_map import FeatureMap
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
@@ -16,13 +16,24 @@ from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.study.query_map import QueryMap
-from protocols.wire.messages import Refusal, VoteRequest
-from simulations.setup.levels import batch_noise
+from protocols.wire.messages import Refusal, VoteReply, VoteRequest
+from simulations.setup.levels import batch_noise, simulated_ballot
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
-from tests.harness.record_votes import HOLDINGS, QUERIES, RNG, study_of
+from tests.harness.record_votes import (
+    HOLDINGS,
+    LEVELS,
+    NAMES,
+    QUERIES,
+    RNG,
+    UNITS,
+    labelling_of,
+    parties_of,
+    simulated_labelling,
+    study_of,
+)
 
 
-@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("unit", ["record", "patient"])
 def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_charge(level, unit) -> None:
     study = study_of(level, unit=unit)
@@ -39,7 +50,23 @@ def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_ch
     assert (labelling.spent <= study.budgets.cap).all()
 
 
-@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
+@pytest.mark.parametrize("level", ["secure_sum", "two_server"])
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, unit) -> None:
+    study = study_of(level, unit=unit)
+    sums = contributions(study, QUERIES, HOLDINGS)
+    total = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
+    in_clear = replace(study, confidentiality=Clear(units=UNITS))
+    parties = parties_of(in_clear, sums, [Ledger(":memory:") for _ in sums])
+    transport = InProcessTransport({name: party.handle for name, party in parties.items()})
+    expected = labelling_of(in_clear, ClearAggregation(total), transport, Ledger(":memory:"))
+    got = live_record_votes(study, sums, seed=3)
+    np.testing.assert_array_equal(got.cells, expected.cells)
+    np.testing.assert_array_equal(got.labels, expected.labels)
+    assert got.spent.tolist() == expected.spent.tolist()
+
+
+@pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
 def test_the_noise_is_the_least_that_every_budget_affords(level, rule) -> None:
     study = study_of(level, rule=rule)
@@ -65,58 +92,100 @@ def test_a_patient_costs_as_much_as_a_record_and_weighs_no_more() -> None:
     assert 0.5 * records < patients < records
 
 
-def asked(study, voter, *, queries=16, ledger):
-    party = Party("a", study=study, ledger=ledger, voter=voter, coins_from=None)
+def asked(study, voter, *, queries=16, ledger, ballot=None):
+    party = Party("a", study=study, ledger=ledger, voter=voter, coins_from=None, ballot=ballot)
     batch = QueryBatch(0, np.arange(queries), np.zeros((queries, 1), np.float32))
     return party.handle(VoteRequest(study.digest, bytes(16), batch))
 
 
-@pytest.mark.parametrize(
-    ("given", "queries"),
-    [
-        (np.zeros((16, 3), np.int64), 16),
-        (np.zeros((15, 2), np.int64), 16),
-        (np.zeros((16, 2)), 16),
-        (np.full((16, 2), -1), 16),
-        (np.full((16, 2), 2**40), 16),
-        (np.zeros((15, 2), np.int64), 15),
-    ],
-    ids=["classes", "queries", "floats", "negative", "more than all units", "part of the queries"],
-)
-def test_a_sum_that_cannot_be_one_is_refused_before_anything_is_charged(given, queries) -> None:
-    study = study_of()
+def too_much_in_all(study):
+    """No cell above what all units together may put in it, and all of them as full as that."""
+    records = study.records
+    most, _ = records.bounds("record", weight_units=round(study.roster[0].weight * study.units), classes=2)
+    return np.full((16, 2), most)
+
+
+BAD_SUMS = {
+    "classes": np.zeros((16, 3), np.int64),
+    "queries": np.zeros((15, 2), np.int64),
+    "floats": np.zeros((16, 2)),
+    "not a number": np.full((16, 2), np.nan),
+    "negative": np.full((16, 2), -1),
+    "more than all units in a cell": np.full((16, 2), 2**40),
+    "more than all units in all": None,
+    "part of the queries": np.zeros((15, 2), np.int64),
+}
+
+
+@pytest.mark.parametrize("level", ["clear", "two_server"])
+@pytest.mark.parametrize("bad", BAD_SUMS)
+def test_a_sum_that_cannot_be_one_is_refused_before_anything_is_charged(bad, level) -> None:
+    study = study_of(level)
+    given = too_much_in_all(study) if BAD_SUMS[bad] is None else BAD_SUMS[bad]
     with Ledger(":memory:") as ledger:
-        reply = asked(study, lambda batch: given, queries=queries, ledger=ledger)
+        ballot = simulated_ballot(study, 0, ledger=ledger, seed=1)
+        queries = 15 if bad == "part of the queries" else 16
+        reply = asked(study, lambda batch: given, queries=queries, ledger=ledger, ballot=ballot)
         assert isinstance(reply, Refusal)
+        assert reply.code == "could_not_vote"
         assert ledger.balance("a").spent == 0
 
 
-def test_a_party_that_sends_no_sum_is_left_out_by_name() -> None:
-    study = replace(study_of(), quorum=2)
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_party_whose_sum_cannot_be_one_is_left_out_at_every_level_and_pays_nothing(level) -> None:
+    study = study_of(level)
     sums = contributions(study, QUERIES, HOLDINGS)
-    found = {}
+    sums[1] = -sums[1]
+    ledgers = [Ledger(":memory:") for _ in sums]
+    parties = parties_of(
+        study, sums, ledgers, ballot=lambda at, ledger: simulated_ballot(study, at, ledger=ledger, seed=1)
+    )
+    got = simulated_labelling(
+        study, InProcessTransport({name: party.handle for name, party in parties.items()}), seed=1
+    )
+    assert got.stop.reason == "quorum_lost"
+    assert got.refusals == {"b": "could_not_vote"}
+    assert got.cells is None
+    assert [each.balance(name).spent > 0 for each, name in zip(ledgers, NAMES, strict=True)] == [True, False, True]
 
-    class Liar:
-        def handle(self, request):
-            reply = asked(study, lambda batch: sums[0], ledger=Ledger(":memory:"))
-            return replace(reply, votes=-reply.votes)
 
-    ledgers = {name: Ledger(":memory:") for name in "bc"}
-    parties = {
-        name: Party(name, study=study, ledger=ledgers[name], voter=lambda batch, i=i: sums[i], coins_from=None)
-        for i, name in enumerate("abc")
-        if name != "a"
-    }
-    transport = InProcessTransport({"a": Liar().handle} | {name: each.handle for name, each in parties.items()})
-    with Ledger(":memory:") as ledger:
-        coordinator = Coordinator(
-            study,
-            ledger=ledger,
-            aggregation=ClearAggregation(simulated(np.random.default_rng(0))),
-            exchange=transport,
-            run=bytes(16),
-        )
-        found = coordinator.label(np.zeros((16, 1), np.float32))
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_party_that_is_absent_pays_nothing_and_the_sum_is_of_the_others(level) -> None:
+    study = study_of(level, quorum=2, colluders=0)
+    sums = contributions(study, QUERIES, HOLDINGS)
+    parties = parties_of(
+        study,
+        sums,
+        [Ledger(":memory:") for _ in sums],
+        ballot=lambda at, ledger: simulated_ballot(study, at, ledger=ledger, seed=1),
+    )
+    transport = InProcessTransport(
+        {name: party.handle for name, party in parties.items()}, absent=lambda _: frozenset({"b"})
+    )
+    got = simulated_labelling(study, transport, seed=1)
+    noise = batch_noise(study, seed=1)(np.array([True, False, True]))
+    expected = study.noisy_cells((sums[0] + sums[2]) / study.units, noise)
+    np.testing.assert_array_equal(got.cells, expected)
+    due = study.budgets.amount(1, 1)
+    assert got.spent.tolist() == [due[0], 0, due[2]]
+
+
+def test_a_party_that_sends_no_sum_is_left_out_by_name() -> None:
+    study = study_of(quorum=2)
+    sums = contributions(study, QUERIES, HOLDINGS)
+    parties = parties_of(study, sums, [Ledger(":memory:") for _ in sums])
+    handlers = {name: party.handle for name, party in parties.items()}
+
+    def lie(request):
+        reply = parties["a"].handle(request)
+        return replace(reply, votes=-reply.votes) if isinstance(reply, VoteReply) else reply
+
+    found = labelling_of(
+        study,
+        ClearAggregation(simulated(np.random.default_rng(0))),
+        InProcessTransport(handlers | {"a": lie}),
+        Ledger(":memory:"),
+    )
     assert found.refusals == {"a": "bad_votes"}
     assert found.spent[0] == 0
     assert found.cells is not None
@@ -149,7 +218,7 @@ def test_terms_that_do_not_go_with_record_votes_are_refused(change, words) -> No
 
 
 def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
-    other = QueryMap(3, QUERIES.partitions[:1])
+    other = QueryMap(FeatureMap((3,)), QUERIES.partitions[:1])
     with pytest.raises(InvalidInput, match="not those of the study"):
         contributions(study_of(), other, HOLDINGS)
 

@@ -59,14 +59,19 @@ def test_a_patient_with_many_records_in_one_cell_weighs_as_much_as_one_with_one(
     assert contribution_sum(cells, units, weight_units=UNIT, cell_count=3).tolist() == [UNIT, UNIT, 0]
 
 
+def test_all_data_of_a_party_as_one_unit_have_the_norm_of_one_vote() -> None:
+    cells = np.array([[0], [0], [0], [1], [1], [1], [1]])
+    total = contribution_sum(cells, np.zeros(7, np.int64), weight_units=UNIT, cell_count=3)
+    assert total.tolist() == [isqrt(9 * UNIT**2 // 25), isqrt(16 * UNIT**2 // 25), 0]
+
+
 @pytest.mark.parametrize(
     ("cells", "units", "weight", "words"),
     [
         ([[0], [3]], None, UNIT, "cells 0 to 3; allowed: 0 to 2"),
         ([[0], [-1]], None, UNIT, "cells -1 to 0"),
         ([[0, 0], [0, 1]], None, UNIT, "one cell twice"),
-        ([[0]], None, UNIT, "1 protected unit; allowed: at least 2"),
-        ([[0], [1]], [4, 4], UNIT, "1 protected unit"),
+        ([[0]], None, UNIT, "1 record; allowed: at least 2"),
         ([[0], [1]], None, 0, "weight is 0"),
         ([[0], [1]], None, LARGEST_WEIGHT + 1, "weight is 8589934593"),
         ([[0, 1], [0, 1]], None, 1, "2 cells with a weight of 1"),

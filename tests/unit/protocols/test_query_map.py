@@ -11,7 +11,10 @@ from hypothesis import strategies as st
 
 from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.study.query_map import MOST_STEPS, STEPS, Partition, QueryMap
+from protocols.features.feature_map import FeatureMap
+from protocols.features.linear import Linear
+from protocols.features.steps import MOST_STEPS, STEPS
+from protocols.study.query_map import Partition, QueryMap
 
 
 def slow_nearest(record, centres, nearest):
@@ -47,7 +50,7 @@ def test_many_nearest_queries_are_found_as_few_are() -> None:
 def two_partitions():
     all_features = Partition.of(np.eye(3, dtype=np.float32), columns=np.arange(3))
     one_column = Partition.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([2]))
-    return QueryMap(3, (all_features, one_column))
+    return QueryMap(FeatureMap((3,)), (all_features, one_column))
 
 
 def test_queries_are_numbered_partition_after_partition_and_cells_by_label() -> None:
@@ -64,14 +67,15 @@ def test_the_digest_names_all_that_decides_where_a_record_votes() -> None:
     assert made.digest == two_partitions().digest
     first, second = made.partitions
     others = [
-        QueryMap(4, made.partitions),
-        QueryMap(3, (second, first)),
-        QueryMap(3, (dataclasses.replace(first, nearest=2), second)),
-        QueryMap(3, (first, dataclasses.replace(second, scales=np.array([2.0])))),
-        QueryMap(3, (first, dataclasses.replace(second, columns=np.array([1])))),
-        QueryMap(3, (first, dataclasses.replace(second, centres=second.centres + 1))),
+        QueryMap(FeatureMap((4,)), made.partitions),
+        QueryMap(FeatureMap((3,), (Linear.of(np.eye(3), np.zeros(3)),)), made.partitions),
+        QueryMap(FeatureMap((3,)), (second, first)),
+        QueryMap(FeatureMap((3,)), (dataclasses.replace(first, nearest=2), second)),
+        QueryMap(FeatureMap((3,)), (first, dataclasses.replace(second, scales=np.array([2.0])))),
+        QueryMap(FeatureMap((3,)), (first, dataclasses.replace(second, columns=np.array([1])))),
+        QueryMap(FeatureMap((3,)), (first, dataclasses.replace(second, centres=second.centres + 1))),
     ]
-    assert len({made.digest, *(other.digest for other in others)}) == 7
+    assert len({made.digest, *(other.digest for other in others)}) == 8
 
 
 def test_points_that_round_to_the_same_steps_are_one_query() -> None:
@@ -139,6 +143,17 @@ def test_a_file_of_queries_gives_the_same_queries_back() -> None:
     assert read.to_bytes() == made.to_bytes() == altered()
 
 
+def test_records_are_compared_by_their_features() -> None:
+    swapped = FeatureMap((1, 2), (Linear.of(np.eye(2)[::-1], np.zeros(2)),))
+    points = np.array([[0.0, 1.0], [1.0, 0.0]], np.float32)
+    made = QueryMap(swapped, (Partition.of(points, columns=np.arange(2)),))
+    assert QueryMap.from_bytes(made.to_bytes()).digest == made.digest
+    assert made.input_shape == (1, 2)
+    assert made.nearest_queries(points[:, None]).tolist() == [[1], [0]]
+    with pytest.raises(InvalidInput, match=r"allowed: \(1, 2\)"):
+        made.nearest_queries(points)
+
+
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
@@ -153,9 +168,8 @@ def test_a_file_of_queries_gives_the_same_queries_back() -> None:
         ({"scales": np.full(4, np.nan)}, r"scales span \[nan, nan\]; allowed"),
         ({"columns": np.array([0, 1, 2, 3])}, "feature 3; allowed: 0 to 2"),
         ({"columns": np.array([0, 0, 1, 2])}, "columns of a partition"),
-        ({"width": np.array([0])}, "width is 0; allowed: 1 to"),
-        ({"width": np.array([3, 3])}, "width or partitions has another shape"),
-        ({"partitions": np.array([[3, 3], [2, 1]])}, "width or partitions has another shape"),
+        ({"features": np.zeros(20, np.uint8)}, "queries: features cannot be read"),
+        ({"partitions": np.array([[3, 3], [2, 1]])}, r"partitions has shape \(2, 2\)"),
         ({"partitions": np.array([[3, 3, 4], [2, 1, 1]])}, "nearest is 4; allowed: 1 to the 3"),
         ({"partitions": np.array([[2**24, 2**24, 1], [2, 1, 1]])}, "allowed: the"),
         ({"partitions": np.array([[3, 3, 0], [2, 1, 1]])}, "partitions is 0"),
@@ -174,6 +188,6 @@ def test_a_file_that_is_none_of_queries_is_refused(changed, words) -> None:
 
 def test_a_map_needs_queries_and_features_to_look_at() -> None:
     with pytest.raises(InvalidInput, match="no queries"):
-        QueryMap(3, ())
+        QueryMap(FeatureMap((3,)), ())
     with pytest.raises(InvalidInput, match="feature 2; allowed: 0 to 1"):
-        QueryMap(2, two_partitions().partitions)
+        QueryMap(FeatureMap((2,)), two_partitions().partitions)

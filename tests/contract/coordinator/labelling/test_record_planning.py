@@ -91,7 +91,7 @@ def test_other_queries_than_the_studys_are_refused(tmp_path):
     with pytest.raises(InvalidInput, match="8 queries and 4 votes of a record; allowed: the 8 and 3"):
         read_query_map(write_queries(tmp_path, queries), fewer)
     wider = replace(study.terms, features=(), input_shape=(5,))
-    with pytest.raises(InvalidInput, match="records of 4 features; allowed: 5"):
+    with pytest.raises(InvalidInput, match=r"records of shape \(4,\); allowed: \(5,\)"):
         read_query_map(write_queries(tmp_path, queries), replace(study, terms=wider))
 
 

@@ -18,6 +18,7 @@ from protocols.array_files import parse_arrays
 from protocols.crypto.channel import pair
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
+from protocols.features.feature_map import FeatureMap
 from protocols.ledger.audit_log import EMPTY, Entry
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
@@ -156,11 +157,18 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
     return read
 
 
-def queries(width: int, count: int) -> object:
-    """The file of the harness's queries with another width, or number of queries in its first partition."""
+def features(side: int) -> object:
+    """The file of a feature map of records with such a side."""
+    content = io.BytesIO()
+    np.savez(content, shape=array_of(side), kinds=np.zeros(0, "<i8"))
+    return FeatureMap.from_bytes(content.getvalue())
+
+
+def queries(count: int) -> object:
+    """The file of the harness's queries with another number of queries in its first partition."""
     arrays = parse_arrays(QUERIES.to_bytes(), where="queries")
     sizes = [count, *arrays["partitions"].ravel()[1:].tolist()]
-    altered = {"width": array_of(width), "partitions": array_of(*sizes).reshape(-1, 3)}
+    altered = {"partitions": array_of(*sizes).reshape(-1, 3)}
     content = io.BytesIO()
     np.savez(content, **arrays | altered)
     return QueryMap.from_bytes(content.getvalue())
@@ -261,8 +269,8 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "terms.input_shape"): study("input_shape", table="[terms]", bracket=True),
     ("study", "confidentiality.units"): study("units", table="[confidentiality]"),
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
-    ("queries", "width"): lambda value: queries(value, QUERIES.queries),
-    ("queries", "partitions"): lambda value: queries(QUERIES.width, value),
+    ("queries", "partitions"): queries,
+    ("features", "shape"): features,
     ("evidence/ledger.json", "caps"): evidence("evidence/ledger.json", "caps", "h"),
     ("evidence/ledger.json", "batches.number"): evidence("evidence/ledger.json", "batches", 0, "number"),
     ("evidence/ledger.json", "batches.queries"): evidence("evidence/ledger.json", "batches", 0, "queries", 1),

@@ -21,6 +21,16 @@ def test_an_honest_audit_ends_with_code_0_and_writes_its_findings(tmp_path, caps
     assert run_command(["audit", "--out", str(out), *QUICK]) == 2
 
 
+def test_record_votes_are_audited_and_a_broken_study_of_them_ends_with_code_8(tmp_path, capsys):
+    records = ["audit", "--votes-by", "record", "--trials", "2000", "--noise", "fast", "--quiet"]
+    assert run_command([*records, "--out", str(tmp_path / "audit")]) == 0
+    assert "patient" in capsys.readouterr().out
+    document = json.loads((tmp_path / "audit" / "audit.json").read_text())
+    assert {one["unit"] for one in document["findings"]} == {"record", "patient"}
+    assert run_command([*records, "--break", "bare-cell", "--json"]) == 8
+    assert json.loads(capsys.readouterr().out)["broken"] == "bare-cell"
+
+
 @pytest.mark.parametrize("name", ["half-noise", "same-noise", "double-votes"])
 def test_a_broken_mechanism_ends_with_code_8(name, capsys):
     flags = ["--mechanism", "gnmax", "--view", "histogram", "--rate", "1", "--break", name, "--json"]
@@ -42,6 +52,11 @@ def test_a_broken_mechanism_ends_with_code_8(name, capsys):
         (["--mechanism", "gnmax,confident_gnmax", "--gamma", "1"], "--gamma has no effect on gnmax, confident_gnmax"),
         (["--mechanism", "lnmax", "--rate", "0.5"], "--rate has no effect on lnmax"),
         (["--mechanism", "lnmax", "--gamma", "1", "--sigma", "1"], "--sigma has no effect on lnmax"),
+        (["--epsilon", "2"], "--epsilon has no effect without --votes-by record"),
+        (["--votes-by", "record", "--mechanism", "gnmax"], "--mechanism has no effect with --votes-by record"),
+        (["--votes-by", "record", "--sigma-threshold", "3"], "--sigma-threshold has no effect with --votes-by record"),
+        (["--votes-by", "record", "--break", "same-noise"], "break is 'same-noise'; allowed where records vote"),
+        (["--break", "bare-cell"], "break is 'bare-cell'; allowed: half-noise"),
     ],
 )
 def test_a_flag_out_of_range_is_one_line_and_code_2(flags, message, capsys):

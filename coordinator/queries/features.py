@@ -1,0 +1,118 @@
+"""Feature maps for a pool: its own values, gradients of images, principal components, projections, encoders.
+
+All of them are made from the public pool and from constants, so they cost nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.features.deskew import Deskew
+from protocols.features.encoder import MOST_MODEL_BYTES, Encoder
+from protocols.features.feature_map import FeatureMap
+from protocols.features.hog import Hog
+from protocols.features.linear import Linear
+from protocols.features.stage import Stage
+from protocols.reading import read_bytes
+from runtime.distribution import install
+
+# Chosen by nearest neighbours on training images of MNIST and Fashion-MNIST: docs/how-to/choose-features.md.
+_ORIENTATIONS: Final = 8
+_CELLS: Final = 7
+_COMPONENTS: Final = 64
+# Noise of pixels, as a share of all their variation, from which gradients say less than the pixels do.
+_NOISY: Final = 0.5
+# Rows that are enough to see how noisy the pixels are.
+_LOOKED_AT: Final = 2000
+# Of noise alone, of standard deviation 1, in noise_share's mask (Immerkaer 1996); and of a median (Donoho 1995).
+_MASK_DEVIATION, _MEDIAN_OF_NORMAL = 6.0, 0.6745
+
+
+def features_for(pool: Float32[ndarray, "pool ..."], named: str, *, seed: int) -> FeatureMap:
+    """The feature map of this name for such a pool.
+
+    raw: the values themselves; hog: histograms of oriented gradients, of deskewed images where they are grey; pca:N: N
+    principal components of the pool; projection:N: N random directions; onnx:FILE: an encoder; auto: raw for rows of
+    tables; for images hog, or deskewed pixels where they are mostly noise, and principal components of that.
+
+    Raises InvalidInput for another name, and where the map does not fit the pool.
+    """
+    raw = FeatureMap(pool.shape[1:])
+    kind, _, value = named.partition(":")
+    if kind == "onnx" and value:
+        return encoder(pool, Path(value))
+    if kind in ("pca", "projection") and value.isascii() and value.isdecimal():
+        return principal(pool, raw, int(value)) if kind == "pca" else projected(raw, int(value), seed=seed)
+    if named == "raw" or (named == "auto" and pool.ndim == 2):
+        return raw
+    if named not in ("auto", "hog"):
+        raise InvalidInput(f"features is {named[:80]!r}; allowed: auto, raw, hog, pca:N, projection:N, onnx:FILE")
+    if pool.ndim < 3:
+        raise InvalidInput(f"features is 'hog' for records of shape {pool.shape[1:]}; allowed: images")
+    if named == "hog":
+        return raw.then(*_image_stages(pool, noisy=False))
+    return principal(pool, raw.then(*_image_stages(pool, noisy=noise_share(pool) > _NOISY)), None)
+
+
+def principal(pool: Float32[ndarray, "pool ..."], base: FeatureMap, components: int | None) -> FeatureMap:
+    """`base`, and then as many principal components of the pool's features; None: 64, or all if they are fewer.
+
+    Raises InvalidInput where the pool has fewer records or features, or without scikit-learn.
+    """
+    try:
+        from sklearn.decomposition import PCA
+    except ModuleNotFoundError as missing:
+        raise InvalidInput(f"principal components need scikit-learn: {install('sklearn')}") from missing
+    found = base(pool)
+    most = min(found.shape)
+    count = min(_COMPONENTS, most) if components is None else components
+    if not 1 <= count <= most:
+        raise InvalidInput(f"{count} principal components of {len(pool)} records are asked for; allowed: 1 to {most}")
+    fitted = PCA(count, svd_solver="full").fit(found.astype(np.float64))
+    return base.then(Linear.of(fitted.components_.T, fitted.mean_))
+
+
+def projected(base: FeatureMap, components: int, *, seed: int) -> FeatureMap:
+    """`base`, and then random directions, which keep distances about as they are (Johnson & Lindenstrauss 1984). Needs
+    no pool. Raises InvalidInput on their number.
+    """
+    if not 1 <= components <= base.width:
+        raise InvalidInput(f"{components} directions are asked for; allowed: 1 to the {base.width} features")
+    rng = np.random.default_rng([seed, *b"projection"])
+    directions = rng.standard_normal((base.width, components)) / math.sqrt(components)
+    return base.then(Linear.of(directions, np.zeros(base.width)))
+
+
+def encoder(pool: Float32[ndarray, "pool ..."], path: Path) -> FeatureMap:
+    """The first output of an ONNX model, one row of features a record. The model must be public, and not trained on
+    anything private.
+
+    Raises DataUnavailable, DataCorrupt, InvalidInput where it cannot take the pool's records.
+    """
+    content = read_bytes(path, most=MOST_MODEL_BYTES)
+    return FeatureMap(pool.shape[1:], (Encoder.of(content, pool[:1]),))
+
+
+def noise_share(images: Float32[ndarray, "images *shape"]) -> float:
+    """The pixels' noise over their standard deviation: about 1 for noise alone, 0 for smooth images.
+
+    Immerkaer 1996: the mask [[1, -2, 1], [-2, 4, -2], [1, -2, 1]] takes out what changes smoothly. The median of its
+    values, and not the mean, so that edges and strokes do not count.
+    """
+    looked = images[:_LOOKED_AT].astype(np.float64)
+    for axis in (1, 2):
+        looked = np.diff(looked, n=2, axis=axis)
+    spread = float(images[:_LOOKED_AT].std())
+    return float(np.median(np.abs(looked))) / _MEDIAN_OF_NORMAL / _MASK_DEVIATION / spread if spread > 0 else 0.0
+
+
+def _image_stages(pool: Float32[ndarray, "pool *shape"], *, noisy: bool) -> tuple[Stage, ...]:
+    upright = (Deskew(),) if pool.ndim == 3 else ()
+    return upright if noisy else (*upright, Hog(_ORIENTATIONS, _CELLS))

@@ -1,0 +1,85 @@
+"""Linear: a matrix times a record, in whole numbers: principal components of a public pool, or a random projection."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.features.stage import Stage
+from protocols.features.steps import EXACT, MOST_STEPS, STEPS, whole_steps
+
+# An entry of 1 of the matrix is so many units.
+UNITS = 2**14
+_ROWS = 4096
+
+
+@dataclass(frozen=True, eq=False)
+class Linear(Stage):
+    """Records x of any shape, flattened, become x @ matrix - offset, in units of 1 / (STEPS * UNITS).
+
+    Raises InvalidInput where a sum might not be exact: each column's absolute sum, times MOST_STEPS, and its offset
+    stay below 2**53.
+    """
+
+    number = 1
+    layout = {"matrix": ("<i8", 2), "offset": ("<i8", 1)}  # noqa: RUF012  # declared a ClassVar in Stage
+
+    matrix: Int64[ndarray, "inputs outputs"] = field(repr=False)
+    offset: Int64[ndarray, " outputs"] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        inputs, outputs = self.matrix.shape
+        if inputs < 1 or outputs < 1:
+            raise InvalidInput(
+                f"a linear feature map has a matrix of shape {self.matrix.shape}; allowed: (inputs, outputs), each at "
+                "least 1"
+            )
+        # In float64 first: sums of untrusted integers may not fit 64 bits.
+        reach = np.abs(self.matrix.astype(np.float64)).sum(axis=0) * MOST_STEPS + np.abs(self.offset.astype(np.float64))
+        if reach.max() >= EXACT / 2:
+            raise InvalidInput(
+                f"a linear feature map may reach {reach.max():.3g} units; allowed: below {EXACT // 2}, for exact sums"
+            )
+
+    @classmethod
+    def of(cls, matrix: Float64[ndarray, "inputs outputs"], mean: Float64[ndarray, " inputs"]) -> Linear:
+        """The map x -> (x - mean) @ matrix, rounded to units. Raises InvalidInput."""
+        if not (np.isfinite(matrix).all() and np.isfinite(mean).all()):
+            raise InvalidInput("a linear feature map holds NaN or infinite values; allowed: finite")
+        units = np.rint(matrix * UNITS)
+        centre = whole_steps(mean)
+        return cls(units.astype(np.int64), np.rint(centre @ units).astype(np.int64))
+
+    def output_shape(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        inputs, outputs = self.matrix.shape
+        if math.prod(input_shape) != inputs:
+            raise InvalidInput(
+                f"a linear feature map of {inputs} values is given records of shape {input_shape}; "
+                f"allowed: {inputs} values each"
+            )
+        return (outputs,)
+
+    def __call__(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records outputs"]:
+        flat = records.reshape(len(records), self.matrix.shape[0])
+        matrix, offset = self.matrix.astype(np.float64), self.offset.astype(np.float64)
+        found = np.empty((len(flat), self.matrix.shape[1]), dtype=np.float32)
+        for start in range(0, len(flat), _ROWS):
+            exact = whole_steps(flat[start : start + _ROWS]) @ matrix - offset
+            found[start : start + _ROWS] = exact / (STEPS * UNITS)
+        return found
+
+    def arrays(self) -> dict[str, ndarray]:
+        return {"matrix": self.matrix, "offset": self.offset}
+
+    @classmethod
+    def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Linear:
+        matrix, offset = arrays["matrix"], arrays["offset"]
+        if offset.shape != matrix.shape[1:]:
+            raise InvalidInput(f"a linear map has {offset.size} offsets; allowed: the {matrix.shape[1]} of its outputs")
+        return cls(matrix, offset)

@@ -1,0 +1,1 @@
+"""An audit of record votes (`conclave-simulate audit --votes-by record`)."""

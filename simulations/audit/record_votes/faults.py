@@ -1,0 +1,16 @@
+"""The names of the breaks of record votes, and what each does, apart from the code that does it: for the flags."""
+
+from __future__ import annotations
+
+FAULTS: dict[str, str] = {
+    "half-noise": "half of the noise that is accounted for",
+    "unscaled-patients": "a patient's contribution is not scaled to norm 1",
+    "whole-in-each": "weight 1 in each of two partitions",
+    "rounded-up": "entries are rounded up to whole lattice units",
+    "counted-twice": "each unit is counted twice",
+    "every-query": "each record votes in every query, charged once",
+    "fresh-noise": "the batch is asked four times with fresh noise, charged once",
+    "bare-cell": "one cell has no noise",
+    "one-noise": "the noise of one cell serves all",
+    "wrong-weight": "the weight of the party with the largest budget for all",
+}

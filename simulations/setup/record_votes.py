@@ -1,0 +1,136 @@
+"""What an experiment fixes where records vote: which settings apply, the public queries, the units and the study."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coordinator.queries.clusters import cluster_queries
+from coordinator.queries.features import features_for
+from protocols.errors import InvalidInput
+from protocols.study.column_queries import column_queries, usual_bins
+from protocols.study.query_map import QueryMap
+from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.study import Study
+from protocols.study.terms import Feature
+from simulations.datasets.dataset import Dataset
+from simulations.setup.budgets import Budgets
+from simulations.setup.levels import simulated_level
+
+if TYPE_CHECKING:
+    from simulations.setup.experiment import Experiment
+
+# Settings that have a meaning for teachers' votes only, and those for record votes only.
+OF_TEACHERS = (
+    "teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate retrainings"
+).split()
+OF_RECORDS = "record_queries bins nearest partitions features".split()
+_OF_CLUSTERS = "nearest partitions features".split()
+
+
+def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
+    """Raises InvalidInput for a setting that would have no effect, or has no meaning, with who votes.
+
+    given: the settings that somebody chose, by name.
+    """
+    if settings.votes_by == "teacher":
+        if settings.unit == "patient":
+            raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or votes_by 'record')")
+        idle = [name for name in OF_RECORDS if given.get(name) is not None]
+        if idle:
+            raise InvalidInput(f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only: leave it out")
+        return
+    idle = [name for name in (*OF_TEACHERS, *settings.parameters) if given.get(name) is not None]
+    if idle:
+        raise InvalidInput(
+            f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'teacher' only: leave it out (where records vote, "
+            "the mechanism is Gaussian noise on sums, the least that every budget affords)"
+        )
+    if settings.view != "histogram":
+        raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
+
+
+def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> QueryMap:
+    """The public queries of the experiment, made of the public pool and constants alone.
+
+    columns: the cells of a table's columns; clusters:N: the centres of N clusters of the pool. Raises InvalidInput for
+    queries that the data do not have, and for settings that do not go with them.
+    """
+    images = dataset.kind == "image"
+    kind, _, number = (settings.record_queries or (_usual_clusters(dataset) if images else "columns")).partition(":")
+    if kind == "columns" and not number:
+        idle = next((name for name in _OF_CLUSTERS if getattr(settings, name) is not None), None)
+        if idle is not None:
+            raise InvalidInput(
+                f"{idle} is {getattr(settings, idle)!r}; allowed with record_queries clusters:N only: leave it out"
+            )
+        if images:
+            raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has images: clusters:N")
+        bins = settings.bins or usual_bins(population)
+        return column_queries(dataset.public_inputs, dataset.columns or _bare_columns(dataset), bins=bins)
+    if kind != "clusters" or not (number.isascii() and number.isdecimal()):
+        raise InvalidInput(
+            f"record_queries is {settings.record_queries!r}; allowed: columns, clusters:N (N centres of the pool)"
+        )
+    if settings.bins is not None:
+        raise InvalidInput(f"bins is {settings.bins}; allowed with record_queries columns only: leave it out")
+    return cluster_queries(
+        dataset.public_inputs,
+        features_for(dataset.public_inputs, settings.features or "auto", seed=settings.data_seed),
+        queries=int(number),
+        nearest=settings.nearest or 1,
+        partitions=settings.partitions or 1,
+        seed=settings.data_seed,
+    )
+
+
+def units_of(unit: str, dataset: Dataset, records: Int64[ndarray, " records"]) -> Int64[ndarray, " records"] | None:
+    """The number of the protected unit of each of these records; None: each is one of its own."""
+    if unit == "party":
+        return np.zeros(len(records), dtype=np.int64)
+    if unit == "record":
+        return None
+    if dataset.private_patients is None:
+        raise InvalidInput(f"unit is 'patient'; allowed for {dataset.name}, which names no patients: record, party")
+    return dataset.private_patients[records]
+
+
+def population_of(unit: str, dataset: Dataset, seats: int) -> int:
+    """How many protected units all parties have together, which replace-one makes public."""
+    if unit == "party":
+        return seats
+    units = units_of(unit, dataset, np.arange(len(dataset.private_labels)))
+    return len(dataset.private_labels) if units is None else len(np.unique(units))
+
+
+def make_record_study(
+    settings: Experiment, budgets: Budgets, *, classes: int, queries: QueryMap, population: int
+) -> Study:
+    """The study of an experiment in which records vote. Raises InvalidInput for settings that do not go together."""
+    seats = len(budgets.names)
+    level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
+    plan = RecordVotesPlan(
+        name=f"{settings.dataset}-{settings.parties}",
+        classes=classes,
+        unit=settings.unit,
+        population=population,
+        queries=queries,
+        rule=settings.weights,
+        level=level,
+        quorum=settings.quorum or level.usual_quorum(seats),
+    )
+    return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
+
+
+def _usual_clusters(dataset: Dataset) -> str:
+    """One centre for about six public records: enough that a cluster's records mostly share a class."""
+    return f"clusters:{max(2, len(dataset.public_labels) // 6)}"
+
+
+def _bare_columns(dataset: Dataset) -> tuple[Feature, ...]:
+    """One numeric column for each feature of a data set that names none."""
+    width = dataset.public_inputs.shape[1]
+    return tuple(Feature(column=f"feature {at}", kind="numeric", centre=0.0, scale=1.0) for at in range(width))

@@ -1,0 +1,56 @@
+"""What parties would have alone: a model of its own records for each, on the test records. Not for release."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from party.teachers import TEACHERS, teacher_kind
+from protocols.array_files import array_bytes, read_array
+from protocols.errors import DataCorrupt, DataUnavailable
+from runtime.files import write_atomically
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.source import source_digest
+from simulations.stages.cast import teacher_seed
+
+# With more parties, so many of them are measured, evenly spread over the roster.
+MOST_MEASURED = 50
+
+
+def alone_accuracy(
+    dataset: Dataset,
+    shards: Sequence[Sequence[Int64[ndarray, " records"]]],
+    *,
+    teacher: str,
+    seed: int,
+    cache_dir: Path,
+) -> Float64[ndarray, " measured"]:
+    """The test accuracy of a teacher of all records of each party, of at most MOST_MEASURED parties.
+
+    The party i's accuracy is the i-th figure where all are measured. Cached by what it depends on.
+    """
+    chosen = np.unique(np.linspace(0, len(shards) - 1, min(len(shards), MOST_MEASURED)).astype(int)).tolist()
+    holdings = [np.concatenate(shards[party]) for party in chosen]
+    source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
+    about = f"alone {dataset.private_digest} {dataset.test_digest} {teacher} {seed} {chosen} {source}"
+    path = cache_dir / "alone" / f"{content_digest(*holdings, text=about)}.npy"
+    try:
+        known = read_array(path)
+    except (DataUnavailable, DataCorrupt):
+        # Missing or unreadable: it is measured again.
+        pass
+    else:
+        if known.shape == (len(chosen),):
+            return known.astype(np.float64)
+    models = teacher_kind(teacher).fit(
+        [(dataset.private_inputs[records], dataset.private_labels[records]) for records in holdings],
+        classes=dataset.classes,
+        seeds=[teacher_seed(seed, party, 0) for party in chosen],
+    )
+    found = np.array([(model.predict(dataset.test_inputs) == dataset.test_labels).mean() for model in models])
+    write_atomically(path, array_bytes(found))
+    return found

@@ -1,0 +1,155 @@
+"""In which cells every record votes: worked out by the parties themselves on an engine, cached by what it depends on.
+
+Budgets, weights and noise play no part in it, so cells that were found once serve any number of studies.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
+from protocols.contributions import contribution_sum
+from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, InvalidInput, StorageFailed
+from protocols.reading import read_bytes
+from protocols.study.query_map import QUERIES_BYTES, QueryMap
+from protocols.study.study import Study
+from runtime.files import write_atomically
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.engines.engine import Engine, Exchange, HostSpec
+from simulations.source import source_digest
+
+Contribution = Int64[ndarray, "queries classes"]
+OnStage = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, eq=False)
+class RecordCells:
+    """Where every record votes, seat by seat.
+
+    cells: of each seat, i64 [records, votes], query * classes + label; units: of each seat, the number of each record's
+    protected unit (None: each record is one of its own); population: how many units there are in all.
+    """
+
+    classes: int
+    population: int
+    map: QueryMap
+    cells: tuple[Int64[ndarray, "records votes"], ...] = field(repr=False)
+    units: tuple[Int64[ndarray, " records"] | None, ...] = field(repr=False)
+
+    @property
+    def queries(self) -> int:
+        """How many public queries there are."""
+        return self.map.queries
+
+    def sums(self, study: Study) -> list[Contribution]:
+        """Each seat's sum of contributions, in lattice units. Raises InvalidInput for another map than the study's."""
+        if study.records is None or study.records.queries_sha256 != self.map.digest:
+            raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
+        return [
+            contribution_sum(
+                cells, units, weight_units=round(seat.weight * study.units), cell_count=self.queries * self.classes
+            ).reshape(self.queries, self.classes)
+            for seat, cells, units in zip(study.roster, self.cells, self.units, strict=True)
+        ]
+
+
+def find_cells(
+    dataset: Dataset,
+    holdings: Sequence[Int64[ndarray, " records"]],
+    queries: QueryMap,
+    *,
+    engine: Callable[[], Engine],
+    cache_dir: Path,
+    on_stage: OnStage,
+) -> list[Int64[ndarray, "records votes"]]:
+    """The cells in which the records of each seat vote. holdings: each seat's records.
+
+    on_stage(stage, done, total) reports "record votes". The engine is opened only where the cells are not cached.
+    """
+    source = source_digest(__name__, "protocols.study.query_map", "protocols.features")
+    key = content_digest(
+        *holdings,
+        text=f"record votes {dataset.private_digest} {dataset.classes} {queries.digest} {len(holdings)} {source}",
+    )
+    folder = cache_dir / "record-votes" / key
+    try:
+        found = read_array(folder / "cells.npy")
+    except (DataUnavailable, DataCorrupt):
+        # Missing or unreadable: they are found again.
+        pass
+    else:
+        if found.shape == (sum(map(len, holdings)), queries.votes):
+            return _split(found, holdings)
+    _write_inputs(folder, dataset, holdings, queries)
+    names = [str(seat) for seat in range(len(holdings))]
+
+    def body(exchange: Exchange) -> list[ndarray]:
+        replies = exchange(dict.fromkeys(names, b""), lambda done, total: on_stage("record votes", done, total))
+        silent = [name for name in names if replies[name] is None]
+        if silent:
+            raise EngineFailed(
+                f"{len(silent)} of {len(names)} parties did not answer, party {silent[0]} first; run again"
+            )
+        return [parse_array(replies[name] or b"", where=f"the cells of party {name}") for name in names]
+
+    on_stage("starting the engine", 0, 1)
+    spec = HostSpec("simulations.stages.record_cells:open_host", {"folder": str(folder), "classes": dataset.classes})
+    cells = [each.astype(np.int64) for each in engine().run(spec, names, body)]
+    write_atomically(folder / "cells.npy", array_bytes(np.concatenate(cells)))
+    return cells
+
+
+class RecordHost:
+    """The parties of one worker: each says in which cells its own records vote."""
+
+    def __init__(self, *, folder: Path, classes: int) -> None:
+        self._classes = classes
+        self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
+        self._labels = read_array(folder / "private_labels.npy")
+        table = read_arrays(folder / "holdings.npz")
+        self._records, self._bounds = table["records"], table["bounds"]
+        file = folder / "queries.npz"
+        self._queries = QueryMap.from_bytes(read_bytes(file, most=QUERIES_BYTES), where=str(file))
+
+    def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Each party's cells, i64 [records, votes]."""
+        for name in requests:
+            records = self._records[slice(*self._bounds[int(name)])]
+            inputs = np.asarray(self._inputs[records], dtype=np.float32)
+            yield name, array_bytes(self._queries.cells(inputs, self._labels[records], classes=self._classes))
+
+
+def open_host(*, folder: str, classes: int) -> RecordHost:
+    """The factory that engines call in a worker."""
+    return RecordHost(folder=Path(folder), classes=classes)
+
+
+def _write_inputs(
+    folder: Path, dataset: Dataset, holdings: Sequence[Int64[ndarray, " records"]], queries: QueryMap
+) -> None:
+    """Writes what the workers read: once, named by content, to be memory-mapped and never sent in messages."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StorageFailed(f"cannot use the cache {folder}: {error.strerror}; choose another --cache-dir") from error
+    ends = np.cumsum([len(each) for each in holdings])
+    table = io.BytesIO()
+    bounds = np.stack([ends - [len(each) for each in holdings], ends], axis=1)
+    np.savez(table, records=np.concatenate(holdings), bounds=bounds)
+    write_atomically(folder / "private_inputs.npy", array_bytes(dataset.private_inputs))
+    write_atomically(folder / "private_labels.npy", array_bytes(dataset.private_labels))
+    write_atomically(folder / "holdings.npz", table.getvalue())
+    write_atomically(folder / "queries.npz", queries.to_bytes())
+
+
+def _split(
+    cells: Int64[ndarray, "records votes"], holdings: Sequence[Int64[ndarray, " records"]]
+) -> list[Int64[ndarray, "records votes"]]:
+    return np.split(cells, np.cumsum([len(each) for each in holdings])[:-1])

@@ -1,0 +1,142 @@
+"""The votes of a run, where they come from, and the labels that a study releases with them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.labelling.coordinator import TrainStudent
+from protocols.study.study import Study
+from simulations.datasets.dataset import Dataset
+from simulations.engines import open_engine
+from simulations.progress import Reporter
+from simulations.setup.budgets import Budgets
+from simulations.setup.experiment import Experiment, make_study
+from simulations.setup.record_budgets import upsampling
+from simulations.setup.record_votes import make_record_study, units_of
+from simulations.stages.cast import cast_votes
+from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
+from simulations.stages.label import SeedResult, label_seed
+from simulations.stages.record_cells import RecordCells, find_cells
+from simulations.stages.record_votes import label_record_seed
+from simulations.stages.stored_votes import StoredVotes, TeacherVotes
+from simulations.stages.students import between_rounds
+
+
+@dataclass(frozen=True, eq=False)
+class VoteSource:
+    """Votes on a pool of queries, from simulated parties or from a file. truth: of the pool."""
+
+    settings: Experiment
+    dataset: Dataset | None
+    stored: StoredVotes | RecordCells
+    truth: Int64[ndarray, " queries"] | None
+    party_sizes: Int64[ndarray, " parties"] | None
+    party_names: tuple[str, ...] | None
+
+    @property
+    def released_words(self) -> str:
+        """What is released, in the plural."""
+        return "sums of votes released" if isinstance(self.stored, RecordCells) else "labels released"
+
+
+def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSource:
+    """The votes of a run: those of a file, or by training teachers and casting their votes."""
+    settings = inputs.settings
+    if isinstance(inputs, VoteInputs):
+        return VoteSource(settings, None, inputs.stored, inputs.truth, None, None)
+    sizes = np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
+    if settings.votes_by == "record":
+        return VoteSource(
+            settings,
+            inputs.dataset,
+            _record_cells(inputs, host=host, reporter=reporter),
+            inputs.dataset.public_labels,
+            sizes,
+            inputs.party_names,
+        )
+    with reporter.stages() as on_stage:
+        cast = cast_votes(
+            inputs.dataset,
+            inputs.shards,
+            teacher=settings.teacher,
+            seed=settings.data_seed,
+            # The engine is opened only if something is not cached: importing Flower takes seconds.
+            engine=lambda: open_engine(host.engine, workers=host.workers),
+            cache_dir=host.cache_dir,
+            on_stage=on_stage,
+        )
+    reporter.say(
+        f"teachers and votes: {cast.trained} of {cast.votes.shape[0] * cast.votes.shape[1]} teachers trained now, "
+        "the rest from the cache"
+    )
+    if settings.individualization == "upsampling":
+        ensemble = upsampling(settings.budgets, teachers=settings.parties)
+        sizes = np.bincount(ensemble.groups(len(inputs.dataset.private_labels), seed=settings.data_seed))
+    return VoteSource(
+        settings,
+        inputs.dataset,
+        TeacherVotes(inputs.dataset.classes, cast.votes),
+        inputs.dataset.public_labels,
+        sizes,
+        inputs.party_names,
+    )
+
+
+def _record_cells(inputs: DatasetInputs, *, host: Host, reporter: Reporter) -> RecordCells:
+    """Where the records of every seat vote."""
+    settings, dataset = inputs.settings, inputs.dataset
+    holdings = [np.concatenate(of_seat) for of_seat in inputs.shards]
+    units = tuple(units_of(settings.unit, dataset, records) for records in holdings)
+    with reporter.stages() as on_stage:
+        cells = find_cells(
+            dataset,
+            holdings,
+            inputs.query_map,
+            engine=lambda: open_engine(host.engine, workers=host.workers),
+            cache_dir=host.cache_dir,
+            on_stage=on_stage,
+        )
+    return RecordCells(dataset.classes, inputs.population, inputs.query_map, tuple(cells), units)
+
+
+def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Study:
+    """The study of these settings with votes that were cast already. Raises InvalidInput."""
+    stored = source.stored
+    if isinstance(stored, RecordCells):
+        return make_record_study(
+            settings, budgets, classes=stored.classes, queries=stored.map, population=stored.population
+        )
+    return make_study(settings, budgets, classes=stored.classes, queries=stored.queries)
+
+
+def labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> SeedResult:
+    """The labels that a study releases with the noise of one seed."""
+    if isinstance(source.stored, RecordCells) and source.dataset is not None:
+        return label_record_seed(
+            study,
+            source.stored,
+            pool=source.dataset.public_inputs,
+            seed=seed,
+            dropout=settings.dropout,
+            truth=source.truth,
+        )
+    assert not isinstance(source.stored, RecordCells)  # records are those of a data set
+    return label_seed(
+        study,
+        source.stored,
+        seed=seed,
+        dropout=settings.dropout,
+        truth=source.truth,
+        train=train_between(study, source, seed, settings, host),
+    )
+
+
+def train_between(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> TrainStudent | None:
+    """The function that trains the student between two rounds; None if the mechanism has one round."""
+    if not study.mechanism.interactive or source.dataset is None:
+        return None
+    return between_rounds(source.dataset, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)

@@ -1,0 +1,269 @@
+"""Where records vote: two servers open one noisy sum, charge it once, and never another; what of it is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.in_process import InProcessTransport
+from protocols.crypto.channel import pair
+from protocols.crypto.masked_ring import from_ring
+from protocols.errors import MalformedMessage, Refused
+from protocols.ledger.audit_log import EMPTY
+from protocols.levels import guardian as guardian_module
+from protocols.levels.two_server.aggregation import opened_signature
+from protocols.levels.two_server.conversation import Submission, check_opened, send
+from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total, share_sum
+from protocols.refusals.code import Code
+from protocols.wire.messages import HiddenVotes
+from simulations.stages.record_votes import contributions
+from tests.harness.guardian_attempts import Breaking, World
+from tests.harness.levels import SIGNING_KEY, GuardianHere, two_server
+from tests.harness.record_votes import HOLDINGS, QUERIES, UNITS, study_of
+from tests.harness.seeded import seeded_source
+
+STUDY = study_of(two_server(units=UNITS), quorum=2)
+SUMS = contributions(STUDY, QUERIES, HOLDINGS)
+SHAPE = (QUERIES.queries, 2)
+VERIFYING_KEY = SIGNING_KEY.public_key().public_bytes_raw()
+# Guardian's end: it takes the submission, accepts, takes the coordinator's share, and answers.
+MESSAGES = 4
+
+
+@pytest.fixture
+def world():
+    made = records_world()
+    yield made
+    made.close()
+
+
+def records_world(**more):
+    return World(study=STUDY, vote=lambda position, batch: SUMS[position], **more)
+
+
+def without(world, *names):
+    """The same parties, of whom some do not answer."""
+    return InProcessTransport(
+        {name: party.handle for name, party in world.parties.items()}, absent=lambda _: frozenset(names)
+    )
+
+
+def near(cells, *positions):
+    """Whether the noisy sums are those of these parties: both servers' noise is within seven of its deviations."""
+    sigma = np.sqrt(2) * STUDY.mechanism.sigma * UNITS
+    return bool(np.abs(cells - sum(SUMS[at] for at in positions)).max() < 7 * sigma)
+
+
+@given(seed=st.integers(0, 2**32), bits=st.sampled_from([32, 64]), parties=st.integers(1, 4))
+def test_shares_add_up_to_the_sum_of_all_parties(seed, bits, parties) -> None:
+    rng = np.random.default_rng(seed)
+    sums = [rng.integers(0, 2**28, (3, 2)) for _ in range(parties)]
+    pairs = [
+        share_sum(each, bits=bits, context=b"batch", source=seeded_source(seed, at)) for at, each in enumerate(sums)
+    ]
+    total = pairs[0][0].total([words for words, _ in pairs])
+    for _, share in pairs:
+        total += guardian_total(share, shape=(3, 2), bits=bits, context=b"batch")
+    np.testing.assert_array_equal(from_ring(total), np.sum(sums, axis=0))
+
+
+def test_a_share_has_the_size_of_the_sum_and_its_seed_opens_nothing_in_another_batch() -> None:
+    words, seeds = share_sum(SUMS[0], bits=32, context=b"batch", source=seeded_source(1))
+    assert words.words.nbytes == 4 * SUMS[0].size
+    assert seeds.seeds.nbytes == 16
+    here, there = (guardian_total(seeds, shape=SHAPE, bits=32, context=each) for each in (b"batch", b"batcg"))
+    assert (here != there).all()
+
+
+@pytest.mark.parametrize(
+    "arrays",
+    [
+        (),
+        (np.zeros(SHAPE, "<u4"), np.zeros(SHAPE, "<u4")),
+        (np.zeros(SHAPE, "<u8"),),
+        (np.zeros(SHAPE, "<i4"),),
+        (np.zeros((SHAPE[0], 3), "<u4"),),
+        (np.zeros(SHAPE[0] * 2, "<u4"),),
+    ],
+    ids=["nothing", "two arrays", "other words", "signed words", "other classes", "flat"],
+)
+def test_a_share_of_another_form_is_malformed(arrays) -> None:
+    with pytest.raises(MalformedMessage, match="expected"):
+        check_sum_share(arrays, shape=SHAPE, bits=32)
+
+
+def test_the_guardian_signs_what_was_opened_and_nothing_else(world) -> None:
+    got = world.label()
+    assert near(got.cells, 0, 1, 2)
+    digest = world.own.stored(0).digest
+    signature = opened_signature(world.own, digest)
+    about = {"study": STUDY.digest, "request": digest, "key": VERIFYING_KEY}
+    check_opened(signature, got.cells, **about)
+    other = got.cells.copy()
+    other[3, 1] += 1
+    for cells, changes in ((other, {}), (got.cells, {"request": bytes(32)}), (got.cells.reshape(2, -1), {})):
+        with pytest.raises(Refused, match="other_sums"):
+            check_opened(signature, cells, **(about | changes))
+
+
+@pytest.mark.parametrize("cut", range(MESSAGES))
+def test_a_guardian_that_stops_at_any_message_opens_the_same_sums_when_it_is_back_and_all_is_charged_once(cut) -> None:
+    unbroken = records_world()
+    expected = unbroken.label()
+    made = records_world()
+    made.wrap = lambda channel: Breaking(channel, cut)
+    assert made.label().stop.reason == "guardian_lost"
+    made.wrap = lambda channel: channel
+    # Another source: what decides the sums was drawn, and kept, before the stop, or was not drawn yet.
+    again = made.label(source=7 if cut == 0 else 8)
+    np.testing.assert_array_equal(again.cells, expected.cells)
+    own, guardians, parties = made.spent()
+    assert own == guardians == parties == again.spent.tolist() == STUDY.budgets.amount(1, 1).tolist()
+    for each in (made, unbroken):
+        each.close()
+
+
+def test_a_sum_is_opened_again_as_often_as_the_line_breaks(world) -> None:
+    for _ in range(20):
+        world.wrap = lambda channel: Breaking(channel, MESSAGES - 1)
+        assert world.label().stop.reason == "guardian_lost"
+    world.wrap = lambda channel: channel
+    assert near(world.label().cells, 0, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (lambda arrays: (arrays[0][:20], arrays[1]), "bad_seal"),
+        (lambda arrays: (arrays[0] ^ np.uint8(1), arrays[1]), "bad_seal"),
+        (lambda arrays: (arrays[0], arrays[1][:-1]), "bad_votes"),
+        (lambda arrays: (arrays[0], arrays[1].astype("<u8")), "bad_votes"),
+        (lambda arrays: (arrays[0], arrays[1], arrays[1]), "bad_votes"),
+        (lambda arrays: (arrays[0],), "bad_votes"),
+        (lambda arrays: (), "bad_votes"),
+    ],
+    ids=["short seal", "altered seal", "part of the queries", "other words", "one array more", "no share", "nothing"],
+)
+def test_a_party_whose_shares_have_another_form_is_named_and_pays_nothing_and_the_rest_goes_on(change, code) -> None:
+    made = records_world(
+        tamper=lambda name, reply: (
+            HiddenVotes(reply.batch_digest, change(reply.arrays))
+            if name == "b" and isinstance(reply, HiddenVotes)
+            else reply
+        )
+    )
+    got = made.label()
+    assert got.refusals == {"b": code}
+    assert near(got.cells, 0, 2)
+    own, guardians, _ = made.spent()
+    assert own == guardians
+    assert own[1] == 0 < own[0]
+    made.close()
+
+
+def test_a_share_of_any_vector_is_counted_as_nothing_about_it_is_proved() -> None:
+    """What the threat model says: the form of a share is checked, and no entry of it."""
+    amount = 2**24
+
+    def lie(name, reply):
+        if name != "b" or not isinstance(reply, HiddenVotes):
+            return reply
+        words = reply.arrays[1].copy()
+        words[0, 0] += np.uint32(amount)
+        words[0, 1] -= np.uint32(amount)
+        return HiddenVotes(reply.batch_digest, (reply.arrays[0], words))
+
+    made = records_world(tamper=lie)
+    got = made.label()
+    assert not got.refusals
+    got.cells[0] -= [amount, -amount]
+    assert near(got.cells, 0, 1, 2)
+    made.close()
+
+
+def test_below_the_quorum_nothing_is_opened_and_the_batch_may_be_submitted_again(world) -> None:
+    everybody = world.exchange
+    world.exchange = without(world, "a", "b")
+    got = world.label()
+    assert got.stop.reason == "quorum_lost"
+    assert got.cells is None
+    world.exchange = everybody
+    assert near(world.label().cells, 0, 1, 2)
+
+
+def test_other_parties_are_not_opened_under_the_same_noise_by_an_honest_coordinator(world, monkeypatch) -> None:
+    """A guardian that first takes all shares, and then says that one is faulty, would learn that one's sum."""
+    world.wrap = lambda channel: Breaking(channel, MESSAGES - 1)
+    assert world.label().stop.reason == "guardian_lost"
+    opening = guardian_module.Guardian._open
+
+    def choosy(self, submission):
+        shares, faulty = opening(self, submission)
+        faulty[1] = True
+        return shares[:1] + shares[2:], faulty
+
+    monkeypatch.setattr(guardian_module.Guardian, "_open", choosy)
+    world.wrap = lambda channel: channel
+    with pytest.raises(Refused, match="other_sums"):
+        world.label()
+
+
+def test_other_parties_are_not_opened_under_the_same_noise_by_an_honest_guardian(world) -> None:
+    world.wrap = lambda channel: Breaking(channel, MESSAGES - 1)
+    assert world.label().stop.reason == "guardian_lost"
+    digest = world.own.stored(0).digest
+    for kind in ("submitted", "own_share"):
+        world.own.forget(digest, kind)
+    world.exchange = without(world, "b")
+    world.wrap = lambda channel: channel
+    with pytest.raises(Refused, match="other_submission"):
+        world.label()
+
+
+def test_a_coordinator_that_opens_another_share_of_its_own_is_refused(world) -> None:
+    world.wrap = lambda channel: Breaking(channel, MESSAGES - 1)
+    assert world.label().stop.reason == "guardian_lost"
+    for kind in ("noise_seed", "own_share"):
+        world.own.forget(world.own.stored(0).digest, kind)
+    world.wrap = lambda channel: channel
+    assert world.label(source=9).stop.reason == "guardian_lost"
+    assert isinstance(world.here.faults[-1], Refused)
+    assert world.here.faults[-1].code == Code.OTHER_SUMS
+
+
+def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anything_is_charged(world) -> None:
+    guardian = GuardianHere(STUDY, world.guardians, seeded_source(1)).guardian
+    everyone = np.arange(3)
+    submission = Submission(
+        STUDY.digest, bytes(32), 0, False, np.arange(15), everyone, everyone, (b"sealed",) * 3, EMPTY, EMPTY
+    )
+    here, there = pair(wait_s=2.0)
+    send(here, submission.arrays())
+    with pytest.raises(Refused, match="all 16, as records vote once"):
+        guardian.serve(there)
+    assert all(balance.spent == 0 for balance in world.guardians.balances().values())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [(), (np.zeros(3),), (np.zeros(SHAPE, "<u4"),) * 4, (np.zeros((1, 2), "<u4"),) * 4],
+    ids=["nothing", "one array", "no signatures", "another shape"],
+)
+def test_an_answer_of_the_guardian_that_is_none_releases_nothing(world, monkeypatch, answer) -> None:
+    monkeypatch.setattr(guardian_module.Guardian, "_open_sums", lambda self, channel, *rest: send(channel, answer))
+    with pytest.raises(MalformedMessage):
+        world.label()
+    assert not world.own.stored(0).settled
+
+
+def test_a_batch_that_is_given_up_stays_charged_and_is_never_opened(world) -> None:
+    world.wrap = lambda channel: Breaking(channel, 0)
+    assert world.label().stop.reason == "guardian_lost"
+    world.coordinator().give_up(0, world.pool)
+    world.wrap = lambda channel: channel
+    got = world.label()
+    assert got.cells is None
+    assert got.spent.tolist() == STUDY.budgets.amount(1, 1).tolist()
+    assert not world.here.faults

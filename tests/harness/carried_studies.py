@@ -1,0 +1,57 @@
+"""Studies of every level of confidentiality, and what they release over one engine, all in one run of it.
+
+Starting an engine takes up to ten seconds.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocols.ledger.ledger import Ledger
+from protocols.levels.secure_sum.aggregation import SummedAggregation
+from protocols.levels.two_server.aggregation import SharedAggregation
+from simulations.engines import open_engine
+from simulations.stages.record_votes import contributions
+from tests.contract.test_level_contract import Opened, TotalNoise, labelled
+from tests.harness import transport_contract
+from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
+from tests.harness.party_host import SEED, EngineTransport, party_host
+from tests.harness.record_votes import HOLDINGS, LEVELS, QUERIES, simulated_labelling, study_of
+from tests.harness.seeded import seeded_source
+from tests.harness.studies import make_votes
+
+VOTES, _ = make_votes(6, 40)
+SHARED, MASKED = (lattice_study(level, classes=10) for level in (two_server(), secure_sum()))
+NAMES = [seat.party for seat in SHARED.roster]
+RECORDS = {level: study_of(level, names=tuple(NAMES[:3])) for level in LEVELS}
+SUMS = {level: np.stack(contributions(study, QUERIES, HOLDINGS)) for level, study in RECORDS.items()}
+
+
+def carried_by(engine, folder):
+    """What each study released, and the noise of those in which teachers vote.
+
+    "contract": what the contract of transports asks for; "shares", "masked": labellings of teachers' votes, with
+    "total" and "opened", their noise; and a labelling of records' votes for each level.
+    """
+    seen = {}
+    host = party_host(folder, transport_contract.STUDY, transport_contract.VOTES)
+    party_host(folder, SHARED, VOTES)
+    party_host(folder, MASKED, VOTES, keys=SEAT_KEYS)
+    for level, study in RECORDS.items():
+        party_host(folder, study, SUMS[level])
+
+    def body(exchange):
+        carry = EngineTransport(exchange)
+        seen["contract"] = transport_contract.exercise(carry)
+        with pytest.MonkeyPatch.context() as patched, Ledger(":memory:") as guardians:
+            seen["total"], seen["opened"] = TotalNoise(patched), Opened(patched)
+            here = GuardianHere(SHARED, guardians, seeded_source(5))
+            shares = SharedAggregation(here.dial, source=seeded_source(6))
+            seen["shares"], _ = labelled(SHARED, VOTES, shares, exchange=carry)
+            seen["masked"], _ = labelled(MASKED, VOTES, SummedAggregation(), exchange=carry)
+        for level, study in RECORDS.items():
+            seen[level] = simulated_labelling(study, carry, seed=SEED)
+
+    open_engine(engine, workers=2).run(host, NAMES, body)
+    return seen

@@ -1,0 +1,128 @@
+"""The audit of record votes: honest studies pass, each break is found out, and what is shown comes close to the claim.
+
+Seeds are fixed, so nothing here fails by chance. Confidence is 1 - 1e-6: with other seeds an honest study would fail
+once in a million audits at most. A break is found at the same confidence.
+"""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from protocols.contributions import check_contributions
+from protocols.errors import InvalidInput
+from simulations.audit.plot import audit_figure
+from simulations.audit.record_votes.audit import run_record_audit
+from simulations.audit.record_votes.breaks import HONEST, RECORD_BREAKS
+from simulations.audit.record_votes.faults import FAULTS
+from simulations.audit.record_votes.releases import sides_of
+from simulations.audit.record_votes.settings import LEVELS, UNITS, RecordAuditSettings
+from simulations.audit.record_votes.worst_cases import PARTITIONS, worst_cases
+
+TERMS = dict(trials=8000, epsilon=1.0, delta=0.01, confidence=1 - 1e-6, noise="fast", seed=0)
+SETTINGS = RecordAuditSettings(**TERMS)
+
+
+def audit(**changed):
+    return run_record_audit(RecordAuditSettings(**(TERMS | changed)), progress=lambda *_: None)
+
+
+@pytest.fixture(scope="module")
+def honest():
+    return audit(trials=100_000)
+
+
+def test_no_honest_study_is_shown_to_leak_more_than_claimed_at_any_level_or_unit(honest):
+    assert len(honest.findings) == len(LEVELS) * len(UNITS)
+    assert not honest.failed
+    for finding in honest.findings:
+        assert 0 < finding.lower.value <= finding.exact <= finding.claim.epsilon
+        assert finding.lower_mu < finding.claim.mu
+        assert finding.claim.epsilon == pytest.approx(1.0, rel=1e-6)
+
+
+def test_what_is_shown_reaches_four_fifths_of_the_claim_and_the_worst_cases_all_of_it(honest):
+    for finding in honest.findings:
+        assert finding.lower_of_claimed > 0.8, finding.to_json()
+        assert finding.exact > 0.995
+        assert 0.999 < finding.moves <= 1
+
+
+@pytest.mark.parametrize("name", [name for name in FAULTS if name != "rounded-up"])
+def test_each_break_is_found_by_trials(name):
+    """At every level; a patient's missing scale only where patients are protected."""
+    # Half as much again in mu is the least of them.
+    for finding in audit(broken=name, trials=20_000 if name == "whole-in-each" else 8000).findings:
+        if name == "unscaled-patients" and finding.unit == "record":
+            assert not finding.failed
+            continue
+        assert finding.failed
+        assert finding.lower_of_claimed > 1.05, finding.to_json()
+
+
+def test_rounding_up_is_found_by_exact_arithmetic_where_no_trial_could_see_it():
+    for finding in audit(broken="rounded-up", trials=1000).findings:
+        assert finding.too_far
+        assert finding.failed
+        assert 1 < finding.moves < 1.01
+
+
+def test_the_nodes_samplers_pass_on_a_seeded_stream_and_on_the_systems_generator():
+    """The system's draws differ in each run; an honest study fails once in a million runs."""
+    for noise in ("seeded", "system"):
+        assert not audit(noise=noise, trials=1000).failed
+
+
+def test_every_worst_case_moves_all_that_a_weight_allows_but_for_rounding():
+    for unit in UNITS:
+        for case in worst_cases(unit):
+            for level in LEVELS:
+                study = SETTINGS.study(level, unit=unit, queries=case.queries)
+                weight = round(study.roster[0].weight * study.units)
+                sides = sides_of(study, case, HONEST)
+                assert 2 * (weight - 4) ** 2 < sides.squared_move <= 2 * weight**2
+                moved = np.stack([np.maximum(0, sign * (sides.after - sides.before)) for sign in (1, -1)])
+                check_contributions(moved, weight_units=weight)
+
+
+def test_breaks_change_what_is_released_and_not_what_is_claimed():
+    assert list(RECORD_BREAKS) == list(FAULTS)
+    study = SETTINGS.study(LEVELS[0], unit="record", queries=PARTITIONS)
+    assert RECORD_BREAKS["half-noise"].run(study).gaussian.sigma == study.gaussian.sigma / 2
+    draws = np.arange(12.0).reshape(3, 4)
+    assert (RECORD_BREAKS["bare-cell"].noise(draws)[:, 0] == 0).all()
+    assert (RECORD_BREAKS["one-noise"].noise(draws) == draws[:, :1]).all()
+    assert study.weights[0] < study.weights[1]
+    case = worst_cases("record")[0]
+    again = replace(case, after=case.before)
+    for broken in RECORD_BREAKS.values():
+        assert sides_of(study, again, broken).squared_move == 0
+
+
+def test_an_audit_is_json_and_draws_a_line_for_each_finding_and_repeats_itself(honest):
+    document = json.loads(json.dumps(honest.to_json(), allow_nan=False))
+    assert document["verdict"] == "passed"
+    assert document["votes_by"] == "record"
+    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 6
+    labels = [tick.get_text() for tick in audit_figure(honest).axes[0].get_yticklabels()]
+    assert "records, unit patient\nreal-valued noise" in labels
+    first, again, other = audit(trials=1000), audit(trials=1000), audit(trials=1000, seed=1)
+    assert first.to_json() == again.to_json()
+    assert first.to_json()["findings"] != other.to_json()["findings"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"trials": 10}, "trials is 10"),
+        ({"epsilon": 0.0}, "epsilon is 0"),
+        ({"delta": 1.0}, "delta is 1"),
+        ({"confidence": 1.0}, "confidence is 1"),
+        ({"noise": "none"}, "noise is 'none'"),
+        ({"broken": "same-noise"}, "break is 'same-noise'; allowed where records vote: half-noise"),
+    ],
+)
+def test_settings_out_of_range_are_refused(change, message):
+    with pytest.raises(InvalidInput, match=message):
+        RecordAuditSettings(**(TERMS | change))

@@ -1,0 +1,135 @@
+"""Runs in which records vote: as a person starts them, on scikit-learn's breast cancer table; what they write, and what
+is refused."""
+
+import json
+import re
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from simulations.commands.group import run_command
+
+RUN = [
+    "run",
+    "--votes-by",
+    "record",
+    "--dataset",
+    "breast_cancer",
+    "--parties",
+    "5",
+    "--engine",
+    "in_process",
+    "--quiet",
+]
+RUN += ["--workers", "1", "--student", "random_forest"]
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    return tmp_path_factory.mktemp("cache")
+
+
+@pytest.fixture
+def run(cache, monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(cache))
+
+    def call(*flags, out="out"):
+        code = run_command([*RUN, "--out", out, "--json", *flags])
+        said = capsys.readouterr()
+        return json.loads(said.out) if code == 0 else (code, said.err)
+
+    return call
+
+
+def test_a_run_labels_the_pool_charges_every_budget_whole_and_says_all_of_it_in_words(run, tmp_path):
+    summary = run("--budgets", "1:0.4,2:0.6", "--seeds", "0-1")
+    assert (summary["votes_by"], summary["view"], summary["live_checked"]) == ("record", "histogram", True)
+    assert summary["accounting"] == "worst_case_gaussian"
+    assert summary["stop"] == "pool_exhausted"
+    for group in summary["groups"]:
+        assert group["epsilon_spent"] <= group["epsilon_guaranteed"] == pytest.approx(group["budget"], rel=1e-6)
+        assert group["share_of_budget_used"] == pytest.approx(1, abs=0.01)
+    poor, rich = summary["groups"]
+    assert poor["weight"] < 1 < rich["weight"]
+    votes, baselines = summary["record_votes"], summary["baselines"]
+    assert (votes["queries"], votes["votes_per_record"]) == (60, 30)
+    assert votes["protected_units"] == 319
+    assert summary["label_accuracy"] > 0.85
+    assert summary["student_accuracy"] > 0.85
+    assert baselines["single_parties_measured"] == 5
+    assert baselines["single_party_accuracy_mean"] <= baselines["single_party_accuracy_best"]
+    sums = pd.read_parquet(tmp_path / "out" / "sums.parquet")
+    assert len(sums) == 2 * 60 * 2
+    pool = pd.read_parquet(tmp_path / "out" / "pool.parquet")
+    np.testing.assert_allclose(pool.probability_0 + pool.probability_1, 1)
+    assert (pool.label == pool.true_label).mean() == pytest.approx(summary["label_accuracy"])
+    assert not (tmp_path / "out" / "queries.parquet").exists()
+    page = unescape(
+        re.sub(r"<(style|script).*?</\1>|<[^>]+>", " ", (tmp_path / "out/report.html").read_text(), flags=re.S)
+    )
+    assert "votes with its own label in the 30 public queries that it is nearest to" in page
+    assert "once in the whole study" in page
+    assert not re.search("[Tt]eachers(?!_)|reach the threshold|[Aa]bstention", page.replace("no teachers:", ""))
+
+
+@pytest.mark.parametrize("flags", [["--units", "1024"], ["--confidentiality", "secure_sum"]])
+def test_with_integer_noise_too_the_live_study_is_the_replay(run, flags):
+    summary = run("--budgets", "1", *flags, "--student", "none", "--no-baselines")
+    assert summary["live_checked"]
+    assert summary["units"] in (64, 1024)
+
+
+def test_drop_outs_charge_nobody_who_was_absent(run):
+    summary = run("--budgets", "1", "--dropout", "0.4", "--student", "none", "--no-baselines", "--seeds", "1")
+    assert summary["live_checked"]
+    assert 0 < summary["groups"][0]["share_of_budget_used"] < 1
+
+
+def test_all_data_of_a_party_may_be_the_unit(run):
+    summary = run("--budgets", "50", "--unit", "party", "--student", "none", "--no-baselines")
+    assert summary["unit"] == "party"
+    assert summary["record_votes"]["protected_units"] == 5
+
+
+def test_a_second_run_with_other_budgets_starts_no_engine(run, cache, monkeypatch):
+    run("--budgets", "1", "--student", "none", "--no-baselines")
+    monkeypatch.setattr("simulations.stages.vote_source.open_engine", lambda *_, **__: pytest.fail("an engine"))
+    run("--budgets", "3", "--student", "none", "--no-baselines", out="again")
+
+
+def test_a_sweep_is_the_run_of_the_same_settings(run, tmp_path, capsys):
+    alone = run("--budgets", "2", "--bins", "3", "--student", "none", "--no-baselines")
+    (tmp_path / "sweep.toml").write_text(
+        '[base]\nvotes_by = "record"\ndataset = "breast_cancer"\nparties = 5\n'
+        '[grid]\nbudgets = ["2", "4"]\nbins = [3]\n'
+    )
+    assert run_command(["sweep", "sweep.toml", "--engine", "in_process", "--quiet", "--json", "--out", "swept"]) == 0
+    capsys.readouterr()
+    rows = pd.read_csv(tmp_path / "swept" / "sweep.csv")
+    assert rows.label_accuracy[0] == pytest.approx(alone["label_accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--sigma", "3"], "sigma is 3.0; allowed with votes_by 'teacher' only"),
+        (["--mechanism", "lnmax"], "mechanism is 'lnmax'"),
+        (["--view", "label"], "view is 'label'; allowed with votes_by 'record': histogram"),
+        (["--unit", "patient"], "names no patients"),
+        (["--parties", "200"], "record(s); allowed where records vote: at least 2"),
+        (["--bins", "1"], "bins is 1"),
+        (["--record-queries", "towns"], "record_queries is 'towns'"),
+        (["--votes-by", "teacher", "--bins", "3"], "bins is 3; allowed with votes_by 'record' only"),
+        (["--votes-by", "teacher", "--unit", "patient"], "unit is 'patient'"),
+        (["--dataset", "digits"], "digits has images"),
+        (["--accountant", "exact"], "accountant is 'exact'"),
+    ],
+)
+def test_what_has_no_meaning_is_refused_before_anything_is_written(run, tmp_path, flags, words):
+    code, said = run("--budgets", "1", *flags)
+    assert code == 2
+    assert words in said
+    assert not (tmp_path / "out").exists()
