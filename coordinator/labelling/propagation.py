@@ -39,7 +39,7 @@ _LEAST = 1e-4
 _TOLERANCE, _MOST_STEPS = 1e-4, 500
 
 
-def pool_labels(
+def soft_labels_of(
     queries: QueryMap,
     pool: Float32[ndarray, "pool ..."],
     cells: Float64[ndarray, "queries classes"],

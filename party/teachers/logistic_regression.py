@@ -1,18 +1,21 @@
-"""Multinomial logistic regression, saved as npz."""
+"""Multinomial logistic regression, saved as npz.
+
+Training takes scikit-learn, whose import takes two seconds; a trained teacher votes without it, so a node that only
+answers never loads it.
+"""
 
 from __future__ import annotations
 
 import io
 import warnings
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
-from sklearn.exceptions import ConvergenceWarning
-from sklearn.linear_model import LogisticRegression
 
 from party.teachers.teacher import Teacher, TeacherKind, among_seen
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
@@ -20,6 +23,9 @@ from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.levels.hidden_queries.inference.model import Dense, Model
 from runtime.files import write_atomically
+
+if find_spec("sklearn") is None:  # said now, and not when teachers are to be trained
+    raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
 
 # Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
 # training to convergence takes five times as long.
@@ -93,6 +99,9 @@ def logistic_regression(*, device: str) -> LogisticRegressionKind:
 
 
 def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " records"]) -> LinearTeacher:
+    from sklearn.exceptions import ConvergenceWarning
+    from sklearn.linear_model import LogisticRegression
+
     rows = inputs.reshape(len(inputs), -1)
     seen = np.unique(labels)
     if len(seen) == 1:  # nothing to separate, and scikit-learn refuses to

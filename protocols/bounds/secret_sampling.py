@@ -8,6 +8,8 @@ docs/explanation/secret-sampling.md.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
@@ -68,23 +70,28 @@ def _both_directions(
     if not ((rate > 0).all() and (rate <= 1).all()):
         raise InvalidInput(f"rates span [{rate.min()}, {rate.max()}]; allowed: in (0, 1]")
     pairs, member = np.unique(np.stack([d, rate]), axis=1, return_inverse=True)
-    values = np.zeros((2, pairs.shape[1], len(orders)))
-    # Orders within an octave share their nodes.
-    octave = np.floor(np.log2(orders)).astype(int)
-    for pair in range(pairs.shape[1]):
-        shift, g = pairs[:, pair]
-        if shift == 0:
-            continue
-        for group in np.unique(octave):
-            chosen = octave == group
-            a = orders[chosen]
-            if shift**2 * a.max() ** 1.5 > _HARDEST:
-                # Far beyond any budget, so the cost of a vote that always enters is good enough.
-                values[:, pair, chosen] = a * shift**2 / 2
-                continue
-            values[0, pair, chosen] = _log_moment(a, a.max(), shift, g) / (a - 1)
-            values[1, pair, chosen] = _log_moment(1 - a, a.max(), shift, g) / (a - 1)
+    values = np.stack([_pair(shift, g, tuple(orders.tolist())) for shift, g in pairs.T.tolist()], axis=1)
     return values[0, member], values[1, member]
+
+
+@lru_cache(maxsize=1024)
+def _pair(shift: float, g: float, orders: tuple[float, ...]) -> Float64[ndarray, "directions orders"]:
+    """Both directions of one unit, kept: a study is planned and then made, with the same shifts and rates."""
+    values = np.zeros((2, len(orders)))
+    every = np.array(orders)
+    # Orders within an octave share their nodes.
+    octave = np.floor(np.log2(every)).astype(int)
+    for group in np.unique(octave) if shift else ():
+        chosen = octave == group
+        a = every[chosen]
+        if shift**2 * a.max() ** 1.5 > _HARDEST:
+            # Far beyond any budget, so the cost of a vote that always enters is good enough.
+            values[:, chosen] = a * shift**2 / 2
+            continue
+        values[0, chosen] = _log_moment(a, a.max(), shift, g) / (a - 1)
+        values[1, chosen] = _log_moment(1 - a, a.max(), shift, g) / (a - 1)
+    values.flags.writeable = False
+    return values
 
 
 def _log_moment(powers: Float64[ndarray, " powers"], largest: float, d: float, g: float) -> Float64[ndarray, " powers"]:

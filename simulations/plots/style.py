@@ -98,10 +98,19 @@ def new_figure(*, height: float) -> Figure:
     return figure
 
 
+def _lay_out(figure: Figure) -> None:
+    """Places a figure's parts, once: Matplotlib would lay the figure out, and draw it twice, for each of its files."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+        figure.set_layout_engine(None)
+
+
 def svg_text(figure: Figure) -> str:
     """The figure as SVG on white; text stays text."""
     sink = io.StringIO()
     with style():
+        _lay_out(figure)
         figure.savefig(
             sink,
             format="svg",
@@ -115,6 +124,7 @@ def png_bytes(figure: Figure) -> bytes:
     """The figure as PNG on white."""
     sink = io.BytesIO()
     with style():
+        _lay_out(figure)
         figure.savefig(sink, format="png", dpi=_DOTS_PER_INCH, facecolor="white", metadata={"Software": None})
     return sink.getvalue()
 

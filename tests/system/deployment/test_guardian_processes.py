@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from party.demo.demo import LocalConsortium, demo_study
+from party.demo.demo import demo_study
 from party.demo.demo_data import HOSPITALS, demo_data
 from protocols.crypto.prg import expanded_source
 from protocols.errors import ChannelClosed
@@ -23,6 +23,7 @@ from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.levels import TwoServer
 from tests.harness.guardians import TwoOrganisations, free_port
+from tests.harness.local_consortium import ConsortiumHere
 
 START_S, TIME_S = 300.0, 600.0
 
@@ -128,7 +129,7 @@ def labels_of_seeds(world: TwoOrganisations, number: int, coordinators: bytes, g
     return study.release(counts, noise, predictions=None)
 
 
-class GuardedConsortium(LocalConsortium):
+class GuardedConsortium(ConsortiumHere):
     """The demo's consortium with a guardian, all of them processes that people's commands set up."""
 
     def __init__(self, folder: Path) -> None:

@@ -10,9 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from party.demo.demo import LocalConsortium, demo_study
+from party.demo.demo import demo_study
 from party.demo.demo_data import HOSPITALS, demo_data
 from tests.harness.clocks import wait_until
+from tests.harness.local_consortium import ConsortiumHere
 
 TIME_S = 600.0
 
@@ -22,7 +23,7 @@ def consortium(tmp_path_factory):
     data = demo_data(None)
     study = demo_study(data)
     study = replace(study, quorum=4, terms=replace(study.terms, deadline_s=5.0))
-    made = LocalConsortium(tmp_path_factory.mktemp("late"), data, study, say=lambda line: None)
+    made = ConsortiumHere(tmp_path_factory.mktemp("late"), data, study, say=lambda line: None)
     try:
         made.set_up()
         yield made

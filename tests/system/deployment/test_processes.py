@@ -3,17 +3,16 @@
 import json
 import signal
 import sqlite3
-import subprocess
-import sys
 import time
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from party.demo.demo import LocalConsortium, demo_study
+from party.demo.demo import demo_study
 from party.demo.demo_data import HOSPITALS, demo_data
 from protocols.ledger.ledger import Ledger
+from tests.harness.local_consortium import ConsortiumHere
 
 KILLS, TIME_S = 8, 600.0
 
@@ -28,7 +27,7 @@ def rows(path, query):
 def consortium(tmp_path_factory):
     data = demo_data(None)
     study = replace(demo_study(data), batch_limit=1, quorum=3)
-    made = LocalConsortium(tmp_path_factory.mktemp("consortium"), data, study, say=lambda line: None)
+    made = ConsortiumHere(tmp_path_factory.mktemp("consortium"), data, study, say=lambda line: None)
     try:
         made.set_up()
         for name in HOSPITALS:
@@ -46,12 +45,7 @@ def ledger_of(consortium, name):
 @pytest.mark.slow
 def test_processes_that_are_killed_at_any_moment_lose_nothing_and_the_study_ends_by_itself(consortium):
     rng = np.random.default_rng()
-    labelling = subprocess.Popen(
-        [sys.executable, "-m", "coordinator", "label", "demo", "--home", str(consortium.folder / "centre")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    labelling.wait(timeout=300)
+    consortium.coordinator("label", "demo")
     central = ledger_of(consortium, "centre")
     deadline, seen = time.monotonic() + TIME_S, {}
     for kill in range(KILLS):

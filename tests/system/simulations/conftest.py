@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from tests.harness.engine_here import here as here
 from tests.harness.studies import make_votes
+from tests.harness.undrawn import undrawn as undrawn
 
 VOTES, TRUTH = make_votes(60, 400)
 

@@ -38,6 +38,7 @@ def test_a_replay_writes_everything_that_a_run_promises(stored, tmp_path, capsys
     assert not [p for p in (tmp_path / "out").rglob("*") if p.name.startswith(".")]
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_run_sub_command_is_the_default_and_config_toml_repeats_a_run(stored, tmp_path, capsys):
     assert run(*stored, "--budgets", "2", "--out", "a", "--json") == 0
     first = json.loads(capsys.readouterr().out)
@@ -45,6 +46,7 @@ def test_the_run_sub_command_is_the_default_and_config_toml_repeats_a_run(stored
     assert json.loads(capsys.readouterr().out) == first
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, capsys):
     assert run(*stored, "--budgets", "2", "--out", "a", "--json") == 0
     first = json.loads(capsys.readouterr().out)
@@ -124,6 +126,7 @@ def test_unknown_names_list_the_known_before_anything_is_trained(tmp_path, monke
     assert not (tmp_path / "cache" / "teachers").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_labels(stored, tmp_path, capsys):
     flags = [one for one in stored if one != "--quiet"]
     assert run(*flags, "--budgets", "2", "--view", "histogram", "--out", "out") == 0
@@ -150,6 +153,7 @@ def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_l
     assert "level two_server, noise in 1/64 votes" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_resume_notices_that_a_file_it_names_has_changed(stored, tmp_path, capsys):
     budgets = tmp_path / "budgets.csv"
     lines = [f"hospital {i},{2 + i % 2},1e-5" for i in range(60)]
@@ -210,11 +214,12 @@ def test_a_table_is_refused_to_models_of_images_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.usefixtures("here", "undrawn")
 def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_path, monkeypatch, capsys):
     """The whole of a small run on real data (no file), twice: the second finds its cache in pieces."""
     monkeypatch.chdir(tmp_path)
     flags = ["--dataset", "breast_cancer", "--parties", "20", "--budgets", "8", "--engine", "in_process", "--quiet"]
-    flags += ["--cache-dir", "cache", "--json", "--workers", "2"]
+    flags += ["--cache-dir", "cache", "--json"]
     assert run(*flags, "--out", "a") == 0
     first = json.loads(capsys.readouterr().out)
     assert first["student"] == "mlp"

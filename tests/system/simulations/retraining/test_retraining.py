@@ -13,7 +13,6 @@ from protocols.errors import InvalidInput
 from protocols.noise import simulated
 from protocols.research.published.label_law import log_answered
 from protocols.research.published.private import Private
-from simulations.engines.engine import Engine
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
 from simulations.retraining import retraining as module
@@ -25,6 +24,7 @@ from simulations.stages.cast import cast_votes
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed
 from simulations.stages.stored_votes import TeacherVotes
+from tests.harness.engine_here import EngineHere
 
 CONFIDENCE = 1 - 1e-7
 SETTINGS = {
@@ -44,14 +44,6 @@ PREDICTED = np.array([0.55] + [0.05] * 9)
 INTERACTIVE = {"mechanism": "interactive_gnmax", "student": "random_forest", "interactive_threshold": 1.0}
 
 
-class Here(Engine):
-    """An engine without workers: the parties run in this process."""
-
-    def run(self, host, parties, body):
-        opened = host.open()
-        return body(lambda requests, on_reply=None: dict(opened.handle(requests)))
-
-
 class Case:
     """Votes that were cast, a study on them, and what it released."""
 
@@ -66,7 +58,7 @@ class Case:
             self.shards,
             teacher=self.settings.teacher,
             seed=0,
-            engine=Here,
+            engine=EngineHere,
             cache_dir=folder,
             on_stage=lambda *_: None,
         ).votes

@@ -1,4 +1,4 @@
-"""The casting stages on real digits (scikit-learn's, no file), in worker processes."""
+"""The casting stages on real digits (scikit-learn's, no file), in this process and in workers."""
 
 from functools import partial
 
@@ -8,12 +8,12 @@ import pytest
 from protocols.errors import EngineFailed
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
-from simulations.engines import open_engine
+from simulations.engines import ENGINES, open_engine
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
+from tests.harness.engine_here import EngineHere
 
 DATASET = datasets.load("digits", DatasetRequest(seed=0))
-ENGINE = partial(open_engine, "in_process", workers=2)
 
 
 def shards_of(parties, teachers=1, scheme="iid", seed=0):
@@ -21,7 +21,7 @@ def shards_of(parties, teachers=1, scheme="iid", seed=0):
     return [teacher_shards(records, None, teachers=teachers, seed=0) for records in holdings]
 
 
-def cast(folder, shards, *, engine=ENGINE, seed=0, dataset=DATASET, stages=None, teacher="logistic_regression"):
+def cast(folder, shards, *, engine=EngineHere, seed=0, dataset=DATASET, stages=None, teacher="logistic_regression"):
     return cast_votes(
         dataset,
         shards,
@@ -79,7 +79,7 @@ def test_an_interrupted_cast_finds_the_teachers_that_were_finished(tmp_path):
 @pytest.mark.parametrize("teacher", ["logistic_regression", "random_forest"])
 def test_skewed_and_tiny_parties_vote_too(tmp_path, teacher):
     """Strong label skew: parties of one class only, and of fewer rows than classes."""
-    shards = shards_of(150, scheme="dirichlet:0.05")
+    shards = shards_of(150, scheme="dirichlet:0.05")[:8]
     classes_seen = [len(np.unique(DATASET.private_labels[of_party[0]])) for of_party in shards]
     assert min(classes_seen) == 1
     assert min(len(of_party[0]) for of_party in shards) < 10
@@ -91,10 +91,11 @@ def test_skewed_and_tiny_parties_vote_too(tmp_path, teacher):
 @pytest.mark.slow
 def test_both_engines_cast_the_same_votes_from_the_same_seed(tmp_path):
     shards = shards_of(6, teachers=2)
-    in_process = cast(tmp_path / "in_process", shards)
-    flower = cast(tmp_path / "flower", shards, engine=partial(open_engine, "flower", workers=2))
-    np.testing.assert_array_equal(in_process.votes, flower.votes)
-    assert flower.trained == 12
+    here = cast(tmp_path / "here", shards)
+    for name in ENGINES:
+        found = cast(tmp_path / name, shards, engine=partial(open_engine, name, workers=2))
+        np.testing.assert_array_equal(here.votes, found.votes)
+        assert found.trained == 12
 
 
 def test_a_party_that_does_not_answer_is_named(tmp_path):

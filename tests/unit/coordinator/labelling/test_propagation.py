@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.labelling.propagation import pool_labels, propagated_labels
+from coordinator.labelling.propagation import propagated_labels, soft_labels_of
 from coordinator.labelling.soft_labels import soft_labels
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
@@ -64,12 +64,12 @@ def test_records_that_are_copies_or_far_from_all_others_have_labels_too() -> Non
 
 def test_labels_are_propagated_where_queries_say_which_records_are_close() -> None:
     cells = cells_of(2000, 10.0)
-    made = pool_labels(CENTRES, POOL, cells, records=2000, sigma=10)
+    made = soft_labels_of(CENTRES, POOL, cells, records=2000, sigma=10)
     expected = propagated_labels(cells, MEMBERS, POOL, records=2000, sigma=10)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
     columns = QueryMap(FeatureMap((2,)), tuple(Partition.of(RINGS[:, [k]], columns=np.array([k])) for k in (0, 1)))
     cells = RNG.normal(0, 5, (columns.queries, 2)) + 50
-    made = pool_labels(columns, POOL, cells, records=2000, sigma=5)
+    made = soft_labels_of(columns, POOL, cells, records=2000, sigma=5)
     expected = soft_labels(cells, columns.nearest_queries(POOL), records=2000, sigma=5)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
 

@@ -1,0 +1,47 @@
+"""An engine without workers: all parties run in this process, which has imported what their teachers need.
+
+`here` has a run take it where it asks for the engine "in_process". The engines themselves, with processes of their own,
+are tested in tests/system/test_engine_contract.py, and give the same replies to the same requests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import pytest
+
+from simulations.engines import ENGINES
+from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
+from simulations.engines.pinning import check_parties, check_workers
+from simulations.engines.replies import Replies, check_asked
+
+T = TypeVar("T")
+
+
+class EngineHere(Engine):
+    """Opens the host at the first exchange, as a worker does; errors of a host are raised as they are."""
+
+    def __init__(self, *, workers: int | None = None) -> None:
+        check_workers(workers)
+
+    def run(self, host: HostSpec, parties: Sequence[str], body: Callable[[Exchange], T]) -> T:
+        names = check_parties(parties)
+        opened: list[WorkerHost] = []
+
+        def exchange(requests: Mapping[str, bytes], on_reply: OnReply | None = None) -> dict[str, bytes | None]:
+            check_asked(requests, names)
+            if not opened:
+                opened.append(host.open())
+            replies = Replies(requests, on_reply)
+            for party, reply in opened[0].handle(requests):
+                replies.add(party, reply)
+            return replies.complete()
+
+        return body(exchange)
+
+
+@pytest.fixture
+def here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Runs on the engine "in_process" take this one: a worker imports scikit-learn or torch for seconds."""
+    monkeypatch.setitem(ENGINES, "in_process", "tests.harness.engine_here:EngineHere")

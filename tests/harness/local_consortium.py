@@ -1,0 +1,41 @@
+"""The demo's consortium for tests: servers in processes of their own, and people's commands in this one."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import threading
+from pathlib import Path
+
+from coordinator.commands.group import run_command as run_coordinator
+from guardian.commands import run_command as run_guardian
+from party.commands.group import run_command as run_party
+from party.demo.demo import LocalConsortium
+from protocols.errors import EngineFailed
+from tests.harness.clocks import wait_until
+
+_PROGRAMS = {"party": run_party, "coordinator": run_coordinator, "guardian": run_guardian}
+
+
+class ConsortiumHere(LocalConsortium):
+    """Commands are called as functions: the start of Python and its packages is most of the time of a short one."""
+
+    # Hospitals join in two threads, and standard output belongs to all of them.
+    one_at_a_time = threading.Lock()
+
+    def call(self, program: str, home: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
+        where = [] if home is None else ["--home", str(home)]
+        out, err = io.StringIO(), io.StringIO()
+        with self.one_at_a_time, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = _PROGRAMS[program]([*arguments, *where])
+        if code not in allowed:
+            raise EngineFailed(f"conclave-{program} {arguments[0]} ended with exit code {code}: {err.getvalue()}")
+        return out.getvalue()
+
+    def start(self, name: str) -> None:
+        """Starts a server; the coordinator's ports are open when this returns: it logs a line then."""
+        log = self.folder / f"{name}.log"
+        lines = log.read_bytes().count(b"\n") if log.exists() else 0
+        super().start(name)
+        if name == "centre":
+            wait_until(lambda: log.read_bytes().count(b"\n") > lines, timeout_s=600)

@@ -1,0 +1,25 @@
+"""Figures that are made but not drawn, for tests of what else a run writes and says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from matplotlib.figure import Figure
+from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+EMPTY = {"svg": '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt"></svg>', "png": b""}
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every figure's file is an empty picture: Matplotlib's drawing would be most of the time of a small run.
+
+    What it draws is tested in tests/system/simulations/plots, on runs of every shape.
+    """
+
+    def save(figure: Figure, sink: Any, *, format: str, **more: object) -> None:
+        sink.write(EMPTY[format])
+
+    monkeypatch.setattr(Figure, "savefig", save)
+    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)
