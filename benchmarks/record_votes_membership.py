@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--epsilons", default="0.5,1,8")
     parser.add_argument("--runs", type=int, default=4000)
     parser.add_argument("--student-runs", type=int, default=200)
-    parser.add_argument("--student", default="random_forest")
+    parser.add_argument("--student", default="logistic_regression")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
