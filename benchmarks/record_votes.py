@@ -22,6 +22,7 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from coordinator.queries.without_pool import drawn_pool
 from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.levels import Clear
 from protocols.study.record_study import RecordVotesPlan, record_study
@@ -45,6 +46,7 @@ def main() -> None:
     parser.add_argument("--epsilons", default="0.5,1")
     parser.add_argument("--parties", type=int, default=8)
     parser.add_argument("--unit", choices=("record", "patient"), default="record")
+    parser.add_argument("--without-pool", action="store_true", help="queries and student of rows drawn from constants")
     asked = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     for epsilon in (float(each) for each in asked.epsilons.split(",")):
@@ -64,7 +66,10 @@ def _one(asked: argparse.Namespace, epsilon: float, seed: int) -> tuple[float, f
     else:
         rows = partition(data, parties=None, scheme=BySite(), seed=seed)
     began = time.perf_counter()
-    queries = column_queries(data.public_inputs, data.columns, bins=usual_bins(len(data.private_labels)))
+    pool = data.public_inputs
+    if asked.without_pool:
+        pool = drawn_pool(data.columns, records=len(pool), seed=seed)
+    queries = column_queries(pool, data.columns, bins=usual_bins(len(data.private_labels)))
     plan = RecordVotesPlan(
         name=asked.dataset,
         classes=data.classes,
@@ -87,9 +92,9 @@ def _one(asked: argparse.Namespace, epsilon: float, seed: int) -> tuple[float, f
         for each in rows
     ]
     labelling = live_record_votes(study, contributions(study, queries, holdings), seed=seed)
-    soft = soft_pool_labels(study, labelling, queries, data.public_inputs, records=len(data.private_labels))
+    soft = soft_pool_labels(study, labelling, queries, pool, records=len(data.private_labels))
     took = time.perf_counter() - began
-    student = _student(data.public_inputs, soft.probabilities)
+    student = _student(pool, soft.probabilities)
     alone = [_accuracy(_alone(data.private_inputs[each], data.private_labels[each]), data) for each in rows]
     pooled = _accuracy(_alone(data.private_inputs, data.private_labels), data)
     return _accuracy(student, data), max(alone), float(np.mean(alone)), pooled, took
