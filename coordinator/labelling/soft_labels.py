@@ -18,6 +18,8 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.study.deployed import DeployedStudy
+from protocols.study.queries_file import record_votes
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -80,6 +82,20 @@ def soft_labels(
     reliability = np.zeros(queries)
     reliability[used] = totals**2 / (totals**2 + 4 * variance)
     return SoftLabels(scipy.special.softmax(each + effects[-1], axis=1), reliability)
+
+
+def pool_labels(
+    study: DeployedStudy, cells: Int64[ndarray, "queries classes"], members: Int64[ndarray, "pool votes"]
+) -> SoftLabels:
+    """Soft labels of a study's pool from the sums that it released, in lattice units. members: as soft_labels takes.
+
+    Only what is public enters: sums, queries, pool, and the study's population and weights.
+    """
+    records = record_votes(study)
+    entry = float(study.weights.mean() / np.sqrt(records.votes))  # what a record adds to a cell
+    return soft_labels(
+        cells / study.units / entry, members, records=records.population, sigma=study.mechanism.label_sigma / entry
+    )
 
 
 def _centred(
