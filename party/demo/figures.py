@@ -62,6 +62,7 @@ def figures_of(
         figures["labels_if_a_whole_hospital_were_the_unit"] = labels_for_whole_hospitals(data)
     else:
         figures["queries"] = study.records.queries
+        figures["votes"] = study.records.votes
         figures["pool"] = study.terms.pool_size
         figures["used_once"] = next(iter(statement["records"]["used_once"].values()))
     return figures
@@ -92,8 +93,8 @@ def _what_was_done(figures: Mapping[str, Any]) -> str:
     records = ", ".join(f"{name} {count}" for name, count in figures["records"].items())
     if figures["votes_by"] == "record":
         return (
-            f"{figures['hospitals']} hospitals; records {records}. Each record voted once with its own label, in the "
-            f"nearest of {figures['queries']} public queries; the noisy sums give soft labels to "
+            f"{figures['hospitals']} hospitals; records {records}. Each record voted once with its own label, in "
+            f"{figures['votes']} of {figures['queries']} public queries; the noisy sums give soft labels to "
             f"{figures['pool']} public records, and a student learned these."
         )
     return (
