@@ -31,7 +31,8 @@ def game(level="clear", *, unit="record", epsilon=(1.0, 2.0, 1.0)):
 
 def found(made, **changed):
     return play(
-        made, **({"runs": RUNS, "student": "logistic_regression", "student_runs": 0, "seed": 0, "noise": True} | changed)
+        made,
+        **({"runs": RUNS, "student": "logistic_regression", "student_runs": 0, "seed": 0, "noise": True} | changed),
     )
 
 
