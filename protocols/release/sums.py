@@ -46,8 +46,12 @@ def sums_csv(cells: Int64[ndarray, "queries classes"]) -> str:
 
 def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries classes"] | None:
     """The noisy sums of a release; None if it has none, as nothing was released. Raises DataCorrupt."""
-    if not (folder / SUMS_FILE).exists():
+    try:
+        (folder / SUMS_FILE).lstat()
+    except FileNotFoundError:
         return None
+    except OSError as error:
+        raise DataCorrupt(f"{SUMS_FILE} cannot be read: {str(error)[:200]}") from None
     cells = np.empty((record_votes(study).queries, study.classes), dtype=np.int64)
     text, rows = _read(folder, SUMS_FILE, len(cells))
     for position, (_, *row) in enumerate(rows):
