@@ -7,6 +7,8 @@ import pytest
 from protocols.mechanisms import MECHANISMS
 from tests.harness.simulating import run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tmp_path, capsys):
     flags = [*stored, "--budgets", "1:0.5,3:0.5", "--weights", "uniform"]

@@ -25,8 +25,8 @@ def directions(d, g, order):
 
 
 def quadrature(d, g, order):
-    """Both directions of the add/remove pair by mpmath, in 60 digits."""
-    with mpmath.workdps(60):
+    """Both directions of the add/remove pair by mpmath, in 36 digits."""
+    with mpmath.workdps(36):
         d, g, a = mpmath.mpf(d), mpmath.mpf(g), mpmath.mpf(order)
         p = lambda x: 1 - g + g * mpmath.exp(d * x - d * d / 2)  # noqa: E731
         reach = a * d + 18
