@@ -1,6 +1,7 @@
 """Conclave for researchers: private labels from votes, under each party's own budget, and what they cost.
 
     your votes and budgets     label, replay, Labels, Replay
+    your records and budgets   label_by_records, PoolLabels
     a study                    define_study, run, plan, read_study, write_study, Study, Run, StudyPlan
     accounting alone           rdp_curve, epsilon_after, queries_afforded, mechanisms, accountants, RdpCurve
     errors                     ConclaveError, InvalidInput, BudgetExceeded, DataUnavailable, DataCorrupt
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from conclave.accounting import accountants, epsilon_after, mechanisms, queries_afforded, rdp_curve
     from conclave.labelling import Labels, Replay, label, replay
+    from conclave.records import PoolLabels, label_by_records
     from conclave.studies import Run, define_study, plan, read_study, run, write_study
     from protocols.bounds.rdp import RdpCurve
     from protocols.errors import BudgetExceeded, ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
@@ -33,6 +35,7 @@ __all__ = [
     "DataUnavailable",
     "InvalidInput",
     "Labels",
+    "PoolLabels",
     "RdpCurve",
     "Replay",
     "Run",
@@ -42,6 +45,7 @@ __all__ = [
     "define_study",
     "epsilon_after",
     "label",
+    "label_by_records",
     "mechanisms",
     "plan",
     "queries_afforded",
@@ -55,6 +59,7 @@ __all__ = [
 _NAMES: Final = {
     "conclave.accounting": "accountants epsilon_after mechanisms queries_afforded rdp_curve",
     "conclave.labelling": "Labels Replay label replay",
+    "conclave.records": "PoolLabels label_by_records",
     "conclave.studies": "Run define_study plan read_study run write_study",
     "protocols.bounds.rdp": "RdpCurve",
     "protocols.errors": "BudgetExceeded ConclaveError DataCorrupt DataUnavailable InvalidInput",

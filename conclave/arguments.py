@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
+from protocols.bounds.rdp import check_budget
 from protocols.errors import InvalidInput
+from simulations.setup.budgets import Budgets
 
 
 def numbers(called: str, value: ArrayLike) -> Float64[ndarray, "..."]:
@@ -22,3 +26,20 @@ def check_whole(called: str, value: object, *, least: int) -> None:
     """Raises InvalidInput unless the argument is a whole number of at least `least`."""
     if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < least:
         raise InvalidInput(f"{called} is {value!r}; allowed: a whole number >= {least}")
+
+
+def budgets_of(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
+    """One budget per party; names: by default party-0 and so on. Raises InvalidInput."""
+    called = tuple(names if names is not None else (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
+    if len(called) != parties or len(set(called)) < parties:
+        raise InvalidInput(f"names are {len(called)}, {len(set(called))} distinct; allowed: {parties}, each once")
+    arrays = []
+    for what, value in (("epsilon", epsilon), ("delta", delta)):
+        array = numbers(what, value)
+        if array.shape not in ((), (parties,)):
+            raise InvalidInput(
+                f"{what} has shape {array.shape}; allowed: a number, or one for each of {parties} parties"
+            )
+        arrays.append(np.broadcast_to(array, parties).copy())
+    check_budget(*arrays)
+    return Budgets(called, *arrays)

@@ -11,9 +11,8 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from conclave.arguments import check_whole, numbers
+from conclave.arguments import budgets_of, check_whole
 from conclave.frames import frame
-from protocols.bounds.rdp import check_budget
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.study import Study
 from simulations.options import DATA_SETTINGS
@@ -159,7 +158,7 @@ def label(
     check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
-    study, given = _study(chosen, stored, _budgets(epsilon, delta, parties=parties, names=names))
+    study, given = _study(chosen, stored, budgets_of(epsilon, delta, parties=parties, names=names))
     return _labels(study, given, stored, chosen, truth=known, seed=seed)
 
 
@@ -193,11 +192,11 @@ def replay(
         check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
     chosen = _experiment(stored, unit=unit, view=view, settings=settings)
-    each = [_budgets(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
+    each = [budgets_of(epsilon, delta, parties=parties, names=names) for epsilon in budgets]
     results: list[Labels | None] = []
     notes: list[str] = []
     # What is wrong under an ample budget is wrong under every one; what only a budget makes wrong becomes its note.
-    _ = _terms(chosen, stored, _budgets(_AMPLE, delta, parties=parties, names=names)).budgets
+    _ = _terms(chosen, stored, budgets_of(_AMPLE, delta, parties=parties, names=names)).budgets
     for one in each:
         try:
             study, given = _study(chosen, stored, one)
@@ -235,22 +234,6 @@ def _experiment(stored: StoredVotes, *, unit: str, view: str, settings: dict[str
     chosen = experiment(**settings, unit=unit, view=view, classes=stored.classes)
     check_charging(chosen.accountant)
     return chosen
-
-
-def _budgets(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Sequence[str] | None) -> Budgets:
-    called = tuple(names if names is not None else (f"party-{i:0{len(str(parties - 1))}d}" for i in range(parties)))
-    if len(called) != parties or len(set(called)) < parties:
-        raise InvalidInput(f"names are {len(called)}, {len(set(called))} distinct; allowed: {parties}, each once")
-    arrays = []
-    for what, value in (("epsilon", epsilon), ("delta", delta)):
-        array = numbers(what, value)
-        if array.shape not in ((), (parties,)):
-            raise InvalidInput(
-                f"{what} has shape {array.shape}; allowed: a number, or one for each of {parties} parties"
-            )
-        arrays.append(np.broadcast_to(array, parties).copy())
-    check_budget(*arrays)
-    return Budgets(called, *arrays)
 
 
 def _study(chosen: Experiment, stored: StoredVotes, budgets: Budgets) -> tuple[Study, Budgets]:

@@ -72,7 +72,7 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
         "batches": batches,
         "asked": asked,
         "answered": answered if querier is None else None,
-        "pool": study.terms.pool_size,
+        "pool": study.queries_to_ask,
         "quorum": study.quorum,
         "given_up": given_up,
         "seats": _seats(store, study, spent, asked, connected),

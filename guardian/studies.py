@@ -91,7 +91,8 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",
         f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
-        f"Asked        {terms.pool_size} {kind} queries, in batches of up to {study.batch_limit}, until {terms.ends}",
+        f"Asked        {study.queries_to_ask} {kind} queries, in batches of up to {study.batch_limit}, until "
+        f"{terms.ends}",
         f"Your part    hold the second share of each vote, check the votes, add your own noise ({noise}), and sign "
         "which queries were answered",
         f"You will see {guardian_sees(about)}",
@@ -163,7 +164,7 @@ def study_figures(home: GuardianHome, study: DeployedStudy) -> dict[str, Any]:
         "unsettled": open_batches,
         "asked": asked,
         "answered": answered,
-        "pool": study.terms.pool_size,
+        "pool": study.queries_to_ask,
         "seats": [
             {
                 "seat": seat.party,

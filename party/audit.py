@@ -23,6 +23,7 @@ from protocols.levels.table import check_believable
 from protocols.refusals.code import Code
 from protocols.release.labels import LABELS_FILE, read_labels
 from protocols.release.manifest import MANIFEST_FILE, check_file, read_manifest, signer
+from protocols.release.sums import SUMS_FILE, labels_of, read_sums
 from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, VoteRequest, decode
@@ -122,12 +123,16 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
     if signed_by != coordinator:
         raise Refused(Code.OTHER_COORDINATOR, f"{signed_by!r} signed the release; allowed: {coordinator!r}")
     study, _, files = read_manifest(release)
-    check_file(release, LABELS_FILE, files)
+    for name in (LABELS_FILE, SUMS_FILE):  # one of them, by who votes; a release without sums has neither
+        if (release / name).exists():
+            check_file(release, name, files)
     return study
 
 
 def released_labels(release: Path, study: DeployedStudy) -> Int64[ndarray, " queries"]:
-    """The class id of each query of the study's pool, below 0 where none was released. Raises DataCorrupt."""
+    """The class id of each query that the study asks, below 0 where none was released. Raises DataCorrupt."""
+    if study.records is not None:
+        return labels_of(study, read_sums(release, study))
     labels, _ = read_labels(release, classes=study.classes)
     if len(labels) != study.terms.pool_size:
         raise DataCorrupt(f"{release}: labels of {len(labels)} queries; allowed: {study.terms.pool_size}, as the pool")

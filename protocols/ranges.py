@@ -127,6 +127,8 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("evidence/audit.jsonl", "time_ns"): Range(0, _INT64, "nanoseconds from 1970 to the year 2262"),
     ("evidence/audit.jsonl", "fields"): Range(-_INT64, _INT64, "sums of amounts, numbers of batches"),
     ("evidence/frames.jsonl", "number"): _BATCH,
+    ("sums.csv", "sum"): Range(-_WHOLE, _WHOLE, "lattice units of all votes of a cell, with noise"),
+    ("soft_labels.csv", "query"): _QUERY,
     ("labels.csv", "query"): _QUERY,
     ("labels.csv", "label"): Range(0, _WHOLE - 1, "a class; then held against the study's classes"),
     ("labels.csv", "reinforced"): Range(0, _WHOLE - 1, "the same"),

@@ -66,12 +66,14 @@ _SETTINGS = [
     _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once in the study, in the "
           "public queries nearest to it (reverse k-nearest neighbours) [teacher].",
           type=click.Choice(["teacher", "record"])),
-    _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) "
-          "[columns].", ),
+    _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) | "
+          "clusters:N (centres of the pool) [columns for tables; for images a cluster for every six of the pool]."),
     _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 6].",
           type=int),
-    _flag("--nearest", "--votes-by record: in how many queries a record votes, with queries of clusters [1].",
-          type=int),
+    _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
+    _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
+    _flag("--features", "--record-queries clusters:N: by what records are compared: auto | raw | hog | pca:N | "
+          "projection:N | onnx:FILE [auto: raw for tables, gradients for images]."),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),

@@ -21,7 +21,6 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.setup.record_votes import make_record_study
 from simulations.stages.alone import alone_accuracy
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
@@ -30,7 +29,7 @@ from simulations.stages.record_votes import live_record_votes
 from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
 from simulations.stages.students import ReleasedStudent, pooled_student
-from simulations.stages.vote_source import VoteSource, labelled, study_for, train_between, votes_source
+from simulations.stages.vote_source import VoteSource, labelled, record_study_of, study_for, train_between, votes_source
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +75,7 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
     """
     budgets = budgets or experiment_budgets(inputs.settings, inputs.party_names)
     if isinstance(inputs, DatasetInputs) and inputs.settings.votes_by == "record":
-        return budgets, make_record_study(
-            inputs.settings, budgets, classes=inputs.classes, queries=inputs.query_map, population=inputs.population
-        )
+        return budgets, record_study_of(inputs, budgets)
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
     drops = inputs.settings.dropout > 0
     if isinstance(inputs, VoteInputs):

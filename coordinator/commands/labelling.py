@@ -89,6 +89,8 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
 def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, as_json: bool) -> None:
     """Train a student on the released labels of STUDY; it costs no budget.
 
+    Where records vote, it learns soft labels of the pool: all that the released sums say of each class.
+
     \b
     Example:
       conclave-coordinator train heart --student mlp
@@ -113,7 +115,8 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
     if as_json:
         print_json(figures)
         return
-    click.echo(f"{kind} trained on {trained.labels} released labels; it predicts {trained.agreement:.1%} of them")
+    learned = "released labels" if labelled.study.records is None else "soft labels of the public pool"
+    click.echo(f"{kind} trained on {trained.labels} {learned}; it predicts {trained.agreement:.1%} of them")
     click.echo(f"next: conclave-coordinator release {study}")
 
 
@@ -144,7 +147,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         click.echo(
             "`serve` is not running on this home; the labelling begins when it is: conclave-coordinator serve", err=True
         )
-    pool = store.study(job.study).terms.pool_size
+    pool = store.study(job.study).queries_to_ask
     live, shown, shown_at = sys.stderr.isatty(), "", 0.0
     while wait and not job.ended:
         line = job_line(job, pool)

@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from coordinator.labelling.jobs import AWAY
-from coordinator.labelling.pool import stored_pool
+from coordinator.labelling.pool import stored_inputs
 from coordinator.status import alive
 from coordinator.store.labelled import check_labelled_here
 from coordinator.store.rows import Job
@@ -78,7 +78,7 @@ def give_up(store: Store, name: str, number: int) -> None:
     Raises as stuck_batch does, and Refused("other_batch").
     """
     study = store.study(name)
-    pool = stored_pool(store.home.study(name) / "pool.npy", study)
+    pool = stored_inputs(store.home.study(name) / "pool.npy", study)
     with store.together():  # nobody may resume the labelling in between
         found = stuck_batch(store, name)
         if found.number != number:

@@ -19,7 +19,7 @@ import numpy as np
 
 from coordinator.labelling.job_progress import JobProgress
 from coordinator.labelling.late_seats import LATE, LateSeats
-from coordinator.labelling.pool import stored_pool
+from coordinator.labelling.pool import stored_inputs
 from coordinator.labelling.training import between_rounds
 from coordinator.store.rows import Job, JobState
 from coordinator.store.store import Store, ledger_path
@@ -148,7 +148,7 @@ class ServedStudy:
 
     def _label(self, job: Job, patience_s: float) -> tuple[Labelling, str]:
         """The labelling, and why it stopped before its end ("" if it did not)."""
-        pool = stored_pool(self._store.home.study(self.name) / "pool.npy", self.study)
+        pool = stored_inputs(self._store.home.study(self.name) / "pool.npy", self.study)
         train = self._train(job, pool)
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
@@ -188,7 +188,7 @@ class ServedStudy:
 
     def _so_far(self, reason: StopReason) -> Labelling:
         """What has been released so far, for a labelling that ends without a result of its own."""
-        return self._coordinator.so_far(self.study.terms.pool_size, reason=reason)
+        return self._coordinator.so_far(self.study.queries_to_ask, reason=reason)
 
     def _guardian_is_there(self) -> bool:
         """Whether the study has no guardian, or its guardian can be reached; checked before any party is asked.

@@ -15,7 +15,7 @@ from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import open_file
 from protocols.study.deployed import DeployedStudy
 from protocols.study.features import MISSING, encode_table, read_numbers
-from protocols.study.queries import pool_digest
+from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.terms import Feature
 from runtime.files import write_atomically
 from runtime.tables import read_csv
@@ -80,6 +80,11 @@ def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries .
     pool = read_array(path, mapped=True)
     check_pool(pool, study)
     return pool
+
+
+def stored_inputs(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
+    """What a study asks: its stored pool; where records vote, queries that every party has. Raises as stored_pool."""
+    return stored_pool(path, study) if study.records is None else no_inputs(study.records.queries)
 
 
 def _read_arrays(path: Path) -> ndarray:

@@ -18,6 +18,8 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.study.deployed import DeployedStudy
+from protocols.study.queries_file import record_votes
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -56,24 +58,19 @@ def soft_labels(
     queries that each pool record lies in (nearest first); records: the public number of protected units; sigma: the
     standard deviation of each cell's noise, in the same unit. Raises InvalidInput where a value is out of range.
     """
+    check_cells(cells, members, records=records, sigma=sigma)
     queries = len(cells)
-    if not (np.isfinite(cells).all() and np.isfinite(sigma) and sigma >= 0 and records >= 1):
-        raise InvalidInput(
-            f"cells with noise {sigma} of {records} records; allowed: finite sums and noise >= 0, of at least 1 record"
-        )
-    if members.min() < 0 or members.max() >= queries:
-        raise InvalidInput(f"the pool lies in queries {members.min()} to {members.max()}; allowed: 0 to {queries - 1}")
     fitted = members[:: -(-len(members) // _MOST_FITTED)]
     share = np.bincount(fitted.ravel(), minlength=queries) / len(fitted)
     used = np.flatnonzero(share)
     place = np.full(queries, -1)
     place[used] = np.arange(len(used))
     expected = records * share[used]
-    sums, totals = _centred(cells[used], expected, sigma=sigma)
+    sums, totals = centred(cells[used], expected, sigma=sigma)
     variance = sigma**2 + totals / 4 + 1 + totals**2 * _SPREAD_IN_QUERY / (share[used] * len(fitted))
     precision = np.full(len(used) + 1, members.shape[1] / _PRIOR_VARIANCE)
     precision[-1] = 1 / _CLASS_VARIANCE
-    effects = _fit(_indicator(place[fitted], len(used)), sums, totals, variance, precision)
+    effects = _fit(indicator(place[fitted], len(used)), sums, totals, variance, precision)
     inside = place[members]
     # A pool record in a query that no fitted one lies in has no effect of it.
     each = np.where((inside >= 0)[..., None], effects[:-1][inside], 0.0).sum(axis=1)
@@ -82,7 +79,39 @@ def soft_labels(
     return SoftLabels(scipy.special.softmax(each + effects[-1], axis=1), reliability)
 
 
-def _centred(
+def check_cells(
+    cells: Float64[ndarray, "queries classes"],
+    members: Int64[ndarray, "pool votes"],
+    *,
+    records: float | int,
+    sigma: float | int,
+) -> None:
+    """Raises InvalidInput unless these are finite sums of at least one record, and the pool lies in their queries."""
+    if not (np.isfinite(cells).all() and np.isfinite(sigma) and sigma >= 0 and records >= 1):
+        raise InvalidInput(
+            f"cells with noise {sigma} of {records} records; allowed: finite sums and noise >= 0, of at least 1 record"
+        )
+    if members.min() < 0 or members.max() >= len(cells):
+        raise InvalidInput(
+            f"the pool lies in queries {members.min()} to {members.max()}; allowed: 0 to {len(cells) - 1}"
+        )
+
+
+def pool_labels(
+    study: DeployedStudy, cells: Int64[ndarray, "queries classes"], members: Int64[ndarray, "pool votes"]
+) -> SoftLabels:
+    """Soft labels of a study's pool from the sums that it released, in lattice units. members: as soft_labels takes.
+
+    Only what is public enters: sums, queries, pool, and the study's population and weights.
+    """
+    records = record_votes(study)
+    entry = float(study.weights.mean() / np.sqrt(records.votes))  # what a record adds to a cell
+    return soft_labels(
+        cells / study.units / entry, members, records=records.population, sigma=study.mechanism.label_sigma / entry
+    )
+
+
+def centred(
     cells: Float64[ndarray, "used classes"], expected: Float64[ndarray, " used"], *, sigma: float | int
 ) -> tuple[Float64[ndarray, "used classes"], Float64[ndarray, " used"]]:
     """Cells with the total that is likeliest, given the noisy one and the share that the pool has of the query."""
@@ -93,7 +122,7 @@ def _centred(
     return cells - ((noisy - totals) / classes)[:, None], totals
 
 
-def _indicator(places: Int64[ndarray, "pool votes"], used: int) -> scipy.sparse.csr_matrix:
+def indicator(places: Int64[ndarray, "pool votes"], used: int) -> scipy.sparse.csr_matrix:
     """[pool, used]: 1 where a pool record lies in a query."""
     rows, votes = places.shape
     return scipy.sparse.csr_matrix(

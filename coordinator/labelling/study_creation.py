@@ -12,11 +12,11 @@ from numpy import ndarray
 
 from coordinator.home import CoordinatorSettings
 from coordinator.labelling.pool import check_pool, read_pool, write_pool
-from coordinator.store.labelled import QUERIES_FILE
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.private_files import private_folder
+from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import hidden

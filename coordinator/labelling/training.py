@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
+from coordinator.labelling.soft_labels import pool_labels
 from coordinator.store.labelled import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.student import Student
@@ -22,7 +23,9 @@ from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
+from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
+from protocols.study.queries_file import read_query_map
 from runtime.files import write_atomically
 
 BETWEEN_ROUNDS_SEED = 0
@@ -33,15 +36,42 @@ def train_student(
     labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
 ) -> Trained:
     """A student trained on all labels of a labelling, and on its reinforced labels, if any, where the parties gave
-    none.
+    none; where records vote, on the soft labels of the whole pool.
 
     Raises InvalidInput for an unknown kind, one that does not fit the inputs, and a labelling without labels.
     """
+    if labelled.study.records is not None:
+        return _soft_student(labelled, pool, kind=kind, seed=seed, device=device)
     labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
     student, has = _fit(labels, pool, classes=labelled.study.classes, kind=kind, seed=seed, device=device)
     agreement = float((student.predict(np.asarray(pool[has])) == labels[has]).mean())
     given = int((labelled.labels >= 0).sum())
     return Trained(student, kind, seed, device, given, len(has) - given, len(pool) - len(has), agreement)
+
+
+def labels_of_pool(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> PoolLabels | None:
+    """The soft labels of the pool that the released sums give; None where nothing was released.
+
+    Raises DataUnavailable, and InvalidInput unless the stored queries are the study's.
+    """
+    if labelled.cells is None:
+        return None
+    members = read_query_map(labelled.queries, labelled.study).nearest_queries(np.asarray(pool))
+    return PoolLabels(members, pool_labels(labelled.study, labelled.cells, members).probabilities)
+
+
+def _soft_student(
+    labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
+) -> Trained:
+    soft = labels_of_pool(labelled, pool)
+    if soft is None:
+        raise InvalidInput("no sums were released; allowed: a labelling that released some")
+    targets = soft.probabilities.astype(np.float32)
+    student = student_kind(kind, device=device).fit(
+        np.asarray(pool), targets, unlabelled=np.asarray(pool[:0]), classes=labelled.study.classes, seed=seed
+    )
+    agreement = float((student.predict(np.asarray(pool)) == targets.argmax(axis=1)).mean())
+    return Trained(student, kind, seed, device, len(pool), 0, 0, agreement)
 
 
 def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Path:
@@ -99,6 +129,7 @@ def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], 
 
 def _digest(labelled: LabelledStudy) -> str:
     values = labelled.labels.astype("<i8").tobytes() + labelled.reinforced.astype("<i8").tobytes()
+    values += b"" if labelled.cells is None else labelled.cells.astype("<i8").tobytes()
     return hashlib.sha256(labelled.study.digest + values).hexdigest()
 
 

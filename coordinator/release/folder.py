@@ -28,8 +28,10 @@ from protocols.release.manifest import (
     read_manifest,
     signer,
 )
+from protocols.release.sums import SOFT_LABELS_FILE, PoolLabels, labels_of, read_soft_labels, read_sums
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
+from protocols.votes import ABSTAIN
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
@@ -40,15 +42,20 @@ EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What was released: study, labels and reinforced labels."""
+    """What was released: study, labels and reinforced labels; where records vote, the soft labels of the pool."""
 
     study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
+    pool: PoolLabels | None = field(default=None, repr=False)
 
     @property
     def counts(self) -> list[int]:
-        """The number of released labels of each class."""
+        """The number of released labels of each class; where records vote, of the pool's likeliest classes."""
+        if self.pool is not None:
+            return np.bincount(self.pool.probabilities.argmax(axis=1), minlength=self.study.classes).tolist()
+        if self.study.records is not None:
+            return [0] * self.study.classes
         return np.bincount(self.labels[self.labels >= 0], minlength=self.study.classes).tolist()
 
 
@@ -56,12 +63,24 @@ def read_released(folder: Path) -> Released:
     """Study and labels of a release. Raises DataCorrupt if they do not match, InvalidInput for an invalid study
     file."""
     study = read_deployed(folder / STUDY_FILE)
+    if study.records is not None:
+        return _read_sums(folder, study)
     labels, reinforced = read_labels(folder, classes=study.classes)
     if len(labels) != study.terms.pool_size:
         raise DataCorrupt(f"labels of {len(labels)} queries; the study's pool has {study.terms.pool_size}")
     if (reinforced >= 0).any() and not study.mechanism.interactive:
         raise DataCorrupt("labels are reinforced by a student, but the study's mechanism is not interactive")
     return Released(study, labels, reinforced)
+
+
+def _read_sums(folder: Path, study: DeployedStudy) -> Released:
+    """What a study in which records vote released. Raises DataCorrupt, also for soft labels without sums."""
+    cells = read_sums(folder, study)
+    if cells is None and ((folder / SOFT_LABELS_FILE).exists() or (folder / STUDENT_FIGURES_FILE).exists()):
+        raise DataCorrupt("soft labels or a student are released without the sums that they are made of")
+    labels = labels_of(study, cells)
+    pool = None if cells is None else read_soft_labels(folder, study)
+    return Released(study, labels, np.full(len(labels), ABSTAIN, dtype=np.int64), pool)
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -11,9 +11,10 @@ from typing import Any  # figures of JSON
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from coordinator.labelling.training import labels_of_pool
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
@@ -29,8 +30,10 @@ from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
+from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, SUMS_FILE, PoolLabels, soft_labels_csv, sums_csv
 from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
+from protocols.study.queries_file import read_query_map
 from protocols.votes import ABSTAIN
 from runtime.distribution import installed_version
 from runtime.files import folder_beside, put_in_place
@@ -111,10 +114,11 @@ def _write(
     ordered = tuple(signed_statement(path, authority) for path in before)
     made = statement(Facts(study, labelled.labels, reinforced, evidence, opened, ordered, stated))
     figures = None if trained is None else _student(part, labelled, trained)
-    counts = Released(study, labelled.labels, reinforced).counts
+    soft = None if study.records is None else labels_of_pool(labelled, _pool(labelled))
+    counts = Released(study, labelled.labels, reinforced, soft).counts
     texts = {
         layout.STUDY_FILE: write_study(study),
-        LABELS_FILE: labels_csv(labelled.labels, reinforced),
+        **_labels(labelled, reinforced, soft),
         layout.STATEMENT_FILE: to_json(made),
         layout.PRIVACY_FILE: privacy_page(made),
         layout.CARD_FILE: model_card(made, figures, counts),
@@ -125,6 +129,8 @@ def _write(
     }
     if figures is not None:
         texts[layout.STUDENT_FIGURES_FILE] = to_json(figures)
+    if study.records is not None:
+        (part / QUERIES_FILE).write_bytes(read_query_map(labelled.queries, study).to_bytes())
     for name, text in texts.items():
         path = part / name
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -134,6 +140,15 @@ def _write(
         target.mkdir(parents=True)
         for name in layout.EARLIER_FILES:
             shutil.copyfile(source / name, target / name)
+
+
+def _labels(labelled: LabelledStudy, reinforced: Int64[ndarray, " queries"], soft: PoolLabels | None) -> dict[str, str]:
+    """The files of labels, or of noisy sums and of the soft labels that are made of them."""
+    if labelled.study.records is None:
+        return {LABELS_FILE: labels_csv(labelled.labels, reinforced)}
+    if labelled.cells is None or soft is None:
+        return {}
+    return {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:
@@ -148,10 +163,7 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
 
 def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
     """Writes the student's files; returns its figures."""
-    pool: Float32[ndarray, "queries ..."] = read_array(labelled.pool)
-    if pool_digest(pool) != labelled.study.terms.pool_sha256:
-        raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")
-    exported = export_student(trained.student, pool, part)
+    exported = export_student(trained.student, _pool(labelled), part)
     return {
         "kind": trained.kind,
         "seed": trained.seed,
@@ -164,3 +176,11 @@ def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str,
         "classes": list(exported.classes),
         "onnx_agreement": exported.agreement,
     }
+
+
+def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:
+    """The study's pool. Raises DataUnavailable, DataCorrupt."""
+    pool: Float32[ndarray, "queries ..."] = read_array(labelled.pool)
+    if pool_digest(pool) != labelled.study.terms.pool_sha256:
+        raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")
+    return pool

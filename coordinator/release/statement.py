@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any  # values of JSON
 
 import numpy as np
@@ -120,6 +120,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "publishable": True,
             "publishable_in_words": claims.PUBLISHABLE,
         },
+        "records": _records(study),
         "queries": {
             "pool": len(labels),
             "asked": int((labels != NOT_ASKED).sum()),
@@ -145,6 +146,21 @@ def statement(facts: Facts) -> dict[str, Any]:
         **together(parse_statement(made), facts.earlier),
     }
     return made
+
+
+def _records(study: DeployedStudy) -> dict[str, Any] | None:
+    """What is fixed about records that vote, and what an epsilon means for one unit; None where teachers vote."""
+    if study.records is None:
+        return None
+    about, guaranteed = protection_of(study), study.budgets.epsilon_guaranteed
+    return {
+        **asdict(study.records),
+        "pool": study.terms.pool_size,
+        "used_once": {
+            seat.party: claims.used_once(about, epsilon=float(guaranteed[at]), delta=seat.delta)
+            for at, seat in enumerate(study.roster)
+        },
+    }
 
 
 def noise_distance(study: DeployedStudy) -> float:

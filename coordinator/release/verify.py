@@ -13,8 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar  # Any: parsed JSON
 
+import numpy as np
 from cryptography import x509
 
+from coordinator.labelling.soft_labels import pool_labels
 from coordinator.release import folder as layout
 from coordinator.release.charges import charges_by_seat, check_charges, check_covered, check_receipts, in_words
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
@@ -26,11 +28,15 @@ from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerpri
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
+from protocols.release.sums import QUERIES_FILE, read_sums
+from protocols.study.queries_file import read_query_map
 from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
 # The float64 functions of another machine may differ in the last digits.
 _RELATIVE = 1e-9
+# Soft labels are fitted by an optimiser, which may stop a little earlier on another machine.
+_SAME_CHANCE = 1e-3
 _T = TypeVar("_T")
 
 
@@ -112,6 +118,8 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
     if released is None or evidence is None:
         checks.skip(*_CONTENT[2:])
         return
+    if released.study.records is not None:
+        checks.run("sums and soft labels", lambda: _soft_labels(folder, released), _FORGED)
     opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
     charged = checks.run("charges", lambda: _charges(released, evidence), _FORGED)
     if opened is None or charged is None:
@@ -203,6 +211,20 @@ def _released(folder: Path) -> tuple[Released, str]:
     if read_manifest(folder)[0] != released.study.digest.hex():
         raise DataCorrupt("the manifest names another study than study.toml")
     return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
+
+
+def _soft_labels(folder: Path, released: Released) -> tuple[bool, str]:
+    """Whether the queries are the study's, and the soft labels what the released sums give."""
+    study = released.study
+    read_query_map(folder / QUERIES_FILE, study)
+    cells = read_sums(folder, study)
+    if cells is None or released.pool is None:
+        return True, "no sums are released, and nothing is made of them"
+    made = pool_labels(study, cells, released.pool.members).probabilities
+    worst = float(np.abs(made - released.pool.probabilities).max())
+    if worst > _SAME_CHANCE:
+        raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
+    return True, f"the soft labels of {len(made)} public records follow from the sums; the queries are the study's"
 
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:

@@ -10,11 +10,9 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
-
-# In a study's folder, where records vote: the file that the study names by its hash.
-QUERIES_FILE = "queries.npz"
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +22,8 @@ class LabelledStudy:
     ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
     the public queries (.npy); labels: a class id, ABSTAIN or NOT_ASKED per query; reinforced: see Labelling; batches:
     size and answered queries of each; stop: the StopReason; refusals: party to the reason why its votes were last left
-    out; differences: party to the nano-units by which its own ledger may be higher.
+    out; differences: party to the nano-units by which its own ledger may be higher; cells: the noisy sums in
+    lattice units, where records vote and they were released.
     """
 
     study: DeployedStudy
@@ -36,6 +35,12 @@ class LabelledStudy:
     stop: str
     refusals: Mapping[str, str]
     differences: Mapping[str, int]
+    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+
+    @property
+    def queries(self) -> Path:
+        """The file of the queries in which records vote."""
+        return self.pool.with_name(QUERIES_FILE)
 
 
 def check_labelled_here(study: DeployedStudy) -> None:

@@ -50,7 +50,7 @@ CREATE TRIGGER IF NOT EXISTS job_forward BEFORE UPDATE ON job
     BEGIN SELECT RAISE(ABORT, 'a job only moves forward'); END;
 CREATE TABLE IF NOT EXISTS labelled (
     study TEXT PRIMARY KEY REFERENCES study, labels BLOB NOT NULL, reinforced BLOB NOT NULL, batches TEXT NOT NULL,
-    stop TEXT NOT NULL
+    stop TEXT NOT NULL, cells BLOB
 ) STRICT;
 CREATE TABLE IF NOT EXISTS fault (
     study TEXT NOT NULL REFERENCES study, number INTEGER NOT NULL, seat TEXT NOT NULL, code TEXT NOT NULL,
@@ -197,13 +197,14 @@ class Store:
                     same = bool(rows) and rows[0][1] == json.dumps(labelling.batches)
                     reinforced = rows[0][0] if same else np.full(len(labelling.labels), ABSTAIN, "<i8").tobytes()
                 self._database.execute(
-                    "INSERT OR REPLACE INTO labelled VALUES (?, ?, ?, ?, ?)",
+                    "INSERT OR REPLACE INTO labelled VALUES (?, ?, ?, ?, ?, ?)",
                     (
                         study,
                         labelling.labels.astype("<i8").tobytes(),
                         reinforced,
                         json.dumps(labelling.batches),
                         labelling.stop.reason,
+                        None if labelling.cells is None else labelling.cells.astype("<i8").tobytes(),
                     ),
                 )
             self._database.execute("UPDATE job SET state = ?, message = ? WHERE number = ?", (state, message, number))
@@ -242,10 +243,11 @@ class Store:
     def labelled(self, name: str) -> LabelledStudy:
         """The result of a study's labelling. Raises DataUnavailable if it has not ended."""
         study = self.study(name)
-        rows = self._database.rows("SELECT labels, reinforced, batches, stop FROM labelled WHERE study = ?", (name,))
+        query = "SELECT labels, reinforced, batches, stop, cells FROM labelled WHERE study = ?"
+        rows = self._database.rows(query, (name,))
         if not rows:
             raise DataUnavailable(f"study {name!r} is not labelled; run conclave-coordinator label {name}")
-        labels, reinforced, batches, stop = rows[0]
+        labels, reinforced, batches, stop, cells = rows[0]
         folder = self.home.study(name)
         return LabelledStudy(
             study=study,
@@ -257,6 +259,7 @@ class Store:
                 (size, answered) for size, answered in parse_json(batches, where="store.sqlite: a labelling")
             ),
             stop=stop,
+            cells=None if cells is None else np.frombuffer(cells, "<i8").astype(np.int64).reshape(-1, study.classes),
             refusals={fault.seat: fault.code for fault in self.faults(name)},
             differences=self.differences(name),
         )

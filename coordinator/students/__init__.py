@@ -17,7 +17,9 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
     {
         "cnn": "coordinator.students.supervised:cnn",
         "mlp": "coordinator.students.supervised:mlp",
-        "random_forest": "coordinator.students.forest:random_forest",
+        "logistic_regression": "coordinator.students.scikit:logistic_regression",
+        "random_forest": "coordinator.students.scikit:random_forest",
+        "gradient_boosting": "coordinator.students.scikit:gradient_boosting",
         "fixmatch": "coordinator.students.fixmatch:fixmatch",
     },
     group="conclave.students",

@@ -147,9 +147,11 @@ def budget_filters(
     cap = cap_nano(cap_spend)
     if (cap < 1).any():
         worst = int(cap.argmin())
+        largest = float(accountant.orders[-1])
         raise InvalidInput(
-            f"epsilon {distinct[0, worst]:g} cannot be guaranteed at delta {distinct[1, worst]:g} with Renyi orders "
-            f"up to {accountant.orders[-1]:g}; allowed: a larger epsilon or delta"
+            f"epsilon {distinct[0, worst]:g} cannot be guaranteed at delta {distinct[1, worst]:g}"
+            f"{f' with Renyi orders up to {largest:g}' if np.isfinite(largest) else ''}; allowed: a larger epsilon or "
+            "delta"
         )
     if (cap > LARGEST_CAP).any():
         raise InvalidInput(f"epsilon is {distinct[0, int(cap.argmax())]:g}; allowed: at most 4e6")

@@ -49,6 +49,11 @@ class DeployedStudy(Study):
             )
 
     @property
+    def queries_to_ask(self) -> int:
+        """How many queries are asked in all, if budgets last: those of the pool, or those in which records vote."""
+        return self.terms.pool_size if self.records is None else self.records.queries
+
+    @property
     def who_asks(self) -> str:
         """The name of the organisation that asks the parties and gets the labels."""
         return self.confidentiality.who_asks(self.terms.coordinator)

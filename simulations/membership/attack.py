@@ -251,10 +251,11 @@ def _groups(
 def _ceilings(epsilon: Float64[ndarray, " seats"], delta: Float64[ndarray, " seats"]) -> tuple[Ceiling, Ceiling]:
     """The ceiling of the seat with the lowest area, and one that holds for every seat."""
     lowest = int(area_ceiling(epsilon=epsilon, delta=delta).argmin())
-    return _ceiling(epsilon[lowest], delta[lowest]), _ceiling(epsilon.max(), delta.max())
+    return ceiling_of(epsilon[lowest], delta[lowest]), ceiling_of(epsilon.max(), delta.max())
 
 
-def _ceiling(epsilon: np.float64, delta: np.float64) -> Ceiling:
+def ceiling_of(epsilon: np.float64, delta: np.float64) -> Ceiling:
+    """What (epsilon, delta) allows any attack on one unit."""
     values = {"epsilon": np.asarray(epsilon), "delta": np.asarray(delta)}
     at_rates = true_positive_ceiling(np.array(FALSE_POSITIVE_RATES), **values)
     return Ceiling(

@@ -59,6 +59,8 @@ class Experiment(BaseModel):
     record_queries: str | None = None
     bins: int | None = Field(None, ge=2, le=1000)
     nearest: int | None = Field(None, ge=1)
+    partitions: int | None = Field(None, ge=1, le=64)
+    features: str | None = None
     votes: str | None = None
     votes_kind: Literal["ids", "counts"] | None = None
     labels: str | None = None

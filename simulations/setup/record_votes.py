@@ -8,6 +8,8 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.queries.clusters import cluster_queries
+from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
 from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.query_map import QueryMap
@@ -25,7 +27,8 @@ if TYPE_CHECKING:
 OF_TEACHERS = (
     "teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate retrainings"
 ).split()
-OF_RECORDS = "record_queries bins nearest".split()
+OF_RECORDS = "record_queries bins nearest partitions features".split()
+_OF_CLUSTERS = "nearest partitions features".split()
 
 
 def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
@@ -51,16 +54,37 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
 
 
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> QueryMap:
-    """The public queries of the experiment. Raises InvalidInput for a kind of queries that the data do not have."""
-    kind = settings.record_queries or "columns"
-    if kind != "columns":
-        raise InvalidInput(f"record_queries is {kind!r}; allowed: columns")
-    if settings.nearest is not None:
-        raise InvalidInput(f"nearest is {settings.nearest}; allowed with queries of clusters: leave it out")
-    if dataset.kind == "image":
-        raise InvalidInput(f"record_queries is {kind!r}; allowed for tables; {dataset.name} has images")
-    bins = settings.bins or usual_bins(population)
-    return column_queries(dataset.public_inputs, dataset.columns or _bare_columns(dataset), bins=bins)
+    """The public queries of the experiment, made of the public pool and constants alone.
+
+    columns: the cells of a table's columns; clusters:N: the centres of N clusters of the pool. Raises InvalidInput for
+    queries that the data do not have, and for settings that do not go with them.
+    """
+    images = dataset.kind == "image"
+    kind, _, number = (settings.record_queries or (_usual_clusters(dataset) if images else "columns")).partition(":")
+    if kind == "columns" and not number:
+        idle = next((name for name in _OF_CLUSTERS if getattr(settings, name) is not None), None)
+        if idle is not None:
+            raise InvalidInput(
+                f"{idle} is {getattr(settings, idle)!r}; allowed with record_queries clusters:N only: leave it out"
+            )
+        if images:
+            raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has images: clusters:N")
+        bins = settings.bins or usual_bins(population)
+        return column_queries(dataset.public_inputs, dataset.columns or _bare_columns(dataset), bins=bins)
+    if kind != "clusters" or not (number.isascii() and number.isdecimal()):
+        raise InvalidInput(
+            f"record_queries is {settings.record_queries!r}; allowed: columns, clusters:N (N centres of the pool)"
+        )
+    if settings.bins is not None:
+        raise InvalidInput(f"bins is {settings.bins}; allowed with record_queries columns only: leave it out")
+    return cluster_queries(
+        dataset.public_inputs,
+        features_for(dataset.public_inputs, settings.features or "auto", seed=settings.data_seed),
+        queries=int(number),
+        nearest=settings.nearest or 1,
+        partitions=settings.partitions or 1,
+        seed=settings.data_seed,
+    )
 
 
 def units_of(unit: str, dataset: Dataset, records: Int64[ndarray, " records"]) -> Int64[ndarray, " records"] | None:
@@ -99,6 +123,11 @@ def make_record_study(
         quorum=settings.quorum or level.usual_quorum(seats),
     )
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
+
+
+def _usual_clusters(dataset: Dataset) -> str:
+    """One centre for about six public records: enough that a cluster's records mostly share a class."""
+    return f"clusters:{max(2, len(dataset.public_labels) // 6)}"
 
 
 def _bare_columns(dataset: Dataset) -> tuple[Feature, ...]:

@@ -73,7 +73,7 @@ def find_cells(
 
     on_stage(stage, done, total) reports "record votes". The engine is opened only where the cells are not cached.
     """
-    source = source_digest(__name__, "protocols.study.query_map")
+    source = source_digest(__name__, "protocols.study.query_map", "protocols.features")
     key = content_digest(
         *holdings,
         text=f"record votes {dataset.private_digest} {dataset.classes} {queries.digest} {len(holdings)} {source}",
@@ -122,7 +122,7 @@ class RecordHost:
         """Each party's cells, i64 [records, votes]."""
         for name in requests:
             records = self._records[slice(*self._bounds[int(name)])]
-            inputs = np.asarray(self._inputs[records], dtype=np.float32).reshape(len(records), -1)
+            inputs = np.asarray(self._inputs[records], dtype=np.float32)
             yield name, array_bytes(self._queries.cells(inputs, self._labels[records], classes=self._classes))
 
 

@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import SoftLabels, soft_labels
+from coordinator.labelling.propagation import soft_labels_of
+from coordinator.labelling.soft_labels import SoftLabels
 from party.party import Voter
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
@@ -122,9 +123,10 @@ def soft_pool_labels(
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
     entry = study.weights.mean() / np.sqrt(queries.votes)
-    return soft_labels(
+    return soft_labels_of(
+        queries,
+        pool,
         labelling.cells / study.units / entry,
-        queries.nearest_queries(pool),
         records=records,
         sigma=study.mechanism.label_sigma / entry,
     )

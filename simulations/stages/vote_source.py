@@ -103,6 +103,13 @@ def _record_cells(inputs: DatasetInputs, *, host: Host, reporter: Reporter) -> R
     return RecordCells(dataset.classes, inputs.population, inputs.query_map, tuple(cells), units)
 
 
+def record_study_of(inputs: DatasetInputs, budgets: Budgets) -> Study:
+    """The study in which the records of these inputs vote. Raises InvalidInput."""
+    return make_record_study(
+        inputs.settings, budgets, classes=inputs.classes, queries=inputs.query_map, population=inputs.population
+    )
+
+
 def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Study:
     """The study of these settings with votes that were cast already. Raises InvalidInput."""
     stored = source.stored

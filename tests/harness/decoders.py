@@ -55,6 +55,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
 from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
+from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.query_map import QueryMap
@@ -91,6 +92,7 @@ from protocols.wire.messages import (
     encode_arrays,
 )
 from protocols.wire.relay import passed_back, read_passed_back
+from tests.harness.deployed_records import record_study_of
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.private_models import PrivateParties, hidden_study
 from tests.harness.record_votes import QUERIES
@@ -129,6 +131,7 @@ SHARES = lattice_study(two_server(), classes=2)
 GUARDIAN = GuardianHere(SHARES, Ledger(":memory:"), seeded_source(2)).guardian
 HIDDEN = hidden_study()
 PRIVATE = PrivateParties(HIDDEN).handlers["p0"]
+RECORDS, _ = record_study_of()
 OPENING = Opening(DIGEST, "batch", NONCE)
 
 
@@ -205,6 +208,10 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "privacy.json": lambda data: read_json(written(data, "privacy.json")),
     "statement": lambda data: read_statement(written(data, "privacy.json")),
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
+    "queries.npz": QueryMap.from_bytes,
+    "sums.csv": lambda data: (written(data, "sums.csv"), read_sums(FOLDER, RECORDS)),
+    "soft_labels.csv": lambda data: (written(data, "soft_labels.csv"), read_soft_labels(FOLDER, RECORDS)),
+    "features.npz": FeatureMap.from_bytes,
     "labels.csv": lambda data: (written(data, "labels.csv"), read_labels(FOLDER, classes=2)),
 }
 # Files that a hospital or an operator brings itself.
@@ -216,8 +223,6 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "records.parquet": lambda data: records(data, "parquet", TABLE),
     "pool.npy": lambda data: read_pool(written(data, "pool.npy")),
     "pool.npz": lambda data: read_pool(written(data, "pool.npz")),
-    "queries.npz": QueryMap.from_bytes,
-    "features.npz": FeatureMap.from_bytes,
     "pool.csv": lambda data: read_pool(written(data, "pool.csv"), features=TABLE.features),
 }
 FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
@@ -275,6 +280,9 @@ _STATEMENT = {
 _MANIFEST = {"format": "conclave release 1", "study": "ab", "created": NOW.isoformat(), "files": {"a": "b"}}
 _CSV = b"age,sex,label\n40,f,no\n,m,yes\n"
 _LABELS = labels_csv(np.array([1, 0]), np.array([ABSTAIN, ABSTAIN])).encode()
+_SOFT = soft_labels_csv(
+    PoolLabels(np.tile(np.arange(RECORDS.records.votes), (RECORDS.terms.pool_size, 1)), np.full((40, 2), 0.5))
+)
 
 # What each reader takes: fuzzing starts behind its first check.
 SEEDS: dict[str, list[bytes]] = {
@@ -297,7 +305,7 @@ SEEDS: dict[str, list[bytes]] = {
     "certificate": [to_pem(CERTIFICATE)],
     "certificate request": [to_pem(certificate_request(KEY, name="h"))],
     "key": [key_to_pem(KEY)],
-    "study": [write_study(each).encode() for each in (STUDY, SUMS, HIDDEN)],
+    "study": [write_study(each).encode() for each in (STUDY, SUMS, HIDDEN, RECORDS)],
     **{name: [text.encode()] for name, text in EVIDENCE.items()},
     "privacy.json": [json.dumps(_STATEMENT).encode()],
     "statement": [json.dumps(_STATEMENT).encode()],
@@ -307,6 +315,8 @@ SEEDS: dict[str, list[bytes]] = {
     "records.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32), labels=np.array([0, 1]))],
     "pool.npy": [_saved(np.save, np.zeros((2, 2), np.float32))],
     "pool.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32))],
+    "sums.csv": [sums_csv(np.arange(16).reshape(8, 2)).encode()],
+    "soft_labels.csv": [_SOFT.encode()],
     "queries.npz": [QUERIES.to_bytes()],
     "features.npz": [FEATURES.to_bytes()],
     "pool.csv": [_CSV],

@@ -31,12 +31,14 @@ from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
-from protocols.study.deployed import DeployedStudy
+from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.wire.guardian.greeting import GuardedStudy
+from simulations.stages.record_votes import contributions
 from tests.harness.certifying import Certifying
 from tests.harness.operators import make_home
+from tests.harness.record_votes import HOLDINGS, QUERIES, study_of
 from tests.harness.studies import NOW, deployed_study, pool_of, voter
 
 SEALING, SIGNING = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
@@ -54,6 +56,13 @@ def guarded_study(
         signing_key=signing.public_key().public_bytes_raw().hex(),
     )
     return deployed_study(parties, confidentiality=terms, **more)
+
+
+def guarded_records(*, sealing=SEALING, signing=SIGNING) -> DeployedStudy:
+    """A study of level two_server in which the records of tests/harness/record_votes.py vote."""
+    terms = guarded_study(3, sealing=sealing, signing=signing)
+    names = tuple(seat.party for seat in terms.roster)
+    return deployed(study_of(terms.confidentiality, names=names, quorum=2), terms.terms)
 
 
 class Echo:
@@ -143,6 +152,8 @@ class TwoOrganisations:
     folder: Path
     parties: int = 3
     more: dict = field(default_factory=dict)
+    # Whether records vote, and no teachers.
+    records: bool = False
     # Called at each message of a conversation, with how many there were in it: to break something there.
     on_message: Callable[[int], None] = lambda number: None
 
@@ -154,9 +165,9 @@ class TwoOrganisations:
         settings = GuardianSettings(name="notary", coordinator="centre", listen=self.address, metrics_port=0)
         self.print_of_key = create_guardian(self.guardian, settings)
         self.accept()
-        self.study = guarded_study(
-            self.parties, sealing=self.guardian.sealing_key(), signing=self.guardian.signing_key(), **self.more
-        )
+        keys = {"sealing": self.guardian.sealing_key(), "signing": self.guardian.signing_key()}
+        self.study = guarded_records(**keys) if self.records else guarded_study(self.parties, **keys, **self.more)
+        self.sums = contributions(self.study, QUERIES, HOLDINGS) if self.records else []
         approve_study(self.guardian, self.study, today=NOW.date(), source=system_source)
         self.ledger = Ledger(self.folder / "coordinator.sqlite")
         self.ledgers = {seat.party: Ledger(":memory:") for seat in self.study.roster}
@@ -194,11 +205,11 @@ class TwoOrganisations:
                 name,
                 study=self.study,
                 ledger=ledger,
-                voter=voter(name),
+                voter=(lambda batch, at=at: self.sums[at]) if self.records else voter(name),
                 coins_from=None,
                 ballot=SharedBallot(self.study, name, source=system_source),
             )
-            for name, ledger in self.ledgers.items()
+            for at, (name, ledger) in enumerate(self.ledgers.items())
         }
         coordinator = Coordinator(
             self.study,
@@ -207,7 +218,8 @@ class TwoOrganisations:
             exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
             run=os.urandom(16),
         )
-        return coordinator.label(pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0]))
+        pool = pool_of(self.study.terms.pool_size, self.study.terms.input_shape[0])
+        return coordinator.label(pool[: self.study.query_limit])
 
     @contextmanager
     def _dial(self) -> Iterator[Channel]:

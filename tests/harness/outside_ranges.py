@@ -50,6 +50,11 @@ def is_inside(where: str, field: str, value: int) -> bool:
     return RANGES[where, field].lowest <= value <= RANGES[where, field].highest
 
 
+def array_of(*values: int) -> np.ndarray:
+    """The values as they may travel: as int64 where it holds them, or else as uint64."""
+    return np.array(values, dtype="<i8" if max(values) < 2**63 else "<u8")
+
+
 class Elsewhere(Exception):
     """A value in its range does not fit the rest of its message."""
 

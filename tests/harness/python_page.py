@@ -15,6 +15,7 @@ import conclave
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
 _GROUPS = {
     "Labels of votes and budgets of your own": "label replay Labels Replay ABSTAIN NOT_ASKED",
+    "Labels of records and budgets of your own": "label_by_records PoolLabels",
     "A study": "define_study plan run write_study read_study Study StudyPlan Run",
     "Accounting alone": "rdp_curve epsilon_after queries_afforded mechanisms accountants RdpCurve",
     "Errors": "ConclaveError InvalidInput BudgetExceeded DataUnavailable DataCorrupt",

@@ -34,9 +34,11 @@ from party.data import load_records
 from party.data.pool import read_pool
 from party.data.queries import read_queries
 from party.data.settings import DataSettings
+from party.home import PartyHome
 from party.settings import read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
+from party.voting.contribution import SeatVotes, keep_votes, read_votes
 from party.voting.private_file import load_model, save_model
 from party.voting.trained import read_manifest
 from protocols.array_files import array_names, check_archive, read_array, read_arrays
@@ -55,8 +57,10 @@ from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import read_bytes, read_json, read_text, read_toml
 from protocols.release.labels import read_labels
 from protocols.release.manifest import read_manifest as read_release_manifest
+from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
+from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.terms import Feature
 from simulations.datasets.columns import Standardised
@@ -66,7 +70,8 @@ from simulations.datasets.sources import read_lines, read_npz
 from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import read_config
-from simulations.stages.votes_file import read_votes
+from simulations.stages import votes_file
+from tests.harness.deployed_records import record_study_of
 from tests.harness.record_votes import QUERIES
 from tests.harness.studies import deployed_study
 
@@ -96,6 +101,10 @@ def readers(folder: Path) -> dict[str, Reader]:
     def images(path: Path) -> object:
         return records(path.parent.parent, "images", (4, 4))
 
+    counted = record_study_of()
+    sums = np.zeros((counted[0].records.queries, 2), np.int64)
+    pooled = counted[0].terms.pool_size
+    soft = PoolLabels(np.zeros((pooled, 4), np.int64), np.full((pooled, 2), 0.5))
     table = b"a,b,label\n1,2,no\n3,4.5,yes\n5,6,no\n"
     kinds = {name: _teacher(folder, name) for name in ("logistic_regression", "random_forest", "small_cnn")}
     key = new_key()
@@ -143,6 +152,14 @@ def readers(folder: Path) -> dict[str, Reader]:
             QUERIES.to_bytes(),
             lambda path: QueryMap.from_bytes(read_bytes(path, most=QUERIES_BYTES), where=str(path)),
         ),
+        "queries of a study": Reader(
+            "queries.npz", counted[1].to_bytes(), lambda path: read_query_map(path, counted[0])
+        ),
+        "votes of records": Reader("votes.npz", _votes(folder, counted[0]), lambda path: read_votes(path, counted[0])),
+        "sums": Reader("sums.csv", sums_csv(sums).encode(), lambda path: read_sums(path.parent, counted[0])),
+        "soft labels": Reader(
+            "soft_labels.csv", soft_labels_csv(soft).encode(), lambda path: read_soft_labels(path.parent, counted[0])
+        ),
         "pool npy": Reader("pool.npy", npy(INPUTS), read_operators_pool),
         "pool npz": Reader("pool.npz", npz(pool=INPUTS), read_operators_pool),
         "pool csv": Reader("pool.csv", b"a,b\n1,2\n", read_operators_pool),
@@ -179,7 +196,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "votes npy": Reader(
             "votes.npy",
             npy(np.zeros((3, 4), np.int64)),
-            lambda path: read_votes(path, kind="ids", classes=2, parties=None),
+            lambda path: votes_file.read_votes(path, kind="ids", classes=2, parties=None),
         ),
         "data npz": Reader("d.npz", npz(a=INPUTS), read_npz),
         "data lines": Reader("d.txt.gz", gzip.compress(b"a\nb\n", mtime=0), read_lines),
@@ -243,6 +260,12 @@ def _teacher(folder: Path, name: str) -> bytes:
 def _model(folder: Path) -> bytes:
     save_model(folder / "model.npz", Model((2,), (Dense(np.ones((2, 2)), np.zeros(2)),)))
     return (folder / "model.npz").read_bytes()
+
+
+def _votes(folder: Path, study) -> bytes:
+    sums = np.zeros((study.records.queries, study.classes), np.int64)
+    keep_votes(PartyHome(folder), study, [SeatVotes("hospital-0", 2, 2, sums)])
+    return PartyHome(folder).contribution(study.digest, "hospital-0").read_bytes()
 
 
 def _onnx() -> bytes:

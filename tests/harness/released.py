@@ -20,11 +20,13 @@ from protocols.crypto.identity import new_key
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
-from protocols.noise import simulated
+from protocols.noise import lattice_noise, simulated
 from protocols.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
+from protocols.study.queries import no_inputs
 from protocols.study.study import party_of
 from protocols.wire.frames import Answer, Ask, seal
 from protocols.wire.messages import Outcome, Settled, encode
+from tests.harness import deployed_records
 from tests.harness.certifying import Certifying
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study, pool_of
@@ -75,17 +77,24 @@ class Consortium(Certifying):
         aggregation=None,
         ballots=None,
         between=None,
+        queries=None,
     ):
         """Labels the pool and keeps evidence as a hub does. tell: the outcome that the coordinator tells a seat.
 
-        ballots(name, ledger): of another level than clear; between(coordinator): comes before a second attempt.
+        queries: in which records vote, those of tests.harness.deployed_records; ballots(name, ledger): of another level
+        than clear; between(coordinator): comes before a second attempt.
         """
         folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
         folder.mkdir()
-        np.save(folder / "pool.npy", POOL)
+        pool = POOL if queries is None else deployed_records.POOL
+        np.save(folder / "pool.npy", pool)
+        if queries is not None:
+            deployed_records.write_queries(folder, queries)
         ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
         self.ledgers[study.name] = ledgers
-        parties = {name: self._party(name, study, ledger, settles, ballots) for name, ledger in ledgers.items()}
+        parties = {
+            name: self._party(name, study, ledger, settles, ballots, queries) for name, ledger in ledgers.items()
+        }
         within = InProcessTransport({name: party.handle for name, party in parties.items()}, absent=absent)
         with Ledger(folder / "ledger.sqlite") as ledger:
 
@@ -99,12 +108,16 @@ class Consortium(Certifying):
                         self.keep(ledger, ledgers[seat], seat, told[seat], reply)
                 return replies
 
-            level = aggregation or ClearAggregation(simulated(np.random.default_rng(1)))
+            noise = simulated(np.random.default_rng(1))
+            if study.lattice is not None:
+                noise = lattice_noise(seeded_source(1), units=study.units)
+            level = aggregation or ClearAggregation(noise)
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
-            labelling = coordinator.label(POOL, train=train)
+            asked = pool if queries is None else no_inputs(study.records.queries)
+            labelling = coordinator.label(asked, train=train)
             if between is not None:
                 between(coordinator)
-                labelling = coordinator.label(POOL, train=train)
+                labelling = coordinator.label(asked, train=train)
         return LabelledStudy(
             study=study,
             ledger=folder / "ledger.sqlite",
@@ -115,9 +128,10 @@ class Consortium(Certifying):
             stop=labelling.stop.reason,
             refusals=labelling.refusals,
             differences=labelling.ledger_differences,
+            cells=labelling.cells,
         )
 
-    def _party(self, name, study, ledger, settles, ballots):
+    def _party(self, name, study, ledger, settles, ballots, queries):
         if name not in self.keys:
             self.keys[name] = new_key()
             self.certificates[name] = self.certify(self.keys[name], party_of(name))
@@ -125,6 +139,8 @@ class Consortium(Certifying):
         def vote(batch):
             return (batch.inputs[:, :1].T > 0).astype(np.int64).repeat(study.teachers, axis=0)
 
+        if queries is not None:
+            vote = deployed_records.record_voter(study, queries, name)
         secret = study.participation_name == "secret"
         source = seeded_source(3) if secret else None
         ballot = None if ballots is None else ballots(name, ledger)

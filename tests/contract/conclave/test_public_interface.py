@@ -18,7 +18,7 @@ import conclave
 from simulations.commands.group import run_command
 from tests.harness.python_page import PAGE, page
 
-MODULES = ("accounting", "labelling", "studies")
+MODULES = ("accounting", "labelling", "records", "studies")
 SETTINGS: dict[str, dict[str, str]] = {
     "defaults": {},
     "gnmax, proportional": {"mechanism": "gnmax", "weights": "proportional"},

@@ -35,6 +35,7 @@ from tests.system.docs.flag_tables import (
 )
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
+RECORDS = ROOT / "docs" / "how-to" / "let-records-vote.md"
 SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
 
 
@@ -97,11 +98,18 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
     described = names_of(section(OUTPUTS, "A run")) - {".png"}
     described |= {name.replace(".svg", ".png") for name in described}
-    assert written == described - {"private/parties.csv"}
+    of_records = {"sums.parquet", "pool.parquet"}
+    assert written == described - {"private/parties.csv"} - of_records
+    records = run_page(RECORDS) / "runs" / "records"
+    assert {path.name for path in records.glob("*.parquet")} == of_records
     summary = json.loads((out / "summary.json").read_text())
+    found = keys(summary) | keys(json.loads((records / "summary.json").read_text()))
     # The page has the parameters of every mechanism, a run those of its own.
-    other_mechanisms = {f"mechanism.{name}" for name in mechanism_parameters()} - keys(summary)
-    assert keys(summary) == names_of(section(OUTPUTS, "summary.json")) - other_mechanisms
+    other_mechanisms = {f"mechanism.{name}" for name in mechanism_parameters()} - found
+    assert found == names_of(section(OUTPUTS, "summary.json")) - other_mechanisms
+    assert set(pq.read_schema(records / "sums.parquet").names) == names_of(section(OUTPUTS, "sums.parquet"))
+    described = names_of(section(OUTPUTS, "pool.parquet")) - {"..."}
+    assert set(pq.read_schema(records / "pool.parquet").names) == described
     with (out / "parties.csv").open() as file:
         assert set(next(csv.reader(file))) == names_of(section(OUTPUTS, "parties.csv"))
     assert set(pq.read_schema(out / "queries.parquet").names) == names_of(section(OUTPUTS, "queries.parquet"))

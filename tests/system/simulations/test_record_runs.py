@@ -124,7 +124,9 @@ def test_a_sweep_is_the_run_of_the_same_settings(run, tmp_path, capsys):
         (["--record-queries", "towns"], "record_queries is 'towns'"),
         (["--votes-by", "teacher", "--bins", "3"], "bins is 3; allowed with votes_by 'record' only"),
         (["--votes-by", "teacher", "--unit", "patient"], "unit is 'patient'"),
-        (["--dataset", "digits"], "digits has images"),
+        (["--dataset", "digits", "--record-queries", "columns"], "digits, which has images: clusters:N"),
+        (["--dataset", "digits", "--record-queries", "clusters:1"], "1 queries are asked for; allowed: 2 to"),
+        (["--nearest", "2"], "nearest is 2; allowed with record_queries clusters:N only"),
         (["--accountant", "exact"], "accountant is 'exact'"),
     ],
 )

@@ -144,7 +144,7 @@ class Hospital(RuleBasedStateMachine):
             def stopped(*_):
                 raise Stop
 
-            seat.party._voter.teachers = teachers
+            seat.party._voter.source = teachers
             if stop == "ledger":
                 seat = replace(seat, anchor=stopped)
             if stop == "policy":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections.abc import Callable
@@ -14,11 +13,9 @@ import pytest
 
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
-from protocols.array_files import parse_arrays
 from protocols.crypto.channel import pair
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
-from protocols.features.feature_map import FeatureMap
 from protocols.ledger.audit_log import EMPTY, Entry
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
@@ -36,7 +33,6 @@ from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.study.file import read_study, write_study
-from protocols.study.query_map import QueryMap
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
 from protocols.wire.messages import Refusal, StepRequest, decode, encode
@@ -45,20 +41,17 @@ from tests.harness.outside_ranges import (
     DIGEST,
     MESSAGES,
     Elsewhere,
+    array_of,
     elsewhere,
     is_inside,
     of_protobuf,
     values_around,
 )
+from tests.harness.outside_record_files import features, queries, soft_labels, sums
 from tests.harness.private_models import PrivateParties, hidden_study
-from tests.harness.record_votes import QUERIES, study_of
+from tests.harness.record_votes import study_of
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
-
-
-def array_of(*values: int) -> np.ndarray:
-    """The values as they may travel: as int64 where it holds them, or else as uint64."""
-    return np.array(values, dtype="<i8" if max(values) < 2**63 else "<u8")
 
 
 def vote_request(value: int) -> object:
@@ -157,23 +150,6 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
     return read
 
 
-def features(side: int) -> object:
-    """The file of a feature map of records with such a side."""
-    content = io.BytesIO()
-    np.savez(content, shape=array_of(side), kinds=np.zeros(0, "<i8"))
-    return FeatureMap.from_bytes(content.getvalue())
-
-
-def queries(count: int) -> object:
-    """The file of the harness's queries with another number of queries in its first partition."""
-    arrays = parse_arrays(QUERIES.to_bytes(), where="queries")
-    sizes = [count, *arrays["partitions"].ravel()[1:].tolist()]
-    altered = {"partitions": array_of(*sizes).reshape(-1, 3)}
-    content = io.BytesIO()
-    np.savez(content, **arrays | altered)
-    return QueryMap.from_bytes(content.getvalue())
-
-
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
     "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
@@ -269,6 +245,8 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "terms.input_shape"): study("input_shape", table="[terms]", bracket=True),
     ("study", "confidentiality.units"): study("units", table="[confidentiality]"),
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
+    ("sums.csv", "sum"): sums,
+    ("soft_labels.csv", "query"): soft_labels,
     ("queries", "partitions"): queries,
     ("features", "shape"): features,
     ("evidence/ledger.json", "caps"): evidence("evidence/ledger.json", "caps", "h"),
@@ -296,7 +274,7 @@ def test_the_table_has_a_decoder_for_each_row_and_no_row_besides():
 @pytest.mark.parametrize(("where", "field"), sorted(DECODERS))
 def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_size(where, field, tmp_path):
     read = DECODERS[where, field]
-    more = (tmp_path,) if where.startswith(("study", "evidence", "labels")) else ()
+    more = (tmp_path,) if where.startswith(("study", "evidence", "labels", "sums", "soft")) else ()
     unsigned = where in ("guardian's head", "two servers", "inference")
     said = re.compile(rf"{re.escape(field)} is .*; allowed: {RANGES[where, field].lowest} to")
     for value in values_around(where, field):

@@ -3,7 +3,7 @@ import pytest
 import safetensors.numpy
 
 from coordinator.release.export import export_student, predict_onnx
-from coordinator.release.export_forest import write as write_forest
+from coordinator.release.export_scikit import write as write_forest
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
@@ -21,7 +21,14 @@ def trained(kind, shape, *, classes=3, absent=1):
 
 
 @pytest.mark.parametrize(
-    ("kind", "shape"), [("random_forest", (2, 3)), ("mlp", (5,)), pytest.param("cnn", (9, 10), marks=pytest.mark.slow)]
+    ("kind", "shape"),
+    [
+        ("random_forest", (2, 3)),
+        ("logistic_regression", (2, 3)),
+        ("gradient_boosting", (2, 3)),
+        ("mlp", (5,)),
+        pytest.param("cnn", (9, 10), marks=pytest.mark.slow),
+    ],
 )
 def test_onnx_predicts_as_the_student(tmp_path, kind, shape):
     student, inputs = trained(kind, shape)

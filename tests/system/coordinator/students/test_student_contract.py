@@ -14,15 +14,24 @@ import torch
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
-from coordinator.students import STUDENTS, fixmatch, student_kind, torch_student
+from coordinator.students import STUDENTS, fixmatch, scikit, student_kind, torch_student
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import one_hot
 from protocols.errors import InvalidInput
 
 CLASSES = 10
 # Accuracy after 200 digits, 5 % of them mislabelled; measured over three splits: cnn 0.92 to 0.95, mlp
-# 0.89 to 0.93, random forest 0.88 to 0.91, FixMatch 0.95 to 0.97.
-LEAST_ACCURACY = {"cnn": 0.90, "mlp": 0.86, "random_forest": 0.85, "fixmatch": 0.93}
+# 0.89 to 0.93, logistic regression 0.89 to 0.91, random forest 0.88 to 0.91, gradient boosting 0.85 to 0.88, FixMatch
+# 0.95 to 0.97.
+LEAST_ACCURACY = {
+    "cnn": 0.90,
+    "mlp": 0.86,
+    "logistic_regression": 0.86,
+    "random_forest": 0.85,
+    "gradient_boosting": 0.82,
+    "fixmatch": 0.93,
+}
+SAME_FOR_EVERY_SEED = {"logistic_regression", "gradient_boosting"}
 
 
 @cache
@@ -48,6 +57,7 @@ def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     # Full length is measured by the accuracy test; the contract holds for any length.
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
     monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
+    monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 20)
     return student_kind(name, device="cpu")
 
 
@@ -112,13 +122,13 @@ def test_classes_that_no_label_named_have_probability_zero(kind: StudentKind) ->
     assert (np.delete(student.predict_proba(QUERIES), [3, 8], axis=1) == 0).all()
 
 
-def test_the_same_seed_gives_the_same_student_and_another_seed_another(kind: StudentKind) -> None:
+def test_the_same_seed_gives_the_same_student_and_another_seed_another(name: str, kind: StudentKind) -> None:
     first, again, other = (
         fit(kind, IMAGES[:50], LABELS[:50], IMAGES[50:200], seed=seed).predict_proba(QUERIES)
         for seed in (2**40, 2**40, 1)
     )
     np.testing.assert_array_equal(first, again)
-    assert (first != other).any()
+    assert (first != other).any() == (name not in SAME_FOR_EVERY_SEED)
 
 
 def test_only_the_semi_supervised_kind_uses_unlabelled_inputs(name: str, kind: StudentKind) -> None:
@@ -173,7 +183,9 @@ def test_the_cnn_refuses_table_rows() -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match=r"'vat'.*cnn, mlp, random_forest, fixmatch"):
+    with pytest.raises(
+        InvalidInput, match=r"'vat'.*cnn, mlp, logistic_regression, random_forest, gradient_boosting, fixmatch"
+    ):
         student_kind("vat")
 
 

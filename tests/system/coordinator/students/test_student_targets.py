@@ -8,7 +8,7 @@ from numpy import ndarray
 from sklearn.ensemble import RandomForestClassifier
 from torch.nn import functional
 
-from coordinator.students import STUDENTS, fixmatch, forest, student_kind, supervised, torch_student
+from coordinator.students import STUDENTS, fixmatch, scikit, student_kind, supervised, torch_student
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import one_hot
 
@@ -32,7 +32,8 @@ def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=60, most_steps=60)
     monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
     monkeypatch.setattr(supervised, "_SCHEDULE", short)
-    monkeypatch.setattr(forest, "FOREST_TREES", TREES)
+    monkeypatch.setattr(scikit, "FOREST_TREES", TREES)
+    monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", TREES)
     return student_kind(name, device="cpu")
 
 

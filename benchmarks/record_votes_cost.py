@@ -1,0 +1,189 @@
+"""What record votes cost in seconds and bytes: contributions, the study's noise and weights, and the sum at each level.
+
+    OMP_NUM_THREADS=1 python benchmarks/record_votes_cost.py [--parties 250] [--records 60000] [--features 784]
+        [--queries 1000] [--classes 10] [--nearest 1] [--dropouts 25] [--colluders 13] [--levels clear,two_server]
+
+Everything runs in one process, with a Party and a ledger in memory for each party; records are random and sparse, as
+images are. Seconds are of the processor and of one core: of all parties together for contributions, of the mean party,
+of the coordinator and of the guardian for the sum. MB are those of the encoded messages: what a party sends and
+receives in all, and what passes between the servers. What is opened is held against the plain sum: the largest
+difference in standard deviations of the noise is printed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from coordinator.in_process import InProcessTransport
+from party.party import Party
+from protocols.crypto.channel import Channel
+from protocols.features.feature_map import FeatureMap
+from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.ledger import Ledger
+from protocols.levels import guardian as guardian_module
+from protocols.study.query_map import Partition, QueryMap
+from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.study import Study
+from protocols.wire.messages import Reply, Request, encode
+from simulations.setup.levels import simulated_aggregation, simulated_ballot, simulated_level
+from simulations.stages.record_votes import contributions
+
+UNITS = 64
+SEED = 1
+
+
+def main() -> None:
+    """Contributions, then each level."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name, usual in (
+        ("parties", 250), ("records", 60_000), ("features", 784), ("queries", 1000), ("classes", 10), ("nearest", 1),
+        ("dropouts", 25), ("colluders", 13),
+    ):  # fmt: skip
+        parser.add_argument(f"--{name}", type=int, default=usual)
+    parser.add_argument("--levels", default="clear,secure_sum,two_server")
+    asked = parser.parse_args()
+    rng = np.random.default_rng(SEED)
+    shape = (asked.records, asked.features)
+    records = (rng.random(shape, np.float32) * (rng.random(shape, np.float32) < 0.2)).astype(np.float32)
+    labels = rng.integers(0, asked.classes, asked.records)
+    points = records[: asked.queries]
+    queries = QueryMap(
+        FeatureMap((asked.features,)),
+        (Partition.of(points, columns=np.arange(asked.features), nearest=asked.nearest),),
+    )
+    holdings = [(records[each], labels[each], None) for each in np.array_split(np.arange(asked.records), asked.parties)]
+    print(
+        f"{asked.parties} parties, {asked.records} records of {asked.features} features, {queries.queries} queries x "
+        f"{asked.classes} classes, each record votes in {queries.votes}"
+    )
+    for level in asked.levels.split(","):
+        kind = simulated_level(
+            level, units=UNITS, colluders=asked.colluders if level == "secure_sum" else None, seats=asked.parties
+        )
+        plan = RecordVotesPlan(
+            name="benchmark", classes=asked.classes, unit="record", population=asked.records, queries=queries,
+            rule="exhaustive", level=kind, quorum=asked.parties - asked.dropouts,
+        )  # fmt: skip
+        seats = {
+            "names": [f"hospital-{at}" for at in range(asked.parties)],
+            "epsilon": np.resize([1.0, 2.0, 3.0], asked.parties),
+            "delta": np.full(asked.parties, 1e-5),
+        }
+        record_study(plan, **seats)  # imports and tables are read once
+        study, planned = of_processor(lambda plan=plan, seats=seats: record_study(plan, **seats))
+        sums, counted = of_processor(lambda study=study: contributions(study, queries, holdings))
+        print(f"\n{level}: sigma {study.gaussian.sigma:.4g} votes")
+        print(f"  noise and weights               {1e3 * planned:8.1f} ms")
+        print(f"  contributions of all parties    {counted:8.2f} s")
+        opened(study, sums)
+
+
+def of_processor(work: Callable) -> tuple:
+    """What it returns, and the seconds of this process's processor."""
+    start = time.process_time()
+    result = work()
+    return result, time.process_time() - start
+
+
+class Meter:
+    """Seconds of the parties and of the guardian, and bytes."""
+
+    def __init__(self) -> None:
+        self.party, self.guardian = 0.0, 0.0
+        self.to_party, self.from_party, self.between = 0, 0, 0
+
+    def handler(self, party: Party) -> Callable[[Request], Reply]:
+        def handle(request: Request) -> Reply:
+            self.to_party += len(encode(request))
+            start = time.thread_time()
+            reply = party.handle(request)
+            self.party += time.thread_time() - start
+            self.from_party += len(encode(reply))
+            return reply
+
+        return handle
+
+    @contextmanager
+    def guarded(self) -> Iterator[None]:
+        """Counts what guardians of this process work and what passes to and from them."""
+        serve = guardian_module.Guardian.serve
+
+        def timed(guardian: guardian_module.Guardian, channel: Channel) -> None:
+            start = time.thread_time()
+            try:
+                serve(guardian, _Counted(channel, self))
+            finally:
+                self.guardian += time.thread_time() - start
+
+        guardian_module.Guardian.serve = timed
+        try:
+            yield
+        finally:
+            guardian_module.Guardian.serve = serve
+
+
+class _Counted:
+    """A channel that counts bytes both ways."""
+
+    def __init__(self, channel: Channel, meter: Meter) -> None:
+        self._channel, self._meter = channel, meter
+
+    def send(self, data: bytes) -> None:
+        self._meter.between += len(data)
+        self._channel.send(data)
+
+    def recv(self, limit: int) -> bytes:
+        data = self._channel.recv(limit)
+        self._meter.between += len(data)
+        return data
+
+    def close(self) -> None:
+        self._channel.close()
+
+
+def opened(study: Study, sums: list[Int64[ndarray, "queries classes"]]) -> None:
+    """Runs the one batch and prints its costs."""
+    meter, ledgers = Meter(), [Ledger(":memory:") for _ in study.roster]
+    parties = {
+        seat.party: Party(
+            seat.party,
+            study=study,
+            ledger=ledgers[at],
+            voter=lambda batch, at=at: sums[at],
+            coins_from=None,
+            ballot=simulated_ballot(study, at, ledger=ledgers[at], seed=SEED),
+        )
+        for at, seat in enumerate(study.roster)
+    }
+    with Ledger(":memory:") as own, Ledger(":memory:") as guardians, meter.guarded():
+        coordinator = Coordinator(
+            study,
+            ledger=own,
+            aggregation=simulated_aggregation(study, guardians=guardians, seed=SEED),
+            exchange=InProcessTransport({name: meter.handler(party) for name, party in parties.items()}),
+            run=bytes(16),
+        )
+        pool = np.zeros((study.query_limit, 0), np.float32)
+        labelling, used = of_processor(lambda: coordinator.label(pool))
+    number = len(study.roster)
+    print(f"  a party                         {1e3 * meter.party / number:8.1f} ms")
+    print(f"  the coordinator                 {used - meter.party - meter.guardian:8.2f} s")
+    if meter.guardian:
+        print(f"  the guardian                    {meter.guardian:8.2f} s")
+    sent, received = (each / number / 1e6 for each in (meter.from_party, meter.to_party))
+    print(f"  a party sends, receives         {sent:8.3f} MB, {received:.3f} MB")
+    if meter.between:
+        print(f"  between the servers             {meter.between / 1e6:8.3f} MB")
+    noise = (labelling.cells - np.sum(sums, axis=0)) / (study.gaussian.sigma * study.units)
+    print(f"  noise of the sum: deviation {noise.std():.3f} sigma, largest {np.abs(noise).max():.2f} sigma", flush=True)
+
+
+if __name__ == "__main__":
+    main()

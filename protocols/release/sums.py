@@ -1,0 +1,139 @@
+"""sums.csv and soft_labels.csv: what a study in which records vote releases, and the labels that are made of it.
+
+sums.csv has the noisy sum of each query and class, in lattice units: all that was ever computed from records.
+soft_labels.csv has, for each record of the public pool, the queries that it lies in and the probability of each class.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.ranges import check
+from protocols.reading import read_text
+from protocols.study.deployed import DeployedStudy
+from protocols.study.queries_file import record_votes
+from protocols.votes import NOT_ASKED
+
+SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "queries.npz"
+_BYTES = 2**32
+_DIGITS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class PoolLabels:
+    """The queries that each record of the pool lies in, and the probability of each class."""
+
+    members: Int64[ndarray, "pool votes"] = field(repr=False)
+    probabilities: Float64[ndarray, "pool classes"] = field(repr=False)
+
+
+def sums_csv(cells: Int64[ndarray, "queries classes"]) -> str:
+    """The content of sums.csv."""
+    return _written(["query", *_classes(cells)], ([query, *row] for query, row in enumerate(cells.tolist())))
+
+
+def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries classes"] | None:
+    """The noisy sums of a release; None if it has none, as nothing was released. Raises DataCorrupt."""
+    if not (folder / SUMS_FILE).exists():
+        return None
+    cells = np.empty((record_votes(study).queries, study.classes), dtype=np.int64)
+    text, rows = _read(folder, SUMS_FILE, len(cells))
+    for position, (_, *row) in enumerate(rows):
+        cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
+    _check_same(SUMS_FILE, sums_csv(cells), text)
+    return cells
+
+
+def labels_of(study: DeployedStudy, cells: Int64[ndarray, "queries classes"] | None) -> Int64[ndarray, " queries"]:
+    """The class of each query's largest sum, as the parties were told that all were answered; NOT_ASKED without."""
+    if cells is None:
+        return np.full(record_votes(study).queries, NOT_ASKED, dtype=np.int64)
+    return cells.argmax(axis=1)
+
+
+def soft_labels_csv(labels: PoolLabels) -> str:
+    """The content of soft_labels.csv; probabilities with six digits after the point."""
+    each = zip(labels.members.tolist(), labels.probabilities.tolist(), strict=True)
+    rows = (
+        [record, " ".join(map(str, inside)), *(f"{p:.{_DIGITS}f}" for p in chances)]
+        for record, (inside, chances) in enumerate(each)
+    )
+    return _written(["record", "queries", *_classes(labels.probabilities)], rows)
+
+
+def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
+    """The soft labels of a release. Raises DataCorrupt."""
+    records, pool = record_votes(study), study.terms.pool_size
+    members = np.empty((pool, records.votes), dtype=np.int64)
+    probabilities = np.empty((pool, study.classes))
+    text, rows = _read(folder, SOFT_LABELS_FILE, pool)
+    for position, (_, inside, *row) in enumerate(rows):
+        named = [check(SOFT_LABELS_FILE, "query", _whole(SOFT_LABELS_FILE, each)) for each in inside.split(" ")]
+        members[position] = _wide(SOFT_LABELS_FILE, named, members)
+        chances = _wide(SOFT_LABELS_FILE, row, probabilities)
+        probabilities[position] = [_chance(each) for each in chances]
+    if pool and members.max() >= records.queries:
+        raise DataCorrupt(f"{SOFT_LABELS_FILE} names query {members.max()}; allowed: 0 to {records.queries - 1}")
+    _check_same(SOFT_LABELS_FILE, soft_labels_csv(found := PoolLabels(members, probabilities)), text)
+    return found
+
+
+def _classes(array: ndarray) -> list[str]:
+    return [f"class_{number}" for number in range(array.shape[1])]
+
+
+def _written(header: list[str], rows: Iterator[list[object]]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(header)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def _read(folder: Path, name: str, wanted: int) -> tuple[str, list[list[str]]]:
+    """The text of a file, and its rows below the header, each numbered. Raises DataCorrupt."""
+    try:
+        text = read_text(folder / name, most=_BYTES)
+        rows = list(csv.reader(io.StringIO(text)))[1:]
+    except (DataUnavailable, csv.Error) as error:
+        raise DataCorrupt(f"{name} cannot be read: {str(error)[:200]}") from None
+    if len(rows) != wanted or any(len(row) < 2 for row in rows):
+        raise DataCorrupt(f"{name} has {len(rows)} rows; allowed: {wanted}, of two columns or more")
+    return text, rows
+
+
+def _wide(name: str, row: list[str] | list[int], array: ndarray) -> list[str] | list[int]:
+    if len(row) != array.shape[1]:
+        raise DataCorrupt(f"{name} has a row of {len(row)} values; allowed: {array.shape[1]}")
+    return row
+
+
+def _whole(name: str, text: object) -> int:
+    try:
+        return int(str(text))
+    except ValueError:
+        raise DataCorrupt(f"{name} has {str(text)[:40]!r}; allowed: whole numbers") from None
+
+
+def _chance(text: object) -> float:
+    try:
+        value = float(str(text))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value <= 1:
+        raise DataCorrupt(f"{SOFT_LABELS_FILE} has the probability {str(text)[:40]!r}; allowed: 0 to 1")
+    return value
+
+
+def _check_same(name: str, written: str, text: str) -> None:
+    if written != text:
+        raise DataCorrupt(f"{name} differs from the form in which a release is written")

@@ -1,0 +1,159 @@
+"""The release of a study in which records voted: the sums, what is made of them, and what a verifier finds."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from coordinator.labelling.training import labels_of_pool, train_student
+from coordinator.release.verify import verify_release
+from party.audit import audit_seat, released_labels, released_study
+from protocols.release.sums import read_soft_labels, read_sums
+from protocols.study.file import read_deployed
+from protocols.study.queries_file import read_query_map
+from tests.harness.deployed_records import HOSPITALS, POOL, record_study_of, sum_of
+from tests.harness.released import Consortium, failed
+
+
+@pytest.fixture(scope="module")
+def record_release(tmp_path_factory):
+    """A consortium, what it labelled, and a release with a student, not to be written to."""
+    folder = tmp_path_factory.mktemp("records")
+    consortium = Consortium(folder)
+    study, queries = record_study_of(epsilon=20.0)
+    labelled = consortium.label(study, queries=queries)
+    trained = train_student(labelled, POOL, kind="random_forest", seed=0, device="cpu")
+    return consortium, labelled, consortium.release(labelled, folder / "release", trained=trained)
+
+
+@pytest.fixture
+def altered(record_release, tmp_path):
+    """A function that changes a file of a copy, has the coordinator sign it, and returns the failed checks."""
+    consortium, _, folder = record_release
+    copy = shutil.copytree(folder, tmp_path / "copy")
+
+    def change(name, old, new):
+        text = (copy / name).read_text()
+        assert old in text
+        (copy / name).write_text(text.replace(old, new, 1))
+        consortium.sign_again(copy)
+        return failed(copy)
+
+    return change
+
+
+def test_the_sums_that_are_released_are_those_of_the_records_with_noise(record_release):
+    _, labelled, folder = record_release
+    study = read_deployed(folder / "study.toml")
+    queries = read_query_map(folder / "queries.npz", study)
+    cells = read_sums(folder, study)
+    np.testing.assert_array_equal(cells, labelled.cells)
+    exact = sum(sum_of(study, queries, seat) for seat in HOSPITALS)
+    noise = (cells - exact) / study.units
+    assert 0 < np.abs(noise).max() < 6 * study.mechanism.label_sigma
+    np.testing.assert_array_equal(released_labels(folder, study), cells.argmax(axis=1))
+
+
+def test_the_soft_labels_say_what_the_records_do_and_the_student_learns_them(record_release):
+    _, labelled, folder = record_release
+    study = labelled.study
+    soft = read_soft_labels(folder, study)
+    queries = read_query_map(folder / "queries.npz", study)
+    np.testing.assert_array_equal(soft.members, queries.nearest_queries(POOL))
+    np.testing.assert_allclose(soft.probabilities, labels_of_pool(labelled, POOL).probabilities, atol=1e-6)
+    np.testing.assert_allclose(soft.probabilities.sum(axis=1), 1, atol=1e-5)
+    truth = (POOL[:, 0] > 0).astype(int)  # as in every hospital's records
+    assert (soft.probabilities.argmax(axis=1) == truth).mean() > 0.8
+    figures = json.loads((folder / "student.json").read_text())
+    assert figures["labels"] == len(POOL)
+    assert figures["agreement"] > 0.9
+    assert (folder / "student.onnx").is_file()
+
+
+def test_it_verifies_and_names_what_it_recomputed(record_release):
+    _, _, folder = record_release
+    checks = {check.name: check for check in verify_release(folder, None)}
+    assert all(check.passed for check in checks.values())
+    assert checks["sums and soft labels"].message == (
+        "the soft labels of 40 public records follow from the sums; the queries are the study's"
+    )
+    assert "1 batches of 3 seats recompute" in checks["charges"].message
+
+
+def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_ever(record_release):
+    _, labelled, folder = record_release
+    made = json.loads((folder / "privacy.json").read_text())
+    assert made["records"]["queries"] == 8
+    assert made["records"]["population"] == labelled.study.records.population
+    for words in made["records"]["used_once"].values():
+        assert words.startswith("Each record's data are used once, in one noisy sum, and this costs at most epsilon 20")
+        assert "for ever" in words
+    assert made["protected"]["unit_in_words"] == "one record of one party, which votes once in the whole study"
+    for seat in made["seats"]:
+        assert seat["guarantee"]["epsilon"] == pytest.approx(20.0, rel=1e-3)
+    page, card = ((folder / name).read_text() for name in ("privacy.html", "model_card.md"))
+    assert "What an epsilon means for one record" in page
+    assert "for ever" in page
+    assert "asked once and together" in page
+    assert "Public pool of 40 records" in card
+
+
+def test_a_hospitals_own_audit_agrees_with_the_release(record_release):
+    consortium, labelled, folder = record_release
+    study = labelled.study
+    assert released_study(folder, authority=consortium.authority, coordinator="centre") == study.digest.hex()
+    labels = released_labels(folder, study)
+    for seat, ledger in consortium.ledgers[study.name].items():
+        found = audit_seat(ledger, study, seat, authority=consortium.authority, labels=labels)
+        # The harness keeps the frames at the coordinator only.
+        assert {each.code for each in found.findings} <= {"no_evidence"}
+        assert found.batches == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "pick", "check"),
+    [
+        ("sums.csv", lambda text: (text.splitlines()[3], "2,90000,1"), "sums and soft labels"),
+        ("soft_labels.csv", lambda text: ("0.", "0.0"), "study and labels"),
+        ("soft_labels.csv", lambda text: (text.splitlines()[1], text.splitlines()[2].replace("1,", "0,", 1)), None),
+        ("study.toml", lambda text: ("population = 300", "population = 301"), "study and labels"),
+    ],
+    ids=["another sum", "no number as written", "another record's soft label", "another study"],
+)
+def test_what_a_coordinator_altered_and_signed_is_found(record_release, altered, name, pick, check):
+    old, new = pick((record_release[2] / name).read_text())
+    found = altered(name, old, new)
+    assert found
+    if check is not None:
+        assert check in found
+
+
+def test_another_file_of_queries_is_found(record_release, tmp_path):
+    consortium, _, folder = record_release
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    _, other = record_study_of(epsilon=20.0)
+    partitions = (other.partitions[1], other.partitions[0], *other.partitions[2:])
+    (copy / "queries.npz").write_bytes(type(other)(other.features, partitions).to_bytes())
+    consortium.sign_again(copy)
+    assert "allowed: that of the study" in failed(copy)["sums and soft labels"]
+
+
+def test_without_the_sums_nothing_may_be_made_of_them(record_release, tmp_path):
+    consortium, _, folder = record_release
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    (copy / "sums.csv").unlink()
+    consortium.sign_again(copy)
+    assert "without the sums" in failed(copy)["study and labels"]
+
+
+def test_a_study_that_lost_its_quorum_is_released_without_sums(tmp_path):
+    consortium = Consortium(tmp_path)
+    study, queries = record_study_of(quorum=3)
+    labelled = consortium.label(study, queries=queries, absent=lambda requests: frozenset(HOSPITALS[:1]))
+    assert labelled.stop == "quorum_lost"
+    folder = consortium.release(labelled, tmp_path / "release")
+    assert not (folder / "sums.csv").exists()
+    assert not failed(folder)
+    assert "Nothing was released" in (folder / "privacy.html").read_text()
+    assert (released_labels(folder, study) < 0).all()

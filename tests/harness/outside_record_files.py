@@ -1,0 +1,57 @@
+"""The files of record votes with one number in them that may be out of its range."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+
+from protocols.array_files import parse_arrays
+from protocols.features.feature_map import FeatureMap
+from protocols.release.sums import (
+    SOFT_LABELS_FILE,
+    SUMS_FILE,
+    PoolLabels,
+    read_soft_labels,
+    read_sums,
+    soft_labels_csv,
+    sums_csv,
+)
+from protocols.study.query_map import QueryMap
+from tests.harness.deployed_records import record_study_of
+from tests.harness.outside_ranges import array_of
+from tests.harness.record_votes import QUERIES
+
+
+def features(side: int) -> object:
+    """The file of a feature map of records with such a side."""
+    content = io.BytesIO()
+    np.savez(content, shape=array_of(side), kinds=np.zeros(0, "<i8"))
+    return FeatureMap.from_bytes(content.getvalue())
+
+
+def queries(count: int) -> object:
+    """The file of the harness's queries with another number of queries in its first partition."""
+    arrays = parse_arrays(QUERIES.to_bytes(), where="queries")
+    sizes = [count, *arrays["partitions"].ravel()[1:].tolist()]
+    altered = {"partitions": array_of(*sizes).reshape(-1, 3)}
+    content = io.BytesIO()
+    np.savez(content, **arrays | altered)
+    return QueryMap.from_bytes(content.getvalue())
+
+
+RECORDS, _ = record_study_of()
+
+
+def sums(value: int, folder: Path) -> object:
+    text = sums_csv(np.zeros((RECORDS.records.queries, RECORDS.classes), dtype=np.int64))
+    (folder / SUMS_FILE).write_text(text.replace("0,0,0", f"0,{value},0", 1))
+    return read_sums(folder, RECORDS)
+
+
+def soft_labels(value: int, folder: Path) -> object:
+    pool, votes = RECORDS.terms.pool_size, RECORDS.records.votes
+    made = PoolLabels(np.zeros((pool, votes), dtype=np.int64), np.full((pool, RECORDS.classes), 0.5))
+    (folder / SOFT_LABELS_FILE).write_text(soft_labels_csv(made).replace("0,0 ", f"0,{value} ", 1))
+    return read_soft_labels(folder, RECORDS)

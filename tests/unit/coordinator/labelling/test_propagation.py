@@ -1,0 +1,88 @@
+"""Soft labels of a pool from noisy cells and the graph of its nearest neighbours."""
+
+import numpy as np
+import pytest
+
+from coordinator.labelling.propagation import propagated_labels, soft_labels_of
+from coordinator.labelling.soft_labels import soft_labels
+from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
+from protocols.study.query_map import Partition, QueryMap
+
+RNG = np.random.default_rng(8)
+# Two rings, one inside the other: which one a record lies on is its label. A query is a sector of 24.
+ANGLES, LABELS = RNG.uniform(0, 2 * np.pi, 600), RNG.integers(0, 2, 600)
+POOL = ((1 + LABELS) * np.stack([np.cos(ANGLES), np.sin(ANGLES)])).T.astype(np.float32)
+SECTORS = np.stack([np.cos(np.arange(24) * np.pi / 12), np.sin(np.arange(24) * np.pi / 12)]).T
+RINGS = np.concatenate([SECTORS, 2 * SECTORS]).astype(np.float32)
+CENTRES = QueryMap(FeatureMap((2,)), (Partition.of(RINGS, columns=np.arange(2)),))
+MEMBERS = CENTRES.nearest_queries(POOL)
+
+
+def cells_of(records, sigma):
+    """Private records on the same rings."""
+    picked = RNG.integers(0, 600, records)
+    cells = np.zeros((CENTRES.queries, 2))
+    np.add.at(cells, (MEMBERS[picked, 0], LABELS[picked]), 1)
+    return cells + RNG.normal(0, sigma, cells.shape)
+
+
+def right(found):
+    return (found.probabilities.argmax(axis=1) == LABELS).mean()
+
+
+def test_neighbours_correct_what_noise_made_of_single_cells() -> None:
+    cells = cells_of(4000, 60.0)
+    plain = (cells.argmax(axis=1)[MEMBERS[:, 0]] == LABELS).mean()
+    found = propagated_labels(cells, MEMBERS, POOL, records=4000, sigma=60)
+    assert right(found) > 0.95 > 0.9 > plain
+    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1)
+    assert found.probabilities.min() > 0
+
+
+def test_many_records_without_noise_give_the_labels_they_have() -> None:
+    found = propagated_labels(cells_of(50_000, 0.0), MEMBERS, POOL, records=50_000, sigma=0)
+    assert right(found) == 1
+    assert found.probabilities[np.arange(600), LABELS].mean() > 0.95
+    assert found.reliability.max() <= 1
+
+
+def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -> None:
+    found = propagated_labels(cells_of(100, 1e5), MEMBERS, POOL, records=100, sigma=1e5)
+    assert np.abs(found.probabilities - 0.5).max() < 0.25
+    assert found.reliability.max() < 1e-3
+
+
+def test_records_that_are_copies_or_far_from_all_others_have_labels_too() -> None:
+    pool = np.concatenate([np.zeros((40, 2)), [[1e4, 1e4]], np.full((40, 2), 1e-3)]).astype(np.float32)
+    members = np.r_[np.zeros(41, np.int64), np.ones(40, np.int64)][:, None]
+    found = propagated_labels(np.array([[90.0, 0.0], [0.0, 90.0]]), members, pool, records=180, sigma=1)
+    assert found.probabilities[:40, 0].min() > 0.8
+    assert found.probabilities[41:, 1].min() > 0.8
+    assert np.isfinite(found.probabilities).all()
+
+
+def test_labels_are_propagated_where_queries_say_which_records_are_close() -> None:
+    cells = cells_of(2000, 10.0)
+    made = soft_labels_of(CENTRES, POOL, cells, records=2000, sigma=10)
+    expected = propagated_labels(cells, MEMBERS, POOL, records=2000, sigma=10)
+    np.testing.assert_array_equal(made.probabilities, expected.probabilities)
+    columns = QueryMap(FeatureMap((2,)), tuple(Partition.of(RINGS[:, [k]], columns=np.array([k])) for k in (0, 1)))
+    cells = RNG.normal(0, 5, (columns.queries, 2)) + 50
+    made = soft_labels_of(columns, POOL, cells, records=2000, sigma=5)
+    expected = soft_labels(cells, columns.nearest_queries(POOL), records=2000, sigma=5)
+    np.testing.assert_array_equal(made.probabilities, expected.probabilities)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"sigma": -1.0}, "noise >= 0"),
+        ({"records": 0}, "at least 1 record"),
+        ({"members": MEMBERS + 48}, "the pool lies in queries 48 to"),
+    ],
+)
+def test_values_out_of_range_are_refused(change, words) -> None:
+    given = {"cells": np.zeros((48, 2)), "members": MEMBERS, "records": 10, "sigma": 1.0} | change
+    with pytest.raises(InvalidInput, match=words):
+        propagated_labels(given.pop("cells"), given.pop("members"), POOL, **given)
