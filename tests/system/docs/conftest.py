@@ -33,9 +33,9 @@ def run_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPage]:
 
     Lines that only call a program are run in this process, by the function that the command calls, as each start of
     Python with its packages takes a second. So are a simulation's parties, as each worker would take several seconds:
-    a run with workers, as people start it, is in test_plugin_runs.py. A page that goes on `after` another is run in that
-    one's folder. Commands that end in " &" run on until the session of tests ends. Ports of 127.0.0.1 are replaced by
-    free ones.
+    a run with workers, as people start it, is in test_plugin_runs.py. A page that goes on `after` another is run in
+    that one's folder. Commands that end in " &" run on until the session of tests ends. Ports of 127.0.0.1 are replaced
+    by free ones.
     """
     folders: dict[Path, Path] = {}
     ports: dict[str, str] = {}

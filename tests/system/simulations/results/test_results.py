@@ -5,6 +5,7 @@ import dataclasses
 import io
 import json
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -37,6 +38,7 @@ def alike(tmp_path_factory) -> tuple[RunResult, RunResult]:
             other.baselines,
             non_private=0.7,
             single_party_mean=float(accuracy.mean()),
+            alone=np.array([0.5, 0.6]),
             uniform_label_accuracy=0.4,
             uniform_student=0.3,
         ),
