@@ -25,6 +25,7 @@ def alike(tmp_path_factory) -> tuple[RunResult, RunResult]:
     """A run, and one that released the very same labels from other votes, teachers and records."""
     folders = (tmp_path_factory.mktemp("one"), tmp_path_factory.mktemp("other"))
     one = with_students(stored_run(folders[0], seeds=(0, 1)), [0.8, 0.85])
+    one = dataclasses.replace(one, baselines=dataclasses.replace(one.baselines, alone=np.array([0.7, 0.9])))
     other = stored_run(folders[1], seeds=(0, 1), sigma=3.0, threshold=10.0)
     votes = one.source.stored.votes
     assert votes is not None
