@@ -14,15 +14,13 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax
-from protocols.study.column_queries import column_queries
+from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import check_shape, record_votes
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 
-# Few bins where there are few records: each cell must stand above the noise.
-_FEW_RECORDS, _FEW_BINS, _BINS = 2000, 2, 6
 # Of sigma.
 _DIGITS = 5
 
@@ -40,7 +38,7 @@ def plan_records(
 ) -> PlannedRecords:
     """The draft's study with queries that are the cells of its columns.
 
-    bins: of each column of numbers; None: 2 below 2000 records, else 6; rule: of the weights. The draft's name, terms,
+    bins: of each column of numbers; None: 2 below 2000 records, else 10; rule: of the weights. The draft's name, terms,
     unit, level, population, quorum and budgets stay; the terms get the pool's size, shape and hash. Raises InvalidInput
     for a draft in which teachers vote, a pool that does not fit, and a budget that affords nothing.
     """
@@ -49,8 +47,7 @@ def plan_records(
         raise InvalidInput("the terms name no columns; allowed: [[terms.feature]] tables, of which queries are made")
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
-    cut = bins if bins is not None else _FEW_BINS if records.population < _FEW_RECORDS else _BINS
-    queries = column_queries(pool, terms.features, bins=cut)
+    queries = column_queries(pool, terms.features, bins=bins or usual_bins(records.population))
     check_shape(queries, terms.input_shape)
     plan = RecordVotesPlan(
         name=draft.name,

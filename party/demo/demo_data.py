@@ -134,12 +134,12 @@ def _cut(
         tests += [each[at] for at in order[asked : asked + kept]]
         private[name] = [each[at] for at in order[asked + kept :]]
     label = header[-1]
-    pool, _ = _encoded(public, header, features, class_names)
-    test_inputs, test_labels = _encoded(tests, header, features, class_names)
+    pool, _ = encoded(public, header, features, class_names)
+    test_inputs, test_labels = encoded(tests, header, features, class_names)
     return DemoData(source, task, class_names, label, features, header, private, pool, test_inputs, test_labels)
 
 
-def _encoded(
+def encoded(
     rows: list[list[str]], header: list[str], features: tuple[Feature, ...], class_names: tuple[str, str]
 ) -> tuple[Float32[ndarray, "rows features"], Int64[ndarray, " rows"]]:
     """Inputs and class ids of rows, encoded as the hospitals' nodes would."""

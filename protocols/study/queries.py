@@ -49,6 +49,6 @@ def pool_digest(inputs: Float32[ndarray, "queries ..."]) -> str:
     return hashlib.sha256(header + np.ascontiguousarray(inputs, dtype="<f4").tobytes()).hexdigest()
 
 
-def no_inputs(queries: int) -> Float32[ndarray, "queries 1"]:
-    """The inputs of a batch in which records vote: zeros, as every party has the queries' file."""
-    return np.zeros((queries, 1), dtype=np.float32)
+def no_inputs(queries: int) -> Float32[ndarray, "queries 0"]:
+    """The inputs of a batch in which records vote: only their number, as every party has the file of the queries."""
+    return np.zeros((queries, 0), dtype=np.float32)

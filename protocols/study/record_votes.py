@@ -35,6 +35,11 @@ class RecordVotes:
                 f"records: queries_sha256 is {self.queries_sha256[:80]!r}; allowed: 64 hexadecimal digits"
             )
 
+    @property
+    def held(self) -> float:
+        """How many votes a query holds in the mean, if each unit's weight is 1 and it votes evenly."""
+        return self.population * self.votes**0.5 / self.queries
+
     def cells_changed(self, unit: str, *, classes: int) -> int:
         """In how many cells a unit's contribution may differ from another's: 2 for each vote of a record."""
         everything = self.queries * classes

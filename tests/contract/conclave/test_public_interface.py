@@ -177,7 +177,7 @@ def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> 
         ({"epsilon": -1.0}, r"epsilon is -1.0; allowed: finite and > 0"),
         ({"delta": 1.0}, r"delta is 1.0; allowed: in \(0, 1\)"),
         ({"epsilon": [1.0, 2.0]}, r"epsilon has shape \(2,\); allowed: a number, or one for each of 60 parties"),
-        ({"unit": "patient"}, "unit is 'patient'; allowed: 'record' or 'party'"),
+        ({"unit": "patient"}, "unit is 'patient'; allowed where teachers vote: record, party"),
         ({"mechanism": "argmax"}, "mechanism is 'argmax'; allowed: gnmax"),
         ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
         ({"epsilon": "a"}, "epsilon is not numeric; allowed: a number"),

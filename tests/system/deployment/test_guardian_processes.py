@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from party.demo.demo import demo_study
 from party.demo.demo_data import HOSPITALS, demo_data
+from party.demo.studies import demo_study
 from protocols.crypto.prg import expanded_source
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger

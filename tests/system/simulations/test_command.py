@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from party.demo.demo import PLAN_OF_MANY
+from party.demo.figures import PLAN_OF_MANY
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from simulations.setup.budgets import parse_budgets
 from tests.harness.simulating import run

@@ -135,3 +135,11 @@ def test_what_has_no_meaning_is_refused_before_anything_is_written(run, tmp_path
     assert code == 2
     assert words in said
     assert not (tmp_path / "out").exists()
+
+
+def test_a_study_whose_noise_hides_its_votes_is_warned_of_before_anything_is_worked_out(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = [each for each in RUN if each != "--quiet"]
+    for budget, warned in (("0.02", True), ("1", False)):
+        assert run_command([*given, "--budgets", budget, "--dry-run"]) == 0
+        assert ("a query holds about 29.1 votes, and the noise" in capsys.readouterr().err) == warned

@@ -13,8 +13,8 @@ from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data.settings import DataSettings
-from party.demo.demo import demo_study
 from party.demo.demo_data import demo_data
+from party.demo.studies import demo_study
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import PartySettings, TeacherSettings

@@ -30,9 +30,8 @@ def game(level="clear", *, unit="record", epsilon=(1.0, 2.0, 1.0)):
 
 
 def found(made, **changed):
-    return play(
-        made, **({"runs": RUNS, "student": "logistic_regression", "student_runs": 0, "seed": 0, "noise": True} | changed)
-    )
+    given = {"runs": RUNS, "student": "logistic_regression", "student_runs": 0, "seed": 0, "noise": True}
+    return play(made, **(given | changed))
 
 
 @pytest.mark.parametrize(("level", "unit"), [("clear", "record"), ("clear", "patient"), ("secure_sum", "record")])

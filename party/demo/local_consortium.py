@@ -1,0 +1,222 @@
+"""A coordinator and four hospitals on this machine: their folder, their processes, and the steps of a study.
+
+It calls the programs as people would, one after the other, and shows every command. Nothing leaves the machine: all
+processes talk over loopback, with mutual TLS.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from party.demo.demo_data import HOSPITALS, DemoData
+from party.demo.figures import figures_of
+from protocols.errors import EngineFailed
+from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed, write_study
+from protocols.study.levels import TwoServer
+
+Say = Callable[[str], None]
+_STEP_S = 600.0
+
+
+class LocalConsortium:
+    """A coordinator and four hospitals on this machine: their folder, their processes, and the demo's steps."""
+
+    def __init__(self, folder: Path, data: DemoData, study: DeployedStudy, say: Say) -> None:
+        self.folder, self.data, self.study, self.say = folder, data, study, say
+        self.guardian_address, self.guardian_fingerprint = "", ""
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def add_guardian(self) -> None:
+        """Creates a guardian's keys, which the study then names."""
+        self.say("Another organisation creates a guardian's keys; the study names them.")
+        self.guardian_address = f"127.0.0.1:{_free_port()}"
+        made = json.loads(
+            self.guardian(
+                "init", "--name", "guardian", "--coordinator", "centre", "--listen", self.guardian_address,
+                "--metrics-port", "0", "--json",
+            )
+        )  # fmt: skip
+        self.guardian_fingerprint = made["fingerprint"]
+        terms = TwoServer(
+            units=self.study.units if self.by_records else 64,
+            abstention=False,
+            guardian="guardian",
+            sealing_key=made["sealing_key"],
+            signing_key=made["signing_key"],
+        )
+        self.study = replace(self.study, confidentiality=terms)
+
+    @property
+    def by_records(self) -> bool:
+        """Whether records vote, and not teachers."""
+        return self.study.records is not None
+
+    def set_up(self) -> None:
+        """Sets up the consortium and the study; every hospital joins and approves, and trains teachers if they vote."""
+        self._files()
+        address, enrol = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
+        self.say("The operator sets up the consortium and the study.")
+        self.coordinator(
+            "init", "--consortium", "demo", "--coordinator", "centre", "--address", address, "--enrol-address", enrol,
+            "--listen", address, "--enrol-listen", enrol, "--metrics-port", "0",
+        )  # fmt: skip
+        pool = ["--pool", str(self.folder / "pool.npy")]
+        if self.by_records:
+            self._plan(pool)
+            pool += ["--queries", str(self.folder / "queries.npz")]
+        if self.guardian_address:
+            self._admit_guardian()
+        self.coordinator("study", "create", str(self.folder / "study.toml"), *pool)
+        self.start("centre")
+        more = ", which counts its records' votes" if self.by_records else " and trains teachers"
+        self.say(f"Each hospital creates a key, is approved by its fingerprint, approves the study{more}.")
+        for name in HOSPITALS:
+            self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
+        with ThreadPoolExecutor(max_workers=2) as pairs:
+            list(pairs.map(self._join, HOSPITALS))
+
+    def finish(self) -> dict[str, object]:
+        """Labels the pool, trains the student, releases and verifies; returns the figures."""
+        self.say("The pool is labelled, a student trained, and the release signed and verified.")
+        self.coordinator("label", "demo", "--wait")
+        self.coordinator("train", "demo", "--student", "logistic_regression" if self.by_records else "random_forest")
+        release = self.folder / "release"
+        self.coordinator("release", "demo", "--out", str(release))
+        self.call("coordinator", None, "verify", str(release))
+        spent = {name: self._budget(name) for name in HOSPITALS}
+        for name in HOSPITALS:
+            self.party(name, "audit", "verify", "--release", str(release))
+        return figures_of(release, self.data, self.study, spent)
+
+    def _plan(self, pool: list[str]) -> None:
+        """Has the operator's command make the queries, and the noise and weights that the budgets afford."""
+        study, queries = self.folder / "study.toml", self.folder / "queries.npz"
+        study.rename(self.folder / "draft.toml")
+        self.coordinator(
+            "study", "queries", str(self.folder / "draft.toml"), *pool, "--out", str(queries), "--complete", str(study),
+        )  # fmt: skip
+        self.study = read_deployed(study)
+
+    def _admit_guardian(self) -> None:
+        sent, study = self.folder / "sent", str(self.folder / "study.toml")
+        request = str(self.folder / "guardian" / "request.pem")
+        fingerprint = self.guardian_fingerprint
+        self.coordinator("guardian", "certify", request, "--fingerprint", fingerprint, "--out", str(sent))
+        self.guardian("accept", str(sent / "guardian.pem"), str(sent / "authority.pem"))
+        self.guardian("approve", study, "--yes")
+        settings = self.folder / "centre" / "coordinator.toml"
+        text = settings.read_text(encoding="utf-8")
+        settings.write_text(text.replace('guardian = ""', f'guardian = "{self.guardian_address}"'), encoding="utf-8")
+        self.start("guardian")
+
+    def _join(self, name: str) -> None:
+        seat, study = self.study.roster[self.study.seats[name]], str(self.folder / "study.toml")
+        self.party(
+            name, "init", str(self.folder / f"{name}.invitation.toml"), "--data", str(self.folder / f"{name}.csv"),
+            "--loader", "csv", "--data-name", name, "--patient", "", "--teacher", "logistic_regression", "--unit",
+            "record", "--epsilon", str(seat.epsilon), "--delta", str(seat.delta), "--settle",
+        )  # fmt: skip
+        self.call("party", self.folder / name, "enrol", allowed=(0, 4))
+        asked = json.loads(self.coordinator("requests", "--json"))
+        fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
+        self.coordinator("approve", name, "--fingerprint", fingerprint)
+        self.party(name, "enrol")
+        if self.by_records:
+            self.party(name, "approve", study, "--queries", str(self.folder / "queries.npz"), "--yes")
+        else:
+            self.party(name, "approve", study, "--pool", str(self.folder / "pool.npy"), "--yes")
+            self.party(name, "train", "demo")
+        self.party(name, "doctor")
+
+    def _files(self) -> None:
+        (self.folder / "study.toml").write_text(write_study(self.study), encoding="utf-8")
+        np.save(self.folder / "pool.npy", self.data.pool)
+        for name, rows in self.data.rows.items():
+            with (self.folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:
+                csv.writer(file).writerows([self.data.header, *rows])
+
+    def _budget(self, name: str) -> dict[str, object]:
+        found: dict[str, object] = json.loads(self.party(name, "budget", "show", "--json"))
+        return found
+
+    def coordinator(self, *arguments: str) -> str:
+        """Runs one command of the operator; returns its output."""
+        return self.call("coordinator", self.folder / "centre", *arguments)
+
+    def guardian(self, *arguments: str) -> str:
+        """Runs one command of the guardian's administrator; returns its output."""
+        return self.call("guardian", self.folder / "guardian", *arguments)
+
+    def party(self, name: str, *arguments: str) -> str:
+        """Runs one command of a hospital; returns its output."""
+        return self.call("party", self.folder / name, *arguments)
+
+    def call(self, program: str, home: Path | None, *arguments: str, allowed: tuple[int, ...] = (0,)) -> str:
+        """Shows and runs one command; returns its output. Raises EngineFailed unless it ends with an allowed exit
+        code.
+        """
+        where = [] if home is None else ["--home", str(home)]
+        shown = " ".join(_short(each, self.folder) for each in (*arguments, *where))
+        self.say(f"  $ conclave-{program} {shown}")
+        done = subprocess.run(
+            [sys.executable, "-m", program, *arguments, *where],
+            capture_output=True,
+            text=True,
+            timeout=_STEP_S,
+            env=_environment(),
+        )
+        if done.returncode not in allowed:
+            raise EngineFailed(
+                f"conclave-{program} {shown} ended with exit code {done.returncode}: {done.stderr.strip()[-2000:]}"
+            )
+        return done.stdout
+
+    def start(self, name: str) -> None:
+        """Starts the coordinator ("centre"), the "guardian" or a hospital's node; its log is NAME.log."""
+        servers = {"centre": ("coordinator", "serve"), "guardian": ("guardian", "serve")}
+        program, *command = servers.get(name, ("party", "run"))
+        home = self.folder / name
+        self.say(f"  $ conclave-{program} {' '.join(command)} --home {name} &")
+        with (self.folder / f"{name}.log").open("ab") as log:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-m", program, *command, "--home", str(home)], stderr=log, env=_environment()
+            )
+
+    def stop(self) -> None:
+        """Ends the processes that were started."""
+        for process in self.processes.values():
+            process.terminate()
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
+
+
+def _short(text: str, folder: Path) -> str:
+    if not text:
+        return "''"
+    return os.path.relpath(text, folder) if text.startswith(str(folder)) else text
+
+
+def _free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])

@@ -1,0 +1,95 @@
+"""The studies of the demo: one in which teachers vote, and one in which records do."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from party.demo.demo_data import HOSPITALS, DemoData
+from protocols.errors import InvalidInput
+from protocols.mechanisms import ConfidentGNMax, GNMax
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import Clear
+from protocols.study.queries import pool_digest
+from protocols.study.record_votes import RecordVotes
+from protocols.study.study import Seat
+from protocols.study.terms import Terms
+
+TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
+RECORD_EPSILON = 1.0
+_SIGMA, _SIGMA_THRESHOLD, _THRESHOLD = 6.0, 10.0, 28.0
+_UNITS = 1024
+
+
+def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
+    """The study in which teachers vote; its noise is chosen for 4 x TEACHERS votes and EPSILON per record."""
+    return DeployedStudy(
+        name="demo",
+        classes=2,
+        mechanism=ConfidentGNMax(sigma=_SIGMA, sigma_threshold=_SIGMA_THRESHOLD, threshold=_THRESHOLD),
+        unit=unit,
+        view="label",
+        accountant_name="label_only",
+        teachers=TEACHERS,
+        query_limit=len(data.pool),
+        batch_limit=50,
+        answer_rate=0.7,
+        stop="first-exhausted",
+        quorum=4,
+        participation_name="all",
+        confidentiality=Clear(),
+        roster=_roster(EPSILON),
+        terms=_terms(data),
+    )
+
+
+def record_draft(data: DemoData) -> DeployedStudy:
+    """The draft of the study in which records vote, before the operator's command makes its queries."""
+    return DeployedStudy(
+        name="demo",
+        classes=2,
+        mechanism=GNMax(sigma=8.0),
+        unit="record",
+        view="histogram",
+        accountant_name="gaussian",
+        teachers=1,
+        records=RecordVotes(
+            queries=2, votes=1, queries_sha256="0" * 64, population=sum(len(each) for each in data.rows.values())
+        ),
+        query_limit=2,
+        batch_limit=2,
+        answer_rate=1.0,
+        stop="first-exhausted",
+        quorum=4,
+        participation_name="all",
+        confidentiality=Clear(units=_UNITS),
+        roster=_roster(RECORD_EPSILON),
+        terms=_terms(data),
+    )
+
+
+def labels_for_whole_hospitals(data: DemoData) -> int:
+    """The number of labels that teachers' budgets would afford if all of a hospital's data were the unit."""
+    try:
+        budgets = demo_study(data, unit="party").budgets
+    except InvalidInput:  # the budgets do not afford one query
+        return 0
+    return int(budgets.affordable(np.zeros(len(HOSPITALS), dtype=np.int64), limit=len(data.pool)).min())
+
+
+def _roster(epsilon: float) -> tuple[Seat, ...]:
+    return tuple(Seat(party=name, epsilon=epsilon, delta=DELTA, weight=1.0, rate=1.0) for name in HOSPITALS)
+
+
+def _terms(data: DemoData) -> Terms:
+    return Terms(
+        task=data.task,
+        class_names=data.class_names,
+        label=data.label,
+        input_shape=data.pool.shape[1:],
+        pool_size=len(data.pool),
+        pool_sha256=pool_digest(data.pool),
+        deadline_s=30.0,
+        coordinator="centre",
+        ends="2999-12-31",
+        features=data.features,
+    )

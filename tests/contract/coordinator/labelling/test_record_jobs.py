@@ -1,0 +1,136 @@
+"""A job of a study in which records vote: one batch, asked again unchanged, charged once; a student of soft labels."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from coordinator.commands.group import run_command
+from coordinator.labelling.jobs import ServedStudy
+from coordinator.labelling.pool import write_pool
+from coordinator.labelling.study_creation import create_study
+from coordinator.status import study_status
+from coordinator.store.store import Store
+from party.party import Party
+from tests.harness.clocks import wait_until
+from tests.harness.deployed_records import HOSPITALS, POOL, record_study_of, record_voter, sum_of, write_queries
+from tests.harness.homes import study_file
+from tests.harness.operators import FakeHub, make_home
+from tests.harness.studies import NOW
+
+
+class Records:
+    """An operator's home with the study, and its hospitals in this process."""
+
+    def __init__(self, folder, quiet, *, present=None, **how):
+        self.study, self.queries = record_study_of(**how)
+        self.home = make_home(folder)
+        write_pool(folder / "pool.npy", POOL)
+        self.store = Store(self.home)
+        create_study(
+            self.store,
+            self.home.settings(),
+            file=study_file(folder, self.study),
+            pool_file=folder / "pool.npy",
+            queries_file=write_queries(folder, self.queries),
+            today=NOW.date(),
+        )
+        self.hub = FakeHub(self.study, present=present)
+        self.hub.parties = {
+            name: Party(
+                name,
+                study=self.study,
+                ledger=ledger,
+                voter=record_voter(self.study, self.queries, name),
+                coins_from=None,
+            )
+            for name, ledger in self.hub.ledgers.items()
+        }
+        self.stop, self.log = threading.Event(), quiet
+
+    def open(self):
+        return ServedStudy(self.store, "test", self.hub, guardians=None, stop=self.stop, on_event=self.log)
+
+    def run(self):
+        opened = self.open()
+        opened.run(self.store.ask_job("test", student=None), patience_s=120.0)
+        opened.close()
+        return self.store.job("test")
+
+
+@pytest.fixture
+def records(tmp_path, quiet):
+    made = []
+
+    def make(**how):
+        made.append(Records(tmp_path, quiet, **how))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.store.__exit__()
+
+
+def test_all_queries_are_asked_in_one_batch_and_the_sums_are_kept(records):
+    made = records()
+    job = made.run()
+    assert (job.state, job.asked, job.batches, job.answered) == ("finished", 8, 1, 8)
+    found = made.store.labelled("test")
+    exact = sum(sum_of(made.study, made.queries, seat) for seat in HOSPITALS)
+    noise = (found.cells - exact) / made.study.units
+    assert 0 < np.abs(noise).max() < 6 * made.study.mechanism.label_sigma
+    shown = study_status(made.store, "test", set())
+    assert (shown["asked"], shown["pool"], shown["batches"]) == (8, 8, 1)
+    assert {seat["answers_left"] for seat in shown["seats"]} == {0}
+    for name in HOSPITALS:
+        assert made.hub.ledgers[name].balance(name).spent == made.study.budgets.amount(1, 1)[0]
+    assert found.differences == {}
+
+
+def test_a_job_waits_for_its_quorum_asks_the_very_same_and_charges_nobody_twice(records):
+    made = records(quorum=3, present=set(HOSPITALS[:2]))
+    opened = made.open()
+    thread = threading.Thread(
+        target=opened.run, args=(made.store.ask_job("test", student=None),), kwargs={"patience_s": 120.0}
+    )
+    thread.start()
+    wait_until(lambda: len(made.hub.asked) >= 2)
+    made.hub.present.add(HOSPITALS[2])
+    thread.join()
+    opened.close()
+    assert made.store.job("test").state == "finished"
+    assert len(set(made.hub.asked)) == 1
+    for name in HOSPITALS:
+        assert made.hub.ledgers[name].balance(name).spent == made.study.budgets.amount(1, 1)[0]
+
+
+def test_a_serve_that_ends_and_begins_again_releases_the_same_sums_and_asks_nobody(records):
+    made = records()
+    made.run()
+    first, asked = made.store.labelled("test").cells, list(made.hub.asked)
+    made.run()
+    np.testing.assert_array_equal(made.store.labelled("test").cells, first)
+    assert made.hub.asked == asked
+
+
+def test_a_hospital_that_is_absent_is_left_out_and_the_others_records_count(records):
+    made = records(present=set(HOSPITALS[:2]))
+    assert made.run().state == "finished"
+    found = made.store.labelled("test")
+    assert found.refusals == {HOSPITALS[2]: "absent"}
+    exact = sum(sum_of(made.study, made.queries, seat) for seat in HOSPITALS[:2])
+    assert np.abs(found.cells - exact).max() / made.study.units < 6 * made.study.mechanism.label_sigma
+
+
+def test_the_commands_train_a_student_on_soft_labels_and_release_it(records, tmp_path, capsys):
+    made = records(epsilon=20.0)
+    made.run()
+    at = ["--home", str(made.home.folder)]
+    assert run_command(["train", "test", "--student", "logistic_regression", *at]) == 0
+    assert "trained on 40 soft labels of the public pool" in capsys.readouterr().out
+    unproven = [part for name in HOSPITALS for part in ("--unproven", name)]
+    out = tmp_path / "release"
+    assert run_command(["release", "test", "--out", str(out), *unproven, *at]) == 0
+    assert run_command(["verify", str(out)]) == 0
+    assert "the soft labels of 40 public records follow from the sums" in capsys.readouterr().out
+    assert (out / "student.onnx").is_file()
