@@ -11,26 +11,17 @@ from coordinator.labelling.training import labels_of_pool, train_student
 from coordinator.release.verify import verify_release
 from party.audit import audit_seat, released_labels, released_study
 from protocols.ledger.ledger import Ledger
-<<<<<<< HEAD
-=======
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
->>>>>>> house
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.release.sums import read_soft_labels, read_sums
 from protocols.study.file import read_deployed
 from protocols.study.queries_file import read_query_map
 from tests.harness.deployed_records import HOSPITALS, POOL, record_study_of, sum_of
-<<<<<<< HEAD
-from tests.harness.levels import GuardianHere, two_server
-from tests.harness.released import Consortium, failed
-from tests.harness.seeded import seeded_source
-=======
 from tests.harness.levels import SEAT_KEYS, GuardianHere, secure_sum, two_server
 from tests.harness.released import Consortium, failed
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import seat_keys
->>>>>>> house
 
 
 @pytest.fixture(scope="module")
@@ -176,41 +167,6 @@ def test_a_study_that_lost_its_quorum_is_released_without_sums(tmp_path):
     assert (released_labels(folder, study) < 0).all()
 
 
-<<<<<<< HEAD
-@pytest.fixture(scope="module")
-def guarded_release(tmp_path_factory):
-    """A consortium with a guardian, and its release."""
-    folder = tmp_path_factory.mktemp("guarded")
-    consortium = Consortium(folder)
-    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024))
-    with Ledger(":memory:") as guardians:
-        labelled = consortium.label(
-            study,
-            queries=queries,
-            aggregation=SharedAggregation(
-                GuardianHere(study, guardians, seeded_source(1)).dial, source=seeded_source(2)
-            ),
-            ballots=lambda name, ledger: SharedBallot(study, name, source=seeded_source(3, study.seats[name])),
-        )
-    return consortium, consortium.release(labelled, folder / "release")
-
-
-def test_a_guardian_signs_the_sums_that_are_released_and_no_others(guarded_release, tmp_path):
-    consortium, folder = guarded_release
-    checks = {check.name: check for check in verify_release(folder, None)}
-    assert all(check.passed for check in checks.values())
-    assert checks["guardian's signature"].message == "'guardian' opened these sums too"
-    changes = {
-        "another sum": ("sums.csv", lambda text: text.replace("\n0,", "\n0,1", 1)),
-        "another signature": ("sums.sig", lambda text: ("1" if text[0] == "0" else "0") + text[1:]),
-        "no signature": ("sums.sig", lambda text: "\n"),
-    }
-    for name, (file, change) in changes.items():
-        copy = shutil.copytree(folder, tmp_path / name)
-        (copy / file).write_text(change((copy / file).read_text()))
-        consortium.sign_again(copy)
-        assert "guardian's signature" in failed(copy)
-=======
 def summed(study):
     """The parts of level secure_sum."""
     return SummedAggregation(), lambda name, ledger: SummedBallot(
@@ -245,4 +201,38 @@ def test_sums_of_which_nobody_saw_a_part_are_released_and_verify(tmp_path, level
     page = (folder / "privacy.html").read_text()
     assert "Each record" in page
     assert study.confidentiality.name in (folder / "privacy.json").read_text()
->>>>>>> house
+
+
+@pytest.fixture(scope="module")
+def guarded_release(tmp_path_factory):
+    """A consortium with a guardian, and its release."""
+    folder = tmp_path_factory.mktemp("guarded")
+    consortium = Consortium(folder)
+    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024))
+    with Ledger(":memory:") as guardians:
+        labelled = consortium.label(
+            study,
+            queries=queries,
+            aggregation=SharedAggregation(
+                GuardianHere(study, guardians, seeded_source(1)).dial, source=seeded_source(2)
+            ),
+            ballots=lambda name, ledger: SharedBallot(study, name, source=seeded_source(3, study.seats[name])),
+        )
+    return consortium, consortium.release(labelled, folder / "release")
+
+
+def test_a_guardian_signs_the_sums_that_are_released_and_no_others(guarded_release, tmp_path):
+    consortium, folder = guarded_release
+    checks = {check.name: check for check in verify_release(folder, None)}
+    assert all(check.passed for check in checks.values())
+    assert checks["guardian's signature"].message == "'guardian' opened these sums too"
+    changes = {
+        "another sum": ("sums.csv", lambda text: text.replace("\n0,", "\n0,1", 1)),
+        "another signature": ("sums.sig", lambda text: ("1" if text[0] == "0" else "0") + text[1:]),
+        "no signature": ("sums.sig", lambda text: "\n"),
+    }
+    for name, (file, change) in changes.items():
+        copy = shutil.copytree(folder, tmp_path / name)
+        (copy / file).write_text(change((copy / file).read_text()))
+        consortium.sign_again(copy)
+        assert "guardian's signature" in failed(copy)
