@@ -107,8 +107,13 @@ def release(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The consortium's certificate that you got when you enrolled [the copy in the folder].",
 )
+@click.option(
+    "--pool",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Where records voted: the public pool, to make all soft labels again.",
+)
 @json_option
-def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
+def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: bool) -> int:
     """Check a release in FOLDER: signature, files, log, receipts, charges, figures. Needs no home and no network.
 
     \b
@@ -117,7 +122,7 @@ def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
     """
     from coordinator.release.verify import verify_release
 
-    checks = verify_release(folder, authority)
+    checks = verify_release(folder, authority, pool=pool)
     failed = [check for check in checks if not check.passed]
     if as_json:
         print_json({"verified": not failed, "checks": [asdict(check) for check in checks]})
