@@ -93,7 +93,8 @@ def verify_release(
     """All checks of a release, in order; the release is valid if all passed. Never raises, whatever the content.
 
     authority: the consortium's certificate, as obtained at enrolment; None trusts the copy in the folder, which only
-    shows that the folder is consistent. pool: the public pool, with which soft labels are made again wholly; now: UTC; None for the current time.
+    shows that the folder is consistent. pool: the public pool, with which soft labels are made again wholly; now: UTC;
+    None for the current time.
     """
     checks = _Checks()
     today = now or datetime.datetime.now(datetime.UTC)
