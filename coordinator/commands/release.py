@@ -57,6 +57,8 @@ def release(
 ) -> None:
     """Write the signed release of STUDY: labels, student, privacy statement, and the evidence for them.
 
+    Where records vote: the noisy sums, the queries, and the soft labels that are made of them.
+
     \b
     Examples:
       conclave-coordinator release heart
@@ -96,7 +98,11 @@ def release(
             {"release": str(written), "labels": int((labelled.labels >= 0).sum()), "student": trained is not None}
         )
         return
-    click.echo(f"released {int((labelled.labels >= 0).sum())} labels in {written}; open {written / 'privacy.html'}")
+    what = f"{int((labelled.labels >= 0).sum())} labels"
+    if labelled.study.records is not None:
+        pool = labelled.study.terms.pool_size
+        what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {pool} public records,"
+    click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
     click.echo(f"next: conclave-coordinator verify {written}")
 
 
