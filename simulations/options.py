@@ -68,7 +68,7 @@ _SETTINGS = [
           type=click.Choice(["teacher", "record"])),
     _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) | "
           "clusters:N (centres of the pool) [columns for tables; for images a cluster for every six of the pool]."),
-    _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 6].",
+    _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 10].",
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
     _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
@@ -108,7 +108,11 @@ _SETTINGS = [
     _flag("--units", "Integer noise: lattice units per vote, a power of two [64; clear: real-valued noise].", type=int),
     _flag("--colluders", "secure_sum: parties that may collude with the coordinator [0].", type=int),
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
-    _flag("--student", f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables]."),
+    _flag(
+        "--student",
+        f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables; where records of "
+        "tables vote: logistic_regression below 2,000 units, else gradient_boosting].",
+    ),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
     _flag("--attack/--no-attack", "Run a membership inference attack on the student [on].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),

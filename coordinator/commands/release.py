@@ -100,8 +100,8 @@ def release(
         return
     what = f"{int((labelled.labels >= 0).sum())} labels"
     if labelled.study.records is not None:
-        pool = labelled.study.terms.pool_size
-        what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {pool} public records,"
+        size = labelled.study.terms.pool_size
+        what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
     click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
     click.echo(f"next: conclave-coordinator verify {written}")
 

@@ -144,7 +144,7 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
 @click.option(
-    "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 6]."
+    "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 10]."
 )
 @click.option(
     "--rule", default="exhaustive", show_default=True, help="Weights by budget: exhaustive | proportional | uniform."

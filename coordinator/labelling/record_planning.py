@@ -32,8 +32,8 @@ class QueryChoice:
     """Which queries are made of a pool.
 
     kind: "columns", the cells of a table's columns, or "clusters:N", the centres of N clusters of the pool; None:
-    columns where the terms name some. bins: of a column of numbers, None: 2 below 2000 records, else 6; nearest: in how
-    many clusters a record votes; features: what clusters are made of (coordinator.queries.features); seed: of both.
+    columns where the terms name some. bins: of a column of numbers, None: 2 below 2000 records, else 10; nearest: in
+    how many clusters a record votes; features: what clusters are made of (coordinator.queries.features); seed: of both.
     """
 
     kind: str | None = None

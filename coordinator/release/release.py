@@ -28,10 +28,21 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.aggregation import opened_signature
 from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
-from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, SUMS_FILE, PoolLabels, soft_labels_csv, sums_csv
+from protocols.release.sums import (
+    GUARDIAN_FILE,
+    QUERIES_FILE,
+    SOFT_LABELS_FILE,
+    SUMS_FILE,
+    PoolLabels,
+    soft_labels_csv,
+    sums_csv,
+)
 from protocols.study.file import write_study
+from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
 from protocols.votes import ABSTAIN
@@ -150,7 +161,13 @@ def _labels(labelled: LabelledStudy, reinforced: Int64[ndarray, " queries"], sof
         return {LABELS_FILE: labels_csv(labelled.labels, reinforced)}
     if labelled.cells is None or soft is None:
         return {}
-    return {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
+    texts = {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
+    if isinstance(labelled.study.confidentiality, GuardedLevel):
+        with Ledger(labelled.ledger) as ledger:
+            stored = ledger.stored(0)
+            signature = None if stored is None else opened_signature(ledger, stored.digest)
+        texts[GUARDIAN_FILE] = (signature or b"").hex() + "\n"
+    return texts
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:

@@ -27,9 +27,11 @@ from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.levels.two_server.conversation import check_opened
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
-from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_sums
+from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_guardian, read_sums
+from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.queries_file import read_query_map
 from runtime.distribution import installed_version
 
@@ -124,6 +126,8 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate, p
         return
     if released.study.records is not None:
         checks.run("sums and soft labels", lambda: _soft_labels(folder, released, pool), _FORGED)
+        if isinstance(released.study.confidentiality, GuardedLevel):
+            checks.run("guardian's signature", lambda: _guardian(folder, released, evidence), _FORGED)
     opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
     charged = checks.run("charges", lambda: _charges(released, evidence), _FORGED)
     if opened is None or charged is None:
@@ -239,6 +243,24 @@ def _soft_labels(folder: Path, released: Released, pool: Path | None) -> tuple[b
     if worst > _SAME_CHANCE:
         raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
     return True, said
+
+
+def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
+    """Whether the guardian that the study names opened these very sums."""
+    study, cells = released.study, read_sums(folder, released.study)
+    if cells is None:
+        return True, "no sums are released, and none are signed"
+    if not evidence.charges:
+        raise DataCorrupt("sums are released, and no batch was charged")
+    level = guarded(study.confidentiality)
+    check_opened(
+        read_guardian(folder),
+        cells,
+        study=study.digest,
+        request=bytes.fromhex(evidence.charges[0].request),
+        key=bytes.fromhex(level.signing_key),
+    )
+    return True, f"{level.guardian!r} opened these sums too"
 
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:

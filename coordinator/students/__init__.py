@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from protocols.plugins import Parts, function_of
+from protocols.study.column_queries import FEW_UNITS
 from runtime.distribution import installed_part
 
 if TYPE_CHECKING:
@@ -25,6 +26,14 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
     group="conclave.students",
     check=function_of("`device` that returns a StudentKind"),
 )
+
+
+def usual_table_student(population: int) -> str:
+    """The kind that learns the soft labels of record votes on a table; population: the public number of units.
+
+    Measured in docs/explanation/which-votes.md. With few units the soft labels of few bins are near to linear.
+    """
+    return "logistic_regression" if population < FEW_UNITS else "gradient_boosting"
 
 
 def student_kind(name: str, *, device: str = "auto") -> StudentKind:

@@ -15,13 +15,20 @@ from protocols.study.terms import Feature
 
 # A missing number is 0 with a flag beside it; the flag counts so much that no number is nearer to the missing one.
 _MISSING_SCALE = 64.0
-# A column's numbers are cut into so many cells: few where there are few records.
-_FEW_UNITS, _FEW_BINS, _BINS = 2000, 2, 6
+# Below so many protected units a model must be simple.
+FEW_UNITS = 2000
+# A column's numbers are cut into so many cells: few where there are few units, as each must stand above the noise.
+_FEW_BINS, _BINS = 2, 10
 
 
 def usual_bins(population: int) -> int:
     """Into how many cells a column's numbers are cut; population: the public number of protected units."""
-    return _FEW_BINS if population < _FEW_UNITS else _BINS
+    return _FEW_BINS if population < FEW_UNITS else _BINS
+
+
+def bare_columns(width: int) -> tuple[Feature, ...]:
+    """One numeric column for each feature of a table that names none."""
+    return tuple(Feature(column=f"feature {at}", kind="numeric", centre=0.0, scale=1.0) for at in range(width))
 
 
 def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], *, bins: int) -> QueryMap:

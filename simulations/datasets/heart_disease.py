@@ -76,6 +76,7 @@ def load(request: DatasetRequest) -> Dataset:
         class_names=("no disease", "disease"),
         sites=sites,
         site_names=tuple(CHECKSUMS),
+        patients=np.arange(len(labels)),
         columns=COLUMNS,
         about=(
             "Heart disease at four hospitals (sites). Split by patient, stratified by hospital and "

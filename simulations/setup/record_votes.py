@@ -11,11 +11,10 @@ from numpy import ndarray
 from coordinator.queries.clusters import cluster_queries
 from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
-from protocols.study.column_queries import column_queries, usual_bins
+from protocols.study.column_queries import bare_columns, column_queries, usual_bins
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
-from protocols.study.terms import Feature
 from simulations.datasets.dataset import Dataset
 from simulations.setup.budgets import Budgets
 from simulations.setup.levels import simulated_level
@@ -70,7 +69,9 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Que
         if images:
             raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has images: clusters:N")
         bins = settings.bins or usual_bins(population)
-        return column_queries(dataset.public_inputs, dataset.columns or _bare_columns(dataset), bins=bins)
+        return column_queries(
+            dataset.public_inputs, dataset.columns or bare_columns(dataset.public_inputs.shape[1]), bins=bins
+        )
     if kind != "clusters" or not (number.isascii() and number.isdecimal()):
         raise InvalidInput(
             f"record_queries is {settings.record_queries!r}; allowed: columns, clusters:N (N centres of the pool)"
@@ -128,9 +129,3 @@ def make_record_study(
 def _usual_clusters(dataset: Dataset) -> str:
     """One centre for about six public records: enough that a cluster's records mostly share a class."""
     return f"clusters:{max(2, len(dataset.public_labels) // 6)}"
-
-
-def _bare_columns(dataset: Dataset) -> tuple[Feature, ...]:
-    """One numeric column for each feature of a data set that names none."""
-    width = dataset.public_inputs.shape[1]
-    return tuple(Feature(column=f"feature {at}", kind="numeric", centre=0.0, scale=1.0) for at in range(width))

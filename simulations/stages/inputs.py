@@ -9,7 +9,7 @@ from pathlib import Path
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.students import student_kind
+from coordinator.students import student_kind, usual_table_student
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
@@ -147,7 +147,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
             f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
             f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
         )
-    student = settings.student or ("cnn" if dataset.kind == "image" else "mlp")
+    parties = party_count(settings, dataset)
+    student = settings.student or _usual_student(settings, dataset, parties)
     for what, name, images in (
         ("teacher", settings.teacher, kind.needs_images),
         ("student", student, student != "none" and student_kind(student).needs_images),
@@ -156,7 +157,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
             raise InvalidInput(
                 f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
             )
-    settings = settings.model_copy(update={"parties": party_count(settings, dataset), "student": student})
+    settings = settings.model_copy(update={"parties": parties, "student": student})
     inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
     if settings.votes_by == "record":
         few = next((at for at, of_seat in enumerate(inputs.shards) if sum(map(len, of_seat)) < 2), None)
@@ -167,6 +168,14 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         # Queries and units that the data do not have are reported before anything is worked out.
         _ = inputs.query_map
     return inputs
+
+
+def _usual_student(settings: Experiment, dataset: Dataset, parties: int) -> str:
+    if dataset.kind == "image":
+        return "cnn"
+    if settings.votes_by == "record":
+        return usual_table_student(population_of(settings.unit, dataset, parties))
+    return "mlp"
 
 
 def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:

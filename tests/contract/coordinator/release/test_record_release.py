@@ -225,3 +225,38 @@ def test_labels_that_spread_over_the_pool_are_verified_with_it(tmp_path):
     (whole,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == alone.name]
     assert whole.passed
     assert "follow from the sums" in whole.message
+
+
+@pytest.fixture(scope="module")
+def guarded_release(tmp_path_factory):
+    """A consortium with a guardian, and its release."""
+    folder = tmp_path_factory.mktemp("guarded")
+    consortium = Consortium(folder)
+    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024))
+    with Ledger(":memory:") as guardians:
+        labelled = consortium.label(
+            study,
+            queries=queries,
+            aggregation=SharedAggregation(
+                GuardianHere(study, guardians, seeded_source(1)).dial, source=seeded_source(2)
+            ),
+            ballots=lambda name, ledger: SharedBallot(study, name, source=seeded_source(3, study.seats[name])),
+        )
+    return consortium, consortium.release(labelled, folder / "release")
+
+
+def test_a_guardian_signs_the_sums_that_are_released_and_no_others(guarded_release, tmp_path):
+    consortium, folder = guarded_release
+    checks = {check.name: check for check in verify_release(folder, None)}
+    assert all(check.passed for check in checks.values())
+    assert checks["guardian's signature"].message == "'guardian' opened these sums too"
+    changes = {
+        "another sum": ("sums.csv", lambda text: text.replace("\n0,", "\n0,1", 1)),
+        "another signature": ("sums.sig", lambda text: ("1" if text[0] == "0" else "0") + text[1:]),
+        "no signature": ("sums.sig", lambda text: "\n"),
+    }
+    for name, (file, change) in changes.items():
+        copy = shutil.copytree(folder, tmp_path / name)
+        (copy / file).write_text(change((copy / file).read_text()))
+        consortium.sign_again(copy)
+        assert "guardian's signature" in failed(copy)
