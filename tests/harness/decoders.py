@@ -53,6 +53,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
+from protocols.levels.two_server.shared_sums import check_sum_share
 from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
 from protocols.release.sums import PoolLabels, read_guardian, read_soft_labels, read_sums, soft_labels_csv, sums_csv
@@ -190,6 +191,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "private step": private_step,
     "conversation": conversation,
     "submission": lambda data: Submission.read(decode_arrays(data)),
+    "share of a sum": lambda data: check_sum_share(decode_arrays(data), shape=(8, 2), bits=32),
     "offer": lambda data: Offer.read(decode_arrays(data), HIDDEN),
     "guardian's head": lambda data: head_of(np.frombuffer(data, dtype=np.uint8)),
     "opening": read_opening,
@@ -293,6 +295,7 @@ SEEDS: dict[str, list[bytes]] = {
     "private step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(3)],
     "conversation": [b"\x00" + _SUBMISSION, b"\x00" + _DEAL],
     "submission": [_SUBMISSION],
+    "share of a sum": [encode_arrays((np.arange(16, dtype="<u4").reshape(8, 2),))],
     "offer": [encode_arrays(Offer(announced(_MODEL).encode(), DIGEST, b"s" * 70).arrays())],
     "guardian's head": [head_array(Head(1, DIGEST)).tobytes()],
     "opening": [OPENING.encode()],
