@@ -170,5 +170,6 @@ def test_what_an_epsilon_means_where_records_vote_is_said_once_and_for_ever(unit
     said = used_once(study, epsilon=0.5, delta=1e-6)
     assert said.startswith(f"{whose} used once, in one noisy sum, and this costs at most epsilon 0.5 at delta 1e-06")
     assert "for ever" in said
+    assert "at most epsilon 0.501 at" in used_once(study, epsilon=0.5001, delta=1e-6)
     with pytest.raises(InvalidInput, match="teachers vote"):
         used_once(replace(study, records=False, unit="record"), epsilon=1.0, delta=1e-6)
