@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.training import labels_of_pool
+from coordinator.labelling.training import released_pool_labels
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
@@ -85,7 +85,9 @@ def make_release(
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
         for path in [part, *part.rglob("*")]:  # for everybody to read
             path.chmod(0o755 if path.is_dir() else 0o644)
-        failed = [check for check in verify_release(part, authority=None, now=now) if not check.passed]
+        failed = [
+            check for check in verify_release(part, authority=None, pool=labelled.pool, now=now) if not check.passed
+        ]
         if failed:
             raise DataCorrupt(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
@@ -125,7 +127,7 @@ def _write(
     ordered = tuple(signed_statement(path, authority) for path in before)
     made = statement(Facts(study, labelled.labels, reinforced, evidence, opened, ordered, stated))
     figures = None if trained is None else _student(part, labelled, trained)
-    soft = None if study.records is None else labels_of_pool(labelled, _pool(labelled))
+    soft = None if study.records is None else released_pool_labels(labelled, _pool(labelled))
     counts = Released(study, labelled.labels, reinforced, soft).counts
     texts = {
         layout.STUDY_FILE: write_study(study),
