@@ -25,6 +25,7 @@ from simulations.results.membership_text import finding, rows
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.students import pooled_student
+from tests.harness.engine_here import running_here
 
 NO_CONTROLS = Controls(None, None)
 
@@ -234,7 +235,8 @@ def digits(tmp_path_factory):
     )
     inputs = read_inputs(given_settings, host=host, reporter=Reporter(quiet=True))
     budgets, study = study_of(inputs)
-    result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))
+    with running_here():
+        result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))
     controls = make_controls(
         inputs.dataset,
         non_private=pooled_student(inputs.dataset, student="random_forest", seed=0, cache_dir=host.cache_dir),

@@ -132,6 +132,10 @@ def test_teachers_are_recommended_where_their_student_is_expected_to_be_better()
     assert better.verdict.startswith("let teachers vote: 300 labels at sigma 4")
     doubtful = Comparison(**(base | {"gain_error": 0.08}), teachers=None)
     assert doubtful.verdict.startswith("doubtful")
+    worse = Comparison(**(base | {"gain": -0.1}), teachers=None)
+    assert worse.verdict.startswith("not worth its budget")
+    guessed = Comparison(**(base | {"guessing": 0.7}), teachers=None)
+    assert guessed.verdict.startswith("not worth its budget")
 
 
 def test_hospitals_with_one_record_cannot_be_planned_for():
