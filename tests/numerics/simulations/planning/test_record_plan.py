@@ -104,8 +104,8 @@ def test_more_budget_gives_better_labels_and_with_much_they_are_nearly_the_best_
     assert rich.cell_labels > 0.97
 
 
-def test_a_study_with_four_hospitals_is_recommended_or_not_by_its_budget():
-    fair = compare(*planned(budgets="4", partition="dirichlet:0.5"))
+def test_a_study_of_small_hospitals_is_recommended_or_not_by_its_budget():
+    fair = compare(*planned(budgets="4", parties=30))
     assert fair.votes_by == "record"
     assert fair.worth
     assert fair.guessing < fair.alone < fair.pooled <= fair.best + 0.01
