@@ -25,6 +25,7 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
+from coordinator.queries.without_pool import drawn_pool
 from coordinator.students import STUDENTS, student_kind, usual_table_student
 from coordinator.students.student import Student
 from protocols.study.column_queries import bare_columns, column_queries, usual_bins
@@ -64,6 +65,7 @@ def main() -> None:
     parser.add_argument("--unit", choices=("record", "patient"), default="record")
     parser.add_argument("--student", choices=tuple(STUDENTS))
     parser.add_argument("--bins", type=int)
+    parser.add_argument("--without-pool", action="store_true", help="queries and student of rows drawn from constants")
     asked = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
     splits = [_split(asked, seed) for seed in range(asked.seeds)]
@@ -106,7 +108,8 @@ def _students(asked: argparse.Namespace, epsilon: float, seed: int, split: _Spli
     began = time.perf_counter()
     population = population_of(asked.unit, data, len(rows))
     columns = data.columns or bare_columns(data.public_inputs.shape[1])
-    queries = column_queries(data.public_inputs, columns, bins=asked.bins or usual_bins(population))
+    pool = drawn_pool(columns, records=len(data.public_inputs), seed=seed) if asked.without_pool else data.public_inputs
+    queries = column_queries(pool, columns, bins=asked.bins or usual_bins(population))
     plan = RecordVotesPlan(
         name=asked.dataset,
         classes=data.classes,
@@ -134,7 +137,7 @@ def _students(asked: argparse.Namespace, epsilon: float, seed: int, split: _Spli
             study,
             live_record_votes(study, sums, seed=seed + draw * asked.seeds),
             queries,
-            data.public_inputs,
+            pool,
             records=population,
         )
         for draw in range(asked.draws)
@@ -144,9 +147,9 @@ def _students(asked: argparse.Namespace, epsilon: float, seed: int, split: _Spli
     found = []
     for each in soft:
         student = kind.fit(
-            data.public_inputs,
+            pool,
             each.probabilities.astype(np.float32),
-            unlabelled=data.public_inputs[:0],
+            unlabelled=pool[:0],
             classes=data.classes,
             seed=seed,
         )

@@ -77,12 +77,13 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
-    noise = f"sigma {study.gaussian.sigma:g} votes on each label"
-    if study.gaussian.threshold_noise is not None:
-        noise += f" and {study.gaussian.threshold_noise:g} on the threshold"
     seats = [
         f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
-        f"per vote; enough for {int(answers[at])} answers if every query is answered"
+        + (
+            "per vote, all of it for the one sum"
+            if study.records is not None
+            else f"per vote; enough for {answers[at]} answers if every query is answered"
+        )
         for at, seat in enumerate(study.roster)
     ]
     level, about = study.confidentiality, protection_of(study)
@@ -93,8 +94,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
         f"Asked        {study.queries_to_ask} {kind} queries, in batches of up to {study.batch_limit}, until "
         f"{terms.ends}",
-        f"Your part    hold the second share of each vote, check the votes, add your own noise ({noise}), and sign "
-        "which queries were answered",
+        f"Your part    {_part(study)}",
         f"You will see {guardian_sees(about)}",
         "",
         f"What each seat may spend, at most (unit {study.unit}; view {study.view}); your ledger refuses more:",
@@ -106,6 +106,24 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         "",
         "Compare the digest with each hospital by telephone: whoever replaces your keys in their file replaces you.",
     ]
+
+
+def _part(study: DeployedStudy) -> str:
+    """What the guardian does in a study."""
+    sigma, threshold = study.gaussian.sigma, study.gaussian.threshold_noise
+    if study.records is not None:
+        return (
+            "hold the second share of the sum of each hospital's records' votes, add your own noise (sigma "
+            f"{sigma:g} votes on each sum), open the noisy sum of all hospitals with the other server, once, and sign "
+            "it"
+        )
+    noise = f"sigma {sigma:g} votes on each label"
+    if threshold is not None:
+        noise += f" and {threshold:g} on the threshold"
+    return (
+        f"hold the second share of each vote, check the votes, add your own noise ({noise}), and sign which queries "
+        "were answered"
+    )
 
 
 class ApprovedStudies:

@@ -183,7 +183,7 @@ def _costs(
     # A secret coin amplifies only a unit's single vote; for several votes, the bound with known coins still holds
     # (joint
     # quasi-convexity, van Erven & Harremoes 2014, Thm 13).
-    secret = study.participation_name == "secret"
+    secret = study.secret_coins
     rate = study.roster[position].rate if secret and votes == 1 else 1.0
     moved = Sensitivity(np.array([votes * study.roster[position].weight]), np.array([rate]))
     view = check_view(study.view)

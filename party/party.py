@@ -73,7 +73,7 @@ class Party:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
         if study.pooled_teachers is not None:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
-        if (coins_from is None) == (study.participation_name == "secret"):
+        if (coins_from is None) == (study.secret_coins):
             raise InvalidInput(
                 f"coins {'are missing' if coins_from is None else 'are not used'}: participation is "
                 f"{study.participation_name!r}; allowed: a random source for 'secret' only"

@@ -57,6 +57,8 @@ def release(
 ) -> None:
     """Write the signed release of STUDY: labels, student, privacy statement, and the evidence for them.
 
+    Where records vote: the noisy sums, the queries, and the soft labels that are made of them.
+
     \b
     Examples:
       conclave-coordinator release heart
@@ -96,7 +98,11 @@ def release(
             {"release": str(written), "labels": int((labelled.labels >= 0).sum()), "student": trained is not None}
         )
         return
-    click.echo(f"released {int((labelled.labels >= 0).sum())} labels in {written}; open {written / 'privacy.html'}")
+    what = f"{int((labelled.labels >= 0).sum())} labels"
+    if labelled.study.records is not None:
+        size = labelled.study.terms.pool_size
+        what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
+    click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
     click.echo(f"next: conclave-coordinator verify {written}")
 
 
@@ -107,8 +113,13 @@ def release(
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     help="The consortium's certificate that you got when you enrolled [the copy in the folder].",
 )
+@click.option(
+    "--pool",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Where records voted: the public pool, to make all soft labels again.",
+)
 @json_option
-def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
+def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: bool) -> int:
     """Check a release in FOLDER: signature, files, log, receipts, charges, figures. Needs no home and no network.
 
     \b
@@ -117,7 +128,7 @@ def verify(folder: Path, authority: Path | None, as_json: bool) -> int:
     """
     from coordinator.release.verify import verify_release
 
-    checks = verify_release(folder, authority)
+    checks = verify_release(folder, authority, pool=pool)
     failed = [check for check in checks if not check.passed]
     if as_json:
         print_json({"verified": not failed, "checks": [asdict(check) for check in checks]})

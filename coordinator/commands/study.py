@@ -129,6 +129,21 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
     "--complete", type=click.Path(path_type=Path), help="Write the whole study file, with all of it filled in."
 )
 @click.option(
+    "--record-queries",
+    "kind",
+    help="columns (cells of the terms' columns) | clusters:N (centres of N clusters of the pool) [columns, if any].",
+)
+@click.option(
+    "--nearest", type=click.IntRange(1), default=1, show_default=True, help="In how many clusters a record votes."
+)
+@click.option(
+    "--features",
+    default="auto",
+    show_default=True,
+    help="Of clusters: auto | raw | hog | pca:N | projection:N | onnx:FILE.",
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
+@click.option(
     "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 10]."
 )
 @click.option(
@@ -141,6 +156,10 @@ def queries(
     pool_file: Path,
     out: Path,
     complete: Path | None,
+    kind: str | None,
+    nearest: int,
+    features: str,
+    seed: int,
     bins: int | None,
     rule: str,
     home: CoordinatorHome,
@@ -149,15 +168,14 @@ def queries(
     """Make the queries of a study in which records vote, and print what its file must say.
 
     That is about the queries, and the least noise and the weights that the budgets afford. DRAFT: a study file with
-    a table [records] that names the population. Only the public pool, the terms and the
-    budgets are looked at.
+    a table [records] that names the population. Only the public pool, the terms and the budgets are looked at.
 
     \b
     Example:
       conclave-coordinator study queries draft.toml --pool pool.csv --complete study.toml
     """
     from coordinator.labelling.pool import read_pool
-    from coordinator.labelling.record_planning import plan_records, study_lines
+    from coordinator.labelling.record_planning import QueryChoice, plan_records, study_lines
     from coordinator.labelling.study_creation import signing_key
     from coordinator.store.store import Store
     from protocols.study.file import read_deployed, write_study
@@ -168,7 +186,8 @@ def queries(
             return signing_key(store, party)
 
     read = read_deployed(draft, keys=key_of)
-    planned = plan_records(read, read_pool(pool_file, features=read.terms.features), bins=bins, rule=rule)
+    chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, features=features, seed=seed)
+    planned = plan_records(read, read_pool(pool_file, features=read.terms.features), choice=chosen, rule=rule)
     made = planned.study
     write_atomically(out, planned.queries.to_bytes())
     if complete is not None:

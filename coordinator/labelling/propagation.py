@@ -51,9 +51,14 @@ def soft_labels_of(
     close; else soft_labels. Arguments, and what is raised, as there; InvalidInput also without scikit-learn.
     """
     members = queries.nearest_queries(pool)
-    if all(len(each.columns) == queries.features.width for each in queries.partitions) and len(pool) > 1:
+    if is_propagated(queries, len(pool)):
         return propagated_labels(cells, members, queries.features(pool), records=records, sigma=sigma)
     return soft_labels(cells, members, records=records, sigma=sigma)
+
+
+def is_propagated(queries: QueryMap, pool: int) -> bool:
+    """Whether soft labels of a pool of so many records are propagated, and so follow from the pool's values too."""
+    return pool > 1 and all(len(each.columns) == queries.features.width for each in queries.partitions)
 
 
 def propagated_labels(

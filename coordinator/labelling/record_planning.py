@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
+from coordinator.queries.clusters import cluster_queries
+from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax
 from protocols.study.column_queries import column_queries, usual_bins
@@ -25,6 +27,22 @@ from protocols.study.record_study import RecordVotesPlan, record_study
 _DIGITS = 5
 
 
+@dataclass(frozen=True, kw_only=True)
+class QueryChoice:
+    """Which queries are made of a pool.
+
+    kind: "columns", the cells of a table's columns, or "clusters:N", the centres of N clusters of the pool; None:
+    columns where the terms name some. bins: of a column of numbers, None: 2 below 2000 records, else 10; nearest: in
+    how many clusters a record votes; features: what clusters are made of (coordinator.queries.features); seed: of both.
+    """
+
+    kind: str | None = None
+    bins: int | None = None
+    nearest: int = 1
+    features: str = "auto"
+    seed: int = 0
+
+
 @dataclass(frozen=True, eq=False)
 class PlannedRecords:
     """A study with its queries. study: the draft, with queries, noise and weights filled in."""
@@ -34,20 +52,18 @@ class PlannedRecords:
 
 
 def plan_records(
-    draft: DeployedStudy, pool: Float32[ndarray, "pool ..."], *, bins: int | None, rule: str
+    draft: DeployedStudy, pool: Float32[ndarray, "pool ..."], *, choice: QueryChoice, rule: str
 ) -> PlannedRecords:
-    """The draft's study with queries that are the cells of its columns.
+    """The draft's study with the queries of this choice, and all that follows from them and the budgets.
 
-    bins: of each column of numbers; None: 2 below 2000 records, else 10; rule: of the weights. The draft's name, terms,
-    unit, level, population, quorum and budgets stay; the terms get the pool's size, shape and hash. Raises InvalidInput
-    for a draft in which teachers vote, a pool that does not fit, and a budget that affords nothing.
+    rule: of the weights. The draft's name, terms, unit, level, population, quorum and budgets stay; the terms get the
+    pool's size and hash. Raises InvalidInput for a draft in which teachers vote, a pool that does not fit, queries that
+    cannot be made of it, and a budget that affords nothing.
     """
     records, terms = record_votes(draft), draft.terms
-    if not terms.features:
-        raise InvalidInput("the terms name no columns; allowed: [[terms.feature]] tables, of which queries are made")
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
-    queries = column_queries(pool, terms.features, bins=bins or usual_bins(records.population))
+    queries = make_queries(pool, draft, choice)
     check_shape(queries, terms.input_shape)
     plan = RecordVotesPlan(
         name=draft.name,
@@ -69,6 +85,28 @@ def plan_records(
     made = replace(made, mechanism=GNMax(sigma=_rounded_up(made.mechanism.label_sigma)))
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
     return PlannedRecords(deployed(made, known), queries)
+
+
+def make_queries(pool: Float32[ndarray, "pool ..."], draft: DeployedStudy, choice: QueryChoice) -> QueryMap:
+    """The queries of this choice, from the pool and the terms' columns alone. Raises InvalidInput."""
+    columns = draft.terms.features
+    kind, _, number = (choice.kind or ("columns" if columns else "clusters:")).partition(":")
+    if kind == "columns" and not number:
+        if not columns:
+            raise InvalidInput("--record-queries is columns, and the terms name none; allowed: clusters:N")
+        cut = usual_bins(record_votes(draft).population) if choice.bins is None else choice.bins
+        return column_queries(pool, columns, bins=cut)
+    if kind != "clusters" or not (number.isascii() and number.isdecimal()):
+        raise InvalidInput(
+            f"--record-queries is {choice.kind!r}; allowed: columns, where the terms name some, or clusters:N"
+        )
+    return cluster_queries(
+        pool,
+        features_for(pool, choice.features, seed=choice.seed),
+        queries=int(number),
+        nearest=choice.nearest,
+        seed=choice.seed,
+    )
 
 
 def _rounded_up(sigma: float) -> float:

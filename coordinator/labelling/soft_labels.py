@@ -18,8 +18,6 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.study.deployed import DeployedStudy
-from protocols.study.queries_file import record_votes
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -95,20 +93,6 @@ def check_cells(
         raise InvalidInput(
             f"the pool lies in queries {members.min()} to {members.max()}; allowed: 0 to {len(cells) - 1}"
         )
-
-
-def pool_labels(
-    study: DeployedStudy, cells: Int64[ndarray, "queries classes"], members: Int64[ndarray, "pool votes"]
-) -> SoftLabels:
-    """Soft labels of a study's pool from the sums that it released, in lattice units. members: as soft_labels takes.
-
-    Only what is public enters: sums, queries, pool, and the study's population and weights.
-    """
-    records = record_votes(study)
-    entry = float(study.weights.mean() / np.sqrt(records.votes))  # what a record adds to a cell
-    return soft_labels(
-        cells / study.units / entry, members, records=records.population, sigma=study.mechanism.label_sigma / entry
-    )
 
 
 def centred(

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import pool_labels
+from coordinator.labelling.pool_labels import labels_of_pool
 from coordinator.store.labelled import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.student import Student
@@ -49,21 +49,21 @@ def train_student(
     return Trained(student, kind, seed, device, given, len(has) - given, len(pool) - len(has), agreement)
 
 
-def labels_of_pool(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> PoolLabels | None:
+def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> PoolLabels | None:
     """The soft labels of the pool that the released sums give; None where nothing was released.
 
     Raises DataUnavailable, and InvalidInput unless the stored queries are the study's.
     """
     if labelled.cells is None:
         return None
-    members = read_query_map(labelled.queries, labelled.study).nearest_queries(np.asarray(pool))
-    return PoolLabels(members, pool_labels(labelled.study, labelled.cells, members).probabilities)
+    queries = read_query_map(labelled.queries, labelled.study)
+    return labels_of_pool(labelled.study, labelled.cells, queries, np.asarray(pool))
 
 
 def _soft_student(
     labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
 ) -> Trained:
-    soft = labels_of_pool(labelled, pool)
+    soft = released_pool_labels(labelled, pool)
     if soft is None:
         raise InvalidInput("no sums were released; allowed: a labelling that released some")
     targets = soft.probabilities.astype(np.float32)

@@ -14,7 +14,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.training import labels_of_pool
+from coordinator.labelling.training import released_pool_labels
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
@@ -28,10 +28,21 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.aggregation import opened_signature
 from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
-from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, SUMS_FILE, PoolLabels, soft_labels_csv, sums_csv
+from protocols.release.sums import (
+    GUARDIAN_FILE,
+    QUERIES_FILE,
+    SOFT_LABELS_FILE,
+    SUMS_FILE,
+    PoolLabels,
+    soft_labels_csv,
+    sums_csv,
+)
 from protocols.study.file import write_study
+from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
 from protocols.votes import ABSTAIN
@@ -74,7 +85,9 @@ def make_release(
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
         for path in [part, *part.rglob("*")]:  # for everybody to read
             path.chmod(0o755 if path.is_dir() else 0o644)
-        failed = [check for check in verify_release(part, authority=None, now=now) if not check.passed]
+        failed = [
+            check for check in verify_release(part, authority=None, pool=labelled.pool, now=now) if not check.passed
+        ]
         if failed:
             raise DataCorrupt(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
@@ -114,7 +127,7 @@ def _write(
     ordered = tuple(signed_statement(path, authority) for path in before)
     made = statement(Facts(study, labelled.labels, reinforced, evidence, opened, ordered, stated))
     figures = None if trained is None else _student(part, labelled, trained)
-    soft = None if study.records is None else labels_of_pool(labelled, _pool(labelled))
+    soft = None if study.records is None else released_pool_labels(labelled, _pool(labelled))
     counts = Released(study, labelled.labels, reinforced, soft).counts
     texts = {
         layout.STUDY_FILE: write_study(study),
@@ -148,7 +161,13 @@ def _labels(labelled: LabelledStudy, reinforced: Int64[ndarray, " queries"], sof
         return {LABELS_FILE: labels_csv(labelled.labels, reinforced)}
     if labelled.cells is None or soft is None:
         return {}
-    return {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
+    texts = {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
+    if isinstance(labelled.study.confidentiality, GuardedLevel):
+        with Ledger(labelled.ledger) as ledger:
+            stored = ledger.stored(0)
+            signature = None if stored is None else opened_signature(ledger, stored.digest)
+        texts[GUARDIAN_FILE] = (signature or b"").hex() + "\n"
+    return texts
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:

@@ -16,7 +16,8 @@ from typing import Any, TypeVar  # Any: parsed JSON
 import numpy as np
 from cryptography import x509
 
-from coordinator.labelling.soft_labels import pool_labels
+from coordinator.labelling.pool import check_pool, read_pool
+from coordinator.labelling.pool_labels import labels_again, labels_of_pool
 from coordinator.release import folder as layout
 from coordinator.release.charges import charges_by_seat, check_charges, check_covered, check_receipts, in_words
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
@@ -26,9 +27,11 @@ from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.levels.two_server.conversation import check_opened
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
-from protocols.release.sums import QUERIES_FILE, read_sums
+from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_guardian, read_sums
+from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.queries_file import read_query_map
 from runtime.distribution import installed_version
 
@@ -86,11 +89,14 @@ class _Checks:
         ]
 
 
-def verify_release(folder: Path, authority: Path | None, *, now: datetime.datetime | None = None) -> list[Check]:
+def verify_release(
+    folder: Path, authority: Path | None, *, pool: Path | None = None, now: datetime.datetime | None = None
+) -> list[Check]:
     """All checks of a release, in order; the release is valid if all passed. Never raises, whatever the content.
 
     authority: the consortium's certificate, as obtained at enrolment; None trusts the copy in the folder, which only
-    shows that the folder is consistent. now: UTC; None for the current time.
+    shows that the folder is consistent. pool: the public pool, with which soft labels are made again wholly; now: UTC;
+    None for the current time.
     """
     checks = _Checks()
     today = now or datetime.datetime.now(datetime.UTC)
@@ -103,7 +109,7 @@ def verify_release(folder: Path, authority: Path | None, *, now: datetime.dateti
     if signed is None or whole is None:
         checks.skip(*_CONTENT)
         return checks.done
-    _check_content(checks, folder, trusted)
+    _check_content(checks, folder, trusted, pool)
     return checks.done
 
 
@@ -111,7 +117,7 @@ _COVERED = "receipts cover every charge"
 _CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receipts", _COVERED, "statement", "pages")
 
 
-def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -> None:
+def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate, pool: Path | None) -> None:
     """Checks what the signed files say; each check builds on the earlier ones."""
     released = checks.run("study and labels", lambda: _released(folder), _FORGED)
     evidence = checks.run("audit log", lambda: _evidence(folder), _FORGED)
@@ -119,7 +125,9 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate) -
         checks.skip(*_CONTENT[2:])
         return
     if released.study.records is not None:
-        checks.run("sums and soft labels", lambda: _soft_labels(folder, released), _FORGED)
+        checks.run("sums and soft labels", lambda: _soft_labels(folder, released, pool), _FORGED)
+        if isinstance(released.study.confidentiality, GuardedLevel):
+            checks.run("guardian's signature", lambda: _guardian(folder, released, evidence), _FORGED)
     opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
     charged = checks.run("charges", lambda: _charges(released, evidence), _FORGED)
     if opened is None or charged is None:
@@ -213,18 +221,46 @@ def _released(folder: Path) -> tuple[Released, str]:
     return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
 
 
-def _soft_labels(folder: Path, released: Released) -> tuple[bool, str]:
+def _soft_labels(folder: Path, released: Released, pool: Path | None) -> tuple[bool, str]:
     """Whether the queries are the study's, and the soft labels what the released sums give."""
-    study = released.study
-    read_query_map(folder / QUERIES_FILE, study)
-    cells = read_sums(folder, study)
-    if cells is None or released.pool is None:
-        return True, "no sums are released, and nothing is made of them"
-    made = pool_labels(study, cells, released.pool.members).probabilities
-    worst = float(np.abs(made - released.pool.probabilities).max())
+    study, given = released.study, released.pool
+    queries, cells = read_query_map(folder / QUERIES_FILE, study), read_sums(folder, study)
+    if cells is None or given is None:
+        return True, "no sums are released, and nothing is made of them; the queries are the study's"
+    said = f"the soft labels of {len(given.members)} public records follow from the sums; the queries are the study's"
+    if pool is None:
+        made = labels_again(study, cells, queries, given.members)
+        if made is None:
+            return True, "the queries are the study's; the soft labels follow from the pool too, so give --pool FILE"
+    else:
+        values = read_pool(pool, features=study.terms.features)
+        check_pool(values, study)
+        found = labels_of_pool(study, cells, queries, values)
+        if not np.array_equal(found.members, given.members):
+            raise DataCorrupt(f"{SOFT_LABELS_FILE} names other queries than those in which the pool's records lie")
+        made, said = found.probabilities, f"{said}; the pool is the study's"
+    worst = float(np.abs(made - given.probabilities).max())
     if worst > _SAME_CHANCE:
         raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
-    return True, f"the soft labels of {len(made)} public records follow from the sums; the queries are the study's"
+    return True, said
+
+
+def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
+    """Whether the guardian that the study names opened these very sums."""
+    study, cells = released.study, read_sums(folder, released.study)
+    if cells is None:
+        return True, "no sums are released, and none are signed"
+    if not evidence.charges:
+        raise DataCorrupt("sums are released, and no batch was charged")
+    level = guarded(study.confidentiality)
+    check_opened(
+        read_guardian(folder),
+        cells,
+        study=study.digest,
+        request=bytes.fromhex(evidence.charges[0].request),
+        key=bytes.fromhex(level.signing_key),
+    )
+    return True, f"{level.guardian!r} opened these sums too"
 
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:

@@ -30,10 +30,17 @@ _FEATURES = (
     Feature(column="sex", kind="categorical", categories=("0", "1")),
     Feature(column="cp", kind="categorical", categories=("1", "2", "3", "4")),
     Feature(column="trestbps", kind="numeric", centre=130.0, scale=20.0, may_miss=True),
+    Feature(column="chol", kind="numeric", centre=230.0, scale=60.0, may_miss=True),
+    Feature(column="fbs", kind="categorical", categories=("0", "1"), may_miss=True),
+    Feature(column="restecg", kind="categorical", categories=("0", "1", "2"), may_miss=True),
     Feature(column="thalach", kind="numeric", centre=140.0, scale=25.0, may_miss=True),
     Feature(column="exang", kind="categorical", categories=("0", "1"), may_miss=True),
     Feature(column="oldpeak", kind="numeric", centre=1.0, scale=1.0, may_miss=True),
+    Feature(column="slope", kind="categorical", categories=("1", "2", "3"), may_miss=True),
+    Feature(column="ca", kind="numeric", centre=0.5, scale=1.0, may_miss=True),
+    Feature(column="thal", kind="categorical", categories=("3", "6", "7"), may_miss=True),
 )
+_CHOLESTEROL = _HEADER.index("chol")
 _PUBLIC, _TEST = 250, 170
 
 
@@ -70,6 +77,9 @@ def _hearts(folder: Path) -> DemoData:
             read = [row for row in csv.reader(file) if len(row) == len(_HEADER)]
         # The hospitals write the same code as 1 or as 1.0.
         plain = [[value.removesuffix(".0") for value in row] for row in read]
+        for row in plain:
+            if row[_CHOLESTEROL] == "0":
+                row[_CHOLESTEROL] = "?"  # none was measured
         rows[name] = [row[:-1] + ["no disease" if row[-1] == "0" else "disease"] for row in plain]
     return _cut(
         source="UCI Heart Disease: the records of four real hospitals",

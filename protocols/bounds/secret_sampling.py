@@ -24,9 +24,9 @@ _STEP = 0.2
 _MIXTURE_STEP = 0.3
 # Quadrature and rounding stay below this relative error (tests compare with mpmath); the bound is raised by it.
 _MARGIN = 1e-9
-# The largest d^2 a^1.5 for which the integral is computed: beyond it too many nodes are needed, and a^2 d^2 / 2 nats
-# would already have been spent.
-_HARDEST = 6e4
+# The largest d^2 a^1.5 for which the integral is computed: beyond it many nodes are needed, and for nothing, as one
+# query would already cost about a d^2 / 2, over 70 nats.
+_HARDEST = 5e3
 _SERIES_BELOW = 0.25
 _SERIES_TERMS = 10
 # Cells [orders, nodes] held at a time.

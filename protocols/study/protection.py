@@ -18,7 +18,7 @@ def protection_of(study: Study) -> Protection:
         asks=level.who_asks("the coordinator"),
         guardian=level.guardian if isinstance(level, GuardedLevel) else "",
         colluders=level.colluders if isinstance(level, SecureSum) else 0,
-        secret=study.participation_name == "secret",
+        secret=study.secret_coins,
         pooled=study.pooled_teachers is not None,
         records=study.records is not None,
     )

@@ -135,7 +135,7 @@ class Study(AnyStudy):
         self._check_records()
         self.confidentiality.check(self)
         check_stop(self.stop)
-        accountant(self.accountant_name).check(self.mechanism, view, secret_coins=self.participation_name == "secret")
+        accountant(self.accountant_name).check(self.mechanism, view, secret_coins=self.secret_coins)
         first = self.mechanism.round_one
         if first is not None and first > self.query_limit:
             raise InvalidInput(f"round_one is {first}; allowed: from 1 to the {self.query_limit} queries")
@@ -181,6 +181,11 @@ class Study(AnyStudy):
         ):
             if value != allowed:
                 raise InvalidInput(f"{what} is {value!r}; allowed where records vote: {allowed!r}")
+
+    @property
+    def secret_coins(self) -> bool:
+        """Whether a vote enters a query by a coin that only its party sees."""
+        return self.participation_name == "secret"
 
     @property
     def units(self) -> int:
@@ -286,7 +291,7 @@ class Study(AnyStudy):
             sensitivity=Sensitivity(
                 self.votes_per_unit * self.weights,
                 # Public patterns amplify nothing: each vote that enters is charged in full.
-                self.rates if self.participation_name == "secret" else np.ones(len(self.roster)),
+                self.rates if self.secret_coins else np.ones(len(self.roster)),
             ),
             epsilon=np.array([seat.epsilon for seat in self.roster]),
             delta=np.array([seat.delta for seat in self.roster]),

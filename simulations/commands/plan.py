@@ -25,13 +25,15 @@ from simulations.planning.command import check_idle, optimise_flags, run_optimis
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def plan_flags(**flags: Any) -> None:
-    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.
+    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best; with
+    --votes-by record, which public queries to choose, what to expect of them, and whether teachers would be better.
 
     \b
     Examples:
       conclave-simulate plan --parties 250 --budgets 1:0.34,2:0.43,3:0.23
       conclave-simulate plan --parties 4 --budgets 3 --mechanism gnmax --sigma 2
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
+      conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
     from simulations.pipeline import study_of
     from simulations.planning.plan import make_plan
@@ -41,8 +43,13 @@ def plan_flags(**flags: Any) -> None:
     settings, reporter = settings_from(flags), reporter_from(flags)
     check_idle_analyses(settings, given_settings(flags), votes=False)
     if not flags["optimise"]:
-        check_idle(flags)
+        check_idle(flags, votes_by=settings.votes_by)
     say_defaults(settings, reporter)
+    if settings.votes_by == "record":
+        from simulations.planning.record_command import run_record_plan
+
+        run_record_plan(flags, settings, reporter)
+        return
     if flags["optimise"]:
         run_optimise(flags, reporter)
         return

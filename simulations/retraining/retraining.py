@@ -232,7 +232,7 @@ def _check(
 ) -> None:
     if study.pooled_teachers is not None:
         raise InvalidInput("upsampling teaches a record to several teachers; allowed: teachers of parties")
-    if study.participation_name == "secret":
+    if study.secret_coins:
         raise InvalidInput("participation is 'secret', whose coins hide the votes; allowed: all, periodic")
     if study.unit != "record":
         raise InvalidInput(f"unit is {study.unit!r}; allowed: 'record', of which one at a time is replaced")

@@ -127,7 +127,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
         votes_known=votes_known and study.teachers == 1 and study.pooled_teachers is None,
         one_vote=not several,
         everyone=not (drops or dropping) and study.participation.everyone,
-        secret=study.participation_name == "secret",
+        secret=study.secret_coins,
     )
     for name in names:
         if name in DATA_DEPENDENT:

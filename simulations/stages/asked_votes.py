@@ -37,7 +37,7 @@ class AskedVotes:
         result: SeedResult,
         predictions: Float64[ndarray, "queries classes"] | None = None,
     ) -> None:
-        if study.participation_name == "secret":
+        if study.secret_coins:
             raise InvalidInput("participation is 'secret', so who voted is not known; allowed: 'all', 'periodic'")
         self.study, self._stored = study, stored
         labels = result.labelling.labels

@@ -131,7 +131,7 @@ def live_labelling(
     voter: of the seat at a position of the roster; queries: size of the pool. Raises EngineFailed if the parties'
     ledgers differ from the coordinator's.
     """
-    secret = study.participation_name == "secret"
+    secret = study.secret_coins
     ledgers = [Ledger(":memory:") for _ in study.roster]
     with Ledger(":memory:") as ledger, Ledger(":memory:") as guardians:
         parties = {

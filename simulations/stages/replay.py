@@ -57,7 +57,7 @@ def replay(
     votes or arguments do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
-    if (entering is None) == (study.participation_name == "secret"):
+    if (entering is None) == (study.secret_coins):
         raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
     if train is None and study.mechanism.interactive:
         raise InvalidInput(f"mechanism is {study.mechanism.name!r}, which needs a student trained between its rounds")
@@ -119,7 +119,7 @@ def secret_coins(study: Study, *, seed: int) -> Coins | None:
 
     A party that misses a batch tosses none for it, so each has its own stream, advanced only by its own votes.
     """
-    if study.participation_name != "secret":
+    if not study.secret_coins:
         return None
     sources = [coin_source(seed, seat) for seat in range(len(study.roster))]
 

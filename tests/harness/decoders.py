@@ -53,9 +53,10 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
+from protocols.levels.two_server.shared_sums import check_sum_share
 from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
-from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
+from protocols.release.sums import PoolLabels, read_guardian, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.query_map import QueryMap
@@ -190,6 +191,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "private step": private_step,
     "conversation": conversation,
     "submission": lambda data: Submission.read(decode_arrays(data)),
+    "share of a sum": lambda data: check_sum_share(decode_arrays(data), shape=(8, 2), bits=32),
     "offer": lambda data: Offer.read(decode_arrays(data), HIDDEN),
     "guardian's head": lambda data: head_of(np.frombuffer(data, dtype=np.uint8)),
     "opening": read_opening,
@@ -210,6 +212,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
     "queries.npz": QueryMap.from_bytes,
     "sums.csv": lambda data: (written(data, "sums.csv"), read_sums(FOLDER, RECORDS)),
+    "sums.sig": lambda data: (written(data, "sums.sig"), read_guardian(FOLDER)),
     "soft_labels.csv": lambda data: (written(data, "soft_labels.csv"), read_soft_labels(FOLDER, RECORDS)),
     "features.npz": FeatureMap.from_bytes,
     "labels.csv": lambda data: (written(data, "labels.csv"), read_labels(FOLDER, classes=2)),
@@ -292,6 +295,7 @@ SEEDS: dict[str, list[bytes]] = {
     "private step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(3)],
     "conversation": [b"\x00" + _SUBMISSION, b"\x00" + _DEAL],
     "submission": [_SUBMISSION],
+    "share of a sum": [encode_arrays((np.arange(16, dtype="<u4").reshape(8, 2),))],
     "offer": [encode_arrays(Offer(announced(_MODEL).encode(), DIGEST, b"s" * 70).arrays())],
     "guardian's head": [head_array(Head(1, DIGEST)).tobytes()],
     "opening": [OPENING.encode()],
@@ -316,6 +320,7 @@ SEEDS: dict[str, list[bytes]] = {
     "pool.npy": [_saved(np.save, np.zeros((2, 2), np.float32))],
     "pool.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32))],
     "sums.csv": [sums_csv(np.arange(16).reshape(8, 2)).encode()],
+    "sums.sig": [b"0f" * 64 + b"\n"],
     "soft_labels.csv": [_SOFT.encode()],
     "queries.npz": [QUERIES.to_bytes()],
     "features.npz": [FEATURES.to_bytes()],

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.labelling.record_planning import plan_records
+from coordinator.labelling.record_planning import QueryChoice, plan_records
 from protocols.contributions import contribution_sum
 from protocols.mechanisms import GNMax
 from protocols.study.deployed import DeployedStudy, deployed
@@ -68,7 +68,7 @@ def draft(
 
 def record_study_of(**how) -> tuple[DeployedStudy, QueryMap]:
     """The study and its queries: two cells of each of four columns, so a record votes in four of eight."""
-    planned = plan_records(draft(**how), POOL, bins=None, rule="exhaustive")
+    planned = plan_records(draft(**how), POOL, choice=QueryChoice(), rule="exhaustive")
     return planned.study, planned.queries
 
 

@@ -6,7 +6,8 @@ are tested in tests/system/test_engine_contract.py, and give the same replies to
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 import pytest
@@ -41,7 +42,16 @@ class EngineHere(Engine):
         return body(exchange)
 
 
-@pytest.fixture
-def here(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def running_here() -> Iterator[None]:
     """Runs on the engine "in_process" take this one: a worker imports scikit-learn or torch for seconds."""
-    monkeypatch.setitem(ENGINES, "in_process", "tests.harness.engine_here:EngineHere")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(ENGINES, "in_process", "tests.harness.engine_here:EngineHere")
+        yield
+
+
+@pytest.fixture
+def here() -> Iterator[None]:
+    """`running_here` for one test."""
+    with running_here():
+        yield

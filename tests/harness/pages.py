@@ -20,7 +20,9 @@ FENCE = re.compile(r"^```(\w*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\n\Z", re.DOTALL)
 _HEREDOC = re.compile(r"<<'(\w+)'$")
 _LOOP = re.compile(r"for (\w+) in ([\w .-]+); do$")
-_CALL = re.compile(r"conclave-(simulate|party|coordinator|guardian) ([^|<>$&;\\`]+?)(?: \|\| test \$\? = (\d+))?$")
+_CALL = re.compile(
+    r"conclave-(simulate|party|coordinator|guardian) ([^|<>$&;\\`]+?)(?: \|\| test \$\? (?:=|-eq) (\d+))?$"
+)
 _AFTER = re.compile(r"<!-- after: (\S+) -->")
 BACKGROUND = re.compile(r" &\s*\Z")
 

@@ -66,7 +66,7 @@ class PartyHost:
             folder, seat = self._folder / study.digest.hex(), study.seats[name]
             # By seat: the name of a privacy group is no file name.
             with Ledger(folder / "ledgers" / f"{seat}.sqlite") as ledger:
-                secret = study.participation_name == "secret"
+                secret = study.secret_coins
                 party = Party(
                     name,
                     study=study,

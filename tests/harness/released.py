@@ -141,7 +141,7 @@ class Consortium(Certifying):
 
         if queries is not None:
             vote = deployed_records.record_voter(study, queries, name)
-        secret = study.participation_name == "secret"
+        secret = study.secret_coins
         source = seeded_source(3) if secret else None
         ballot = None if ballots is None else ballots(name, ledger)
         return Party(name, study=study, ledger=ledger, voter=vote, coins_from=source, settles=settles, ballot=ballot)

@@ -10,7 +10,7 @@ from guardian.studies import ApprovedStudies, approve_study, check_study, descri
 from protocols.crypto.randomness import system_source
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from tests.harness.guardians import guarded_study
+from tests.harness.guardians import guarded_records, guarded_study
 from tests.harness.studies import deployed_study
 
 TODAY = datetime.date(2026, 1, 1)
@@ -85,6 +85,18 @@ def test_what_approving_means_is_said_in_words(home):
     for seat in study.roster:
         assert f"  {seat.party}: epsilon 12 at delta 1e-05, weight 1 per vote; enough for " in said
     assert "If you and the coordinator combine what you hold" in said
+
+
+def test_where_records_vote_the_guardian_is_told_that_it_opens_one_sum_once(home):
+    study = guarded_records(sealing=home.sealing_key(), signing=home.signing_key())
+    said = "\n".join(describe(study, check_study(home, study, today=TODAY)))
+    sigma = f"sigma {study.mechanism.sigma:g} votes on each sum"
+    assert f"your own noise ({sigma}), open the noisy sum of all hospitals with the other server, once" in said
+    assert "You will see which seats answered, and the noisy sum of all their records' votes" in said
+    for seat in study.roster:
+        assert (
+            f"  {seat.party}: epsilon {seat.epsilon:g} at delta 1e-05, weight {seat.weight:g} per vote, all of" in said
+        )
 
 
 def test_a_study_without_a_threshold_is_described_without_one(home):

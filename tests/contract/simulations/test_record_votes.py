@@ -1,6 +1,6 @@
 """A study in which records vote: one batch, charged once, the same sums at every level that carries them."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
-from protocols.study.levels import Clear
+from protocols.study.levels import Clear, GuardedLevel, HiddenQueries
 from protocols.study.queries import QueryBatch
 from protocols.study.query_map import QueryMap
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
@@ -64,6 +64,28 @@ def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, 
     np.testing.assert_array_equal(got.cells, expected.cells)
     np.testing.assert_array_equal(got.labels, expected.labels)
     assert got.spent.tolist() == expected.spent.tolist()
+
+
+def test_sums_of_many_units_are_shared_in_a_larger_ring_and_opened_the_same() -> None:
+    study = study_of("two_server")
+    large = replace(study, records=replace(study.records, population=2**22))
+    one = np.zeros((16, 2), dtype=np.int64)
+    one[3, 1] = 2**30  # of three parties: in words of 32 bits they would be negative
+    sums = [one] * 3
+    got = live_record_votes(large, sums, seed=3)
+    noise = batch_noise(large, seed=3)(np.ones(3, dtype=bool))
+    np.testing.assert_array_equal(got.cells, large.noisy_cells(np.sum(sums, axis=0) / large.units, noise))
+
+
+def test_two_servers_refuse_a_study_whose_shares_they_cannot_hold_and_records_do_not_ask_in_secret() -> None:
+    study = study_of("two_server")
+    many = 12_000_000
+    with pytest.raises(InvalidInput, match=r"549 MiB of shares; allowed: at most 240 MiB, with fewer queries"):
+        replace(study, records=replace(study.records, queries=many), query_limit=many, batch_limit=many)
+    given = {each.name: getattr(study.confidentiality, each.name) for each in fields(GuardedLevel)}
+    secret = HiddenQueries(**given, querier="clinic", input_bound=1.0, seat_keys=())
+    with pytest.raises(InvalidInput, match="records vote in the study; allowed at level 'hidden_queries': teachers"):
+        replace(study, confidentiality=secret)
 
 
 @pytest.mark.parametrize("level", LEVELS)

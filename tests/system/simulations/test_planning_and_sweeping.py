@@ -7,6 +7,8 @@ import pytest
 from protocols.mechanisms import MECHANISMS
 from tests.harness.simulating import run
 
+pytestmark = pytest.mark.usefixtures("undrawn")
+
 
 def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tmp_path, capsys):
     flags = [*stored, "--budgets", "1:0.5,3:0.5", "--weights", "uniform"]
@@ -29,7 +31,9 @@ def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_pa
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
     flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
-    noise, hint = ("gamma 0.2946 per vote", "--gamma") if mechanism == "lnmax" else ("sigma 4.8 votes", "--sigma")
+    noise, hint = ("sigma 4.8 votes", "a larger sigma")
+    if mechanism == "lnmax":
+        noise, hint = ("gamma 0.2946 per vote", "a smaller gamma")
     assert run("plan", *flags, "--budgets", "3") == 0
     assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
     assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
@@ -100,3 +104,38 @@ def test_two_runs_are_compared(stored, capsys):
     assert run("compare", "a", "b", "--json") == 0
     assert isinstance(json.loads(capsys.readouterr().out), dict)
     assert run("compare", "a", "absent") == 2
+
+
+def test_a_plan_of_record_votes_rehearses_them_and_names_the_command_that_runs_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    flags = ["--votes-by", "record", "--dataset", "breast_cancer", "--parties", "4", "--budgets", "1", "--quiet"]
+    assert run("plan", *flags, "--bins", "2", "--json") == 0
+    plan = json.loads(capsys.readouterr().out)
+    assert plan["chosen"] == plan["candidates"][0]
+    assert plan["chosen"]["record_queries"] == "columns"
+    assert plan["epsilon_guaranteed"] == [pytest.approx(1, rel=1e-6)]
+    assert plan["votes_by"] == "record"
+    assert 0.5 < plan["guessing"] < plan["chosen"]["pool_labels"] < plan["best"]
+    words = plan["command"].split()
+    assert run(*words[1:], "--dry-run", "--engine", "in_process", "--quiet") == 0
+    capsys.readouterr()
+    assert run("plan", *flags, "--bins", "2", "--accuracy", "0.9") == 0
+    printed = capsys.readouterr().out
+    assert "verdict" in printed
+    assert "run it" in printed
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--accuracy", "0.4"], "accuracy is 0.4; allowed: above 0.5"),
+        (["--optimise"], "leave it out with --votes-by record"),
+        (["--concentration", "3"], "--concentration has no effect without --optimise"),
+        (["--unit", "patient"], "names no patients"),
+    ],
+)
+def test_a_plan_of_record_votes_refuses_what_it_cannot_use(flags, message, capsys):
+    given = ["--votes-by", "record", "--dataset", "breast_cancer", "--parties", "4", "--bins", "2", "--quiet"]
+    assert run("plan", *given, *flags) == 2
+    assert message in capsys.readouterr().err

@@ -23,6 +23,7 @@ from simulations.commands.group import run_command
 for arguments in json.loads(sys.argv[1]):
     print("exit", run_command(arguments), flush=True)
 """
+DIGITS = "--dataset digits --parties 20 --engine in_process --workers 1 --no-attack --no-baselines".split()
 # A student that has learned which class was released most often.
 STUDENT = """
 from dataclasses import dataclass
@@ -84,8 +85,7 @@ def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_a
     np.save(tmp_path / "truth.npy", truth)
     chosen = ["--mechanism", "gumbel_max", "--budgets", "2:0.5,4:0.5"]
     stored = ["--votes", str(tmp_path / "votes.npy"), "--votes-kind", "ids", "--labels", str(tmp_path / "truth.npy")]
-    trained = ["--dataset", "digits", "--parties", "20", "--engine", "in_process", "--no-attack", "--no-baselines"]
-    trained += ["--student", "random_forest", "--cache-dir", str(tmp_path / "cache")]
+    trained = [*DIGITS, "--student", "random_forest", "--cache-dir", str(tmp_path / "cache")]
     sweep = tmp_path / "sweep.toml"
     sweep.write_text('[base]\nmechanism = "gumbel_max"\nbudgets = "4"\n[grid]\nscale = [4.0, 12.0]\n')
     printed, errors = simulate(
@@ -144,7 +144,7 @@ def test_a_teacher_a_student_and_a_weight_rule_of_other_distributions_run_and_ar
     ):
         module = name.partition(":")[0]
         install(tmp_path, name=module, group=f"conclave.{kind}", entries={module: name}, source=source)
-    run = ["run", "--dataset", "digits", "--parties", "20", "--engine", "in_process", "--no-attack", "--no-baselines"]
+    run = ["run", *DIGITS]
     run += ["--teacher", "majority", "--student", "most_released", "--weights", "halfway", "--budgets", "2:0.5,6:0.5"]
     run += ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]
     printed, errors = simulate(tmp_path, run, [*run[:-1], str(tmp_path / "none"), "--weights", "quarter"])

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator.commands.group import run_command
 from coordinator.labelling.pool import write_pool
-from coordinator.labelling.record_planning import plan_records
+from coordinator.labelling.record_planning import QueryChoice, plan_records
 from coordinator.labelling.templates import RECORDS_TEMPLATE
 from protocols.errors import InvalidInput
 from protocols.study.deployed import deployed
@@ -35,7 +35,7 @@ def test_weights_follow_the_budgets_by_the_rule():
     roster = tuple(replace(seat, epsilon=epsilon) for seat, epsilon in zip(made.roster, (1.0, 2.0, 1.0), strict=True))
     unequal = replace(made, roster=roster)
     by_rule = {
-        rule: plan_records(unequal, POOL, bins=None, rule=rule).study
+        rule: plan_records(unequal, POOL, choice=QueryChoice(), rule=rule).study
         for rule in ("exhaustive", "proportional", "uniform")
     }
     assert by_rule["uniform"].weights.tolist() == [1, 1, 1]
@@ -77,14 +77,14 @@ def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     file.write_text(RECORDS_TEMPLATE)
     read = read_deployed(file)
     pool = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
-    made = plan_records(read, pool, bins=None, rule="exhaustive").study
+    made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study
     assert made.records.population == 500
     assert read_deployed(study_file(tmp_path, made)) == made
 
 
 def test_other_queries_than_the_studys_are_refused(tmp_path):
     study, queries = record_study_of()
-    other = plan_records(draft(), POOL, bins=3, rule="exhaustive").queries
+    other = plan_records(draft(), POOL, choice=QueryChoice(bins=3), rule="exhaustive").queries
     with pytest.raises(InvalidInput, match="allowed: that of the study"):
         read_query_map(write_queries(tmp_path, other), study)
     fewer = replace(study, records=replace(study.records, votes=3))
@@ -110,14 +110,14 @@ def test_a_study_whose_sums_must_not_leave_is_none(change, words):
 @pytest.mark.parametrize(
     ("study", "pool", "words"),
     [
-        (replace(draft(), terms=replace(draft().terms, features=())), POOL, "the terms name no columns"),
+        (replace(draft(), terms=replace(draft().terms, features=())), POOL, "where the terms name some, or clusters:N"),
         (draft(), POOL[:, :3], r"the shape \(3,\); allowed: \(4,\)"),
         (draft(epsilon=1e-9), POOL, "epsilon 1e-09"),
     ],
 )
 def test_a_draft_of_which_no_study_can_be_made_is_refused(study, pool, words):
     with pytest.raises(InvalidInput, match=words):
-        plan_records(study, pool, bins=None, rule="exhaustive")
+        plan_records(study, pool, choice=QueryChoice(), rule="exhaustive")
 
 
 def test_a_study_with_records_and_terms_gives_itself_back_from_its_file(tmp_path):

@@ -7,7 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.training import labels_of_pool, train_student
+from coordinator.labelling.record_planning import QueryChoice, plan_records
+from coordinator.labelling.training import released_pool_labels, train_student
 from coordinator.release.verify import verify_release
 from party.audit import audit_seat, released_labels, released_study
 from protocols.ledger.ledger import Ledger
@@ -17,7 +18,7 @@ from protocols.levels.two_server.aggregation import SharedAggregation, SharedBal
 from protocols.release.sums import read_soft_labels, read_sums
 from protocols.study.file import read_deployed
 from protocols.study.queries_file import read_query_map
-from tests.harness.deployed_records import HOSPITALS, POOL, record_study_of, sum_of
+from tests.harness.deployed_records import HOSPITALS, POOL, draft, record_study_of, sum_of
 from tests.harness.levels import SEAT_KEYS, GuardianHere, secure_sum, two_server
 from tests.harness.released import Consortium, failed
 from tests.harness.seeded import seeded_source
@@ -69,7 +70,7 @@ def test_the_soft_labels_say_what_the_records_do_and_the_student_learns_them(rec
     soft = read_soft_labels(folder, study)
     queries = read_query_map(folder / "queries.npz", study)
     np.testing.assert_array_equal(soft.members, queries.nearest_queries(POOL))
-    np.testing.assert_allclose(soft.probabilities, labels_of_pool(labelled, POOL).probabilities, atol=1e-6)
+    np.testing.assert_allclose(soft.probabilities, released_pool_labels(labelled, POOL).probabilities, atol=1e-6)
     np.testing.assert_allclose(soft.probabilities.sum(axis=1), 1, atol=1e-5)
     truth = (POOL[:, 0] > 0).astype(int)  # as in every hospital's records
     assert (soft.probabilities.argmax(axis=1) == truth).mean() > 0.8
@@ -201,3 +202,61 @@ def test_sums_of_which_nobody_saw_a_part_are_released_and_verify(tmp_path, level
     page = (folder / "privacy.html").read_text()
     assert "Each record" in page
     assert study.confidentiality.name in (folder / "privacy.json").read_text()
+
+
+def test_with_the_pool_a_verifier_makes_all_soft_labels_again(record_release, tmp_path):
+    _, _, folder = record_release
+    np.save(tmp_path / "pool.npy", POOL)
+    checks = {check.name: check for check in verify_release(folder, None, pool=tmp_path / "pool.npy")}
+    assert checks["sums and soft labels"].message.endswith("the pool is the study's")
+    np.save(tmp_path / "other.npy", POOL + 1)
+    failed_checks = [check for check in verify_release(folder, None, pool=tmp_path / "other.npy") if not check.passed]
+    assert "the pool's hash is" in failed_checks[0].message
+
+
+def test_labels_that_spread_over_the_pool_are_verified_with_it(tmp_path):
+    planned = plan_records(draft(epsilon=20.0), POOL, choice=QueryChoice(kind="clusters:6", nearest=2), rule="uniform")
+    consortium = Consortium(tmp_path)
+    labelled = consortium.label(planned.study, queries=planned.queries)
+    folder = consortium.release(labelled, tmp_path / "release")
+    assert not failed(folder)
+    (alone,) = [each for each in verify_release(folder, None) if each.name == "sums and soft labels"]
+    assert "give --pool FILE" in alone.message
+    (whole,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == alone.name]
+    assert whole.passed
+    assert "follow from the sums" in whole.message
+
+
+@pytest.fixture(scope="module")
+def guarded_release(tmp_path_factory):
+    """A consortium with a guardian, and its release."""
+    folder = tmp_path_factory.mktemp("guarded")
+    consortium = Consortium(folder)
+    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024))
+    with Ledger(":memory:") as guardians:
+        labelled = consortium.label(
+            study,
+            queries=queries,
+            aggregation=SharedAggregation(
+                GuardianHere(study, guardians, seeded_source(1)).dial, source=seeded_source(2)
+            ),
+            ballots=lambda name, ledger: SharedBallot(study, name, source=seeded_source(3, study.seats[name])),
+        )
+    return consortium, consortium.release(labelled, folder / "release")
+
+
+def test_a_guardian_signs_the_sums_that_are_released_and_no_others(guarded_release, tmp_path):
+    consortium, folder = guarded_release
+    checks = {check.name: check for check in verify_release(folder, None)}
+    assert all(check.passed for check in checks.values())
+    assert checks["guardian's signature"].message == "'guardian' opened these sums too"
+    changes = {
+        "another sum": ("sums.csv", lambda text: text.replace("\n0,", "\n0,1", 1)),
+        "another signature": ("sums.sig", lambda text: ("1" if text[0] == "0" else "0") + text[1:]),
+        "no signature": ("sums.sig", lambda text: "\n"),
+    }
+    for name, (file, change) in changes.items():
+        copy = shutil.copytree(folder, tmp_path / name)
+        (copy / file).write_text(change((copy / file).read_text()))
+        consortium.sign_again(copy)
+        assert "guardian's signature" in failed(copy)

@@ -14,7 +14,7 @@ from numpy import ndarray
 from sklearn.datasets import load_digits
 
 from party.teachers import TEACHERS, teacher_kind
-from party.teachers.teacher import TeacherKind
+from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 
@@ -66,6 +66,13 @@ def predictions(kind: TeacherKind, trained_on: Shard, seed: int = 0) -> ndarray:
     return kind.fit([trained_on], classes=CLASSES, seeds=[seed])[0].predict(QUERIES)
 
 
+@cache
+def trained(name: str, start: int, stop: int) -> Teacher:
+    """A teacher of digits `start` to `stop`, trained once for the tests that look at it."""
+    (teacher,) = teacher_kind(name, device="cpu").fit([shard(start, stop)], classes=CLASSES, seeds=[3])
+    return teacher
+
+
 def test_every_kind_has_a_stated_accuracy() -> None:
     assert set(LEAST_ACCURACY) == set(TEACHERS)
 
@@ -76,8 +83,8 @@ def test_teachers_of_240_digits_are_mostly_right(name: str, kind: TeacherKind) -
     assert right >= LEAST_ACCURACY[name]
 
 
-def test_predictions_are_int64_classes(kind: TeacherKind) -> None:
-    predicted = predictions(kind, shard(0, 40))
+def test_predictions_are_int64_classes(name: str) -> None:
+    predicted = trained(name, 0, 40).predict(QUERIES)
     assert predicted.dtype == np.int64
     assert predicted.shape == (len(QUERIES),)
     assert set(predicted) <= set(range(CLASSES))
@@ -98,19 +105,17 @@ def test_arrays_that_may_not_be_written_to_are_taken_without_a_warning(kind: Tea
     np.testing.assert_array_equal(found, want)
 
 
-def test_no_queries_give_no_predictions(kind: TeacherKind) -> None:
-    for trained_on in (shard(0, 20), shard(0, 1)):
-        (teacher,) = kind.fit([trained_on], classes=CLASSES, seeds=[0])
-        assert teacher.predict(QUERIES[:0]).shape == (0,)
+def test_no_queries_give_no_predictions(name: str) -> None:
+    for records in (40, 1):
+        assert trained(name, 0, records).predict(QUERIES[:0]).shape == (0,)
 
 
 def test_a_shard_of_one_class_always_predicts_it(kind: TeacherKind) -> None:
     assert set(predictions(kind, shard_of([7], 12))) == {7}
 
 
-def test_a_shard_of_one_row_always_predicts_its_class(kind: TeacherKind) -> None:
-    images, labels = shard(0, 1)
-    assert set(predictions(kind, (images, labels))) == {labels[0]}
+def test_a_shard_of_one_row_always_predicts_its_class(name: str) -> None:
+    assert set(trained(name, 0, 1).predict(QUERIES)) == {shard(0, 1)[1][0]}
 
 
 def test_fewer_rows_than_classes_predict_among_the_classes_seen(kind: TeacherKind) -> None:
@@ -171,9 +176,9 @@ def test_a_saved_teacher_predicts_the_same_when_loaded(kind: TeacherKind, traine
     np.testing.assert_array_equal(loaded.predict(QUERIES), teacher.predict(QUERIES))
 
 
-def test_a_damaged_file_is_corrupt(kind: TeacherKind, tmp_path: Path) -> None:
+def test_a_damaged_file_is_corrupt(kind: TeacherKind, name: str, tmp_path: Path) -> None:
     path = tmp_path / "teacher"
-    kind.fit([shard(0, 40)], classes=CLASSES, seeds=[3])[0].save(path)
+    trained(name, 0, 40).save(path)
     content = path.read_bytes()
     for damaged in (b"", b"not a teacher", content[: len(content) // 2], b"\xff" * 64 + content[64:]):
         path.write_bytes(damaged)
@@ -185,7 +190,7 @@ def test_a_file_of_another_kind_is_corrupt(kind: TeacherKind, name: str, tmp_pat
     for other in TEACHERS:
         if other != name:
             path = tmp_path / other
-            teacher_kind(other, device="cpu").fit([shard(0, 12)], classes=CLASSES, seeds=[0])[0].save(path)
+            trained(other, 0, 40).save(path)
             with pytest.raises(DataCorrupt):
                 kind.load(path)
 
@@ -195,12 +200,11 @@ def test_an_absent_file_is_corrupt(kind: TeacherKind, tmp_path: Path) -> None:
         kind.load(tmp_path / "absent")
 
 
-def test_saving_where_nothing_can_be_written_fails(kind: TeacherKind, tmp_path: Path) -> None:
+def test_saving_where_nothing_can_be_written_fails(name: str, tmp_path: Path) -> None:
     blocked = tmp_path / "a file, not a folder"
     blocked.write_text("")
-    (teacher,) = kind.fit([shard(0, 12)], classes=CLASSES, seeds=[0])
     with pytest.raises(StorageFailed):
-        teacher.save(blocked / "teacher")
+        trained(name, 0, 40).save(blocked / "teacher")
 
 
 def refused(kind: TeacherKind, images: ndarray, labels: ndarray, message: str, **changed: object) -> None:
@@ -224,8 +228,8 @@ def test_bad_shards_are_refused(kind: TeacherKind) -> None:
     refused(kind, images, labels, "negative", seeds=[-1])
 
 
-def test_bad_queries_are_refused(kind: TeacherKind) -> None:
-    (teacher,) = kind.fit([shard(0, 20)], classes=CLASSES, seeds=[0])
+def test_bad_queries_are_refused(name: str) -> None:
+    teacher = trained(name, 0, 40)
     with pytest.raises(InvalidInput, match="shape"):
         teacher.predict(np.zeros((2, 9, 9), np.float32))
     with pytest.raises(InvalidInput, match="NaN"):

@@ -12,11 +12,18 @@ import pytest
 from protocols.reading import read_toml
 from simulations.ask import votes as ask_votes
 from simulations.commands.group import run_command
+from tests.harness.engine_here import running_here
 
 SMALL = (
     "ask --parties 12 --queriers 2 --unlabelled 20 --turn 5 --skew 5 --private-size 900 --budgets 10:0.5,20:0.5 "
     "--models logistic_regression --engine in_process --workers 1 --seeds 0-1 --sigma 3 --sigma-threshold 4 --quiet"
 ).split()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def engine():
+    with running_here():
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +87,7 @@ def test_the_report_says_what_each_epsilon_means_and_loads_nothing(folder, figur
     tomllib.loads((folder / "run" / "config.toml").read_text())
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_the_same_command_again_trains_and_votes_nothing_and_gives_the_same(
     folder, figures, monkeypatch, capsys
 ) -> None:
@@ -134,10 +142,11 @@ def test_a_folder_with_something_in_it_is_not_written_into(folder, capsys) -> No
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("undrawn")
 def test_heterogeneous_models_label_for_each_other_and_skewed_parties_gain(tmp_path, capsys) -> None:
     arguments = (
-        "ask --parties 30 --queriers 3 --unlabelled 60 --skew 3 --private-size 9000 --budgets 40 --engine in_process "
-        "--workers 1 --sigma 3 --sigma-threshold 6 --threshold 9 --quiet --json"
+        "ask --parties 15 --queriers 3 --unlabelled 60 --skew 3 --private-size 4500 --budgets 40 --engine in_process "
+        "--workers 1 --sigma 2 --sigma-threshold 4 --threshold 5 --quiet --json"
     ).split()
     assert run_command([*arguments, "--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]) == 0
     figures = json.loads(capsys.readouterr().out)

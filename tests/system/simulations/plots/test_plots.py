@@ -32,8 +32,13 @@ def result(tmp_path_factory):
     return stored_run(tmp_path_factory.mktemp("votes"), seeds=(0, 1, 2))
 
 
-def test_every_figure_of_a_run_is_written_as_svg_and_png(result, tmp_path):
-    paths = write_figures(drawings(result, summary(result)), tmp_path)
+@pytest.fixture(scope="module")
+def drawn(result):
+    return drawings(result, summary(result))
+
+
+def test_every_figure_of_a_run_is_written_as_svg_and_png(drawn, tmp_path):
+    paths = write_figures(drawn, tmp_path)
     assert [path.name for path in paths] == [
         f"{name}.{kind}"
         for name in ("baselines", "epsilon_spent", "budget_used", "teachers")
@@ -48,16 +53,16 @@ def test_every_figure_of_a_run_is_written_as_svg_and_png(result, tmp_path):
     assert sorted(tmp_path.rglob("*")) == sorted([tmp_path / "figures", *paths])
 
 
-def test_the_same_run_gives_the_same_bytes(result):
-    first, second = (drawings(result, summary(result))[1] for _ in range(2))
-    assert svg_text(first.figure) == svg_text(second.figure)
-    assert inline_svg(first) == inline_svg(second)
+def test_the_same_run_gives_the_same_bytes(result, drawn):
+    again = drawings(result, summary(result))[1]
+    assert drawn[1].svg == again.svg
+    assert inline_svg(drawn[1]) == inline_svg(again)
 
 
-def test_a_figure_that_cannot_be_written_is_a_storage_error(result, tmp_path):
+def test_a_figure_that_cannot_be_written_is_a_storage_error(drawn, tmp_path):
     (tmp_path / "figures").write_text("a file, where the folder should be")
     with pytest.raises(StorageFailed, match="figures"):
-        write_figure(drawings(result, summary(result))[0].figure, tmp_path / "figures" / "baselines")
+        write_figure(drawn[0].figure, tmp_path / "figures" / "baselines")
 
 
 def test_groups_are_those_of_the_summary(result):
@@ -182,20 +187,20 @@ def test_teachers_are_shown_by_party(tmp_path):
     assert sum(bar.get_height() for bar in drawing.figure.axes[0].patches) == 3
 
 
-def test_an_inline_figure_refers_to_nothing_outside_itself(result):
-    drawn = [inline_svg(drawing) for drawing in drawings(result, summary(result))]
-    for svg in drawn:
+def test_an_inline_figure_refers_to_nothing_outside_itself(drawn):
+    inline = [inline_svg(drawing) for drawing in drawn]
+    for svg in inline:
         assert "http" not in svg
         assert "#0072b2" not in svg
         assert 'role="img" aria-label="' in svg
         known = set(re.findall(r'\bid="([^"]*)"', svg))
         assert set(re.findall(r'href="#([^"]*)"', svg) + re.findall(r"url\(#([^)]*)\)", svg)) <= known
-    everywhere = [name for svg in drawn for name in re.findall(r'\bid="([^"]*)"', svg)]
+    everywhere = [name for svg in inline for name in re.findall(r'\bid="([^"]*)"', svg)]
     assert len(everywhere) == len(set(everywhere))
 
 
-def test_a_figure_on_a_page_has_the_background_of_the_page(result):
-    for drawing in drawings(result, summary(result)):
+def test_a_figure_on_a_page_has_the_background_of_the_page(drawn):
+    for drawing in drawn:
         sink = io.StringIO()
         drawing.figure.savefig(sink, format="svg", transparent=True)
         shown = inline_svg(drawing)

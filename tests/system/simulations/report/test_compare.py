@@ -34,6 +34,12 @@ def runs(tmp_path_factory):
     )
 
 
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """A run with the settings of stored_run; another one in its folder reads the same votes from the same file."""
+    return written(tmp_path_factory.mktemp("plain"), "a")
+
+
 def test_settings_that_differ_are_listed_and_no_others(runs):
     comparison = compare_runs(*runs)
     assert [(s.name, s.a, s.b) for s in comparison.settings] == [("weights", "uniform", "proportional")]
@@ -71,10 +77,9 @@ def test_a_run_against_itself_differs_in_nothing(runs):
         ({"queries": 100}, "queries is not set in a, 100 in b"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_marked(tmp_path, settings, warning):
+def test_runs_that_cannot_be_compared_are_marked(plain, settings, warning):
     # The same votes and the same file, so only what is named differs.
-    a, b = written(tmp_path, "a"), written(tmp_path, "b", **settings)
-    comparison = compare_runs(a, b)
+    comparison = compare_runs(plain, written(plain.parent, "-".join(settings), **settings))
     assert [warning in text for text in comparison.warnings] == [True]
     assert f"Not comparable: {warning}" in shown(comparison)
 
@@ -84,11 +89,11 @@ def test_runs_with_other_seeds_have_no_interval(runs, tmp_path):
     assert all(figure.half_width is None for figure in compare_runs(runs[0], other).figures)
 
 
-def test_what_one_run_did_not_measure_has_no_difference(runs, tmp_path):
-    figures = {figure.name: figure for figure in compare_runs(runs[0], written(tmp_path, "c")).figures}
+def test_what_one_run_did_not_measure_has_no_difference(runs, plain):
+    figures = {figure.name: figure for figure in compare_runs(runs[0], plain).figures}
     assert figures["student accuracy"].b is None
     assert figures["student accuracy"].difference is None
-    assert "not measured" in shown(compare_runs(runs[0], tmp_path / "c"))
+    assert "not measured" in shown(compare_runs(runs[0], plain))
 
 
 def test_a_comparison_is_json(runs):

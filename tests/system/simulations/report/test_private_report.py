@@ -13,7 +13,6 @@ from protocols.errors import InvalidInput
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
 from simulations.commands.group import run_command
-from simulations.plots.figures import drawings
 from simulations.report.page import render_report
 from simulations.report.private_section import has_findings, printed, private_section, write_private
 from simulations.results.files import summary, write_results
@@ -118,7 +117,7 @@ def test_a_figure_above_the_worst_case_is_explained_and_others_are_not(result, t
     assert (figures.epsilon > above.study.budgets.epsilon_guaranteed).any()
     assert any(words in line for line in printed(above))
     assert words in render_report(above, summary(above), ())
-    assert words not in render_report(result, summary(result), drawings(result, summary(result)))
+    assert words not in render_report(result, summary(result), ())
 
 
 def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
@@ -126,7 +125,7 @@ def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
     assert not has_findings(plain)
     assert write_private(plain, tmp_path / "out") == []
     assert not (tmp_path / "out").exists()
-    page = render_report(plain, summary(plain), drawings(plain, summary(plain)))
+    page = render_report(plain, summary(plain), ())
     assert 'class="private"' not in page
     assert "private/" not in page[page.index("<footer>") :]
     assert printed(plain) == []
@@ -177,6 +176,7 @@ def test_votes_as_counts_have_no_own_vote_and_are_refused_before_the_run(tmp_pat
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_votes_that_an_accountant_cannot_do_cost_the_run_nothing_else(tmp_path, monkeypatch, capsys):
     """160 distinct counts in one histogram: known from the votes alone, so after they were cast."""
     monkeypatch.chdir(tmp_path)
@@ -195,6 +195,7 @@ def test_votes_that_an_accountant_cannot_do_cost_the_run_nothing_else(tmp_path, 
     assert run_command(["run", *flags, "--resume"]) == 0
 
 
+@pytest.mark.usefixtures("undrawn")
 def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     votes, _ = make_votes(20, 30, classes=3)

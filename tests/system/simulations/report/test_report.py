@@ -56,12 +56,17 @@ def result(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def page(result):
-    return Page(render_report(result, summary(result), drawings(result, summary(result))))
+def drawn(result):
+    return drawings(result, summary(result))
 
 
-def test_the_report_is_one_file_that_loads_nothing(result, tmp_path):
-    path = write_report(result, summary(result), drawings(result, summary(result)), tmp_path)
+@pytest.fixture(scope="module")
+def page(result, drawn):
+    return Page(render_report(result, summary(result), drawn))
+
+
+def test_the_report_is_one_file_that_loads_nothing(result, drawn, tmp_path):
+    path = write_report(result, summary(result), drawn, tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
     html = path.read_text(encoding="utf-8")
     assert "http:" not in html
@@ -105,7 +110,7 @@ def test_every_party_is_listed_with_its_cap(result, page):
 
 def test_a_long_roster_is_cut_and_points_to_the_file(tmp_path):
     run = stored_run(tmp_path, parties=MOST_PARTIES + 10, pool=50)
-    words = Page(render_report(run, summary(run), drawings(run, summary(run)))).words
+    words = Page(render_report(run, summary(run), ())).words
     assert run.study.roster[MOST_PARTIES - 1].party in words
     assert f"{run.study.roster[MOST_PARTIES].party} " not in words
     assert f"All {MOST_PARTIES + 10} parties are in parties.csv" in words
@@ -161,7 +166,7 @@ def test_what_was_not_measured_says_why(page, tmp_path):
 )
 def test_the_reading_of_epsilon_fits_the_study(tmp_path, settings, said, not_said):
     run = stored_run(tmp_path, pool=80, **settings)
-    words = Page(render_report(run, summary(run), drawings(run, summary(run)))).words
+    words = Page(render_report(run, summary(run), ())).words
     assert [sentence for sentence in said if sentence not in words] == []
     assert [sentence for sentence in not_said if sentence in words] == []
 

@@ -1,0 +1,139 @@
+"""Plans of record votes: rehearsed on made-up labels of the public pool, and blind to everything private."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from protocols.errors import InvalidInput
+from simulations.datasets.dataset import Dataset
+from simulations.planning.comparisons import Comparison, TeacherVotes, compare
+from simulations.planning.record_votes import Publics, rehearse
+from simulations.planning.stand_ins import stand_in
+from simulations.progress import Reporter
+from simulations.setup.experiment import experiment
+
+RNG = np.random.default_rng(5)
+FACTOR = RNG.normal(size=(900, 1))
+INPUTS = (FACTOR + RNG.normal(size=(900, 5))).astype(np.float32)
+LABELS = (FACTOR[:, 0] > 0).astype(np.int64)
+TABLE = Dataset(
+    name="made up",
+    kind="table",
+    class_names=("no", "yes"),
+    private_inputs=INPUTS[:600],
+    private_labels=LABELS[:600],
+    public_inputs=INPUTS[600:800],
+    public_labels=LABELS[600:800],
+    test_inputs=INPUTS[800:],
+    test_labels=LABELS[800:],
+)
+
+
+def planned(dataset=TABLE, *, accuracy=0.8, **changed):
+    settings = experiment(**({"votes_by": "record", "parties": 4, "budgets": "1", "bins": 3} | changed))
+    publics = Publics.of(settings, dataset)
+    with Reporter(quiet=True).stage("test") as stage:
+        rehearsed = rehearse(settings, publics, accuracy=accuracy, stage=stage)
+    return settings, publics, rehearsed
+
+
+def figures(rehearsed):
+    return [
+        (each.words, each.cell_labels, each.pool_labels, each.study.gaussian.sigma) for each in rehearsed.candidates
+    ]
+
+
+@pytest.mark.parametrize(("images", "classes", "accuracy"), [(False, 2, 0.8), (False, 5, 0.6), (True, 3, 0.9)])
+def test_a_stand_in_is_as_predictable_as_assumed_and_its_labels_follow_it(images, classes, accuracy):
+    sizes = np.array([3000, 2000])
+    made = stand_in(
+        INPUTS, classes=classes, accuracy=accuracy, sizes=sizes, images=images, differ=False,
+        rng=np.random.default_rng(0),
+    )  # fmt: skip
+    assert made.best == pytest.approx(accuracy, abs=1e-6)
+    assert [len(each) for each in made.labels] == sizes.tolist()
+    predicted = made.chances.argmax(axis=1)
+    right = np.concatenate([labels == predicted[rows] for rows, labels in zip(made.rows, made.labels, strict=True)])
+    # Five standard errors: a fixed seed, 1 in 1,700,000 otherwise.
+    assert right.mean() == pytest.approx(accuracy, abs=5 * np.sqrt(0.25 / 5000))
+    assert made.accuracy(predicted) == made.best
+    assert 1 / classes <= made.guessing < made.best
+
+
+def test_hospitals_that_differ_see_classes_more_or_less_often():
+    given = dict(classes=2, accuracy=0.8, sizes=np.full(6, 4000), images=False)
+    shares = {
+        differ: np.ptp(
+            [each.mean() for each in stand_in(INPUTS, **given, differ=differ, rng=np.random.default_rng(1)).labels]
+        )
+        for differ in (False, True)
+    }
+    assert shares[False] < 0.05
+    assert shares[True] > 0.15
+
+
+@pytest.mark.parametrize("accuracy", [0.5, 0.0, 1.1])
+def test_an_accuracy_that_no_model_can_have_is_refused(accuracy):
+    with pytest.raises(InvalidInput, match=r"allowed: above 0\.5"):
+        planned(accuracy=accuracy)
+
+
+def test_a_plan_depends_on_nothing_private_but_how_many_records_there_are():
+    other = replace(
+        TABLE,
+        private_inputs=-7 * TABLE.private_inputs,
+        private_labels=1 - TABLE.private_labels,
+        public_labels=1 - TABLE.public_labels,
+        test_inputs=TABLE.test_inputs + 1,
+        test_labels=1 - TABLE.test_labels,
+    )
+    settings, publics, rehearsed = planned()
+    again, publics_again, rehearsed_again = planned(other)
+    assert figures(rehearsed) == figures(rehearsed_again)
+    assert compare(settings, publics, rehearsed) == compare(again, publics_again, rehearsed_again)
+    assert len(publics.pool.private_inputs) == len(publics.pool.test_inputs) == 0
+    assert not publics.pool.public_labels.any()
+
+
+def test_more_budget_gives_better_labels_and_with_much_they_are_nearly_the_best_there_are():
+    poor, fair, rich = (planned(budgets=budget)[2].best for budget in ("0.05", "1", "100"))
+    assert poor.pool_labels < fair.pool_labels < rich.pool_labels
+    assert poor.cell_labels < fair.cell_labels < rich.cell_labels
+    assert rich.pool_labels > 0.77
+    assert rich.cell_labels > 0.97
+
+
+def test_a_study_with_four_hospitals_is_recommended_or_not_by_its_budget():
+    fair = compare(*planned(budgets="4", partition="dirichlet:0.5"))
+    assert fair.votes_by == "record"
+    assert fair.worth
+    assert fair.guessing < fair.alone < fair.pooled <= fair.best + 0.01
+    assert "let records vote" in fair.verdict
+    poor = compare(*planned(budgets="0.02"))
+    assert not poor.worth
+    assert poor.verdict.startswith("not worth its budget")
+
+
+def test_every_kind_of_query_is_tried_unless_one_is_given():
+    words = [each.words for each in planned(bins=None)[2].candidates]
+    assert "columns, 2 bins" in words
+    assert "clusters:50, nearest 3" in words
+    assert [each.words for each in planned()[2].candidates] == ["columns, 3 bins"]
+    fixed = planned(bins=None, record_queries="clusters:20", nearest=2)[2].candidates
+    assert [each.words for each in fixed] == ["clusters:20, nearest 2"]
+
+
+def test_teachers_are_recommended_where_their_student_is_expected_to_be_better():
+    base = dict(student=0.7, alone=0.6, pooled=0.9, best=0.9, guessing=0.5, gain=0.1, gain_error=0.01)
+    assert Comparison(**base, teachers=None).votes_by == "record"
+    better = Comparison(**base, teachers=TeacherVotes(sigma=4.0, labels=300, student=0.8))
+    assert better.votes_by == "teacher"
+    assert better.verdict.startswith("let teachers vote: 300 labels at sigma 4")
+    doubtful = Comparison(**(base | {"gain_error": 0.08}), teachers=None)
+    assert doubtful.verdict.startswith("doubtful")
+
+
+def test_hospitals_with_one_record_cannot_be_planned_for():
+    with pytest.raises(InvalidInput, match="hospitals have 1 records"):
+        planned(parties=400)

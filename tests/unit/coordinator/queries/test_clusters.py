@@ -1,0 +1,50 @@
+"""Queries that are centres of clusters of a pool."""
+
+import numpy as np
+import pytest
+
+from coordinator.queries.clusters import cluster_queries
+from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
+
+RNG = np.random.default_rng(4)
+CORNERS = np.array([[0, 0], [0, 9], [9, 0], [9, 9]], np.float32)
+POOL = (CORNERS[np.arange(400) % 4] + RNG.normal(size=(400, 2))).astype(np.float32)
+FEATURES = FeatureMap((2,))
+
+
+def test_centres_lie_where_the_pool_does() -> None:
+    made = cluster_queries(POOL, FEATURES, queries=4, seed=0)
+    places = made.nearest_queries(CORNERS)[:, 0]
+    assert sorted(places) == [0, 1, 2, 3]
+    np.testing.assert_array_equal(made.nearest_queries(POOL)[:, 0], places[np.arange(400) % 4])
+
+
+def test_the_same_seed_gives_the_same_queries_and_each_partition_has_its_own() -> None:
+    made, again, other = (
+        cluster_queries(POOL, FEATURES, queries=20, nearest=3, partitions=2, seed=seed) for seed in (1, 1, 2)
+    )
+    assert made.digest == again.digest != other.digest
+    assert (made.queries, made.votes) == (40, 6)
+    first, second = (each.centres for each in made.partitions)
+    assert not np.array_equal(first, second)
+
+
+def test_as_many_queries_as_different_records_are_those_records() -> None:
+    pool = np.repeat(POOL[:6], 3, axis=0)
+    made = cluster_queries(pool, FEATURES, queries=6, seed=0)
+    np.testing.assert_allclose(np.sort(made.partitions[0].centres, axis=0), np.sort(np.rint(POOL[:6] * 1024), axis=0))
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        ({"queries": 7}, "7 queries are asked for; allowed: 2 to 6"),
+        ({"queries": 1}, "allowed: 2 to 6"),
+        ({"queries": 3, "partitions": 0}, "partitions is 0"),
+        ({"queries": 3, "nearest": 4}, "nearest is 4; allowed: 1 to the 3"),
+    ],
+)
+def test_queries_that_a_pool_cannot_give_are_refused(more, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        cluster_queries(np.repeat(POOL[:6], 3, axis=0), FEATURES, seed=0, **more)

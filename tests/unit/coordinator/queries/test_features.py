@@ -1,0 +1,80 @@
+"""Feature maps that are fitted to a pool, or drawn from constants."""
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+
+from coordinator.queries.features import features_for, noise_share, principal, projected
+from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
+
+RNG = np.random.default_rng(3)
+TABLE = RNG.normal(size=(200, 12)).astype(np.float32)
+# Soft blobs on a dark ground, here and there.
+PLACES = np.indices((16, 16)) - RNG.uniform(5, 10, (120, 2))[:, :, None, None]
+BLOBS = np.exp(-(PLACES**2).sum(axis=1) / 8).astype(np.float32)
+NOISY = np.clip(BLOBS + RNG.normal(0, 0.6, BLOBS.shape), 0, 1).astype(np.float32)
+
+
+def kinds(made):
+    return [type(stage).__name__ for stage in made.stages]
+
+
+@pytest.mark.parametrize(
+    ("pool", "named", "stages", "width"),
+    [
+        (TABLE, "auto", [], 12),
+        (TABLE, "raw", [], 12),
+        (TABLE, "pca:3", ["Linear"], 3),
+        (TABLE, "projection:5", ["Linear"], 5),
+        (BLOBS, "raw", [], 256),
+        (BLOBS, "hog", ["Deskew", "Hog"], 392),
+        (BLOBS, "auto", ["Deskew", "Hog", "Linear"], 64),
+        (NOISY, "auto", ["Deskew", "Linear"], 64),
+        (np.stack([BLOBS] * 3, axis=-1), "auto", ["Hog", "Linear"], 64),
+        (BLOBS[:10], "auto", ["Deskew", "Hog", "Linear"], 10),
+    ],
+)
+def test_a_name_gives_the_stages_that_it_says(pool, named, stages, width) -> None:
+    made = features_for(pool, named, seed=0)
+    assert (kinds(made), made.width, made(pool[:2]).shape) == (stages, width, (2, width))
+    assert made.digest == features_for(pool, named, seed=0).digest
+
+
+def test_principal_components_are_those_of_scikit_learn() -> None:
+    made = principal(TABLE, FeatureMap((12,)), 4)
+    expected = PCA(4, svd_solver="full").fit_transform(TABLE.astype(np.float64))
+    np.testing.assert_allclose(made(TABLE), expected, atol=0.01)
+
+
+def test_a_projection_keeps_distances_and_needs_no_pool() -> None:
+    records = RNG.normal(size=(40, 300)).astype(np.float32)
+    made = projected(FeatureMap((300,)), 150, seed=1)
+    ratios = np.linalg.norm(np.diff(made(records), axis=0), axis=1) / np.linalg.norm(np.diff(records, axis=0), axis=1)
+    assert np.abs(ratios - 1).max() < 0.3
+    assert made.digest != projected(FeatureMap((300,)), 150, seed=2).digest
+
+
+def test_the_noise_of_pixels_is_told_from_edges() -> None:
+    assert noise_share(RNG.normal(size=(50, 16, 16)).astype(np.float32)) == pytest.approx(1, abs=0.05)
+    assert noise_share(BLOBS) < 0.1
+    assert noise_share((BLOBS > 0.5).astype(np.float32)) < 0.2
+    assert noise_share(np.ones((5, 16, 16), np.float32)) == 0
+
+
+@pytest.mark.parametrize(
+    ("pool", "named", "words"),
+    [
+        (TABLE, "hog", r"'hog' for records of shape \(12,\); allowed: images"),
+        (TABLE, "sift", "features is 'sift'; allowed: auto, raw, hog, pca:N"),
+        (TABLE, "pca:", "features is 'pca:'"),
+        (TABLE, "pca:0", "0 principal components of 200 records are asked for; allowed: 1 to 12"),
+        (TABLE, "pca:13", "allowed: 1 to 12"),
+        (TABLE, "projection:13", "13 directions are asked for; allowed: 1 to the 12"),
+        (TABLE, "onnx:", "features is 'onnx:'"),
+        (BLOBS[:, :7], "hog", r"shape \(7, 16\); allowed"),
+    ],
+)
+def test_features_that_a_pool_does_not_have_are_refused(pool, named, words) -> None:
+    with pytest.raises(InvalidInput, match=words):
+        features_for(pool, named, seed=0)
