@@ -42,11 +42,15 @@ class OpenStudy:
 
 def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
     """Raises InvalidInput for a study whose largest reply is above `reply_bytes`."""
-    largest = 8 * study.teachers * study.batch_limit + 2**16
+    by_records = study.records is not None
+    each = study.classes if by_records else study.teachers
+    largest = 8 * each * study.batch_limit + 2**16
     if largest > reply_bytes:
+        whose, lower = (
+            (f"{each} classes", "make fewer queries") if by_records else (f"{each} teachers", "lower batch_limit")
+        )
         raise InvalidInput(
-            f"a reply to {study.batch_limit} queries of {study.teachers} teachers has {largest} bytes; allowed: "
-            f"{reply_bytes}: lower batch_limit"
+            f"a reply to {study.batch_limit} queries of {whose} has {largest} bytes; allowed: {reply_bytes}: {lower}"
         )
 
 

@@ -95,9 +95,9 @@ class LocalConsortium:
         release = self.folder / "release"
         self.coordinator("release", "demo", "--out", str(release))
         self.call("coordinator", None, "verify", str(release))
-        spent = {name: self._budget(name) for name in HOSPITALS}
-        for name in HOSPITALS:
-            self.party(name, "audit", "verify", "--release", str(release))
+        with ThreadPoolExecutor(max_workers=2) as pairs:
+            spent = dict(zip(HOSPITALS, pairs.map(self._budget, HOSPITALS), strict=True))
+            list(pairs.map(lambda name: self.party(name, "audit", "verify", "--release", str(release)), HOSPITALS))
         return figures_of(release, self.data, self.study, spent)
 
     def _plan(self, pool: list[str]) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import ceil, exp
 from typing import Final
 
 from protocols.claims.protection import Protection
 from protocols.claims.who_sees import not_protected_from
 from protocols.errors import InvalidInput
 
+# Of a figure that is rounded up: the rounding of float64 is none.
+_DUST = 1e-9
 PUBLISHABLE: Final = (
     "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
     "are safe to publish. They hold if each node charged what the released labels cost: a node that settles believes "
@@ -105,12 +107,15 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
 
 
 def used_once(study: Protection, *, epsilon: float, delta: float) -> str:
-    """What the epsilon of a study in which records vote means for one unit. Raises InvalidInput where teachers do."""
+    """What the epsilon of a study in which records vote means for one unit; it is shown rounded up, to three digits
+    after the point. Raises InvalidInput where teachers vote.
+    """
     if not study.records:
         raise InvalidInput("teachers vote in the study; allowed: one in which records do, each once")
     whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
+    shown = ceil(1000 * epsilon * (1 - _DUST)) / 1000
     return (
-        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {epsilon:.4g} at delta "
+        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {shown:g} at delta "
         f"{delta:g}, for ever: whatever is made of that sum later (labels, students, a choice between them) costs "
         "nothing more."
     )

@@ -71,6 +71,12 @@ class Publics:
         )
         return cls(pool, population_of(settings.unit, dataset, parties), sizes)
 
+    def mapped(self, features: Float32[ndarray, "pool features"]) -> Publics:
+        """The same with these features of the pool in place of images."""
+        nothing = features[:0]
+        pool = replace(self.pool, kind="table", public_inputs=features, private_inputs=nothing, test_inputs=nothing)
+        return replace(self, pool=pool)
+
 
 @dataclass(frozen=True, eq=False)
 class Candidate:
@@ -112,8 +118,16 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
     """Rehearses every candidate. accuracy: assumed, of the best possible model. Raises InvalidInput."""
     budgets = experiment_budgets(settings.model_copy(update={"parties": len(publics.sizes)}))
     offered = list(_candidates(settings, publics))
+    if not offered:
+        raise InvalidInput(
+            f"record_queries is {settings.record_queries!r} and bins {settings.bins}; allowed: columns, with bins, for "
+            f"a table; clusters:N for a pool of at least {3 * _CLUSTERS[publics.pool.kind][0]} records"
+        )
     features = _features(settings, publics, offered[0])
     tasks = tuple(_tasks(settings, publics, features, accuracy))
+    if publics.pool.kind == "image":
+        # Mapped once: the centres of clusters, and who is nearest to them, are the same.
+        settings, publics = settings.model_copy(update={"features": "raw"}), publics.mapped(features)
     found: list[Candidate] = []
     targets: list[tuple[Float32[ndarray, "pool classes"], ...]] = []
     for number, given in enumerate(offered):

@@ -56,6 +56,7 @@ class EchoHost:
         if order == b"invalid":
             raise InvalidInput(f"{party}: sigma is -1; allowed: > 0")
         if order == b"bug":
+            print(rest.decode(), end="")
             raise KeyError("a bug in the host")
         if order == b"die":
             os.kill(os.getpid(), signal.SIGKILL)

@@ -29,6 +29,7 @@ from protocols.errors import (
 )
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.engine import Exchange, HostSpec
+from simulations.engines.flower import Flower
 from simulations.engines.pinning import ONE_THREAD
 
 PARTIES = [f"party-{i}" for i in range(50)]
@@ -172,18 +173,27 @@ def test_engines_reply_alike(all_seen: dict[str, dict[str, Any]]) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(
-    engine: str, capfd: pytest.CaptureFixture[str]
+    engine: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
+    """With Flower, whose start takes seconds, also: its log lines and what a host prints do not reach the person."""
+    log = tmp_path / "engine.log"
+    started = Flower(workers=2, log=log) if engine == "flower" else open_engine(engine, workers=2)
+
     def body(exchange: Exchange) -> None:
-        with pytest.raises(EngineFailed, match="KeyError: 'a bug in the host'"):
-            exchange({"party-0": b"bug"})
+        with pytest.raises(EngineFailed, match="KeyError: 'a bug in the host'") as caught:
+            exchange({"party-0": b"bug:printed by a host" if engine == "flower" else b"bug"})
+        assert "echo_host.py" in str(caught.value)  # the traceback
+        assert "\x1b" not in str(caught.value)
         exchange({"party-1": b"die", "party-0": b"x"})
 
     before = descendants(psutil.Process())
     with pytest.raises(EngineFailed, match="died"):
-        open_engine(engine, workers=2).run(HOST, PARTIES[:2], body)
+        started.run(HOST, PARTIES[:2], body)
     assert_gone(descendants(psutil.Process()) - before)
     assert capfd.readouterr() == ("", "")  # what was to be said is in the error
+    if engine == "flower":
+        assert "run_simulation" in log.read_text(encoding="utf-8")
+        assert "a bug in the host" in log.read_text(encoding="utf-8")
 
 
 @pytest.mark.slow

@@ -24,7 +24,7 @@ from protocols.errors import Refused
 from protocols.mechanisms import mechanism_parameters
 from protocols.study.file import read_study
 from protocols.study.levels import LEVELS
-from protocols.study.study import Seat, Study
+from protocols.study.study import UNITS, Seat, Study
 from protocols.study.terms import Feature, Terms
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
@@ -91,7 +91,7 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     assert described("[[party]]") == _keys(Seat) | {"signing_key"}
     node = {f"data.{key}" for key in _keys(DataSettings)} | {f"teachers.{key}" for key in _keys(TeacherSettings)}
     node |= {f"node.{key}" for key in _keys(PartySettings) - {"data", "teachers", "lifetime"}}
-    node |= {f"lifetime.{unit}.{key}" for unit in ("record", "party") for key in ("epsilon", "delta")}
+    node |= {f"lifetime.{unit}.{key}" for unit in UNITS for key in ("epsilon", "delta")}
     assert described("node.toml") == node
     assert described("coordinator.toml") == _keys(CoordinatorSettings)
     assert described("invitation.toml") == _keys(Invitation)

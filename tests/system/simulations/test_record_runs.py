@@ -32,7 +32,7 @@ def cache(tmp_path_factory):
 
 
 @pytest.fixture
-def run(cache, monkeypatch, tmp_path, capsys):
+def run(cache, monkeypatch, tmp_path, capsys, here, undrawn):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAVE_CACHE", str(cache))
 

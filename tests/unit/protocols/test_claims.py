@@ -16,6 +16,7 @@ from protocols.claims import (
     not_covered_by_release,
     not_protected_from,
     promise,
+    used_once,
     who_saw_what,
     who_sees_votes,
 )
@@ -157,3 +158,18 @@ def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_t
     assert ("it sees the sum of each party's records' votes in the clear" in said) == (study.level == "clear")
     assert ("any vector" in said) == (study.level != "clear")
     assert ("computational" in said) == (study.level == "two_server")
+
+
+@pytest.mark.parametrize(
+    ("unit", "whose"), [("record", "Each record's data are"), ("patient", "Each patient's data are")]
+)
+def test_what_an_epsilon_means_where_records_vote_is_said_once_and_for_ever(unit, whose):
+    study = Protection(
+        level="clear", unit=unit, view="histogram", adjacency="replace-one", asks="the coordinator", records=True
+    )
+    said = used_once(study, epsilon=0.5, delta=1e-6)
+    assert said.startswith(f"{whose} used once, in one noisy sum, and this costs at most epsilon 0.5 at delta 1e-06")
+    assert "for ever" in said
+    assert "at most epsilon 0.501 at" in used_once(study, epsilon=0.5001, delta=1e-6)
+    with pytest.raises(InvalidInput, match="teachers vote"):
+        used_once(replace(study, records=False, unit="record"), epsilon=1.0, delta=1e-6)

@@ -1,9 +1,11 @@
 import json
+import shutil
 
 import numpy as np
 import pytest
 
 from coordinator.commands.group import run_command
+from coordinator.home import CoordinatorHome
 from coordinator.in_process import InProcessTransport
 from coordinator.labelling.training import keep_student, train_student
 from coordinator.release.verify import verify_release
@@ -18,11 +20,12 @@ from tests.harness.operators import add_study, make_home
 from tests.harness.studies import pool_of, voter
 
 
-@pytest.fixture
-def home(tmp_path):
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
     """A home with a study that is labelled, and a student that was trained. No node is there to sign a receipt."""
-    made = make_home(tmp_path)
-    study = add_study(made, tmp_path)
+    folder = tmp_path_factory.mktemp("trained")
+    made = make_home(folder)
+    study = add_study(made, folder)
     pool = pool_of(study.terms.pool_size, study.terms.input_shape[0])
     parties = {
         seat.party: Party(seat.party, study=study, ledger=Ledger(":memory:"), voter=voter(seat.party), coins_from=None)
@@ -42,9 +45,15 @@ def home(tmp_path):
         store.start_job(job.number)
         store.end_job(job.number, "finished", "", labelling)
         labelled = store.labelled(study.name)
-    trained = train_student(labelled, pool, kind="random_forest", seed=0, device="cpu")
-    keep_student(made.study(study.name) / "student", labelled, trained)
+    student = train_student(labelled, pool, kind="random_forest", seed=0, device="cpu")
+    keep_student(made.study(study.name) / "student", labelled, student)
     return made
+
+
+@pytest.fixture
+def home(trained, tmp_path):
+    """A copy of that home, to be written to."""
+    return CoordinatorHome(shutil.copytree(trained.folder, tmp_path / "home"))
 
 
 UNPROVEN = [part for number in range(3) for part in ("--unproven", f"hospital-{number}")]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from coordinator.commands.group import run_command
+from coordinator.connection.open_study import check_askable
 from coordinator.labelling.pool import write_pool
 from coordinator.labelling.record_planning import QueryChoice, plan_records
 from coordinator.labelling.templates import RECORDS_TEMPLATE
@@ -126,3 +127,12 @@ def test_a_study_with_records_and_terms_gives_itself_back_from_its_file(tmp_path
     path.write_text(write_study(study))
     assert read_deployed(path) == study
     assert deployed(study, study.terms).digest == study.digest
+
+
+def test_a_study_whose_sums_do_not_fit_one_reply_is_not_opened():
+    study, _ = record_study_of()
+    check_askable(study, reply_bytes=8 * 8 * 2 + 2**16)
+    with pytest.raises(
+        InvalidInput, match="8 queries of 2 classes has 65664 bytes; allowed: 65663: make fewer queries"
+    ):
+        check_askable(study, reply_bytes=8 * 8 * 2 + 2**16 - 1)

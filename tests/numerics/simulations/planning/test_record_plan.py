@@ -137,3 +137,27 @@ def test_teachers_are_recommended_where_their_student_is_expected_to_be_better()
 def test_hospitals_with_one_record_cannot_be_planned_for():
     with pytest.raises(InvalidInput, match="hospitals have 1 records"):
         planned(parties=400)
+
+
+def test_queries_that_the_data_cannot_have_are_refused():
+    with pytest.raises(InvalidInput, match="allowed: columns, with bins, for a table"):
+        planned(record_queries="clusters:20")
+
+
+def test_images_are_mapped_once_and_their_queries_are_clusters():
+    pixels = np.random.default_rng(2).random((400, 28, 28)).astype(np.float32)
+    images = replace(
+        TABLE,
+        kind="image",
+        private_inputs=pixels[:200],
+        private_labels=LABELS[:200],
+        public_inputs=pixels[200:300],
+        public_labels=LABELS[200:300],
+        test_inputs=pixels[300:],
+        test_labels=LABELS[300:400],
+    )
+    _, _, rehearsed = planned(images, accuracy=0.9, bins=None, record_queries="clusters:10", nearest=1, budgets="50")
+    assert rehearsed.features.shape[0] == 100
+    assert rehearsed.best.queries.features.input_shape == rehearsed.features.shape[1:]
+    assert rehearsed.best.words == "clusters:10, nearest 1"
+    assert rehearsed.best.pool_labels > 0.6

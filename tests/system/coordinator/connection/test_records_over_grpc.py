@@ -5,6 +5,7 @@ import pytest
 
 from protocols.ledger.ledger import Ledger
 from protocols.study.deployed import deployed
+from protocols.study.queries import no_inputs
 from simulations.setup.levels import seat_key, simulated_aggregation, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions, live_record_votes
 from tests.harness.consortium import Consortium
@@ -35,7 +36,7 @@ def test_the_sums_over_grpc_are_those_of_one_process(level, tmp_path) -> None:
                 party._ballot = simulated_ballot(study, at, ledger=consortium.ledgers[name], seed=SEED)
                 consortium.start_node(name)
             assert not consortium.hub.wait_for(frozenset(NAMES), timeout_s=300)
-            got = consortium.coordinator.label(np.zeros((study.query_limit, *study.terms.input_shape), np.float32))
+            got = consortium.coordinator.label(no_inputs(study.query_limit))
             at_parties = [consortium.ledgers[name].balance(name).spent for name in NAMES]
     np.testing.assert_array_equal(got.cells, expected.cells)
     assert got.refusals == got.ledger_differences == {}

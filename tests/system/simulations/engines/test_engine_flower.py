@@ -2,13 +2,14 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 from pathlib import Path
 
 import pytest
 
 import simulations
 from protocols.errors import InvalidInput, StorageFailed
-from simulations.engines.engine import Exchange, HostSpec
+from simulations.engines.engine import HostSpec
 from simulations.engines.flower import Flower
 
 ROOT = Path(simulations.__file__).parent.parent
@@ -18,7 +19,8 @@ def test_flower_and_ray_are_imported_in_one_file() -> None:
     importers = set()
     for room in ("protocols", "party", "coordinator", "simulations"):
         for file in (ROOT / room).rglob("*.py"):
-            for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            text = file.read_text(encoding="utf-8")
+            for node in ast.walk(ast.parse(text)) if re.search(r"\b(flwr|ray)\b", text) else ():
                 names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
                 if isinstance(node, ast.ImportFrom):
                     names = [node.module or ""]
@@ -44,26 +46,3 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_starts(tmp_path: P
     engine = Flower(workers=1, log=tmp_path / "absent" / "ray.log")
     with pytest.raises(StorageFailed, match=r"absent/ray\.log"):
         engine.run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
-
-
-@pytest.mark.slow
-def test_log_lines_go_to_the_log_and_not_to_the_person(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "failing_host.py").write_text(
-        "def open_host():\n    print('printed by a host')\n    raise RuntimeError('a broken host')\n"
-    )
-    monkeypatch.syspath_prepend(str(tmp_path))
-
-    def body(exchange: Exchange) -> str:
-        with pytest.raises(Exception, match="a broken host") as caught:
-            exchange({"a": b"x"})
-        return str(caught.value)
-
-    log = tmp_path / "engine.log"
-    reason = Flower(workers=1, log=log).run(HostSpec("failing_host:open_host"), ["a"], body)
-    assert "failing_host.py" in reason  # the traceback
-    assert "\x1b" not in reason
-    assert "run_simulation" in log.read_text(encoding="utf-8")
-    assert "a broken host" in log.read_text(encoding="utf-8")
-    assert capfd.readouterr() == ("", "")
