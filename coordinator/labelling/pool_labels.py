@@ -18,6 +18,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.queries_file import record_votes
 from protocols.study.query_map import QueryMap
+from protocols.study.study import Study
 
 
 def labels_of_pool(
@@ -50,7 +51,7 @@ def labels_again(
     ).probabilities
 
 
-def noise_in(study: DeployedStudy) -> float:
+def noise_in(study: Study) -> float:
     """The standard deviation, in votes, of the noise in each released sum if all seats took part.
 
     It is more than sigma where the accounting relies on a part of the noise: of one of two servers, or of the honest

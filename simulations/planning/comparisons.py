@@ -77,10 +77,10 @@ class Comparison:
                 f"let teachers vote: {self.teachers.labels} labels at sigma {self.teachers.sigma:g} are expected to "
                 f"give a student of {self.teachers.student:.3f}, record votes one of {self.student:.3f}"
             )
-        if not self.worth:
+        if self.student <= self.guessing or self.gain <= -_CLEARLY * self.gain_error:
             return f"not worth its budget: the student is expected at {margin}"
         if self.gain < _CLEARLY * self.gain_error:
-            return f"doubtful: let records vote, but the student is expected at {margin}, which may be chance"
+            return f"doubtful: the student of record votes is expected at {margin}, which may be chance"
         return f"let records vote: the student is expected at {margin}"
 
 

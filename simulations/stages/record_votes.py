@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from coordinator.labelling.pool_labels import noise_in
 from coordinator.labelling.propagation import soft_labels_of
 from coordinator.labelling.soft_labels import SoftLabels
 from party.party import Voter
@@ -128,5 +129,5 @@ def soft_pool_labels(
         pool,
         labelling.cells / study.units / entry,
         records=records,
-        sigma=study.mechanism.label_sigma / entry,
+        sigma=noise_in(study) / entry,
     )

@@ -16,7 +16,9 @@ import pytest
 
 import conclave
 from simulations.commands.group import run_command
+from tests.harness.engine_here import running_here
 from tests.harness.python_page import PAGE, page
+from tests.harness.undrawn import undrawn as undrawn
 
 MODULES = ("accounting", "labelling", "records", "studies")
 SETTINGS: dict[str, dict[str, str]] = {
@@ -86,6 +88,7 @@ def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyP
         result.to_pandas()
 
 
+@pytest.mark.usefixtures("undrawn")
 @pytest.mark.parametrize("called", SETTINGS)
 def test_labels_and_spends_are_those_of_the_simulator_bit_for_bit(
     called: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -280,7 +283,8 @@ def test_a_run_is_that_of_the_simulator(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.chdir(tmp_path)
     flags = ["--parties=20", "--private-size=400", "--queries=60", "--student=none", "--budgets=4", "--no-attack"]
     places = ["--engine=in_process", "--workers=1", "--cache-dir=cache", "--out=out"]
-    assert run_command(["run", *flags, *places, "--no-baselines", "--quiet"]) == 0
+    with running_here():
+        assert run_command(["run", *flags, *places, "--no-baselines", "--quiet"]) == 0
     ours = conclave.run(
         parties=20, private_size=400, queries=60, student="none", budgets="4", delta=1e-5, unit="record",
         view="label", attack=False, baselines=False, cache_dir="cache",

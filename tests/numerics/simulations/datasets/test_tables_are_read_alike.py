@@ -1,6 +1,6 @@
 """A table means the same to a hospital's node, to the coordinator's pool and to a simulation.
 
-A few thousand tables are written at random, with everything that has been read in two ways before: missing values,
+A thousand tables are written at random, with everything that has been read in two ways before: missing values,
 categories that nobody named, infinities, logarithms of what has none, huge values, blanks, quotes and byte order marks.
 All three read each of them; so does a slow reader below, which shares no code with them.
 """
@@ -21,7 +21,7 @@ from protocols.study.terms import Feature, Terms
 from simulations import datasets
 from simulations.datasets import DatasetRequest
 
-TABLES = 2_000
+TABLES = 1_000
 CLASSES = ("no", "yes, but", "NA")
 _NUMBERS = (
     ["0", "1", "-1", "-2", "50", "  7 ", "1e3", "-1000", "1e300", "-1e300", "1E-320", ".5", "+3", "007", "-0.9999"]

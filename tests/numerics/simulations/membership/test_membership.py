@@ -25,6 +25,7 @@ from simulations.results.membership_text import finding, rows
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.students import pooled_student
+from tests.harness.engine_here import running_here
 
 NO_CONTROLS = Controls(None, None)
 
@@ -229,19 +230,17 @@ def test_the_rows_and_the_figure_hold_what_the_report_holds():
 def digits(tmp_path_factory):
     """A whole run on the embedded digits, and its attack with both controls."""
     host = Host(data_dir=None, cache_dir=tmp_path_factory.mktemp("cache"), engine="in_process", workers=1)
-    given_settings = experiment(
-        dataset="digits", parties=20, budgets="4:0.5,8:0.5", student="random_forest", baselines=False, sigma=2.0
-    )
-    inputs = read_inputs(given_settings, host=host, reporter=Reporter(quiet=True))
+    forest, quiet = {"student": "random_forest"}, Reporter(quiet=True)
+    settled = experiment(dataset="digits", parties=20, budgets="4:0.5,8:0.5", baselines=False, sigma=2.0, **forest)
+    inputs = read_inputs(settled, host=host, reporter=quiet)
     budgets, study = study_of(inputs)
-    result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))
+    with running_here():
+        result = run(inputs, budgets=budgets, study=study, host=host, reporter=quiet)
     controls = make_controls(
         inputs.dataset,
-        non_private=pooled_student(inputs.dataset, student="random_forest", seed=0, cache_dir=host.cache_dir),
-        student="random_forest",
+        non_private=pooled_student(inputs.dataset, **forest, seed=0, cache_dir=host.cache_dir),
         answered=len(result.seeds[0].answered),
-        seed=0,
-        cache_dir=host.cache_dir,
+        **forest | {"seed": 0, "cache_dir": host.cache_dir},
     )
     report = membership_attack(
         result.released_student,

@@ -104,8 +104,8 @@ def test_more_budget_gives_better_labels_and_with_much_they_are_nearly_the_best_
     assert rich.cell_labels > 0.97
 
 
-def test_a_study_with_four_hospitals_is_recommended_or_not_by_its_budget():
-    fair = compare(*planned(budgets="4", partition="dirichlet:0.5"))
+def test_a_study_of_small_hospitals_is_recommended_or_not_by_its_budget():
+    fair = compare(*planned(budgets="4", parties=30))
     assert fair.votes_by == "record"
     assert fair.worth
     assert fair.guessing < fair.alone < fair.pooled <= fair.best + 0.01
@@ -132,6 +132,10 @@ def test_teachers_are_recommended_where_their_student_is_expected_to_be_better()
     assert better.verdict.startswith("let teachers vote: 300 labels at sigma 4")
     doubtful = Comparison(**(base | {"gain_error": 0.08}), teachers=None)
     assert doubtful.verdict.startswith("doubtful")
+    worse = Comparison(**(base | {"gain": -0.1}), teachers=None)
+    assert worse.verdict.startswith("not worth its budget")
+    guessed = Comparison(**(base | {"guessing": 0.7}), teachers=None)
+    assert guessed.verdict.startswith("not worth its budget")
 
 
 def test_hospitals_with_one_record_cannot_be_planned_for():
