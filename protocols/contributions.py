@@ -17,6 +17,8 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 
 LARGEST_WEIGHT = 2**33
+# A sum of one record is that record: whoever sees sums before the noise would see it.
+FEWEST_RECORDS = 2
 
 
 def contribution_sum(
@@ -37,8 +39,8 @@ def contribution_sum(
     range, or of which nothing is left.
     """
     records, votes = cells.shape
-    if records < 2:
-        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least 2")
+    if records < FEWEST_RECORDS:
+        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least {FEWEST_RECORDS}")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
     if not 1 <= votes <= weight_units**2:
@@ -57,12 +59,11 @@ def contribution_sum(
     touched, counts = np.unique(member[:, None] * cell_count + cells, return_counts=True)
     unit, cell = np.divmod(touched, cell_count)
     squares = np.bincount(unit, weights=counts.astype(np.float64) ** 2)  # whole numbers below 2**53: exact
-    pairs, which = np.unique(
-        np.stack([counts, np.maximum(squares[unit], votes).astype(np.int64)]), axis=1, return_inverse=True
-    )
-    entries = np.array([isqrt(c * c * weight_units**2 // s) for c, s in pairs.T.tolist()], dtype=np.int64)
+    # Pairs (c_q, max(S, votes)) as complex numbers, which sort fast; both parts are exact.
+    pairs, which = np.unique(counts + 1j * np.maximum(squares[unit], votes), return_inverse=True)
+    entries = [isqrt(int(pair.real) ** 2 * weight_units**2 // int(pair.imag)) for pair in pairs.tolist()]
     total = np.zeros(cell_count, dtype=np.int64)
-    np.add.at(total, cell, entries[which.ravel()])
+    np.add.at(total, cell, np.array(entries, dtype=np.int64)[which])
     return total
 
 

@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from coordinator.students import student_kind, usual_table_student
 from party.teachers import teacher_kind
+from protocols.contributions import FEWEST_RECORDS
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.study.query_map import QueryMap
@@ -160,10 +161,13 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     settings = settings.model_copy(update={"parties": parties, "student": student})
     inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
     if settings.votes_by == "record":
-        few = next((at for at, of_seat in enumerate(inputs.shards) if sum(map(len, of_seat)) < 2), None)
-        if few is not None:
-            raise InvalidInput(
-                f"party {few} has {sum(map(len, inputs.shards[few]))} record(s); allowed where records vote: at least 2"
+        few = sum(sum(map(len, of_seat)) < FEWEST_RECORDS for of_seat in inputs.shards)
+        if few == len(inputs.shards):
+            raise InvalidInput(f"no party has {FEWEST_RECORDS} records; allowed where records vote: some")
+        if few:
+            reporter.say(
+                f"warning: {few} of {len(inputs.shards)} parties have fewer than {FEWEST_RECORDS} records and vote "
+                "with none, as a hospital's node would refuse to; their budgets are charged nevertheless"
             )
         # Queries and units that the data do not have are reported before anything is worked out.
         _ = inputs.query_map

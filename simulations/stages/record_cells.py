@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
-from protocols.contributions import contribution_sum
+from protocols.contributions import FEWEST_RECORDS, contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, InvalidInput, StorageFailed
 from protocols.reading import read_bytes
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
@@ -49,13 +49,19 @@ class RecordCells:
         return self.map.queries
 
     def sums(self, study: Study) -> list[Contribution]:
-        """Each seat's sum of contributions, in lattice units. Raises InvalidInput for another map than the study's."""
+        """Each seat's sum of contributions, in lattice units; nothing of a seat with fewer than FEWEST_RECORDS records.
+
+        Raises InvalidInput for another map than the study's.
+        """
         if study.records is None or study.records.queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
+        shape = (self.queries, self.classes)
         return [
-            contribution_sum(
+            np.zeros(shape, dtype=np.int64)
+            if len(cells) < FEWEST_RECORDS
+            else contribution_sum(
                 cells, units, weight_units=round(seat.weight * study.units), cell_count=self.queries * self.classes
-            ).reshape(self.queries, self.classes)
+            ).reshape(shape)
             for seat, cells, units in zip(study.roster, self.cells, self.units, strict=True)
         ]
 

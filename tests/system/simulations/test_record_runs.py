@@ -119,7 +119,7 @@ def test_a_sweep_is_the_run_of_the_same_settings(run, tmp_path, capsys):
         (["--mechanism", "lnmax"], "mechanism is 'lnmax'"),
         (["--view", "label"], "view is 'label'; allowed with votes_by 'record': histogram"),
         (["--unit", "patient"], "names no patients"),
-        (["--parties", "200"], "record(s); allowed where records vote: at least 2"),
+        (["--parties", "319"], "no party has 2 records"),
         (["--bins", "1"], "bins is 1"),
         (["--record-queries", "towns"], "record_queries is 'towns'"),
         (["--votes-by", "teacher", "--bins", "3"], "bins is 3; allowed with votes_by 'record' only"),
@@ -143,3 +143,10 @@ def test_a_study_whose_noise_hides_its_votes_is_warned_of_before_anything_is_wor
     for budget, warned in (("0.02", True), ("1", False)):
         assert run_command([*given, "--budgets", budget, "--dry-run"]) == 0
         assert ("a query holds about 29.1 votes, and the noise" in capsys.readouterr().err) == warned
+
+
+def test_parties_of_one_record_vote_with_none_and_are_said_so(capsys, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    given = [each for each in RUN if each != "--quiet"]
+    assert run_command([*given, "--parties", "200", "--budgets", "1", "--dry-run"]) == 0
+    assert "81 of 200 parties have fewer than 2 records and vote with none" in capsys.readouterr().err
