@@ -1,4 +1,4 @@
-"""study create, study pool-digest, study queries: what is asked, and of whom."""
+"""study create, pool-digest, draw-pool, queries: what is asked, and of whom."""
 
 from __future__ import annotations
 
@@ -111,6 +111,34 @@ def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
     click.echo(f"input_shape = {figures['input_shape']}")
     click.echo(f"pool_size = {figures['pool_size']}")
     click.echo(f'pool_sha256 = "{figures["pool_sha256"]}"')
+
+
+@study.command(name="draw-pool", epilog=EPILOG)
+@click.argument("draft", type=click.Path(path_type=Path))
+@click.option("--records", type=click.IntRange(2), default=400, show_default=True, help="How many to draw.")
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("pool.npy"), show_default=True, help="The pool.")
+def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
+    """Draw a pool from the terms of a study, for a consortium that has no public records.
+
+    Every column is drawn by itself from the constants of DRAFT: numbers normal around their centre, categories equally
+    often. No record of anybody is looked at.
+
+    \b
+    Example:
+      conclave-coordinator study draw-pool draft.toml --records 400 --out pool.npy
+    """
+    from coordinator.labelling.pool import write_pool
+    from coordinator.queries.without_pool import drawn_pool
+    from protocols.errors import InvalidInput
+    from protocols.study.file import read_deployed
+
+    if out.exists():
+        raise InvalidInput(f"{out} exists; allowed: a new file")
+    pool = drawn_pool(read_deployed(draft).terms.features, records=records, seed=seed)
+    write_pool(out, pool)
+    click.echo(f"{out}: {len(pool)} records of {pool.shape[1]} features, drawn from the terms of {draft}")
+    click.echo(f"next: conclave-coordinator study queries {draft} --pool {out} --complete study.toml")
 
 
 @study.command(epilog=EPILOG)

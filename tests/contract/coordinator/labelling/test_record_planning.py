@@ -136,3 +136,15 @@ def test_a_study_whose_sums_do_not_fit_one_reply_is_not_opened():
         InvalidInput, match="8 queries of 2 classes has 65664 bytes; allowed: 65663: make fewer queries"
     ):
         check_askable(study, reply_bytes=8 * 8 * 2 + 2**16 - 1)
+
+
+def test_a_pool_is_drawn_from_the_terms_where_there_is_none(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "draft.toml").write_text(write_study(draft()))
+    drawn = ["study", "draw-pool", "draft.toml", "--records", "50"]
+    assert run_command(drawn) == 0
+    assert "50 records of 4 features" in capsys.readouterr().out
+    planned = plan_records(draft(), np.load("pool.npy"), choice=QueryChoice(), rule="exhaustive")
+    assert planned.study.terms.pool_size == 50
+    assert run_command(drawn) == 3
+    assert "pool.npy exists; allowed: a new file" in capsys.readouterr().err
