@@ -184,7 +184,7 @@ def no_queries(place):
     [
         (lambda place: changed_row(place, "p0,1,2,3,4,up"), "'up'; allowed: left, right"),
         (lambda place: changed_row(place, "p0,1,2,x,4,left"), "'x'; allowed: a finite number"),
-        (one_unit, "the party has 1 record; allowed: at least 2"),
+        (one_unit, "1 protected unit (record); allowed: at least 2"),
         (no_patient_column, "person"),
         (other_queries, "allowed: that of the study"),
         (no_queries, "is not"),
