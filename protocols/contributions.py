@@ -17,8 +17,8 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 
 LARGEST_WEIGHT = 2**33
-# A sum of one record is that record: whoever sees sums before the noise would see it.
-FEWEST_RECORDS = 2
+# A sum of one unit is that unit: whoever sees sums before the noise would see it.
+FEWEST_UNITS = 2
 
 
 def contribution_sum(
@@ -35,12 +35,12 @@ def contribution_sum(
 
     A record votes evenly. A unit with c_q of its records in cell q, S = sum c_q^2, has entries
     floor(c_q W / sqrt(max(S, votes))): the sum of its records' votes, scaled down to W where it is longer.
-    Raises InvalidInput on fewer than two records, on a cell out of range or twice, and on a weight that is out of
-    range, or of which nothing is left.
+    Raises InvalidInput on fewer than FEWEST_UNITS records, on a cell out of range or twice, and on a weight that is out
+    of range, or of which nothing is left.
     """
     records, votes = cells.shape
-    if records < FEWEST_RECORDS:
-        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least {FEWEST_RECORDS}")
+    if records < FEWEST_UNITS:
+        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least {FEWEST_UNITS}")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
     if not 1 <= votes <= weight_units**2:

@@ -116,7 +116,7 @@ def release(
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Where records voted: the public pool, to make all soft labels again.",
+    help="Where records voted: the public pool, without which their soft labels are not checked in full.",
 )
 @json_option
 def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: bool) -> int:
@@ -129,12 +129,14 @@ def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: boo
     from coordinator.release.verify import verify_release
 
     checks = verify_release(folder, authority, pool=pool)
-    failed = [check for check in checks if not check.passed]
+    failed = [check for check in checks if check.passed is False]
+    partly = [check.name for check in checks if check.passed is None]
     if as_json:
-        print_json({"verified": not failed, "checks": [asdict(check) for check in checks]})
+        print_json({"verified": not failed, "not_checked": partly, "checks": [asdict(check) for check in checks]})
         return Exit.VERIFICATION if failed else Exit.DONE
     for check in checks:
-        click.echo(f"{'holds ' if check.passed else 'FAILED'}  {check.name}: {check.message}", err=not check.passed)
+        state = {True: "holds ", False: "FAILED", None: "NOT CHECKED"}[check.passed]
+        click.echo(f"{state}  {check.name}: {check.message}", err=not check.passed)
         if check.next_step:
             click.echo(f"        next: {check.next_step}", err=True)
     if failed:
@@ -143,6 +145,7 @@ def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: boo
         )
         click.echo(f"next: {failed[0].next_step}", err=True)
         return Exit.VERIFICATION
-    but = "; but see the next step above" if any(check.next_step for check in checks) else ""
+    but = f"; not checked: {', '.join(partly)}" if partly else ""
+    but += "; but see the next step above" if any(check.next_step for check in checks) else ""
     click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
     return 0

@@ -85,6 +85,7 @@ def make_release(
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
         for path in [part, *part.rglob("*")]:  # for everybody to read
             path.chmod(0o755 if path.is_dir() else 0o644)
+        # With the pool: a check that was not made in full would be a failed one here.
         failed = [
             check for check in verify_release(part, authority=None, pool=labelled.pool, now=now) if not check.passed
         ]
@@ -174,7 +175,7 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
     """The folder of an earlier release of the same authority, verified; `path` may also be its privacy.json."""
     folder = path.parent if path.name == layout.STATEMENT_FILE else path
     signed_statement(folder, authority)
-    failed = [check for check in verify_release(folder, authority=None, now=now) if not check.passed]
+    failed = [check for check in verify_release(folder, authority=None, now=now) if check.passed is False]
     if failed:
         raise DataCorrupt(f"the earlier release {folder} does not verify: {failed[0].name}: {failed[0].message}")
     return folder

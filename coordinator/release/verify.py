@@ -33,6 +33,7 @@ from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifes
 from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_guardian, read_sums
 from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.queries_file import read_query_map
+from protocols.study.query_map import QueryMap
 from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
@@ -45,10 +46,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True)
 class Check:
-    """One check: its name, whether it passed, what was found, and what to do next ("" if nothing)."""
+    """One check: its name, whether it passed, what was found, and what to do next ("" if nothing).
+
+    passed: None where it was not made in full, as it needs the pool.
+    """
 
     name: str
-    passed: bool
+    passed: bool | None
     message: str
     next_step: str
 
@@ -66,6 +70,7 @@ _REFUSED = (
     "ask the hospitals whose receipts were refused to run `conclave-party audit verify STUDY --release FOLDER`: the "
     "state of their ledgers is not confirmed, and only their nodes can show whether they were told another outcome"
 )
+_GIVE_POOL = "give --pool FILE, the study's public pool, to make all soft labels again"
 
 
 class _Checks:
@@ -92,11 +97,11 @@ class _Checks:
 def verify_release(
     folder: Path, authority: Path | None, *, pool: Path | None = None, now: datetime.datetime | None = None
 ) -> list[Check]:
-    """All checks of a release, in order; the release is valid if all passed. Never raises, whatever the content.
+    """All checks of a release, in order; the release is valid if none failed. Never raises, whatever the content.
 
     authority: the consortium's certificate, as obtained at enrolment; None trusts the copy in the folder, which only
-    shows that the folder is consistent. pool: the public pool, with which soft labels are made again wholly; now: UTC;
-    None for the current time.
+    shows that the folder is consistent. pool: the public pool, without which soft labels are not checked in full; now:
+    UTC; None for the current time.
     """
     checks = _Checks()
     today = now or datetime.datetime.now(datetime.UTC)
@@ -113,7 +118,7 @@ def verify_release(
     return checks.done
 
 
-_COVERED = "receipts cover every charge"
+_COVERED, _SOFT = "receipts cover every charge", "soft labels"
 _CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receipts", _COVERED, "statement", "pages")
 
 
@@ -125,7 +130,11 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate, p
         checks.skip(*_CONTENT[2:])
         return
     if released.study.records is not None:
-        checks.run("sums and soft labels", lambda: _soft_labels(folder, released, pool), _FORGED)
+        queries = checks.run("queries", lambda: _queries(folder, released), _FORGED)
+        if queries is None:
+            checks.skip(_SOFT)
+        elif checks.run(_SOFT, lambda: _soft_labels(folder, released, queries, pool), _FORGED) is False:
+            checks.done[-1] = replace(checks.done[-1], passed=None, next_step=_GIVE_POOL)
         if isinstance(released.study.confidentiality, GuardedLevel):
             checks.run("guardian's signature", lambda: _guardian(folder, released, evidence), _FORGED)
     opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
@@ -221,17 +230,21 @@ def _released(folder: Path) -> tuple[Released, str]:
     return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
 
 
-def _soft_labels(folder: Path, released: Released, pool: Path | None) -> tuple[bool, str]:
-    """Whether the queries are the study's, and the soft labels what the released sums give."""
-    study, given = released.study, released.pool
-    queries, cells = read_query_map(folder / QUERIES_FILE, study), read_sums(folder, study)
+def _queries(folder: Path, released: Released) -> tuple[QueryMap, str]:
+    return read_query_map(folder / QUERIES_FILE, released.study), "the queries are the study's"
+
+
+def _soft_labels(folder: Path, released: Released, queries: QueryMap, pool: Path | None) -> tuple[bool, str]:
+    """Whether the soft labels are what the released sums give: whether all of that was checked, and what was found."""
+    study, given, cells = released.study, released.pool, read_sums(folder, released.study)
     if cells is None or given is None:
-        return True, "no sums are released, and nothing is made of them; the queries are the study's"
-    said = f"the soft labels of {len(given.members)} public records follow from the sums; the queries are the study's"
+        return True, "no sums are released, and nothing is made of them"
+    said = f"the soft labels of {len(given.members)} public records follow from the sums"
     if pool is None:
         made = labels_again(study, cells, queries, given.members)
+        said += f", if these lie in the queries that {SOFT_LABELS_FILE} names: that was not checked"
         if made is None:
-            return True, "the queries are the study's; the soft labels follow from the pool too, so give --pool FILE"
+            return False, "they follow from the pool too, so they were not made again"
     else:
         values = read_pool(pool, features=study.terms.features)
         check_pool(values, study)
@@ -242,7 +255,7 @@ def _soft_labels(folder: Path, released: Released, pool: Path | None) -> tuple[b
     worst = float(np.abs(made - given.probabilities).max())
     if worst > _SAME_CHANCE:
         raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
-    return True, said
+    return pool is not None, said
 
 
 def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:

@@ -130,8 +130,6 @@ def _last(study: DeployedStudy, settings: PartySettings) -> list[str]:
 def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
     if study.records is not None:
-        if study.unit == "patient" and not settings.data.patient:
-            lines.append("data.patient is not set: each of your records counts as a patient of its own.")
         return lines
     if settings.settle:
         lines.append(

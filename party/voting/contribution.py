@@ -23,7 +23,7 @@ from party.home import PartyHome
 from party.settings import PartySettings
 from party.voting.groups import rows_of_seats
 from protocols.array_files import read_arrays
-from protocols.contributions import contribution_sum
+from protocols.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
@@ -48,7 +48,15 @@ class SeatVotes:
 
 
 def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records"]:
-    """The protected unit of each record: its patient if the study says so and the hospital names one, else itself."""
+    """The protected unit of each record: itself, or its patient if the study says so.
+
+    Raises InvalidInput where the study protects patients and the hospital's settings do not name them.
+    """
+    if study.unit == "patient" and records.patients is None:
+        raise InvalidInput(
+            f"study {study.name!r} protects patients, and data.patient is ''; allowed: what names each record's "
+            "patient (also where each record is of another one)"
+        )
     return units_of(records.patients if study.unit == "patient" else None, len(records.labels))
 
 
@@ -65,6 +73,11 @@ def count_votes_of(settings: PartySettings, study: DeployedStudy, queries: Query
     counted = []
     for seat, rows in rows_of_seats(records, study, party, units=units):
         found = len(np.unique(units[rows]))
+        if found < FEWEST_UNITS:
+            raise InvalidInput(
+                f"seat {seat}: {found} protected unit ({study.unit}); allowed: at least {FEWEST_UNITS}, as a sum of "
+                "one is that one"
+            )
         if found > votes.population:
             raise InvalidInput(
                 f"seat {seat}: {found} protected units ({study.unit}s); allowed: at most the study's population, "

@@ -1,8 +1,10 @@
 """Encoder: a public model, shipped as an ONNX file, whose first output is a record's features.
 
-It runs in evaluation mode, as exported, on one thread of the CPU. The file's bytes are part of the study's digest.
-Floating point: another processor may give another last digit, and with it, rarely, another nearest query; a record's
-own cost does not depend on that.
+It is given one record at a time, on one thread of the CPU. Nobody can tell from a file that each row of its output
+depends on that row of its input alone (a mean over the batch does not), and the cost of record votes rests on that: a
+replaced record may move no other record's vote. The file's bytes are part of the study's digest. Floating point:
+another processor may give another last digit, and with it, rarely, another nearest query; a record's own cost does not
+depend on that.
 """
 
 from __future__ import annotations
@@ -24,7 +26,6 @@ if TYPE_CHECKING:
 
 MOST_MODEL_BYTES = 2**28
 MOST_FEATURES = 2**14
-_ROWS = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +33,7 @@ class Encoder(Stage):
     """content: the ONNX file, of at most 256 MiB; width: how many features it gives. Raises InvalidInput.
 
     Nothing runs before it is called: then InvalidInput where onnxruntime is not installed, or the file is no model that
-    takes such records and gives `width` finite features of each.
+    takes such records, gives `width` finite features of each, and the same ones again.
     """
 
     number = 4
@@ -59,8 +60,10 @@ class Encoder(Stage):
 
     def __call__(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records features"]:
         found = np.empty((len(records), self.width), dtype=np.float32)
-        for start in range(0, len(records), _ROWS):
-            found[start : start + _ROWS] = self._run(records[start : start + _ROWS])
+        for row in range(len(records)):
+            found[row] = self._of_one(records[row : row + 1])
+        if len(records) and not np.array_equal(self._of_one(records[:1]), found[0]):
+            raise InvalidInput("the encoder gives a record other features each time; allowed: one without random parts")
         return found
 
     def arrays(self) -> dict[str, ndarray]:
@@ -86,11 +89,13 @@ class Encoder(Stage):
         except DataCorrupt as error:
             raise InvalidInput(str(error)) from None
 
-    def _run(self, records: Float32[ndarray, "records *shape"]) -> Float32[ndarray, "records features"]:
-        found = self._model.first_output(records)
-        wanted = (len(records), self.width)
+    def _of_one(self, record: Float32[ndarray, "one *shape"]) -> Float32[ndarray, " features"]:
+        # A file with a fixed number of rows gets so many copies of the one record, and never another record's row.
+        copies = self._model.rows or 1
+        found = self._model.first_output(np.repeat(record, copies, axis=0))
+        wanted = (copies, self.width)
         if found.dtype != np.float32 or found.shape != wanted or not np.isfinite(found).all():
             raise InvalidInput(
                 f"the encoder gives {found.dtype} of shape {found.shape}; allowed: finite float32 of shape {wanted}"
             )
-        return found
+        return found[0]

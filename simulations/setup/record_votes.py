@@ -84,6 +84,13 @@ def units_of(unit: str, dataset: Dataset, records: Int64[ndarray, " records"]) -
     return dataset.private_patients[records]
 
 
+def seat_units(unit: str, dataset: Dataset, shards: list[Int64[ndarray, " records"]]) -> int:
+    """How many protected units have records at a seat; where all of a party's data are one unit, how many records."""
+    records = np.concatenate(shards)
+    units = None if unit == "party" else units_of(unit, dataset, records)
+    return len(records) if units is None else len(np.unique(units))
+
+
 def population_of(unit: str, dataset: Dataset, seats: int) -> int:
     """How many protected units all parties have together, which replace-one makes public."""
     if unit == "party":

@@ -11,7 +11,7 @@ from numpy import ndarray
 
 from coordinator.students import student_kind, usual_table_student
 from party.teachers import teacher_kind
-from protocols.contributions import FEWEST_RECORDS
+from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.study.query_map import QueryMap
@@ -24,7 +24,7 @@ from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.setup.partition import BySite, parse_partition, partition, teacher_shards
 from simulations.setup.record_budgets import split_by_group, upsampling
-from simulations.setup.record_votes import population_of, query_map
+from simulations.setup.record_votes import population_of, query_map, seat_units
 from simulations.stages.stored_votes import StoredVotes, VoteCounts
 from simulations.stages.students import check_student
 from simulations.stages.votes_file import read_labels, read_votes
@@ -161,12 +161,12 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     settings = settings.model_copy(update={"parties": parties, "student": student})
     inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
     if settings.votes_by == "record":
-        few = sum(sum(map(len, of_seat)) < FEWEST_RECORDS for of_seat in inputs.shards)
+        few = sum(seat_units(settings.unit, dataset, of_seat) < FEWEST_UNITS for of_seat in inputs.shards)
         if few == len(inputs.shards):
-            raise InvalidInput(f"no party has {FEWEST_RECORDS} records; allowed where records vote: some")
+            raise InvalidInput(f"no party has {FEWEST_UNITS} units ({settings.unit}s); allowed: some, to vote")
         if few:
             reporter.say(
-                f"warning: {few} of {len(inputs.shards)} parties have fewer than {FEWEST_RECORDS} records and vote "
+                f"warning: {few} of {len(inputs.shards)} parties have fewer than {FEWEST_UNITS} units and vote "
                 "with none, as a hospital's node would refuse to; their budgets are charged nevertheless"
             )
         # Queries and units that the data do not have are reported before anything is worked out.

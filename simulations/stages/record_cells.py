@@ -15,7 +15,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
-from protocols.contributions import FEWEST_RECORDS, contribution_sum
+from protocols.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, InvalidInput, StorageFailed
 from protocols.reading import read_bytes
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
@@ -49,7 +49,7 @@ class RecordCells:
         return self.map.queries
 
     def sums(self, study: Study) -> list[Contribution]:
-        """Each seat's sum of contributions, in lattice units; nothing of a seat with fewer than FEWEST_RECORDS records.
+        """Each seat's sum of contributions, in lattice units; nothing of a seat with fewer than FEWEST_UNITS units.
 
         Raises InvalidInput for another map than the study's.
         """
@@ -58,12 +58,17 @@ class RecordCells:
         shape = (self.queries, self.classes)
         return [
             np.zeros(shape, dtype=np.int64)
-            if len(cells) < FEWEST_RECORDS
+            if _units(study.unit, cells, units) < FEWEST_UNITS
             else contribution_sum(
                 cells, units, weight_units=round(seat.weight * study.units), cell_count=self.queries * self.classes
             ).reshape(shape)
             for seat, cells, units in zip(study.roster, self.cells, self.units, strict=True)
         ]
+
+
+def _units(unit: str, cells: ndarray, units: ndarray | None) -> int:
+    """How many protected units have records here; where all of a party's data are one unit, how many records."""
+    return len(cells) if units is None or unit == "party" else len(np.unique(units))
 
 
 def find_cells(

@@ -180,4 +180,4 @@ class Consortium(Certifying):
 
 def failed(folder: Path, authority: Path | None = None) -> dict[str, str]:
     """The checks of verification that a release does not pass, with what each of them says."""
-    return {check.name: check.message for check in verify_release(folder, authority) if not check.passed}
+    return {check.name: check.message for check in verify_release(folder, authority) if check.passed is False}

@@ -119,7 +119,7 @@ def test_a_sweep_is_the_run_of_the_same_settings(run, tmp_path, capsys):
         (["--mechanism", "lnmax"], "mechanism is 'lnmax'"),
         (["--view", "label"], "view is 'label'; allowed with votes_by 'record': histogram"),
         (["--unit", "patient"], "names no patients"),
-        (["--parties", "319"], "no party has 2 records"),
+        (["--parties", "319"], "no party has 2 units (records)"),
         (["--bins", "1"], "bins is 1"),
         (["--record-queries", "towns"], "record_queries is 'towns'"),
         (["--votes-by", "teacher", "--bins", "3"], "bins is 3; allowed with votes_by 'record' only"),
@@ -149,4 +149,4 @@ def test_parties_of_one_record_vote_with_none_and_are_said_so(capsys, monkeypatc
     monkeypatch.chdir(tmp_path)
     given = [each for each in RUN if each != "--quiet"]
     assert run_command([*given, "--parties", "200", "--budgets", "1", "--dry-run"]) == 0
-    assert "81 of 200 parties have fewer than 2 records and vote with none" in capsys.readouterr().err
+    assert "81 of 200 parties have fewer than 2 units and vote with none" in capsys.readouterr().err

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from coordinator.commands.release import verify
 from coordinator.labelling.record_planning import plan_records
 from coordinator.labelling.training import released_pool_labels, train_student
 from coordinator.queries.choice import QueryChoice
@@ -84,11 +85,22 @@ def test_the_soft_labels_say_what_the_records_do_and_the_student_learns_them(rec
 def test_it_verifies_and_names_what_it_recomputed(record_release):
     _, _, folder = record_release
     checks = {check.name: check for check in verify_release(folder, None)}
-    assert all(check.passed for check in checks.values())
-    assert checks["sums and soft labels"].message == (
-        "the soft labels of 40 public records follow from the sums; the queries are the study's"
-    )
+    assert [name for name, check in checks.items() if not check.passed] == ["soft labels"]
+    assert checks["queries"].message == "the queries are the study's"
+    assert checks["soft labels"].passed is None
+    assert "that was not checked" in checks["soft labels"].message
+    assert "--pool" in checks["soft labels"].next_step
     assert "1 batches of 3 seats recompute" in checks["charges"].message
+
+
+def test_what_was_not_checked_stands_in_the_summary(record_release, capsys):
+    _, _, folder = record_release
+    assert verify.main([str(folder)], standalone_mode=False) == 0
+    said = capsys.readouterr()
+    assert "NOT CHECKED  soft labels" in said.err
+    assert "not checked: soft labels" in said.out.splitlines()[-1]
+    verify.main([str(folder), "--json"], standalone_mode=False)
+    assert json.loads(capsys.readouterr().out)["not_checked"] == ["soft labels"]
 
 
 def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_ever(record_release):
@@ -124,7 +136,7 @@ def test_a_hospitals_own_audit_agrees_with_the_release(record_release):
 @pytest.mark.parametrize(
     ("name", "pick", "check"),
     [
-        ("sums.csv", lambda text: (text.splitlines()[3], "2,90000,1"), "sums and soft labels"),
+        ("sums.csv", lambda text: (text.splitlines()[3], "2,90000,1"), "soft labels"),
         ("soft_labels.csv", lambda text: ("0.", "0.0"), "study and labels"),
         ("soft_labels.csv", lambda text: (text.splitlines()[1], text.splitlines()[2].replace("1,", "0,", 1)), None),
         ("study.toml", lambda text: ("population = 300", "population = 301"), "study and labels"),
@@ -146,7 +158,7 @@ def test_another_file_of_queries_is_found(record_release, tmp_path):
     partitions = (other.partitions[1], other.partitions[0], *other.partitions[2:])
     (copy / "queries.npz").write_bytes(type(other)(other.features, partitions).to_bytes())
     consortium.sign_again(copy)
-    assert "allowed: that of the study" in failed(copy)["sums and soft labels"]
+    assert "allowed: that of the study" in failed(copy)["queries"]
 
 
 def test_without_the_sums_nothing_may_be_made_of_them(record_release, tmp_path):
@@ -209,7 +221,8 @@ def test_with_the_pool_a_verifier_makes_all_soft_labels_again(record_release, tm
     _, _, folder = record_release
     np.save(tmp_path / "pool.npy", POOL)
     checks = {check.name: check for check in verify_release(folder, None, pool=tmp_path / "pool.npy")}
-    assert checks["sums and soft labels"].message.endswith("the pool is the study's")
+    assert checks["soft labels"].passed
+    assert checks["soft labels"].message.endswith("the pool is the study's")
     np.save(tmp_path / "other.npy", POOL + 1)
     failed_checks = [check for check in verify_release(folder, None, pool=tmp_path / "other.npy") if not check.passed]
     assert "the pool's hash is" in failed_checks[0].message
@@ -221,8 +234,9 @@ def test_labels_that_spread_over_the_pool_are_verified_with_it(tmp_path):
     labelled = consortium.label(planned.study, queries=planned.queries)
     folder = consortium.release(labelled, tmp_path / "release")
     assert not failed(folder)
-    (alone,) = [each for each in verify_release(folder, None) if each.name == "sums and soft labels"]
-    assert "give --pool FILE" in alone.message
+    (alone,) = [each for each in verify_release(folder, None) if each.name == "soft labels"]
+    assert alone.passed is None
+    assert "not made again" in alone.message
     (whole,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == alone.name]
     assert whole.passed
     assert "follow from the sums" in whole.message
@@ -249,7 +263,7 @@ def guarded_release(tmp_path_factory):
 def test_a_guardian_signs_the_sums_that_are_released_and_no_others(guarded_release, tmp_path):
     consortium, folder = guarded_release
     checks = {check.name: check for check in verify_release(folder, None)}
-    assert all(check.passed for check in checks.values())
+    assert checks["guardian's signature"].passed
     assert checks["guardian's signature"].message == "'guardian' opened these sums too"
     changes = {
         "another sum": ("sums.csv", lambda text: text.replace("\n0,", "\n0,1", 1)),

@@ -101,6 +101,17 @@ def test_all_records_of_a_patient_weigh_as_much_as_one(tmp_path, capsys):
         assert use.unit == "patient"
 
 
+@pytest.mark.parametrize("cap", ["record", "patient"])
+def test_a_study_that_protects_patients_is_refused_where_none_is_named(tmp_path, capsys, cap):
+    place = Place(tmp_path, unit="patient")
+    text = place.home.settings_file.read_text().replace('patient = "patient"', 'patient = ""')
+    place.home.settings_file.write_text(text.replace("[lifetime.patient]", f"[lifetime.{cap}]"))
+    for command in (place.approve, lambda: place.run("data", "check", str(place.file))):
+        assert command() == 3
+        assert "data.patient is ''" in capsys.readouterr().err
+    assert not place.home.study_folder(place.study.digest).exists()
+
+
 def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(place):
     place.approve()
     with Policy(place.home.settings().policy) as policy:
@@ -178,7 +189,7 @@ def no_queries(place):
     [
         (lambda place: changed_row(place, "p0,1,2,3,4,up"), "'up'; allowed: left, right"),
         (lambda place: changed_row(place, "p0,1,2,x,4,left"), "'x'; allowed: a finite number"),
-        (one_unit, "the party has 1 record; allowed: at least 2"),
+        (one_unit, "1 protected unit (record); allowed: at least 2"),
         (no_patient_column, "person"),
         (other_queries, "allowed: that of the study"),
         (no_queries, "is not"),

@@ -48,12 +48,45 @@ def test_it_travels_as_a_file_and_is_named_by_its_bytes(tmp_path) -> None:
         features_for(RECORDS, "onnx:nothing.onnx", seed=0)
 
 
+def graph_of(*nodes, rows="records"):
+    """A model of [rows, 3, 4] that is these nodes from "x" to "y"."""
+    shown = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 3, 4]) for name in ("x", "y")]
+    made = helper.make_graph(list(nodes), "encoder", shown[:1], shown[1:])
+    return helper.make_model(made, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+@pytest.mark.parametrize("rows", ["records", 7])
+def test_a_record_that_is_replaced_changes_no_other_records_features_whatever_the_model_does(rows) -> None:
+    """A mean over the batch would move every record's vote, and no epsilon would hold."""
+    mixing = [
+        helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0]),
+        helper.make_node("Add", ["x", "mean"], ["sum"]),
+        helper.make_node("Flatten", ["sum"], ["y"]),
+    ]
+    made = FeatureMap((3, 4), (Encoder(graph_of(*mixing, rows=rows), 12),))
+    before = made(RECORDS[:20])
+    other = RECORDS[:20].copy()
+    other[3] += 100
+    np.testing.assert_array_equal(np.delete(made(other), 3, axis=0), np.delete(before, 3, axis=0))
+    np.testing.assert_array_equal(made(RECORDS[5:6])[0], before[5])
+
+
+def test_a_model_that_draws_at_random_is_refused() -> None:
+    noise = [
+        helper.make_node("RandomNormalLike", ["x"], ["noise"]),
+        helper.make_node("Add", ["x", "noise"], ["sum"]),
+        helper.make_node("Flatten", ["sum"], ["y"]),
+    ]
+    with pytest.raises(InvalidInput, match="other features each time"):
+        Encoder(graph_of(*noise), 12)(RECORDS[:2])
+
+
 @pytest.mark.parametrize(
     ("content", "records", "words"),
     [
         (b"no model", RECORDS, "not a readable ONNX model"),
         (model(kind=TensorProto.DOUBLE), RECORDS, "allowed: one of 32-bit floats"),
-        (model(), RECORDS[:, :2], r"cannot take inputs of shape \(256, 2, 4\)"),
+        (model(), RECORDS[:, :2], r"cannot take inputs of shape \(1, 2, 4\)"),
         (model(), RECORDS * np.float32(np.finfo(np.float32).max), "allowed: finite float32"),
     ],
     ids=["no model", "doubles", "other records", "overflow"],
@@ -65,7 +98,7 @@ def test_what_is_no_encoder_of_these_records_is_refused(content, records, words)
 
 
 def test_another_width_than_declared_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"shape \(256, 2\); allowed: finite float32 of shape \(256, 3\)"):
+    with pytest.raises(InvalidInput, match=r"shape \(1, 2\); allowed: finite float32 of shape \(1, 3\)"):
         Encoder(model(), 3)(RECORDS)
 
 
