@@ -5,8 +5,6 @@ Only what is public enters: sums, queries, pool, and the study's population, wei
 
 from __future__ import annotations
 
-from math import sqrt
-
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
@@ -15,10 +13,9 @@ from coordinator.labelling.propagation import is_propagated, soft_labels_of
 from coordinator.labelling.soft_labels import soft_labels
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.queries_file import record_votes
 from protocols.study.query_map import QueryMap
-from protocols.study.study import Study
+from protocols.study.released_noise import noise_in
 
 
 def labels_of_pool(
@@ -49,20 +46,6 @@ def labels_again(
     return soft_labels(
         given, members, records=record_votes(study).population, sigma=noise_in(study) / entry
     ).probabilities
-
-
-def noise_in(study: Study) -> float:
-    """The standard deviation, in votes, of the noise in each released sum if all seats took part.
-
-    It is more than sigma where the accounting relies on a part of the noise: of one of two servers, or of the honest
-    parties of a quorum.
-    """
-    sigma, level = study.mechanism.label_sigma, study.confidentiality
-    if isinstance(level, TwoServer):
-        return sqrt(2) * sigma
-    if isinstance(level, SecureSum):
-        return sigma * sqrt(len(study.roster) / max(1, study.quorum - level.colluders))
-    return sigma
 
 
 def _entry(study: DeployedStudy) -> float:

@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.pool_labels import noise_in
 from coordinator.labelling.propagation import soft_labels_of
 from coordinator.labelling.soft_labels import SoftLabels
 from party.party import Voter
@@ -16,6 +15,7 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import Batch, Stop, next_batch
 from protocols.study.query_map import QueryMap
+from protocols.study.released_noise import noise_in
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED

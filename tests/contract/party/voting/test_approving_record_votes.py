@@ -66,6 +66,11 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
+def test_approving_warns_of_noise_that_hides_the_votes(tmp_path, capsys):
+    assert Place(tmp_path, epsilon=0.02).approve() == 0
+    assert "Warning      a query holds about 75 votes, and the noise on each of its sums" in capsys.readouterr().out
+
+
 def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place, capsys):
     assert place.approve() == 0
     said = capsys.readouterr().out
