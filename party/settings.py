@@ -110,6 +110,12 @@ def read_settings(path: Path) -> PartySettings:
         each.done()
     if not settings.data.name:
         raise InvalidInput(f"{path}: data.name is empty; allowed: a name for the data set, to which its caps belong")
+    if "patient" in lifetime and not settings.data.patient:
+        # Without it a patient's records would lie with several teachers, and vote as several units.
+        raise InvalidInput(
+            f"{path}: data.patient is {settings.data.patient!r}, and [lifetime.patient] is set; allowed: what names "
+            "each record's patient (also where each record is of another one)"
+        )
     if len(settings.data.delimiter) != 1:
         raise InvalidInput(f"{path}: data.delimiter is {settings.data.delimiter!r}; allowed: one character")
     for key, seconds in (("idle_s", settings.teachers.idle_s), ("stalled_s", settings.teachers.stalled_s)):

@@ -14,6 +14,7 @@ from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
+    from protocols.study.deployed import DeployedStudy
 
 
 @click.group(epilog=EPILOG)
@@ -74,6 +75,7 @@ def create(
             store, settings, file=study_file, pool_file=pool_file, queries_file=queries_file, today=today
         )
         shown = study_status(store, made.name, set())
+    _say_if_thin(made)
     file = home.study(made.name) / "study.toml"
     if as_json:
         print_json({**shown, "file": str(file)})
@@ -159,18 +161,18 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
 @click.option(
     "--record-queries",
     "kind",
-    help="columns (cells of the terms' columns) | clusters:N (centres of N clusters of the pool) [columns, if any].",
-)
-@click.option(
-    "--nearest", type=click.IntRange(1), default=1, show_default=True, help="In how many clusters a record votes."
-)
-@click.option(
-    "--features",
-    default="auto",
+    default="columns",
     show_default=True,
-    help="Of clusters: auto | raw | hog | pca:N | projection:N | onnx:FILE.",
+    help="columns (cells of the terms' columns) | clusters:N (centres of N clusters of the pool).",
 )
-@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
+@click.option(
+    "--nearest", type=click.IntRange(1), help="Of clusters: in how many of each partition a record votes [1]."
+)
+@click.option(
+    "--partitions", type=click.IntRange(1, 64), help="Of clusters: how often the pool is cut into them [1]."
+)
+@click.option("--features", help="Of clusters: auto | raw | hog | pca:N | projection:N | onnx:FILE [auto].")
+@click.option("--seed", type=click.IntRange(0), help="Of clusters and projections [0].")
 @click.option(
     "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 10]."
 )
@@ -184,10 +186,11 @@ def queries(
     pool_file: Path,
     out: Path,
     complete: Path | None,
-    kind: str | None,
-    nearest: int,
-    features: str,
-    seed: int,
+    kind: str,
+    nearest: int | None,
+    partitions: int | None,
+    features: str | None,
+    seed: int | None,
     bins: int | None,
     rule: str,
     home: CoordinatorHome,
@@ -203,8 +206,9 @@ def queries(
       conclave-coordinator study queries draft.toml --pool pool.csv --complete study.toml
     """
     from coordinator.labelling.pool import read_pool
-    from coordinator.labelling.record_planning import QueryChoice, plan_records, study_lines
+    from coordinator.labelling.record_planning import plan_records, study_lines
     from coordinator.labelling.study_creation import signing_key
+    from coordinator.queries.choice import QueryChoice
     from coordinator.store.store import Store
     from protocols.study.file import read_deployed, write_study
     from runtime.files import write_atomically
@@ -214,9 +218,10 @@ def queries(
             return signing_key(store, party)
 
     read = read_deployed(draft, keys=key_of)
-    chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, features=features, seed=seed)
+    chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
     planned = plan_records(read, read_pool(pool_file, features=read.terms.features), choice=chosen, rule=rule)
     made = planned.study
+    _say_if_thin(made)
     write_atomically(out, planned.queries.to_bytes())
     if complete is not None:
         write_atomically(complete, write_study(made))
@@ -239,6 +244,14 @@ def queries(
     for line in study_lines(made):
         click.echo(line)
     click.echo(f"the queries are in {out}" + ("" if complete is None else f", and the study in {complete}"), err=True)
+
+
+def _say_if_thin(made: DeployedStudy) -> None:
+    """Warns of a study whose noise hides what its records say."""
+    from protocols.study.released_noise import thin_queries
+
+    if warning := thin_queries(made):
+        click.echo(f"warning: {warning}", err=True)
 
 
 def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:

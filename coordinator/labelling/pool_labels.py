@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import sqrt
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -17,9 +16,9 @@ from coordinator.labelling.propagation import is_propagated, soft_labels_of
 from coordinator.labelling.soft_labels import soft_labels
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.queries_file import record_votes
 from protocols.study.query_map import QueryMap
+from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 
 
@@ -108,18 +107,3 @@ def labels_again(
 def _turnout(study: DeployedStudy, charged: Mapping[str, int]) -> Turnout:
     records = record_votes(study)
     return turnout(study, who_voted(study, charged), votes=records.votes, population=records.population)
-
-
-def noise_in(study: Study, *, voted: int | None = None) -> float:
-    """The standard deviation, in votes, of the noise in each released sum if so many seats voted; None: all.
-
-    It is more than sigma where the accounting relies on a part of the noise: of one of two servers, or of the honest
-    parties of a quorum.
-    """
-    sigma, level = study.mechanism.label_sigma, study.confidentiality
-    if isinstance(level, TwoServer):
-        return sqrt(2) * sigma
-    if isinstance(level, SecureSum):
-        seats = len(study.roster) if voted is None else voted
-        return sigma * sqrt(seats / max(1, study.quorum - level.colluders))
-    return sigma

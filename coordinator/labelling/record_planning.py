@@ -12,11 +12,9 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.queries.clusters import cluster_queries
-from coordinator.queries.features import features_for
+from coordinator.queries.choice import QueryChoice, make_queries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax
-from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import check_shape, record_votes
@@ -25,22 +23,6 @@ from protocols.study.record_study import RecordVotesPlan, record_study
 
 # Of sigma.
 _DIGITS = 5
-
-
-@dataclass(frozen=True, kw_only=True)
-class QueryChoice:
-    """Which queries are made of a pool.
-
-    kind: "columns", the cells of a table's columns, or "clusters:N", the centres of N clusters of the pool; None:
-    columns where the terms name some. bins: of a column of numbers, None: 2 below 2000 records, else 10; nearest: in
-    how many clusters a record votes; features: what clusters are made of (coordinator.queries.features); seed: of both.
-    """
-
-    kind: str | None = None
-    bins: int | None = None
-    nearest: int = 1
-    features: str = "auto"
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,7 +45,7 @@ def plan_records(
     records, terms = record_votes(draft), draft.terms
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
-    queries = make_queries(pool, draft, choice)
+    queries = make_queries(pool, terms.features, choice, population=records.population)
     check_shape(queries, terms.input_shape)
     plan = RecordVotesPlan(
         name=draft.name,
@@ -85,28 +67,6 @@ def plan_records(
     made = replace(made, mechanism=GNMax(sigma=_rounded_up(made.mechanism.label_sigma)))
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
     return PlannedRecords(deployed(made, known), queries)
-
-
-def make_queries(pool: Float32[ndarray, "pool ..."], draft: DeployedStudy, choice: QueryChoice) -> QueryMap:
-    """The queries of this choice, from the pool and the terms' columns alone. Raises InvalidInput."""
-    columns = draft.terms.features
-    kind, _, number = (choice.kind or ("columns" if columns else "clusters:")).partition(":")
-    if kind == "columns" and not number:
-        if not columns:
-            raise InvalidInput("--record-queries is columns, and the terms name none; allowed: clusters:N")
-        cut = usual_bins(record_votes(draft).population) if choice.bins is None else choice.bins
-        return column_queries(pool, columns, bins=cut)
-    if kind != "clusters" or not (number.isascii() and number.isdecimal()):
-        raise InvalidInput(
-            f"--record-queries is {choice.kind!r}; allowed: columns, where the terms name some, or clusters:N"
-        )
-    return cluster_queries(
-        pool,
-        features_for(pool, choice.features, seed=choice.seed),
-        queries=int(number),
-        nearest=choice.nearest,
-        seed=choice.seed,
-    )
 
 
 def _rounded_up(sigma: float) -> float:

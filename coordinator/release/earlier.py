@@ -12,6 +12,7 @@ from typing import Any  # parsed JSON, checked below
 from protocols.budgets.guarantee import Composition, Guarantee, compose
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
+from protocols.study.study import UNITS
 
 # A party has few seats in one release; above this many combinations, only the epsilons are added.
 _MOST_COMBINATIONS = 256
@@ -54,7 +55,7 @@ def parse_statement(statement: dict[str, Any]) -> EarlierRelease:
             str(study["name"]),
             str(study["digest"]),
             str(statement["created"]),
-            str(statement["protected"]["unit"]),
+            UNITS[UNITS.index(statement["protected"]["unit"])],
             parties,
             several,
             tuple(str(each["study"]) for each in statement.get("earlier_releases", {}).get("releases", ())),
@@ -121,8 +122,8 @@ def together(this: EarlierRelease, before: Sequence[EarlierRelease]) -> dict[str
         "releases": [
             {"name": each.name, "study": each.study, "created": each.created, "unit": each.unit} for each in before
         ],
-        # What protects a whole party protects each of its records.
-        "unit": "record" if "record" in units else this.unit,
+        # The smallest: what protects a party protects each of its patients, and so each record.
+        "unit": next(unit for unit in UNITS if unit in units),
         "parties": parties,
         "several": several,
     }

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
 from protocols.plugins import Parts, function_of
-from protocols.study.column_queries import FEW_UNITS
 from runtime.distribution import installed_part
 
 if TYPE_CHECKING:
@@ -33,6 +32,8 @@ def usual_table_student(population: int) -> str:
 
     Measured in docs/explanation/which-votes.md. With few units the soft labels of few bins are near to linear.
     """
+    from protocols.study.column_queries import FEW_UNITS  # NumPy, which --help does without
+
     return "logistic_regression" if population < FEW_UNITS else "gradient_boosting"
 
 

@@ -12,6 +12,7 @@ from protocols.claims import Protection, not_covered_by_approval, used_once, who
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
+from protocols.study.released_noise import thin_queries
 from protocols.study.terms import Terms
 
 
@@ -106,6 +107,8 @@ def _of_records(study: DeployedStudy, party: str) -> list[str]:
         at = study.seats[seat]
         said = used_once(about, epsilon=float(study.budgets.epsilon_guaranteed[at]), delta=study.roster[at].delta)
         lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {said}")
+    if warning := thin_queries(study):
+        lines += ["", f"Warning      {warning}"]
     return lines
 
 
@@ -127,8 +130,6 @@ def _last(study: DeployedStudy, settings: PartySettings) -> list[str]:
 def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
     if study.records is not None:
-        if study.unit == "patient" and not settings.data.patient:
-            lines.append("data.patient is not set: each of your records counts as a patient of its own.")
         return lines
     if settings.settle:
         lines.append(

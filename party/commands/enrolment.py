@@ -37,7 +37,8 @@ _TEMPLATE: Final = """\
 {loader}
 # The column that names the patient (images: the separator after the patient's part of a file name). Set it if a
 # patient may have several records: they then go to one teacher, and unit "record" protects the patient. Studies of
-# unit "patient" need it too. "" if every record belongs to a different patient.
+# unit "patient" and [lifetime.patient] need it always: name what differs in every record if each is of another patient.
+# "" if every record belongs to a different patient, and nothing is of unit "patient".
 {patient}
 # group = "column of the privacy group, if the study has one seat per group"
 # missing = ["", "NA", "NaN", "nan", "?"]

@@ -48,7 +48,15 @@ class SeatVotes:
 
 
 def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records"]:
-    """The protected unit of each record: its patient if the study says so and the hospital names one, else itself."""
+    """The protected unit of each record: itself, or its patient if the study says so.
+
+    Raises InvalidInput where the study protects patients and the hospital's settings do not name them.
+    """
+    if study.unit == "patient" and records.patients is None:
+        raise InvalidInput(
+            f"study {study.name!r} protects patients, and data.patient is ''; allowed: what names each record's "
+            "patient (also where each record is of another one)"
+        )
     return units_of(records.patients if study.unit == "patient" else None, len(records.labels))
 
 

@@ -32,7 +32,8 @@ SEVERAL_FIGURES: Final = (
     "of about 15 or more): nothing is guaranteed."
 )
 EARLIER: Final = (
-    "The figures hold for a patient whose data were in all of these releases under the same party name. It is "
+    "The figures hold for one unit (named with them, the smallest of these releases' units) whose data were in all of "
+    "these releases under the same party name; for the unit 'record', a patient has one record at each party. It is "
     "assumed that every release of the consortium that used these data is listed, that each one's figures hold, and "
     "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
     "whichever is less; deltas add up."

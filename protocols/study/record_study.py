@@ -112,17 +112,3 @@ def record_study(
         confidentiality=plan.level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
     )
-
-
-def thin_queries(study: Study) -> str | None:
-    """A warning, from public figures alone, if noise hides what the queries of record votes hold; else None."""
-    records = study.records
-    if records is None:
-        return None
-    held, noise = records.held * float(study.weights.mean()), study.gaussian.label_sigma
-    if held >= noise:
-        return None
-    return (
-        f"a query holds about {held:.3g} votes, and the noise on each of its sums is {noise:.3g}: expect labels little "
-        "better than a guess; larger budgets, more records, or fewer queries help"
-    )

@@ -25,8 +25,9 @@ from simulations.planning.command import check_idle, optimise_flags, run_optimis
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def plan_flags(**flags: Any) -> None:
-    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best; with
-    --votes-by record, which public queries to choose, what to expect of them, and whether teachers would be better.
+    """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.
+
+    With --votes-by record: which public queries to choose, what to expect, and whether teachers would be better.
 
     \b
     Examples:

@@ -8,10 +8,9 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.queries.clusters import cluster_queries
-from coordinator.queries.features import features_for
+from coordinator.queries.choice import QueryChoice, make_queries
 from protocols.errors import InvalidInput
-from protocols.study.column_queries import bare_columns, column_queries, usual_bins
+from protocols.study.column_queries import bare_columns
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
@@ -27,7 +26,6 @@ OF_TEACHERS = (
     "teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate retrainings"
 ).split()
 OF_RECORDS = "record_queries bins nearest partitions features".split()
-_OF_CLUSTERS = "nearest partitions features".split()
 
 
 def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
@@ -59,33 +57,20 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Que
     queries that the data do not have, and for settings that do not go with them.
     """
     images = dataset.kind == "image"
-    kind, _, number = (settings.record_queries or (_usual_clusters(dataset) if images else "columns")).partition(":")
-    if kind == "columns" and not number:
-        idle = next((name for name in _OF_CLUSTERS if getattr(settings, name) is not None), None)
-        if idle is not None:
-            raise InvalidInput(
-                f"{idle} is {getattr(settings, idle)!r}; allowed with record_queries clusters:N only: leave it out"
-            )
-        if images:
-            raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has images: clusters:N")
-        bins = settings.bins or usual_bins(population)
-        return column_queries(
-            dataset.public_inputs, dataset.columns or bare_columns(dataset.public_inputs.shape[1]), bins=bins
-        )
-    if kind != "clusters" or not (number.isascii() and number.isdecimal()):
-        raise InvalidInput(
-            f"record_queries is {settings.record_queries!r}; allowed: columns, clusters:N (N centres of the pool)"
-        )
-    if settings.bins is not None:
-        raise InvalidInput(f"bins is {settings.bins}; allowed with record_queries columns only: leave it out")
-    return cluster_queries(
-        dataset.public_inputs,
-        features_for(dataset.public_inputs, settings.features or "auto", seed=settings.data_seed),
-        queries=int(number),
-        nearest=settings.nearest or 1,
-        partitions=settings.partitions or 1,
-        seed=settings.data_seed,
+    kind = settings.record_queries or (_usual_clusters(dataset) if images else "columns")
+    if kind == "columns" and images:
+        raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has images: clusters:N")
+    pool = dataset.public_inputs
+    columns = () if images else dataset.columns or bare_columns(pool.shape[1])
+    choice = QueryChoice(
+        kind=kind,
+        bins=settings.bins,
+        nearest=settings.nearest,
+        partitions=settings.partitions,
+        features=settings.features,
+        seed=None if kind == "columns" else settings.data_seed,
     )
+    return make_queries(pool, columns, choice, population=population)
 
 
 def units_of(unit: str, dataset: Dataset, records: Int64[ndarray, " records"]) -> Int64[ndarray, " records"] | None:

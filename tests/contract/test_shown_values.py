@@ -43,7 +43,7 @@ SHOWN = {
     "coordinator.connection.session.Session.send": "a function",
     "protocols.levels.hidden_queries.inference.plan.InferencePlan.vote": "a shape",
     "coordinator.students.trained.Trained.labels": "how many",
-    "coordinator.labelling.record_planning.QueryChoice.seed": "of public queries, an argument of their command",
+    "coordinator.queries.choice.QueryChoice.seed": "of public queries, an argument of their command",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
     "coordinator.students.augmentation.RowChange.noise": "a setting of the student",
     "coordinator.students.networks.StudentNetwork.logits": "a function",

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.labelling.record_planning import QueryChoice, plan_records
+from coordinator.labelling.record_planning import plan_records
+from coordinator.queries.choice import QueryChoice
 from protocols.contributions import contribution_sum
 from protocols.mechanisms import GNMax
 from protocols.study.deployed import DeployedStudy, deployed

@@ -75,6 +75,15 @@ def test_a_setting_that_is_wrong_is_named(tmp_path, old, new, words):
         read_settings(written(tmp_path, GOOD.replace(old, new, 1)))
 
 
+def test_a_lifetime_cap_of_patients_needs_the_patient_of_each_record(tmp_path):
+    text = GOOD.replace("lifetime.record", "lifetime.patient")
+    assert set(read_settings(written(tmp_path, text)).lifetime) == {"patient"}
+    for unnamed in ("", 'patient = ""'):
+        path = written(tmp_path, text.replace('patient = "id"', unnamed))
+        with pytest.raises(InvalidInput, match=r"data\.patient is '', and \[lifetime\.patient\] is set; allowed: what"):
+            read_settings(path)
+
+
 def test_an_invitation_is_read_and_its_faults_are_named(tmp_path):
     found = read_invitation(written(tmp_path, INVITATION))
     assert (found.party, found.address, found.token) == ("a", "h:1", bytes(32))

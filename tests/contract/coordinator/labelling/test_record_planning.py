@@ -9,8 +9,9 @@ import pytest
 from coordinator.commands.group import run_command
 from coordinator.connection.open_study import check_askable
 from coordinator.labelling.pool import write_pool
-from coordinator.labelling.record_planning import QueryChoice, plan_records
+from coordinator.labelling.record_planning import plan_records
 from coordinator.labelling.templates import RECORDS_TEMPLATE
+from coordinator.queries.choice import QueryChoice
 from protocols.errors import InvalidInput
 from protocols.study.deployed import deployed
 from protocols.study.file import read_deployed, write_study
@@ -73,6 +74,34 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
     assert read_query_map(home.study("test") / "queries.npz", study).digest == study.records.queries_sha256
 
 
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (["--nearest", "2"], "nearest is 2; allowed with record_queries clusters:N only"),
+        (["--record-queries", "clusters:4", "--bins", "3"], "bins is 3; allowed with record_queries columns only"),
+    ],
+)
+def test_flags_without_effect_are_refused_before_a_file_is_written(tmp_path, capsys, flags, words):
+    write_pool(tmp_path / "pool.npy", POOL)
+    command = ["study", "queries", str(study_file(tmp_path, draft())), "--pool", str(tmp_path / "pool.npy")]
+    assert run_command([*command, "--out", str(tmp_path / "queries.npz"), *flags]) == 3
+    assert words in capsys.readouterr().err
+    assert not (tmp_path / "queries.npz").exists()
+
+
+def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
+    home = make_home(tmp_path)
+    file, pool = study_file(tmp_path, draft(epsilon=0.02), "draft.toml"), tmp_path / "pool.npy"
+    write_pool(pool, POOL)
+    out, whole = str(tmp_path / "queries.npz"), str(tmp_path / "study.toml")
+    for command in (
+        ["queries", str(file), "--pool", str(pool), "--out", out, "--complete", whole],
+        ["create", whole, "--pool", str(pool), "--queries", out],
+    ):
+        assert run_command(["study", *command, "--home", str(home.folder)]) == 0
+        assert "warning: a query holds about 75 votes, and the noise on each of its sums is" in capsys.readouterr().err
+
+
 def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     file = tmp_path / "draft.toml"
     file.write_text(RECORDS_TEMPLATE)
@@ -111,7 +140,7 @@ def test_a_study_whose_sums_must_not_leave_is_none(change, words):
 @pytest.mark.parametrize(
     ("study", "pool", "words"),
     [
-        (replace(draft(), terms=replace(draft().terms, features=())), POOL, "where the terms name some, or clusters:N"),
+        (replace(draft(), terms=replace(draft().terms, features=())), POOL, "have no names; allowed: clusters:N"),
         (draft(), POOL[:, :3], r"the shape \(3,\); allowed: \(4,\)"),
         (draft(epsilon=1e-9), POOL, "epsilon 1e-09"),
     ],

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from coordinator.commands.release import verify
-from coordinator.labelling.record_planning import QueryChoice, plan_records
+from coordinator.labelling.record_planning import plan_records
 from coordinator.labelling.training import released_pool_labels, train_student
+from coordinator.queries.choice import QueryChoice
 from coordinator.release.verify import verify_release
 from party.audit import audit_seat, released_labels, released_study
 from protocols.ledger.ledger import Ledger

@@ -5,9 +5,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.pool_labels import labels_of_pool, noise_in, turnout, who_voted
+from coordinator.labelling.pool_labels import labels_of_pool, turnout, who_voted
 from coordinator.labelling.training import released_pool_labels
 from coordinator.release.verify import verify_release
+from protocols.study.released_noise import noise_in
 from tests.harness.deployed_records import HOSPITALS, POOL, record_study_of
 from tests.harness.levels import SEAT_KEYS, secure_sum, two_server
 from tests.harness.released import Consortium

@@ -65,6 +65,11 @@ def place(tmp_path):
     return Place(tmp_path)
 
 
+def test_approving_warns_of_noise_that_hides_the_votes(tmp_path, capsys):
+    assert Place(tmp_path, epsilon=0.02).approve() == 0
+    assert "Warning      a query holds about 75 votes, and the noise on each of its sums" in capsys.readouterr().out
+
+
 def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place, capsys):
     assert place.approve() == 0
     said = capsys.readouterr().out
@@ -94,6 +99,17 @@ def test_all_records_of_a_patient_weigh_as_much_as_one(tmp_path, capsys):
     with Policy(place.home.settings().policy) as policy:
         (use,) = policy.lifetime_uses()
         assert use.unit == "patient"
+
+
+@pytest.mark.parametrize("cap", ["record", "patient"])
+def test_a_study_that_protects_patients_is_refused_where_none_is_named(tmp_path, capsys, cap):
+    place = Place(tmp_path, unit="patient")
+    text = place.home.settings_file.read_text().replace('patient = "patient"', 'patient = ""')
+    place.home.settings_file.write_text(text.replace("[lifetime.patient]", f"[lifetime.{cap}]"))
+    for command in (place.approve, lambda: place.run("data", "check", str(place.file))):
+        assert command() == 3
+        assert "data.patient is ''" in capsys.readouterr().err
+    assert not place.home.study_folder(place.study.digest).exists()
 
 
 def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(place):

@@ -1,0 +1,37 @@
+"""Which queries are made of a pool: what has no effect is refused, and what is chosen is made."""
+
+import numpy as np
+import pytest
+
+from coordinator.queries.choice import QueryChoice, make_queries
+from protocols.errors import InvalidInput
+from protocols.study.column_queries import bare_columns
+
+POOL = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
+
+
+def made(**choice):
+    return make_queries(POOL, bare_columns(3), QueryChoice(**choice), population=300)
+
+
+@pytest.mark.parametrize("idle", [{"nearest": 1}, {"partitions": 2}, {"features": "auto"}, {"seed": 0}])
+def test_columns_take_nothing_that_is_of_clusters(idle):
+    with pytest.raises(InvalidInput, match=f"{next(iter(idle))} is .*; allowed with record_queries clusters:N only"):
+        made(**idle)
+
+
+def test_clusters_take_no_bins():
+    with pytest.raises(InvalidInput, match="bins is 2; allowed with record_queries columns only"):
+        made(kind="clusters:4", bins=2)
+
+
+def test_a_record_votes_in_the_nearest_of_each_partition():
+    assert made(bins=3).votes == 3
+    assert made(kind="clusters:5", nearest=2, partitions=3).votes == 6
+    assert made(kind="clusters:5").votes == 1
+
+
+@pytest.mark.parametrize("kind", ["towns", "clusters", "clusters:few", "columns:3"])
+def test_other_queries_are_refused(kind):
+    with pytest.raises(InvalidInput, match=f"record_queries is '{kind}'; allowed: columns, clusters:N"):
+        made(kind=kind)
