@@ -16,7 +16,7 @@ from party.connection.dialling import say_hello
 from party.home import PartyHome
 from party.lifetime import seats_of
 from party.settings import Invitation
-from party.voting.contribution import read_votes
+from party.voting.contribution import read_votes, votes_given
 from party.voting.trained import read_manifest
 from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
 from protocols.errors import ConclaveError, InvalidInput, Refused, Unreachable
@@ -197,9 +197,12 @@ def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
 
 def _ready(home: PartyHome, study: DeployedStudy, party: str) -> str:
     """What a study's seats vote with. Raises DataUnavailable, DataCorrupt."""
-    for seat in seats_of(study, party):
-        if study.records is None:
+    seats = seats_of(study, party)
+    if study.records is None:
+        for seat in seats:
             read_manifest(home.teachers(study.digest, seat))
-        else:
-            read_votes(home.contribution(study.digest, seat), study)
-    return "its records' votes are counted" if study.records else f"{study.teachers} teachers per seat are trained"
+        return f"{study.teachers} teachers per seat are trained"
+    waiting = [seat for seat in seats if not votes_given(home, study, seat)]
+    for seat in waiting:
+        read_votes(home.contribution(study.digest, seat), study)
+    return "its records' votes are counted" if waiting else "its records have voted"

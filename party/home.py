@@ -102,6 +102,14 @@ class PartyHome:
         """The sum of the votes of one seat's records."""
         return self.study_folder(digest) / f"votes-{file_name(seat)}.npz"
 
+    def forget_votes(self, digest: bytes, seat: str) -> None:
+        """Deletes the sum of the votes of one seat's records, if it is kept. Raises StorageFailed."""
+        path = self.contribution(digest, seat)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StorageFailed(f"{path} was not deleted: {error.strerror or error}; delete it") from error
+
     def keep_study(self, study: DeployedStudy, *, pool: Path | None = None) -> None:
         """Writes the study's file, and its pool if there is one, into its folder. Raises as read_pool does."""
         folder = self.study_folder(study.digest)

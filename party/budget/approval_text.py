@@ -88,7 +88,7 @@ def describe(
         f"{about.unit_in_words}, replaced by any other, against anyone who sees {about.view_in_words}:",
     ]
     if study.records is not None:
-        return lines + _of_records(study, party) + _lifetime(settings, forecasts) + _last(study, settings)
+        return lines + _of_records(study, party) + _lifetime(study, settings, forecasts) + _last(study, settings)
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     for seat in seats_of(study, party):
@@ -97,7 +97,7 @@ def describe(
             f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
             f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} answers if every query is answered"
         )
-    return lines + _lifetime(settings, forecasts) + _last(study, settings)
+    return lines + _lifetime(study, settings, forecasts) + _last(study, settings)
 
 
 def _of_records(study: DeployedStudy, party: str) -> list[str]:
@@ -112,7 +112,7 @@ def _of_records(study: DeployedStudy, party: str) -> list[str]:
     return lines
 
 
-def _lifetime(settings: PartySettings, forecasts: list[Forecast]) -> list[str]:
+def _lifetime(study: DeployedStudy, settings: PartySettings, forecasts: list[Forecast]) -> list[str]:
     lines = ["", f"What it takes from the lifetime cap of data set {settings.data.name!r}:"]
     for each in forecasts:
         lines.append(
@@ -120,6 +120,11 @@ def _lifetime(settings: PartySettings, forecasts: list[Forecast]) -> list[str]:
             f"{each.after.cap.delta:g} is reserved; with this study {_share(each.after.share)} "
             f"({'it fits' if each.fits else 'IT DOES NOT FIT'}; epsilon {each.after.epsilon_reserved:.4g} in all)"
         )
+        if study.records is not None and study.unit == each.after.unit == "record" and settings.data.patient:
+            lines.append(
+                "    here for one record: as data.patient is set, studies in which teachers vote take it for a whole "
+                "patient, but in this one a patient with several records may cost more than the cap"
+            )
     return lines
 
 

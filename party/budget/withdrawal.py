@@ -38,7 +38,7 @@ def withdraw(
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
     the entry below is written, every later vote sees the withdrawal, and what was spent is final. Raises
     Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") if what was spent is unknown; then
-    nothing has changed.
+    nothing has changed. Where records vote, their votes are deleted.
     """
     policy.check_newest(home.path)
     policy.withdraw(study, data_set=data_set, home=home)
@@ -51,6 +51,8 @@ def withdraw(
         cap = int(study.budgets.cap[study.seats[seat]])
         final[seat] = shown or FinalSpend(min(known.reserved, cap), proven=known == Mark())
     policy.release(study, data_set=data_set, home=home, spent={seat: each.nano for seat, each in final.items()})
+    for seat in final:
+        home.forget_votes(study.digest, seat)
     return final
 
 

@@ -117,7 +117,8 @@ def approve(
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
-    Where records vote, it reads the records and counts their votes; approving again counts them anew.
+    Where records vote, it reads the records and counts their votes; approving again counts them anew, until the
+    study was asked.
 
     \b
     Examples:
@@ -128,7 +129,7 @@ def approve(
     from party.budget.policy import Policy
     from party.budget.watermarks import remember_approval
     from party.data.pool import read_pool
-    from party.voting.contribution import keep_votes
+    from party.voting.contribution import keep_votes, votes_given
     from party.voting.training import check_private
     from protocols.study.file import read_deployed
 
@@ -149,8 +150,12 @@ def approve(
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == home.identity:
             home.keep_study(study, pool=pool_file)
-            keep_votes(home, study, counted or [])
-            click.echo(f"study {study.name} is already approved; next: conclave-party {following}")
+            unused = [each for each in counted or [] if not votes_given(home, study, each.seat)]
+            keep_votes(home, study, unused)
+            if counted and not unused:
+                click.echo(f"study {study.name} is already approved, and was asked: its votes are not counted again")
+            else:
+                click.echo(f"study {study.name} is already approved; next: conclave-party {following}")
             return
         policy.check_approvable(study, data_set=settings.data.name, home=home)
         checked = pool_file is not None
@@ -167,9 +172,9 @@ def approve(
         if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
-        keep_votes(home, study, counted or [])
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
+        keep_votes(home, study, counted or [])
     click.echo(f"\napproved {study.name}; next: conclave-party {following}", err=as_json)
 
 

@@ -67,6 +67,8 @@ class _Voter:
     def anchor(self) -> None:
         """Records in the policy all that the ledger charged, before any reply leaves (party.budget.watermarks).
 
+        Records' votes are then no longer kept outside the ledger.
+
         Runs outside the ledger's transaction; calling it again changes nothing. Raises Refused("withdrawn"),
         ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: then the charge stands, and no reply may
         leave.
@@ -81,6 +83,8 @@ class _Voter:
                     self.study.digest, data_set=self.data_set, seat=self.seat, known=known, to=reached
                 )
         remember_policy(self.ledger, self.policy.log)
+        if isinstance(self.source, KeptVotes):
+            self.source.forget()
 
     @property
     def _mark(self) -> Mark:

@@ -1,7 +1,8 @@
 """What a hospital's records say in a study in which records vote: counted when it approves, and kept until it is asked.
 
 Everything that can be wrong is said before the study is approved, and so before anything is charged. What is kept is
-the sum of the contributions of one seat, which is private: it lies in the study's folder, which only its owner reads.
+the sum of the contributions of one seat, which is private: it lies in the study's folder, which only its owner reads,
+until it is charged (the ledger repeats the reply from then on) or the study is withdrawn.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from party.voting.groups import rows_of_seats
 from protocols.array_files import read_arrays
 from protocols.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
@@ -113,6 +115,15 @@ def read_votes(path: Path, study: DeployedStudy) -> Sums:
     return sums.astype(np.int64)
 
 
+def votes_given(home: PartyHome, study: DeployedStudy, seat: str) -> bool:
+    """Whether a seat's votes were charged: its ledger repeats them, and they are never counted or given again."""
+    path = home.ledger(study.digest, seat)
+    if not path.exists():
+        return False
+    with Ledger(path) as ledger:
+        return ledger.ever_reserved(seat) > 0
+
+
 class KeptVotes:
     """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries.
 
@@ -131,6 +142,13 @@ class KeptVotes:
         except (DataUnavailable, DataCorrupt) as error:
             self._on_event("record_votes_failed", {"code": Code.NO_RECORD_VOTES, "reason": str(error)[:500]})
         raise Refused(Code.NO_RECORD_VOTES, "the votes of the records are not counted")
+
+    def forget(self) -> None:
+        """Deletes the sums, which the ledger holds by now; on_event is told if that fails."""
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            self._on_event("record_votes_left", {"reason": str(error)[:500]})
 
     def close(self) -> None:
         """Refuses all further votes."""

@@ -18,6 +18,7 @@ from protocols.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
+from runtime.exits import Exit
 from tests.harness.certifying import Certifying
 from tests.harness.deployed_records import HOSPITALS, record_study_of, with_sum_queries, write_queries
 from tests.harness.homes import make_member, study_file, write_records
@@ -112,8 +113,10 @@ def test_a_study_that_protects_patients_is_refused_where_none_is_named(tmp_path,
     assert not place.home.study_folder(place.study.digest).exists()
 
 
-def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(place):
+def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(place, capsys):
     place.approve()
+    file = place.home.contribution(place.study.digest, SEAT)
+    kept = read_votes(file, place.study)
     with Policy(place.home.settings().policy) as policy:
         answering, _ = place.answering(policy)
         with answering:
@@ -121,13 +124,18 @@ def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(plac
             answering.warm([seat])
             reply = seat.answer(lambda: seat.party.handle(place.request()))
             assert isinstance(reply, VoteReply)
-            kept = read_votes(place.home.contribution(place.study.digest, SEAT), place.study)
             np.testing.assert_array_equal(reply.votes, kept)
             spent = seat.ledger.balance(SEAT).spent
             assert spent == place.study.budgets.amount(1, 1)[0]
-            # Other records, counted anew, change nothing of what was sent.
+            # From now on only the ledger holds them, and other records change nothing of what was sent.
+            assert not file.exists()
             write_records(place.folder / "a" / "records.csv", seed=9)
+            capsys.readouterr()
             assert place.approve() == 0
+            assert "already approved, and was asked: its votes are not counted again" in capsys.readouterr().out
+            assert not file.exists()
+            (hop,) = _studies(place.home, policy, "ward")
+            assert (hop.ok, hop.found) == (True, "approved until 2999-12-31, its records have voted")
             again = seat.party.handle(place.request())
             np.testing.assert_array_equal(again.votes, reply.votes)
             outcome = Outcome(place.study.digest, place.request().digest, np.ones(8, dtype=bool))
@@ -136,6 +144,35 @@ def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(plac
             second = replace(place.request(), batch=QueryBatch(1, np.arange(8), no_inputs(8)))
             assert isinstance(seat.party.handle(second), Refusal)
             assert seat.ledger.balance(SEAT).spent == spent
+
+
+def test_votes_are_kept_for_an_approved_study_only_and_not_after_it_was_withdrawn(place, capsys):
+    settings = place.home.settings_file
+    settings.write_text(settings.read_text().replace("epsilon = 12.0", "epsilon = 2.5"))
+    place.approve()
+    kept = place.home.contribution(place.study.digest, SEAT)
+    assert kept.exists()
+    second = replace(place.study, name="second")
+    assert place.approve(file=study_file(place.folder, second, "second.toml")) == Exit.BUDGET
+    assert "lifetime_cap" in capsys.readouterr().err
+    assert not place.home.contribution(second.digest, SEAT).exists()
+    write_records(place.folder / "a" / "records.csv", seed=9)
+    before = kept.read_bytes()
+    assert place.approve() == 0
+    assert kept.read_bytes() != before, "until it is asked, approving again counts anew"
+    assert place.run("withdraw", "test", "--yes") == 0
+    assert not kept.exists()
+
+
+@pytest.mark.parametrize(("named", "unit"), [("patient", "record"), ("", "record"), ("patient", "patient")])
+def test_a_cap_of_a_record_is_said_to_be_one_of_a_record_where_it_was_one_of_a_patient(tmp_path, capsys, named, unit):
+    place = Place(tmp_path, unit=unit)
+    text = place.home.settings_file.read_text()
+    place.home.settings_file.write_text(text.replace('patient = "patient"', f'patient = "{named}"'))
+    assert place.approve() == 0
+    said = capsys.readouterr().out
+    assert "it fits" in said
+    assert ("here for one record: as data.patient is set" in said) == ((named, unit) == ("patient", "record"))
 
 
 def test_a_node_whose_votes_are_gone_refuses_without_a_charge_and_the_doctor_says_what_to_do(place):
