@@ -85,7 +85,8 @@ def label_by_records(
     """The labels of a public pool, where each private record votes once in the public queries that it is nearest to.
 
     The same code as `conclave-simulate run --votes-by record`: noise comes from `seed`, so the labels protect nobody
-    who can guess it. The noise is the least that every budget affords; budgets are spent whole.
+    who can guess it. The noise is the least that every budget affords. Budgets are spent whole, but with
+    weights "uniform" the larger of unequal ones are not.
 
     records: of each party, features [records, features] or images [records, height, width], at least 2; labels: their
     classes, from 0; pool: public records of the same shape. Scale features by public constants, so that 1 is a usual

@@ -60,6 +60,11 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
         raise DataCorrupt(
             f"{where}: {terms.label}, row {row + 1}: class {labels[row]}; allowed: 0 to {len(terms.class_names) - 1}"
         )
+    if settings.patient and records.patients is None:
+        raise DataCorrupt(
+            f"{where}: loader {settings.loader!r} names no patients, and data.patient is {settings.patient!r}; "
+            "allowed: one name per record"
+        )
     for what, names in (("patients", records.patients), ("groups", records.groups)):
         if names is not None and len(names) != len(labels):
             raise DataCorrupt(f"{where}: {len(names)} {what} for {len(labels)} records; allowed: one each")

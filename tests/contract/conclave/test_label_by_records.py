@@ -65,6 +65,12 @@ def test_a_larger_budget_weighs_more_and_every_budget_is_spent_whole():
     np.testing.assert_allclose(table.epsilon_spent, [0.5, 1, 2], rtol=0.01)
 
 
+def test_with_uniform_weights_every_party_spends_what_the_smallest_budget_affords():
+    table = by_records(epsilon=[0.5, 1.0, 2.0], weights="uniform").to_pandas()
+    np.testing.assert_allclose(table.epsilon_spent[0], 0.5, rtol=0.01)
+    assert (table.epsilon_spent[1:] < 0.6).all()
+
+
 @pytest.mark.parametrize(
     ("more", "words"),
     [

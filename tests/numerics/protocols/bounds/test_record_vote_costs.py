@@ -6,16 +6,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from protocols.bounds.gaussian import gdp_delta, gdp_mu
-from protocols.bounds.label_only import ORDERS, label_rdp
+from protocols.bounds.gaussian import gdp_delta, gdp_epsilon, gdp_mu
+from protocols.bounds.label_only import ORDERS, label_rdp, threshold_rdp
 from protocols.bounds.lattice_gaussian import lattice_mu_squared, least_sigma_units, rounding_distance
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import accountant, default_accountant
 from protocols.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax, Lattice, Sensitivity
+from tests.harness.pages import ROOT
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "record_votes.json").read_text())
+
+PAGE = ROOT / "docs" / "explanation" / "record-votes.md"
 
 
 def charged(d, *, lattice=None, sigma=1.0):
@@ -100,6 +103,28 @@ def test_labels_alone_would_save_no_noise(epsilon):
     for classes in (2, 3, 10):
         found = rdp_to_epsilon(label_rdp(np.full(len(ORDERS), d), ORDERS, classes=classes), ORDERS, delta=1e-5).min()
         assert found > epsilon
+
+
+def _row(begins):
+    """The figures of the row of the page's table of noise that begins so."""
+    line = next(line for line in PAGE.read_text().splitlines() if line.startswith(f"| {begins}"))
+    return [cell.strip() for cell in line.strip("|").split("|")[1:]]
+
+
+def test_the_pages_table_of_noise_is_the_least_for_sums_and_for_labels_alone():
+    def sums_seen(sigma):
+        return gdp_epsilon(np.array([np.sqrt(2) / sigma]), np.array([1e-5]))[0]
+
+    def labels_alone(sigma):
+        """A unit moves within its query, or from one query to another: max(D2, 2 D1)."""
+        d = np.full(len(ORDERS), 1 / sigma)
+        cost = np.maximum(label_rdp(d, ORDERS, classes=3), 2 * threshold_rdp(d, ORDERS))
+        return rdp_to_epsilon(cost, ORDERS, delta=1e-5).min()
+
+    for begins, epsilon_of in (("σ if the sums", sums_seen), ("σ if labels alone", labels_alone)):
+        for epsilon, shown in zip(_row("ε"), _row(begins), strict=True):
+            last_digit = 10.0 ** -len(shown.partition(".")[2])
+            assert epsilon_of(float(shown)) <= float(epsilon) < epsilon_of(float(shown) - last_digit)
 
 
 @pytest.mark.parametrize(("s", "n"), [(64.0, 1), (64.0, 455), (200.0, 4444)])

@@ -231,12 +231,15 @@ from party.data.records import Records
 
 def load(settings, terms):
     value = 1.0 if settings.patient else np.nan
-    return Records(np.full((2, *terms.input_shape), value, np.float32), np.array([0, 1]))
+    patients = ["a", "b"] if settings.patient == "x" else None
+    return Records(np.full((2, *terms.input_shape), value, np.float32), np.array([0, 1]), patients)
 """
     install(tmp_path, name="stored", group="conclave.loaders", entries={"warehouse": "stored:load"}, source=code)
     monkeypatch.setattr("party.data.LOADERS", refreshed(LOADERS))
     assert len(load_records(source(tmp_path, "warehouse", patient="x"), terms()).labels) == 2
     with pytest.raises(DataCorrupt, match="row 1: NaN"):
         load_records(source(tmp_path, "warehouse"), terms())
+    with pytest.raises(DataCorrupt, match=r"'warehouse' names no patients, and data\.patient is 'y'; allowed"):
+        load_records(source(tmp_path, "warehouse", patient="y"), terms())
     with pytest.raises(InvalidInput, match="images, warehouse"):
         load_records(source(tmp_path, "lake"), terms())
