@@ -46,14 +46,16 @@ def soft_labels_of(
     *,
     records: float | int,
     sigma: float | int,
+    records_spread: float = 0.0,
 ) -> SoftLabels:
     """Soft labels of a pool: propagated where every partition looks at all features, and so says which records are
     close; else soft_labels. Arguments, and what is raised, as there; InvalidInput also without scikit-learn.
     """
     members = queries.nearest_queries(pool)
     if is_propagated(queries, len(pool)):
-        return propagated_labels(cells, members, queries.features(pool), records=records, sigma=sigma)
-    return soft_labels(cells, members, records=records, sigma=sigma)
+        features = queries.features(pool)
+        return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
+    return soft_labels(cells, members, records=records, sigma=sigma, records_spread=records_spread)
 
 
 def is_propagated(queries: QueryMap, pool: int) -> bool:
@@ -68,6 +70,7 @@ def propagated_labels(
     *,
     records: float | int,
     sigma: float | int,
+    records_spread: float = 0.0,
 ) -> SoftLabels:
     """Soft labels of a pool of at least 2 records. features: what neighbours are found by; the rest as in soft_labels.
 
@@ -79,7 +82,7 @@ def propagated_labels(
     held = np.asarray(inside.sum(axis=0)).ravel()
     used = np.flatnonzero(held)
     expected = records * held[used] / len(members)
-    sums, totals = centred(cells[used], expected, sigma=sigma)
+    sums, totals = centred(cells[used], expected, sigma=sigma, unknown=records_spread / records)
     totals = np.maximum(totals, 1.0)
     variance = (sigma**2 + totals * _SHARE_VARIANCE + 1) / totals**2 + _SPREAD_IN_QUERY / held[used]
     mean = scipy.sparse.diags(1 / held[used]) @ inside[:, used].T

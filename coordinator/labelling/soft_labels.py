@@ -49,12 +49,14 @@ def soft_labels(
     *,
     records: float | int,
     sigma: float | int,
+    records_spread: float = 0.0,
 ) -> SoftLabels:
     """Soft labels of a pool.
 
     cells: the released sums, divided by what one record adds to a cell, so that they count records; members: the
     queries that each pool record lies in (nearest first); records: the public number of protected units; sigma: the
-    standard deviation of each cell's noise, in the same unit. Raises InvalidInput where a value is out of range.
+    standard deviation of each cell's noise, in the same unit; records_spread: that of the number of records, where it
+    is not known. Raises InvalidInput where a value is out of range.
     """
     check_cells(cells, members, records=records, sigma=sigma)
     queries = len(cells)
@@ -64,7 +66,7 @@ def soft_labels(
     place = np.full(queries, -1)
     place[used] = np.arange(len(used))
     expected = records * share[used]
-    sums, totals = centred(cells[used], expected, sigma=sigma)
+    sums, totals = centred(cells[used], expected, sigma=sigma, unknown=records_spread / records)
     variance = sigma**2 + totals / 4 + 1 + totals**2 * _SPREAD_IN_QUERY / (share[used] * len(fitted))
     precision = np.full(len(used) + 1, members.shape[1] / _PRIOR_VARIANCE)
     precision[-1] = 1 / _CLASS_VARIANCE
@@ -96,12 +98,19 @@ def check_cells(
 
 
 def centred(
-    cells: Float64[ndarray, "used classes"], expected: Float64[ndarray, " used"], *, sigma: float | int
+    cells: Float64[ndarray, "used classes"],
+    expected: Float64[ndarray, " used"],
+    *,
+    sigma: float | int,
+    unknown: float,
 ) -> tuple[Float64[ndarray, "used classes"], Float64[ndarray, " used"]]:
-    """Cells with the total that is likeliest, given the noisy one and the share that the pool has of the query."""
+    """Cells with the total that is likeliest, given the noisy one and the share that the pool has of the query.
+
+    unknown: the spread of the number of records, as a part of it.
+    """
     classes = cells.shape[1]
     noisy, noise = cells.sum(axis=1), classes * sigma**2
-    spread = (_SHARE_SPREAD * expected) ** 2 + expected
+    spread = (_SHARE_SPREAD * expected) ** 2 + (unknown * expected) ** 2 + expected
     totals = np.maximum((noisy * spread + expected * noise) / (noise + spread), 0.0)
     return cells - ((noisy - totals) / classes)[:, None], totals
 

@@ -22,6 +22,7 @@ from coordinator.students.targets import one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
+from protocols.ledger.ledger import Ledger
 from protocols.reading import read_json
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
@@ -57,7 +58,9 @@ def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "querie
     if labelled.cells is None:
         return None
     queries = read_query_map(labelled.queries, labelled.study)
-    return labels_of_pool(labelled.study, labelled.cells, queries, np.asarray(pool))
+    with Ledger(labelled.ledger) as ledger:
+        charged = ledger.settled(0)
+    return labels_of_pool(labelled.study, labelled.cells, queries, np.asarray(pool), charged=charged)
 
 
 def _soft_student(

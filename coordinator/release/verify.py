@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar  # Any: parsed JSON
@@ -130,10 +130,11 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate, p
         checks.skip(*_CONTENT[2:])
         return
     if released.study.records is not None:
+        paid = (evidence.charges[0].settled or {}) if evidence.charges else {}
         queries = checks.run("queries", lambda: _queries(folder, released), _FORGED)
         if queries is None:
             checks.skip(_SOFT)
-        elif checks.run(_SOFT, lambda: _soft_labels(folder, released, queries, pool), _FORGED) is False:
+        elif checks.run(_SOFT, lambda: _soft_labels(folder, released, queries, pool, paid), _FORGED) is False:
             checks.done[-1] = replace(checks.done[-1], passed=None, next_step=_GIVE_POOL)
         if isinstance(released.study.confidentiality, GuardedLevel):
             checks.run("guardian's signature", lambda: _guardian(folder, released, evidence), _FORGED)
@@ -234,21 +235,23 @@ def _queries(folder: Path, released: Released) -> tuple[QueryMap, str]:
     return read_query_map(folder / QUERIES_FILE, released.study), "the queries are the study's"
 
 
-def _soft_labels(folder: Path, released: Released, queries: QueryMap, pool: Path | None) -> tuple[bool, str]:
+def _soft_labels(
+    folder: Path, released: Released, queries: QueryMap, pool: Path | None, charged: Mapping[str, int]
+) -> tuple[bool, str]:
     """Whether the soft labels are what the released sums give: whether all of that was checked, and what was found."""
     study, given, cells = released.study, released.pool, read_sums(folder, released.study)
     if cells is None or given is None:
         return True, "no sums are released, and nothing is made of them"
     said = f"the soft labels of {len(given.members)} public records follow from the sums"
     if pool is None:
-        made = labels_again(study, cells, queries, given.members)
+        made = labels_again(study, cells, queries, given.members, charged=charged)
         said += f", if these lie in the queries that {SOFT_LABELS_FILE} names: that was not checked"
         if made is None:
             return False, "they follow from the pool too, so they were not made again"
     else:
         values = read_pool(pool, features=study.terms.features)
         check_pool(values, study)
-        found = labels_of_pool(study, cells, queries, values)
+        found = labels_of_pool(study, cells, queries, values, charged=charged)
         if not np.array_equal(found.members, given.members):
             raise DataCorrupt(f"{SOFT_LABELS_FILE} names other queries than those in which the pool's records lie")
         made, said = found.probabilities, f"{said}; the pool is the study's"

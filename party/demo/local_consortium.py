@@ -94,7 +94,8 @@ class LocalConsortium:
         self.coordinator("train", "demo", "--student", "logistic_regression" if self.by_records else "random_forest")
         release = self.folder / "release"
         self.coordinator("release", "demo", "--out", str(release))
-        self.call("coordinator", None, "verify", str(release))
+        whole = ["--pool", str(self.folder / "pool.npy")] if self.by_records else []
+        self.call("coordinator", None, "verify", str(release), *whole)
         with ThreadPoolExecutor(max_workers=2) as pairs:
             spent = dict(zip(HOSPITALS, pairs.map(self._budget, HOSPITALS), strict=True))
             list(pairs.map(lambda name: self.party(name, "audit", "verify", "--release", str(release)), HOSPITALS))

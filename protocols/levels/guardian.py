@@ -223,6 +223,7 @@ class Guardian:
         with self._ledger.log.together():
             self._fix(submission)
             pin_share(self._ledger, request, theirs, own=False)
+            pin_share(self._ledger, request, mine, own=True)
             outcome = self._settle(submission, seats, np.ones(len(submission.ids), dtype=bool))
         statement = opened_statement(study.digest, request, opened(mine, theirs))
         signatures = (outcome, self._signing_key.sign(statement))

@@ -12,6 +12,7 @@ import io
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +29,8 @@ from protocols.votes import NOT_ASKED
 SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "queries.npz"
 GUARDIAN_FILE = "sums.sig"
 _BYTES = 2**32
+# Of a number of 64 bits, a probability or the name of a class, with the comma.
+_CELL_BYTES = 32
 _DIGITS = 6
 
 
@@ -52,8 +55,9 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
         return None
     except OSError as error:
         raise DataCorrupt(f"{SUMS_FILE} cannot be read: {str(error)[:200]}") from None
-    cells = np.empty((record_votes(study).queries, study.classes), dtype=np.int64)
-    text, rows = _read(folder, SUMS_FILE, len(cells))
+    queries = record_votes(study).queries
+    text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.classes)
+    cells = np.empty((queries, study.classes), dtype=np.int64)
     for position, (_, *row) in enumerate(rows):
         cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
     _check_same(SUMS_FILE, sums_csv(cells), text)
@@ -91,9 +95,9 @@ def soft_labels_csv(labels: PoolLabels) -> str:
 def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
     """The soft labels of a release. Raises DataCorrupt."""
     records, pool = record_votes(study), study.terms.pool_size
+    text, rows = _read(folder, SOFT_LABELS_FILE, pool, cells=1 + records.votes + study.classes)
     members = np.empty((pool, records.votes), dtype=np.int64)
     probabilities = np.empty((pool, study.classes))
-    text, rows = _read(folder, SOFT_LABELS_FILE, pool)
     for position, (_, inside, *row) in enumerate(rows):
         named = [check(SOFT_LABELS_FILE, "query", _whole(SOFT_LABELS_FILE, each)) for each in inside.split(" ")]
         members[position] = _wide(SOFT_LABELS_FILE, named, members)
@@ -117,15 +121,16 @@ def _written(header: list[str], rows: Iterator[list[object]]) -> str:
     return text.getvalue()
 
 
-def _read(folder: Path, name: str, wanted: int) -> tuple[str, list[list[str]]]:
-    """The text of a file, and its rows below the header, each numbered. Raises DataCorrupt."""
+def _read(folder: Path, name: str, wanted: int, *, cells: int) -> tuple[str, list[list[str]]]:
+    """The text of a file, and its rows below the header, each numbered. cells: numbers in a row. Raises DataCorrupt."""
     try:
-        text = read_text(folder / name, most=_BYTES)
-        rows = list(csv.reader(io.StringIO(text)))[1:]
+        text = read_text(folder / name, most=min(_BYTES, (wanted + 1) * cells * _CELL_BYTES))
+        rows = list(islice(csv.reader(io.StringIO(text)), 1, wanted + 2))
     except (DataUnavailable, csv.Error) as error:
         raise DataCorrupt(f"{name} cannot be read: {str(error)[:200]}") from None
     if len(rows) != wanted or any(len(row) < 2 for row in rows):
-        raise DataCorrupt(f"{name} has {len(rows)} rows; allowed: {wanted}, of two columns or more")
+        found = len(rows) if len(rows) <= wanted else f"more than {wanted}"
+        raise DataCorrupt(f"{name} has {found} rows; allowed: {wanted}, of two columns or more")
     return text, rows
 
 

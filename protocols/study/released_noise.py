@@ -8,8 +8,8 @@ from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.study import Study
 
 
-def noise_in(study: Study) -> float:
-    """The standard deviation, in votes, of the noise in each released sum if all seats took part.
+def noise_in(study: Study, *, voted: int | None = None) -> float:
+    """The standard deviation, in votes, of the noise in each released sum if so many seats voted; None: all.
 
     It is more than sigma where the accounting relies on a part of the noise: of one of two servers, or of the honest
     parties of a quorum.
@@ -18,7 +18,8 @@ def noise_in(study: Study) -> float:
     if isinstance(level, TwoServer):
         return sqrt(2) * sigma
     if isinstance(level, SecureSum):
-        return sigma * sqrt(len(study.roster) / max(1, study.quorum - level.colluders))
+        seats = len(study.roster) if voted is None else voted
+        return sigma * sqrt(seats / max(1, study.quorum - level.colluders))
     return sigma
 
 

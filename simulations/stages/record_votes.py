@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from coordinator.labelling.pool_labels import turnout, who_voted
 from coordinator.labelling.propagation import soft_labels_of
 from coordinator.labelling.soft_labels import SoftLabels
 from party.party import Voter
@@ -15,7 +16,6 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import Batch, Stop, next_batch
 from protocols.study.query_map import QueryMap
-from protocols.study.released_noise import noise_in
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -123,11 +123,13 @@ def soft_pool_labels(
     """Soft labels of a pool from what a study released. Raises InvalidInput where it released nothing."""
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
-    entry = study.weights.mean() / np.sqrt(queries.votes)
+    voted = who_voted(study, dict(zip(study.seats, labelling.spent.tolist(), strict=True)))
+    of = turnout(study, voted, votes=queries.votes, population=records)
     return soft_labels_of(
         queries,
         pool,
-        labelling.cells / study.units / entry,
-        records=records,
-        sigma=noise_in(study) / entry,
+        of.scaled(study, labelling.cells),
+        records=of.records,
+        records_spread=of.records_spread,
+        sigma=of.sigma,
     )

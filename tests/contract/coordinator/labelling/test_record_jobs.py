@@ -131,6 +131,6 @@ def test_the_commands_train_a_student_on_soft_labels_and_release_it(records, tmp
     unproven = [part for name in HOSPITALS for part in ("--unproven", name)]
     out = tmp_path / "release"
     assert run_command(["release", "test", "--out", str(out), *unproven, *at]) == 0
-    assert run_command(["verify", str(out)]) == 0
+    assert run_command(["verify", str(out), "--pool", str(made.home.study("test") / "pool.npy")]) == 0
     assert "the soft labels of 40 public records follow from the sums" in capsys.readouterr().out
     assert (out / "student.onnx").is_file()

@@ -13,6 +13,7 @@ from coordinator.labelling.training import released_pool_labels, train_student
 from coordinator.queries.choice import QueryChoice
 from coordinator.release.verify import verify_release
 from party.audit import audit_seat, released_labels, released_study
+from protocols.errors import DataCorrupt
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
@@ -119,6 +120,8 @@ def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_e
     assert "for ever" in page
     assert "asked once and together" in page
     assert "Public pool of 40 records" in card
+    assert "The study declares that all hospitals together have at most 300 records" in page
+    assert "the study declares at most 300 in all" in card
 
 
 def test_a_hospitals_own_audit_agrees_with_the_release(record_release):
@@ -159,6 +162,17 @@ def test_another_file_of_queries_is_found(record_release, tmp_path):
     (copy / "queries.npz").write_bytes(type(other)(other.features, partitions).to_bytes())
     consortium.sign_again(copy)
     assert "allowed: that of the study" in failed(copy)["queries"]
+
+
+@pytest.mark.parametrize("name", ["sums.csv", "soft_labels.csv"])
+@pytest.mark.parametrize(
+    ("text", "words"), [("9\n" * 40_000, "80000 bytes; allowed: at most"), ("9\n" * 50, "has more than")]
+)
+def test_a_file_longer_than_the_study_says_is_not_read_whole(record_release, tmp_path, name, text, words):
+    study = record_release[1].study
+    (tmp_path / name).write_text(text)
+    with pytest.raises(DataCorrupt, match=words):
+        {"sums.csv": read_sums, "soft_labels.csv": read_soft_labels}[name](tmp_path, study)
 
 
 def test_without_the_sums_nothing_may_be_made_of_them(record_release, tmp_path):

@@ -233,6 +233,15 @@ def test_a_coordinator_that_opens_another_share_of_its_own_is_refused(world) -> 
     assert world.here.faults[-1].code == Code.OTHER_SUMS
 
 
+def test_a_guardian_whose_noise_is_another_opens_no_other_share_of_its_own(world, monkeypatch) -> None:
+    world.wrap = lambda channel: Breaking(channel, MESSAGES - 1)
+    assert world.label().stop.reason == "guardian_lost"
+    monkeypatch.setattr(guardian_module, "noisy_share", lambda study, total, noise: total + np.uint32(1))
+    world.wrap = lambda channel: channel
+    assert world.label().stop.reason == "guardian_lost"
+    assert world.here.faults[-1].code == Code.OTHER_SUMS
+
+
 def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anything_is_charged(world) -> None:
     guardian = GuardianHere(STUDY, world.guardians, seeded_source(1)).guardian
     everyone = np.arange(3)
