@@ -42,6 +42,7 @@ SHOWN = {
     "coordinator.connection.session.Session.refused": _DIGEST,
     "coordinator.connection.session.Session.send": "a function",
     "protocols.levels.hidden_queries.inference.plan.InferencePlan.vote": "a shape",
+    "coordinator.labelling.pool_labels.Turnout.records": "how many, from public numbers",
     "coordinator.students.trained.Trained.labels": "how many",
     "coordinator.queries.choice.QueryChoice.seed": "of public queries, an argument of their command",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
