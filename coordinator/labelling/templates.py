@@ -2,7 +2,54 @@
 
 from __future__ import annotations
 
-TEMPLATE = """\
+_TASK = """\
+[terms]
+task = "Tell patients with heart disease from patients without."
+class_names = ["no", "yes"]          # class 0 first
+label = "disease"                    # the column that holds them
+input_shape = [4]                    # of one query: the features below, side by side
+"""
+_COLUMNS = """\
+pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
+deadline_s = 60.0                    # seconds that a party has for a batch
+coordinator = "centre"               # the name in the coordinator's certificate
+ends = "2099-12-31"                  # the last day (UTC) on which a node answers
+
+# How columns become features; centre and scale are public knowledge, not computed from patients.
+[[terms.feature]]
+column = "age"
+kind = "numeric"
+centre = 54.0
+scale = 9.0
+
+[[terms.feature]]
+column = "cholesterol"
+kind = "numeric"
+centre = 245.0
+scale = 55.0
+may_miss = true                      # a second feature says whether it is missing
+
+[[terms.feature]]
+column = "sex"
+kind = "categorical"
+categories = ["male"]
+
+"""
+_SEAT = """\
+[[party]]
+party = "hospital-{letter}"
+epsilon = {epsilon}
+delta = 1e-5
+weight = 1.0
+rate = 1.0
+"""
+
+
+def _hospitals(epsilon: float) -> str:
+    return "\n".join(_SEAT.format(letter=letter, epsilon=epsilon) for letter in "abcd")
+
+
+_OF_TEACHERS = """\
 # A study between organisations. Every hospital reads and approves this file; its digest is in every message.
 # `conclave-simulate plan --optimise` helps to choose noise and threshold for the budgets of the hospitals.
 name = "heart"                       # A-Z a-z 0-9 . _ -
@@ -32,67 +79,16 @@ threshold = 26.0                     # votes that the noisy plurality must reach
 [confidentiality]
 level = "clear"
 
-[terms]
-task = "Tell patients with heart disease from patients without."
-class_names = ["no", "yes"]          # class 0 first
-label = "disease"                    # the column that holds them
-input_shape = [4]                    # of one query: the features below, side by side
-pool_size = 300                      # number of public queries; `study pool-digest FILE` prints these three lines
-pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-deadline_s = 60.0                    # seconds that a party has for a batch
-coordinator = "centre"               # the name in the coordinator's certificate
-ends = "2099-12-31"                  # the last day (UTC) on which a node answers
-
-# How columns become features; centre and scale are public knowledge, not computed from patients.
-[[terms.feature]]
-column = "age"
-kind = "numeric"
-centre = 54.0
-scale = 9.0
-
-[[terms.feature]]
-column = "cholesterol"
-kind = "numeric"
-centre = 245.0
-scale = 55.0
-may_miss = true                      # a second feature says whether it is missing
-
-[[terms.feature]]
-column = "sex"
-kind = "categorical"
-categories = ["male"]
-
-# One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
-[[party]]
-party = "hospital-a"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-b"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-c"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-d"
-epsilon = 8.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
 """
+_POOL_OF_TEACHERS = """\
+pool_size = 300                      # number of public queries; `study pool-digest FILE` prints these three lines
+"""
+_SEATS_OF_TEACHERS = """\
+# One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
+"""
+TEMPLATE = _OF_TEACHERS + _TASK + _POOL_OF_TEACHERS + _COLUMNS + _SEATS_OF_TEACHERS + _hospitals(8.0)
 
-RECORDS_TEMPLATE = """\
+_OF_RECORDS = """\
 # A study between organisations in which records vote, each once. Every hospital reads and approves this file; its
 # digest is in every message. `conclave-coordinator study queries FILE --pool POOL --complete study.toml` fills in what
 # follows from the pool and the budgets: those lines say so.
@@ -127,62 +123,11 @@ queries = 2                          # filled in
 votes = 1                            # filled in: in how many queries each record votes
 queries_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"  # filled in
 
-[terms]
-task = "Tell patients with heart disease from patients without."
-class_names = ["no", "yes"]          # class 0 first
-label = "disease"                    # the column that holds them
-input_shape = [4]                    # of one query: the features below, side by side
-pool_size = 300                      # filled in: the public records that get a label
-pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
-deadline_s = 60.0                    # seconds that a party has for a batch
-coordinator = "centre"               # the name in the coordinator's certificate
-ends = "2099-12-31"                  # the last day (UTC) on which a node answers
-
-# How columns become features; centre and scale are public knowledge, not computed from patients.
-[[terms.feature]]
-column = "age"
-kind = "numeric"
-centre = 54.0
-scale = 9.0
-
-[[terms.feature]]
-column = "cholesterol"
-kind = "numeric"
-centre = 245.0
-scale = 55.0
-may_miss = true                      # a second feature says whether it is missing
-
-[[terms.feature]]
-column = "sex"
-kind = "categorical"
-categories = ["male"]
-
-# One table per hospital. weight: of its records' votes, filled in; rate: 1.
-[[party]]
-party = "hospital-a"
-epsilon = 1.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-b"
-epsilon = 1.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-c"
-epsilon = 1.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
-
-[[party]]
-party = "hospital-d"
-epsilon = 1.0
-delta = 1e-5
-weight = 1.0
-rate = 1.0
 """
+_POOL_OF_RECORDS = """\
+pool_size = 300                      # filled in: the public records that get a label
+"""
+_SEATS_OF_RECORDS = """\
+# One table per hospital. weight: of its records' votes, filled in; rate: 1.
+"""
+RECORDS_TEMPLATE = _OF_RECORDS + _TASK + _POOL_OF_RECORDS + _COLUMNS + _SEATS_OF_RECORDS + _hospitals(1.0)

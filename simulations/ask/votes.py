@@ -17,9 +17,8 @@ from numpy import ndarray
 
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
-from protocols.array_files import array_bytes, read_array
+from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
-from protocols.errors import DataCorrupt, DataUnavailable
 from runtime.files import write_atomically
 from simulations.ask.models import bounded, fixed_point_votes, precision, quantised_model
 from simulations.ask.settings import AskSettings
@@ -27,6 +26,7 @@ from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
 from simulations.progress import Reporter
 from simulations.source import source_digest
+from simulations.stages.cached import cached_array
 from simulations.stages.cast import Cast, OnStage, cast_votes
 from simulations.stages.inputs import Host
 
@@ -190,8 +190,5 @@ def _fixed_point(
 
 def _cached(path: Path, queries: int) -> Integer[ndarray, " queries"] | None:
     """A party's cached votes; None if there are no readable ones, so that they are computed again."""
-    try:
-        row = read_array(path)
-    except (DataUnavailable, DataCorrupt):
-        return None
-    return row if row.shape == (queries,) and row.dtype == np.int16 else None
+    row = cached_array(path)
+    return row if row is not None and row.shape == (queries,) and row.dtype == np.int16 else None

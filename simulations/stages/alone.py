@@ -10,11 +10,11 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from party.teachers import TEACHERS, teacher_kind
-from protocols.array_files import array_bytes, read_array
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.array_files import array_bytes
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.source import source_digest
+from simulations.stages.cached import cached_array
 from simulations.stages.cast import teacher_seed
 
 # With more parties, so many of them are measured, evenly spread over the roster.
@@ -38,14 +38,9 @@ def alone_accuracy(
     source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
     about = f"alone {dataset.private_digest} {dataset.test_digest} {teacher} {seed} {chosen} {source}"
     path = cache_dir / "alone" / f"{content_digest(*holdings, text=about)}.npy"
-    try:
-        known = read_array(path)
-    except (DataUnavailable, DataCorrupt):
-        # Missing or unreadable: it is measured again.
-        pass
-    else:
-        if known.shape == (len(chosen),):
-            return known.astype(np.float64)
+    known = cached_array(path)
+    if known is not None and known.shape == (len(chosen),):
+        return known.astype(np.float64)
     models = teacher_kind(teacher).fit(
         [(dataset.private_inputs[records], dataset.private_labels[records]) for records in holdings],
         classes=dataset.classes,

@@ -20,12 +20,13 @@ from numpy import ndarray
 from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher
 from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
-from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, StorageFailed
+from protocols.errors import DataCorrupt, EngineFailed
 from protocols.reading import parse_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
 from simulations.source import source_digest
+from simulations.stages.cached import cached_array, make_cache
 
 # The most queries in one vote message, so that progress is visible on a large pool.
 VOTE_ROUND = 20_000
@@ -70,16 +71,10 @@ def cast_votes(
     vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
     votes_path = cache_dir / "votes" / f"{vote_key}.npy"
-    cached = _read_array(votes_path)
+    cached = cached_array(votes_path)
     if cached is not None and cached.shape == (len(shards), len(shards[0]), len(dataset.public_inputs)):
         return Cast(cached, 0, folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        votes_path.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageFailed(
-            f"cannot use the cache {cache_dir}: {error.strerror}; choose another --cache-dir"
-        ) from error
+    make_cache(folder, votes_path.parent, cache_dir=cache_dir)
     _write_inputs(folder, dataset, shards, vote_key)
     names = [str(i) for i in range(len(shards))]
     spec = HostSpec(
@@ -90,7 +85,9 @@ def cast_votes(
 
     def body(exchange: Exchange) -> ndarray:
         nonlocal trained
-        replies = _all(exchange, names, {"stage": "train"}, lambda done, total: on_stage("teachers", done, total))
+        replies = all_replies(
+            exchange, names, _order(stage="train"), lambda done, total: on_stage("teachers", done, total)
+        )
         trained = sum(parse_json(reply, where="a reply")["trained"] for reply in replies.values())
         queries = len(dataset.public_inputs)
         return vote_rounds(exchange, names, queries=queries, round_size=round_size, on_stage=on_stage)
@@ -107,8 +104,8 @@ def vote_rounds(
     """Votes i16[parties, teachers, queries] on the pool, in rounds of at most `round_size` queries."""
     parts = []
     for start in range(0, queries, round_size):
-        request: dict[str, str | int] = {"stage": "vote", "start": start, "stop": min(start + round_size, queries)}
-        replies = _all(exchange, names, request, lambda done, total: on_stage("votes", done, total))
+        request = _order(stage="vote", start=start, stop=min(start + round_size, queries))
+        replies = all_replies(exchange, names, request, lambda done, total: on_stage("votes", done, total))
         rows = [parse_array(replies[name], where=f"the votes of {name}") for name in names]
         parts.append(np.stack(rows))
     return np.concatenate(parts, axis=2)
@@ -190,11 +187,15 @@ def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) 
     return CastHost(folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool)
 
 
-def _all(
-    exchange: Exchange, names: list[str], request: dict[str, str | int], on_reply: Callable[[int, int], None]
+def _order(**what: str | int) -> bytes:
+    return json.dumps(what).encode()
+
+
+def all_replies(
+    exchange: Exchange, names: list[str], request: bytes, on_reply: Callable[[int, int], None]
 ) -> dict[str, bytes]:
-    data = json.dumps(request).encode()
-    replies = exchange(dict.fromkeys(names, data), on_reply)
+    """Every party's reply to the same request. Raises EngineFailed, naming the first, where some did not answer."""
+    replies = exchange(dict.fromkeys(names, request), on_reply)
     silent = [name for name, reply in replies.items() if reply is None]
     if silent:
         raise EngineFailed(f"{len(silent)} of {len(names)} parties did not answer, party {silent[0]} first; run again")
@@ -213,15 +214,7 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
         ("private_labels", dataset.private_labels),
         (pool, dataset.public_inputs),
     ):
-        present = _read_array(folder / f"{name}.npy", mmap=True)
+        present = cached_array(folder / f"{name}.npy", mapped=True)
         if present is None or present.shape != array.shape or present.dtype != array.dtype:
             write_atomically(folder / f"{name}.npy", array_bytes(array))
     write_atomically(folder / "shards.npz", table.getvalue())
-
-
-def _read_array(path: Path, *, mmap: bool = False) -> ndarray | None:
-    """A cached array; None if there is no readable one, so that it is computed again."""
-    try:
-        return read_array(path, mapped=mmap)
-    except (DataUnavailable, DataCorrupt):
-        return None

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
 from protocols.contributions import FEWEST_UNITS, contribution_sum
-from protocols.errors import DataCorrupt, DataUnavailable, EngineFailed, InvalidInput, StorageFailed
+from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.study import Study
@@ -24,6 +24,8 @@ from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
 from simulations.source import source_digest
+from simulations.stages.cached import cached_array, make_cache
+from simulations.stages.cast import all_replies
 
 Contribution = Int64[ndarray, "queries classes"]
 OnStage = Callable[[str, int, int], None]
@@ -90,25 +92,16 @@ def find_cells(
         text=f"record votes {dataset.private_digest} {dataset.classes} {queries.digest} {len(holdings)} {source}",
     )
     folder = cache_dir / "record-votes" / key
-    try:
-        found = read_array(folder / "cells.npy")
-    except (DataUnavailable, DataCorrupt):
-        # Missing or unreadable: they are found again.
-        pass
-    else:
-        if found.shape == (sum(map(len, holdings)), queries.votes):
-            return _split(found, holdings)
+    found = cached_array(folder / "cells.npy")
+    if found is not None and found.shape == (sum(map(len, holdings)), queries.votes):
+        return np.split(found, np.cumsum([len(each) for each in holdings])[:-1])
+    make_cache(folder, cache_dir=cache_dir)
     _write_inputs(folder, dataset, holdings, queries)
     names = [str(seat) for seat in range(len(holdings))]
 
     def body(exchange: Exchange) -> list[ndarray]:
-        replies = exchange(dict.fromkeys(names, b""), lambda done, total: on_stage("record votes", done, total))
-        silent = [name for name in names if replies[name] is None]
-        if silent:
-            raise EngineFailed(
-                f"{len(silent)} of {len(names)} parties did not answer, party {silent[0]} first; run again"
-            )
-        return [parse_array(replies[name] or b"", where=f"the cells of party {name}") for name in names]
+        replies = all_replies(exchange, names, b"", lambda done, total: on_stage("record votes", done, total))
+        return [parse_array(replies[name], where=f"the cells of party {name}") for name in names]
 
     on_stage("starting the engine", 0, 1)
     spec = HostSpec("simulations.stages.record_cells:open_host", {"folder": str(folder), "classes": dataset.classes})
@@ -146,10 +139,6 @@ def _write_inputs(
     folder: Path, dataset: Dataset, holdings: Sequence[Int64[ndarray, " records"]], queries: QueryMap
 ) -> None:
     """Writes what the workers read: once, named by content, to be memory-mapped and never sent in messages."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise StorageFailed(f"cannot use the cache {folder}: {error.strerror}; choose another --cache-dir") from error
     ends = np.cumsum([len(each) for each in holdings])
     table = io.BytesIO()
     bounds = np.stack([ends - [len(each) for each in holdings], ends], axis=1)
@@ -158,9 +147,3 @@ def _write_inputs(
     write_atomically(folder / "private_labels.npy", array_bytes(dataset.private_labels))
     write_atomically(folder / "holdings.npz", table.getvalue())
     write_atomically(folder / "queries.npz", queries.to_bytes())
-
-
-def _split(
-    cells: Int64[ndarray, "records votes"], holdings: Sequence[Int64[ndarray, " records"]]
-) -> list[Int64[ndarray, "records votes"]]:
-    return np.split(cells, np.cumsum([len(each) for each in holdings])[:-1])

@@ -14,13 +14,14 @@ from numpy import ndarray
 from coordinator.students import STUDENTS, student_kind
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
-from protocols.array_files import array_bytes, read_array
+from protocols.array_files import array_bytes
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.source import source_digest
+from simulations.stages.cached import cached_array
 
 
 class ReleasedStudent:
@@ -63,13 +64,9 @@ class ReleasedStudent:
         if len(self._targets) == 0:
             return np.full((len(inputs), self._dataset.classes), 1 / self._dataset.classes, dtype=np.float32)
         path = self._cache_dir / "students" / f"{content_digest(inputs, text=self._key)}.npy"
-        try:
-            known = read_array(path)
-            if known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
-                return known
-        except (DataUnavailable, DataCorrupt):
-            # Missing or unreadable: it is computed again.
-            pass
+        known = cached_array(path)
+        if known is not None and known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
+            return known
         made = self._trained.predict_proba(inputs)
         write_atomically(path, array_bytes(made))
         return made
