@@ -31,7 +31,9 @@ from simulations.membership.scores import loss
 from simulations.membership.statistics import Estimate, RateAt, advantage, area, best_threshold, rates
 from simulations.setup.levels import batch_noise
 from simulations.stages.record_cells import Contribution
-from simulations.stages.record_votes import contributions, replay_record_votes, soft_pool_labels
+from simulations.stages.record_votes import contributions, soft_pool_labels
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import RecordSums
 
 Holding = tuple[Float32[ndarray, "records ..."], Int64[ndarray, " records"], Int64[ndarray, " records"] | None]
 Scores = Float64[ndarray, " runs"]
@@ -138,7 +140,7 @@ def _derived(seed: int, run: int, side: int) -> int:
 
 
 def _released(study: Study, sums: Sequence[Contribution], *, seed: int, noise: bool) -> Labelling:
-    made = replay_record_votes(study, sums, noise=batch_noise(study, seed=seed), presence=None).labelling
+    made = replay(study, RecordSums(study.classes, sums), noise=batch_noise(study, seed=seed), presence=None).labelling
     return made if noise else replace(made, cells=np.sum(sums, axis=0))
 
 

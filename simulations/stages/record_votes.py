@@ -1,4 +1,4 @@
-"""Record votes: the study live between Party objects and a Coordinator, its replay, and the labels of the pool."""
+"""Record votes: the study live between Party objects and a Coordinator, its replay by seed, the labels of the pool."""
 
 from __future__ import annotations
 
@@ -14,15 +14,13 @@ from coordinator.labelling.soft_labels import SoftLabels
 from party.party import Voter
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
-from protocols.labelling.schedule import Batch, Stop, next_batch
 from protocols.study.query_map import QueryMap
-from protocols.study.stop import check_stop
 from protocols.study.study import Study
-from protocols.votes import ABSTAIN, NOT_ASKED
-from simulations.setup.levels import BatchNoise, batch_noise
+from simulations.setup.levels import batch_noise
 from simulations.stages.label import SeedResult, live_labelling
 from simulations.stages.record_cells import Contribution, RecordCells
-from simulations.stages.replay import Presence, ReplayedLabelling, dropout_presence
+from simulations.stages.replay import dropout_presence, replay
+from simulations.stages.stored_votes import RecordSums
 
 
 def contributions(
@@ -53,50 +51,6 @@ def live_record_votes(
     return live_labelling(study, voter, queries=study.query_limit, seed=seed, dropout=dropout)
 
 
-def replay_record_votes(
-    study: Study, sums: Sequence[Contribution], *, noise: BatchNoise, presence: Presence | None
-) -> ReplayedLabelling:
-    """What live_record_votes releases and charges, without parties. noise, presence: as for `replay`."""
-    budgets, queries = study.budgets, study.query_limit
-    labels, reinforced = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN))
-    spent = np.zeros(len(study.roster), dtype=np.int64)
-
-    def step(asked: int) -> Batch | Stop:
-        return next_batch(
-            budgets,
-            spent,
-            participation=study.participation,
-            asked=asked,
-            left=queries - asked,
-            batch_limit=study.batch_limit,
-            stop=check_stop(study.stop),
-            quorum=study.quorum,
-        )
-
-    def ended(stop: Stop, batches: list[tuple[int, int]], cells: Contribution | None) -> ReplayedLabelling:
-        labelling = Labelling(labels, batches, stop, spent, reinforced, cells=cells)
-        return ReplayedLabelling(labelling, spent[None][: len(batches)])
-
-    first = step(0)
-    if isinstance(first, Stop):
-        return ended(first, [], None)
-    voting = first.active if presence is None else first.active & presence(0)
-    charge = budgets.amount(queries, queries)
-    if voting.sum() < study.quorum:
-        # As with a coordinator, nothing is released and the reservations stand.
-        spent = np.where(first.active, charge, 0)
-        return ended(Stop("quorum_lost", np.zeros(len(spent), dtype=bool)), [], None)
-    total = np.zeros((queries, study.classes), dtype=np.int64)
-    for position in np.flatnonzero(voting).tolist():
-        total += sums[position]
-    cells = study.noisy_cells(total / study.units, noise(voting))
-    labels = cells.argmax(axis=1)
-    spent = np.where(voting, charge, 0)
-    last = step(queries)
-    assert isinstance(last, Stop)  # no query is left
-    return ended(last, [(queries, queries)], cells)
-
-
 def label_record_seed(
     study: Study,
     stored: RecordCells,
@@ -108,7 +62,8 @@ def label_record_seed(
 ) -> SeedResult:
     """Replays the study with the noise (and drop-outs) of one seed, and labels the pool."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
-    result = replay_record_votes(study, stored.sums(study), noise=batch_noise(study, seed=seed), presence=presence)
+    sums = RecordSums(study.classes, stored.sums(study))
+    result = replay(study, sums, noise=batch_noise(study, seed=seed), presence=presence)
     records = study.records
     if result.labelling.cells is None or records is None:
         return SeedResult(seed, result.labelling, result.spent_after, None)

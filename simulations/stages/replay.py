@@ -22,7 +22,7 @@ from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.levels import BatchNoise
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import RecordSums, StoredVotes, TeacherVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.
 _MASKED_CELLS = 20_000_000
@@ -43,7 +43,7 @@ class ReplayedLabelling:
 
 def replay(
     study: Study,
-    stored: StoredVotes,
+    stored: StoredVotes | RecordSums,
     *,
     noise: BatchNoise,
     presence: Presence | None,
@@ -69,6 +69,7 @@ def replay(
     batches: list[tuple[int, int]] = []
     history: list[Int64[ndarray, " parties"]] = []
     predictions: Float64[ndarray, "queries classes"] | None = None
+    cells: Int64[ndarray, "queries classes"] | None = None
     count = _counter(study, stored, alike=presence is None and entering is None and taking.everyone)
     asked = 0
     while True:
@@ -97,7 +98,12 @@ def replay(
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
         enters = None if entering is None else entering(voting, step.size)
-        released = study.release(count(voting, batch, enters), noise(voting), predictions=of_batch)
+        counts = count(voting, batch, enters)
+        if study.records is None:
+            released = study.release(counts, noise(voting), predictions=of_batch)
+        else:
+            cells = study.noisy_cells(counts, noise(voting))
+            released = cells.argmax(axis=1)
         labels[batch] = released
         if of_batch is not None:
             reinforced[batch] = study.mechanism.reinforced(released, of_batch)
@@ -110,7 +116,7 @@ def replay(
         batches.append((step.size, int(answered.sum())))
         history.append(spent)
         asked += step.size
-    labelling = Labelling(labels, batches, stop, spent, reinforced)
+    labelling = Labelling(labels, batches, stop, spent, reinforced, cells=cells)
     return ReplayedLabelling(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
 
 
@@ -157,12 +163,15 @@ def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries
 Counter = Callable[[Bool[ndarray, " parties"], slice, "Entering | None"], Float64[ndarray, "queries classes"]]
 
 
-def _counter(study: Study, stored: StoredVotes, *, alike: bool) -> Counter:
+def _counter(study: Study, stored: StoredVotes | RecordSums, *, alike: bool) -> Counter:
     """count(voting parties, queries, coins) -> weighted histograms, by groups of like parties where possible.
 
     alike: whether parties of the same terms vote in the same queries.
     """
     budgets = study.budgets
+    if isinstance(stored, RecordSums):
+        # The study is one batch, of all queries.
+        return lambda voting, batch, entering: _total(study, stored, voting)
     if study.pooled_teachers is not None:
         # Seats are groups of records; every teacher of the pooled data has one vote.
         everything = stored.histogram()
@@ -178,6 +187,13 @@ def _counter(study: Study, stored: StoredVotes, *, alike: bool) -> Counter:
         if groups is not None:
             return _by_groups(study, groups, first)
     return _by_party(study, stored)
+
+
+def _total(study: Study, stored: RecordSums, voting: Bool[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
+    total = np.zeros((stored.queries, stored.classes), dtype=np.int64)
+    for position in np.flatnonzero(voting).tolist():
+        total += stored.sums[position]
+    return total / study.units
 
 
 def _by_groups(study: Study, groups: Float64[ndarray, "groups cells"], first: Int64[ndarray, " groups"]) -> Counter:
@@ -217,12 +233,18 @@ def _by_party(study: Study, stored: TeacherVotes) -> Counter:
     return count
 
 
-def check_fit(study: Study, stored: StoredVotes, *, drops: bool) -> None:
+def check_fit(study: Study, stored: StoredVotes | RecordSums, *, drops: bool) -> None:
     """Raises InvalidInput unless these votes can be replayed under the study; drops: whether parties may be absent."""
     if stored.classes != study.classes:
         raise InvalidInput(f"votes are for {stored.classes} classes; the study has {study.classes}")
     if stored.queries > study.query_limit:
         raise InvalidInput(f"{stored.queries} queries were voted on; allowed: at most {study.query_limit}")
+    if isinstance(stored, RecordSums) != (study.records is not None):
+        raise InvalidInput("teachers' votes and a study of records, or the reverse; allowed: votes of those who vote")
+    if isinstance(stored, RecordSums):
+        if len(stored.sums) != len(study.roster):
+            raise InvalidInput(f"sums of {len(stored.sums)} seats; allowed: {len(study.roster)}, those of the roster")
+        return
     if study.pooled_teachers is not None:
         if drops:
             raise InvalidInput("upsampling pools all data, so no party can miss a batch; allowed: dropout 0")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -84,6 +85,19 @@ class VoteCounts:
     def histogram(self) -> Float64[ndarray, "queries classes"]:
         """How many teachers voted for each class."""
         return self.counts
+
+
+@dataclass(frozen=True, eq=False)
+class RecordSums:
+    """Where records vote: each seat's sum of contributions, i64 [queries, classes] in lattice units of the study."""
+
+    classes: int
+    sums: Sequence[Int64[ndarray, "queries classes"]] = field(repr=False)
+
+    @property
+    def queries(self) -> int:
+        """How many public queries there are."""
+        return len(self.sums[0])
 
 
 StoredVotes = TeacherVotes | VoteCounts

@@ -19,6 +19,8 @@ from protocols.study.query_map import QueryMap
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from simulations.setup.levels import batch_noise, simulated_ballot
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import RecordSums
 from tests.harness.record_votes import (
     HOLDINGS,
     LEVELS,
@@ -31,6 +33,7 @@ from tests.harness.record_votes import (
     simulated_labelling,
     study_of,
 )
+from tests.harness.studies import make_study
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -266,3 +269,14 @@ def test_clear_votes_have_real_valued_noise_unless_the_level_has_units() -> None
     assert isinstance(study_of().confidentiality, Clear)
     assert study_of("secure_sum").lattice.classes == 6  # 2 for each of a record's three votes
     assert study_of("secure_sum", unit="patient").lattice.classes == 32
+
+
+def test_only_sums_of_all_seats_are_replayed_and_only_where_records_vote() -> None:
+    study, teachers = study_of(), make_study([1.0, 1.0, 1.0], threshold=1.0)
+    sums = RecordSums(2, contributions(study, QUERIES, HOLDINGS))
+    for of, stored, words in (
+        (study, RecordSums(2, sums.sums[:2]), "sums of 2 seats; allowed: 3"),
+        (replace(teachers, classes=2), sums, "votes of those who vote"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            replay(of, stored, noise=batch_noise(of, seed=0), presence=None)
