@@ -51,9 +51,9 @@ def soft_labels_of(
     """Soft labels of a pool: propagated where every partition looks at all features, and so says which records are
     close; else soft_labels. Arguments, and what is raised, as there; InvalidInput also without scikit-learn.
     """
-    members = queries.nearest_queries(pool)
+    features = queries.features(pool)
+    members = queries.nearest_to(features)
     if is_propagated(queries, len(pool)):
-        features = queries.features(pool)
         return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
     return soft_labels(cells, members, records=records, sigma=sigma, records_spread=records_spread)
 

@@ -137,10 +137,13 @@ class QueryMap:
 
     def nearest_queries(self, records: Float32[ndarray, "records ..."]) -> Int64[ndarray, "records votes"]:
         """The numbers of the queries that each record votes in. Raises InvalidInput for records that do not fit."""
-        mapped = self.features(records)
+        return self.nearest_to(self.features(records))
+
+    def nearest_to(self, features: Float32[ndarray, "records features"]) -> Int64[ndarray, "records votes"]:
+        """The same for records whose features are known already: what this map's `features` gave."""
         found, before = [], 0
         for each in self.partitions:
-            found.append(each.nearest_queries(mapped) + before)
+            found.append(each.nearest_queries(features) + before)
             before += len(each.centres)
         return np.concatenate(found, axis=1)
 
