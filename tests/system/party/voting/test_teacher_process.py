@@ -206,8 +206,8 @@ def test_teachers_without_any_progress_are_ended_after_their_own_limit(gated):
     with pytest.raises(Refused, match="teachers_late"):
         child(batch(number=0))
     assert child.process_id == hung
-    gated.let(1)  # the newer batch begins, and its limit with it
-    child._deadline_s, child._stalled_s = 60.0, 0.2
+    child._deadline_s, child._stalled_s = 60.0, 0.2  # before a teacher of either batch begins with the old limits
+    gated.let(1)
     with pytest.raises(CannotVote) as failed:
         child(batch(number=1))
     assert "made no progress for 0.2 s" in failed.value.why
