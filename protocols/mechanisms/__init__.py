@@ -9,6 +9,7 @@ from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, Mechanism, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import VIEWS, Number, Parameter, View, check_view, parameter
+from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.plugins import Parts
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Parameter",
     "QueryCost",
     "Sensitivity",
+    "ThresholdedGNMax",
     "View",
     "check_view",
     "make_mechanism",
@@ -44,7 +46,7 @@ def _check(name: str, loaded: object) -> type[Mechanism]:
 
 MECHANISMS: Parts[type[Mechanism]] = Parts(
     "mechanism",
-    {kind.name: kind for kind in (GNMax, ConfidentGNMax, InteractiveGNMax, LNMax)},
+    {kind.name: kind for kind in (GNMax, ThresholdedGNMax, ConfidentGNMax, InteractiveGNMax, LNMax)},
     group="conclave.mechanisms",
     check=_check,
 )
