@@ -11,7 +11,7 @@ Confident-GNMax costs. One pair of sigmas serves both rounds, so a party's cost 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -71,9 +71,6 @@ class InteractiveGNMax(GaussianMechanism):
         if not 0 < self.reinforce_confidence <= 1:
             raise InvalidInput(f"reinforce_confidence is {self.reinforce_confidence}; allowed: in (0, 1]")
         check("study", "round_one", self.round_one)
-
-    def capped(self, total_weight: float) -> InteractiveGNMax:
-        return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(
         self,
