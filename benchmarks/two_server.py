@@ -1,10 +1,12 @@
 """Two servers over loopback, each a process with one thread: seconds, bytes and memory of each step.
 
     OMP_NUM_THREADS=1 python benchmarks/two_server.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
+        [--mechanism thresholded_gnmax|confident_gnmax|gnmax] [--repeats 1]
     OMP_NUM_THREADS=1 python benchmarks/two_server.py --grow
 
 --rtt-ms delivers each message half of that after it was sent. --grow runs a quarter, a half, the whole and twice the
-queries: the ratios of their times say how the cost grows. Every label is compared with a plain computation.
+queries: the ratios of their times say how the cost grows. --repeats runs the mechanisms named, in turn, so often, and
+prints the median and range of each. Every label is compared with a plain computation.
 """
 
 from __future__ import annotations
@@ -12,8 +14,10 @@ from __future__ import annotations
 import argparse
 import itertools
 import multiprocessing
+import os
 import resource
 import socket
+import statistics
 import struct
 import time
 from collections.abc import Callable
@@ -33,6 +37,7 @@ from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian
 from protocols.votes import ABSTAIN
 
 UNITS, SIGMA_LABEL, SIGMA_THRESHOLD = 64, 10.0, 20.0
+MECHANISMS = ("thresholded_gnmax", "confident_gnmax", "gnmax")
 CONTEXT = b"benchmark"
 T = TypeVar("T")
 
@@ -45,6 +50,7 @@ class Case:
     queries: int
     classes: int
     rtt_ms: float
+    mechanism: str
 
 
 class SocketChannel:
@@ -101,15 +107,18 @@ def votes_and_weights(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return votes, rng.integers(UNITS // 2, 2 * UNITS, case.parties)
 
 
-def noise_of(case: Case, server: int) -> tuple[np.ndarray, np.ndarray]:
-    """Only the sizes of the noise matter here, so rounded Gaussians of a simulation's generator do."""
+def noise_of(case: Case, server: int) -> tuple[np.ndarray, np.ndarray | None]:
+    """Noise for labels, and for the threshold if it has its own.
+
+    Only the sizes of the noise matter here, so rounded Gaussians of a simulation's generator do."""
     rng = np.random.default_rng((2, server))
     label = np.rint(rng.normal(0, SIGMA_LABEL * UNITS, (case.queries, case.classes))).astype(np.int64)
-    return label, np.rint(rng.normal(0, SIGMA_THRESHOLD * UNITS, case.queries)).astype(np.int64)
+    bit = np.rint(rng.normal(0, SIGMA_THRESHOLD * UNITS, case.queries)).astype(np.int64)
+    return label, bit if case.mechanism == "confident_gnmax" else None
 
 
-def threshold_of(case: Case) -> int:
-    return round(0.6 * case.parties * UNITS)
+def threshold_of(case: Case) -> int | None:
+    return None if case.mechanism == "gnmax" else round(0.6 * case.parties * UNITS)
 
 
 def shares_of(case: Case, votes: np.ndarray) -> tuple[CoordinatorShare, GuardianShare]:
@@ -161,7 +170,12 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
     passed = watch.of(
         "noisy argmax",
         lambda: guardian_side(
-            channel, sums, label_noise=label, threshold_noise=bit, threshold=True, source=system_source
+            channel,
+            sums,
+            label_noise=label,
+            threshold_noise=bit,
+            threshold=threshold_of(case) is not None,
+            source=system_source,
         ),
     )
     report.send((watch.rows, checked, channel.sent, peak_mb(), valid.all(), passed))
@@ -177,16 +191,20 @@ def plain_labels(case: Case) -> np.ndarray:
     for row, weight in zip(votes, weights, strict=True):
         counts[np.arange(case.queries), row] += weight
     (label, bit), (other_label, other_bit) = noise_of(case, 0), noise_of(case, 1)
-    passed = (counts + (bit + other_bit)[:, None] >= threshold_of(case)).any(axis=1)
-    return np.where(passed, (counts + label + other_label).argmax(axis=1), ABSTAIN)
+    noisy, threshold = counts + label + other_label, threshold_of(case)
+    if threshold is None:
+        return noisy.argmax(axis=1)
+    tested = noisy if bit is None or other_bit is None else counts + (bit + other_bit)[:, None]
+    return np.where((tested >= threshold).any(axis=1), noisy.argmax(axis=1), ABSTAIN)
 
 
-def run(case: Case) -> tuple[float, float]:
-    """Prints one case; gives the servers' seconds on the clock, and those of both processors."""
+def run(case: Case) -> tuple[float, float, float]:
+    """Prints one case; gives the servers' seconds on the clock, those of both processors, and MB between them."""
+    own_noise = case.mechanism == "confident_gnmax"
     tail = check_ring(
         total_units=2 * UNITS * case.parties, threshold_units=threshold_of(case), most_offset_units=0,
-        label_sigma_units=SIGMA_LABEL * UNITS, threshold_sigma_units=SIGMA_THRESHOLD * UNITS, classes=case.classes,
-        queries=case.queries,
+        label_sigma_units=SIGMA_LABEL * UNITS, threshold_sigma_units=SIGMA_THRESHOLD * UNITS if own_noise else None,
+        classes=case.classes, queries=case.queries,
     )  # fmt: skip
     spawn = multiprocessing.get_context("spawn")
     listening = socket.create_server(("127.0.0.1", 0))
@@ -207,8 +225,8 @@ def run(case: Case) -> tuple[float, float]:
     assert (labels == plain_labels(case)).all()
     assert (theirs[5] == (labels != ABSTAIN)).all()
     print(
-        f"{case.parties} parties, {case.queries} queries, {case.classes} classes, round trip {case.rtt_ms:g} ms; "
-        f"{(labels != ABSTAIN).mean():.0%} answered, outside the ring {tail:.0e}"
+        f"{case.mechanism}: {case.parties} parties, {case.queries} queries, {case.classes} classes, round trip "
+        f"{case.rtt_ms:g} ms; {(labels != ABSTAIN).mean():.0%} answered, outside the ring {tail:.0e}"
     )
     print(f"  a party's shares: {1e3 * ours[0].pop('shares')[0] / case.parties:.2f} ms")
     total, processors = 0.0, 0.0
@@ -223,7 +241,7 @@ def run(case: Case) -> tuple[float, float]:
         )
     sent = (ours[2] + theirs[2]) / 1e6
     print(f"  in all        {total:7.3f} s, {processors:.3f} s of both processors, {sent:.1f} MB between", flush=True)
-    return total, processors
+    return total, processors, sent
 
 
 def main() -> None:
@@ -233,10 +251,32 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1000)
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--rtt-ms", type=float, default=0.0)
+    parser.add_argument("--mechanism", choices=MECHANISMS, action="append", help="may be given several times")
+    parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--grow", action="store_true")
     flags = parser.parse_args()
     parts = (1, 2, 4, 8) if flags.grow else (4,)
-    times = [run(Case(flags.parties, flags.queries * part // 4, flags.classes, flags.rtt_ms)) for part in parts]
+    mechanisms = flags.mechanism or MECHANISMS[:1]
+
+    def case(part: int, mechanism: str) -> Case:
+        return Case(flags.parties, flags.queries * part // 4, flags.classes, flags.rtt_ms, mechanism)
+
+    if flags.repeats > 1:
+        results: dict[str, list[tuple[float, float, float]]] = {mechanism: [] for mechanism in mechanisms}
+        for _ in range(flags.repeats):
+            for mechanism in mechanisms:
+                results[mechanism].append(run(case(4, mechanism)))
+        print(
+            f"medians of {flags.repeats} (least to most); load {os.getloadavg()[0]:.2f} on {os.cpu_count()} processors"
+        )
+        for mechanism, rows in results.items():
+            said = [
+                f"{statistics.median(each):.3f} ({min(each):.3f} to {max(each):.3f})"
+                for each in zip(*rows, strict=True)
+            ]
+            print(f"  {mechanism:<18} {said[0]} s, {said[1]} s of both processors, {rows[0][2]:.1f} MB")
+        return
+    times = [run(case(part, mechanisms[0]))[:2] for part in parts]
     for earlier, later in itertools.pairwise(times):
         clock, processors = (after / before for before, after in zip(earlier, later, strict=True))
         print(f"twice the queries: {clock:.2f} times the seconds, {processors:.2f} times those of the processors")

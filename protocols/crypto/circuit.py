@@ -3,10 +3,12 @@
 For each query and class it takes the two shares a, b in [0, p) of a number x in F_p and forms D = a + b + 1 mod 2^31
 by a chain of carries. With x in [0, p): a + b = x + p c for a bit c, so D = x + 1 - c. The bit c is never computed:
 
-- *Threshold*: for integers |x| < 2^30 - 1 taken modulo p the top bit of D is set exactly if x < 0. 30 ANDs per class,
-  and one to combine it with the others.
 - *Argmax*: the shares are doubled beforehand, so x = 2 y with y in [0, 2^30): then D // 2 = y, whatever c is. 30 ANDs
   per class, after which y is an ordinary integer of 30 bits and a tournament compares (30) and selects (30).
+- *Threshold on the winner*: if y was shifted so that a threshold lies at 2^29, the top bit of the winner's y says
+  whether it is reached: one AND per query, to select that bit in the last round.
+- *Threshold on numbers apart*, which have noise of their own: for integers |x| < 2^30 - 1 taken modulo p the top bit of
+  D is set exactly if x < 0. 30 ANDs per class, and one to combine it with the others.
 
 Both comparisons and the adder are the one-AND gates of Kolesnikov, Sadeghi & Schneider 2009, "Improved garbled circuit
 building blocks", figures 2 and 5. A word is an array with its bits on the first axis, lowest first, then classes, then
@@ -16,6 +18,7 @@ queries: one call of `conjunction` is one bit of all classes and queries at once
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -51,6 +54,14 @@ class PlainGates:
         return ~wires
 
 
+class ThresholdTest(IntEnum):
+    """What is compared with a threshold: nothing; the winner's number; or numbers apart, in rows of their own."""
+
+    NONE = 0
+    WINNER = 1
+    APART = 2
+
+
 @dataclass(frozen=True, eq=False)
 class OutcomeWires:
     """Output wires: whether a query passed the threshold (None without one), and the label's bits, lowest first."""
@@ -59,29 +70,29 @@ class OutcomeWires:
     label: ndarray = field(repr=False)
 
 
-def rows(*, classes: int, threshold: bool) -> int:
-    """How many numbers a query has: one per class for the argmax, preceded by as many for a threshold."""
-    return 2 * classes if threshold else classes
+def rows(*, classes: int, test: ThresholdTest) -> int:
+    """How many numbers a query has: one per class for the argmax, preceded by as many that are tested apart."""
+    return 2 * classes if test is ThresholdTest.APART else classes
 
 
-def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, threshold: bool) -> OutcomeWires:
+def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, test: ThresholdTest) -> OutcomeWires:
     """The outcome's wires. left, right: wires of the shares, [BITS, rows, queries]; ties go to the lowest class.
 
-    With a threshold the first `classes` rows are those of the threshold, and the label of a refused query is zero.
+    Numbers that are tested apart are the first `classes` rows. The label of a query that does not pass is zero.
     """
     sums = _sums(gates, left, right)
-    passed = _any_non_negative(gates, sums[-1, :classes]) if threshold else None
-    label = _argmax(gates, sums[1:, -classes:])
-    if passed is not None:
-        label = gates.conjunction(label, passed)
-    return OutcomeWires(passed, label)
+    top, label = _argmax(gates, sums[1:, -classes:], with_top=test is ThresholdTest.WINNER)
+    if test is ThresholdTest.NONE:
+        return OutcomeWires(None, label)
+    passed = top[0] if test is ThresholdTest.WINNER else _any_non_negative(gates, sums[-1, :classes])
+    return OutcomeWires(passed, gates.conjunction(label, passed))
 
 
-def conjunctions_a_query(*, classes: int, threshold: bool) -> int:
+def conjunctions_a_query(*, classes: int, test: ThresholdTest) -> int:
     """How many AND gates the circuit has for one query."""
     gates = PlainGates()
-    wires = np.zeros((BITS, rows(classes=classes, threshold=threshold), 1), dtype=bool)
-    noisy_argmax(gates, wires, wires, classes=classes, threshold=threshold)
+    wires = np.zeros((BITS, rows(classes=classes, test=test), 1), dtype=bool)
+    noisy_argmax(gates, wires, wires, classes=classes, test=test)
     return gates.conjunctions
 
 
@@ -107,27 +118,31 @@ def _any_non_negative(gates: Gates, negative: ndarray) -> ndarray:
     return gates.negation(negative[0])
 
 
-def _argmax(gates: Gates, values: ndarray) -> ndarray:
-    """The bits of the class with the largest value. Neighbours are compared, so ties go to the lower class.
+def _argmax(gates: Gates, values: ndarray, *, with_top: bool) -> tuple[ndarray, ndarray]:
+    """The top bit of the largest value, [1, queries] (none, if not with_top), and the bits of its class.
+
+    Neighbours are compared, so ties go to the lower class.
 
     An entry is a value's bits followed by its class's. After k rounds it stands for 2^k classes; round k decides bit k
     of the winner's class.
     """
     width, entries = len(values), values
+    unneeded = width - 1 if with_top else width
     while entries.shape[1] > 1:
         paired = entries.shape[1] // 2 * 2
         left, right = entries[:, 0:paired:2], entries[:, 1:paired:2]
         higher = _greater(gates, right[:width], left[:width])
         if entries.shape[1] == 2:
-            # The winner's value is not needed.
-            left, right = left[width:], right[width:]
+            # The other bits of the winner's value are not needed.
+            left, right = left[unneeded:], right[unneeded:]
         chosen = np.concatenate([left ^ gates.conjunction(left ^ right, higher), higher[None]])
         if paired < entries.shape[1]:
             # An entry without a partner advances, with a zero for this bit.
             alone = np.concatenate([entries[:, paired:], np.zeros_like(entries[:1, paired:])])
             chosen = np.concatenate([chosen, alone], axis=1)
         entries = chosen
-    return entries[:, 0]
+    winner = entries[:, 0]
+    return winner[: width - unneeded], winner[width - unneeded :]
 
 
 def _greater(gates: Gates, left: ndarray, right: ndarray) -> ndarray:

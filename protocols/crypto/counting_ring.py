@@ -30,20 +30,26 @@ def check_ring(
 ) -> float:
     """An upper bound on the probability that noise leaves the ring in any of the queries, which delta must cover.
 
-    total_units: N w_max S, or the sum of all weights; threshold_units: T S; most_offset_units: the largest offset of an
-    interactive threshold; the sigmas are those of ONE server's noise, in units, of which two are added. Raises
-    InvalidInput if the ring is too small.
+    total_units: N w_max S, or the sum of all weights; threshold_units: T S, None without one; most_offset_units: the
+    largest offset of an interactive threshold; the sigmas are those of ONE server's noise, in units, of which two are
+    added; threshold_sigma_units: None unless the threshold has noise of its own. Raises InvalidInput if the ring is too
+    small.
     """
     _check_counts(total_units=total_units, most_offset_units=most_offset_units, classes=classes, queries=queries)
-    if (threshold_units is None) != (threshold_sigma_units is None):
+    if threshold_units is None and threshold_sigma_units is not None:
         raise InvalidInput(
-            f"threshold_units = {threshold_units}, threshold_sigma_units = {threshold_sigma_units}; "
-            "allowed: both None, or neither"
+            f"threshold_units = None, threshold_sigma_units = {threshold_sigma_units}; allowed: noise of a threshold "
+            "only with a threshold"
         )
     label = _total_sigma("label_sigma_units", label_sigma_units)
-    needed = total_units + 2 * _DEVIATIONS * label
+    counts, what = total_units, "total_units"
+    if threshold_units is not None and threshold_sigma_units is None:
+        # The noisy counts themselves are compared with the threshold, which then lies in the middle of the ring.
+        counts = 2 * max(abs(threshold_units), abs(total_units - threshold_units))
+        what = "2 max(|threshold_units|, |total_units - threshold_units|)"
+    needed = counts + 2 * _DEVIATIONS * label
     if not needed < LIMIT:
-        raise InvalidInput(f"total_units + 24 label_sigma_units sqrt(2) = {needed:.0f}; allowed: below {LIMIT}")
+        raise InvalidInput(f"{what} + 24 label_sigma_units sqrt(2) = {needed:.0f}; allowed: below {LIMIT}")
     draws = queries * classes
     if threshold_units is not None and threshold_sigma_units is not None:
         threshold = _total_sigma("threshold_sigma_units", threshold_sigma_units)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, Mechanism, QueryCost, Sensitivity
+from protocols.mechanisms.mechanism import Lattice, Mechanism, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import VIEWS, Number, Parameter, View, check_view, parameter
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.plugins import Parts

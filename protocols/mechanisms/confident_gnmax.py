@@ -14,6 +14,8 @@ from protocols.bounds.lattice_label_only import lattice_bit_rdp
 from protocols.bounds.lattice_sampling import sampled_lattice_bit_rdp
 from protocols.bounds.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
+from protocols.mechanisms.decision import Decision
+from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
 from protocols.mechanisms.gnmax import (
     SIGMA,
     histogram_mu_squared,
@@ -24,7 +26,7 @@ from protocols.mechanisms.gnmax import (
     sigma_words,
     whole_units,
 )
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian
 from protocols.votes import ABSTAIN
@@ -100,6 +102,9 @@ class ConfidentGNMax(GaussianMechanism):
     @property
     def threshold_noise(self) -> float | None:
         return self.sigma_threshold
+
+    def decision(self, *, second_round: bool) -> Decision:
+        return Decision(sigma=self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold)
 
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         label = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)

@@ -17,7 +17,8 @@ from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.lattice_sampling import sampled_lattice_histogram_rdp, sampled_lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
+from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, check_sigma, float_noise_distance, gaussian, lattice_noise_distance
 from protocols.votes import LATTICE

@@ -20,8 +20,10 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import SIGMA_THRESHOLD, THRESHOLD, ConfidentGNMax
+from protocols.mechanisms.decision import Decision
+from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
 from protocols.mechanisms.gnmax import SIGMA
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, float_noise_distance
 from protocols.ranges import check
@@ -95,6 +97,9 @@ class InteractiveGNMax(GaussianMechanism):
     @property
     def threshold_noise(self) -> float | None:
         return self.sigma_threshold
+
+    def decision(self, *, second_round: bool) -> Decision:
+        return replace(self._confident.decision(second_round=False), threshold=self.needed(second_round=second_round))
 
     def offsets(
         self, predictions: Float64[ndarray, "queries classes"], total_weight: float

@@ -69,9 +69,13 @@ class LNMax(Mechanism):
         cost = laplace_histogram_rdp(sensitivity.votes, orders, gamma=self.gamma)
         return QueryCost(cost, np.zeros_like(cost))
 
-    def label_log_law(
-        self, counts: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"]
-    ) -> Float64[ndarray, "*pairs levels"]:
+    def outcome_log_law(
+        self,
+        counts: Float64[ndarray, "*pairs levels"],
+        multiplicity: Int64[ndarray, " levels"],
+        *,
+        offsets: Float64[ndarray, "*pairs levels"] | None = None,
+    ) -> Float64[ndarray, "*pairs outcomes"]:
         return laplace_winner_log_law(counts, multiplicity, gamma=self.gamma)
 
     def noise_log_density(self, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.errors import InvalidInput
 from protocols.mechanisms.parameter import Number, Parameter, View
-from protocols.mechanisms.winner_law import gaussian_winner_log_law
 from protocols.noise import Noise
 from protocols.votes import ABSTAIN
 
@@ -159,9 +157,15 @@ class Mechanism(ABC):
 
     @property
     def threshold_noise(self) -> float | None:
-        """The standard deviation of Gaussian noise on the maximum that is compared with a threshold; None without
-        one.
+        """The standard deviation of Gaussian noise that a threshold test draws for itself; None where none is drawn.
+
+        What a threshold does to a query's outcome is told by `outcome_log_law`.
         """
+        return None
+
+    @property
+    def tested_scale(self) -> float | None:
+        """The scale of the noise on what is held against a threshold, in votes, view "label"; None without one."""
         return None
 
     def offsets(
@@ -251,12 +255,19 @@ class Mechanism(ABC):
         """Total variation distance per query between the noise that is drawn and ideal noise, label view."""
 
     @abstractmethod
-    def label_log_law(
-        self, counts: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"]
-    ) -> Float64[ndarray, "*pairs levels"]:
-        """ln P[a class of this level has the largest noisy count]; multiplicity: classes that have each count.
+    def outcome_log_law(
+        self,
+        counts: Float64[ndarray, "*pairs levels"],
+        multiplicity: Int64[ndarray, " levels"],
+        *,
+        offsets: Float64[ndarray, "*pairs levels"] | None = None,
+    ) -> Float64[ndarray, "*pairs outcomes"]:
+        """The exact law of one query's outcome, view "label": ln P[a class of this level is released], and in a last
+        column, of a mechanism that may give no answer, ln P[no answer].
 
-        An audit uses it to find the votes that reveal most, and to compute exact epsilons.
+        multiplicity: classes that have each count; offsets: for the second round of an interactive mechanism, what is
+        taken off each count before the test, votes. An audit uses it to find the votes that reveal most, to compute
+        exact epsilons, and to hold what it saw against.
         """
 
     def noise_log_density(self, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
@@ -282,59 +293,6 @@ class Mechanism(ABC):
     @property
     def _label_noise(self) -> tuple[str, Parameter]:
         return next((name, each) for name, each in self.parameters().items() if each.role == "noise")
-
-
-class GaussianMechanism(Mechanism):
-    """A mechanism with Gaussian noise, for which label-only bounds hold, and Gaussian DP unless its lattice is coarse.
-
-    sigma: standard deviation of the noise on each count, votes.
-    """
-
-    noise_law: ClassVar[str] = "gaussian"
-    rdp_source: ClassVar[str] = "Mironov 2017, Prop. 7"
-    sigma: float
-    lattice: Lattice | None
-
-    @classmethod
-    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
-        # A mixture over coins is not Gaussian DP; a label of integer noise is not a function of a label of real noise.
-        exact = () if secret_coins or (on_lattice and view == "label") else ("gaussian_dp",)
-        return ("label_only", "gaussian", *exact) if view == "label" else (*exact, "gaussian")
-
-    def on_lattice(self, lattice: Lattice | None) -> GaussianMechanism:
-        if lattice == self.lattice:
-            return self
-        return replace(self, lattice=lattice)  # type: ignore[type-var]  # every mechanism is a dataclass
-
-    @property
-    def coarse(self) -> bool:
-        lattice = self.lattice
-        return lattice is not None and self.sigma * lattice.units < least_sigma_units(lattice.shares)
-
-    @property
-    def label_sigma(self) -> float:
-        return self.sigma
-
-    @abstractmethod
-    def label_only_rdp(
-        self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
-    ) -> QueryCost:
-        """Worst-case RDP of the label view, at most the Gaussian bound (docs/explanation/mathematics.md, section 3)."""
-
-    @abstractmethod
-    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
-        """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1].
-
-        Raises InvalidInput for units whose vote enters by a secret coin: a mixture is not Gaussian DP.
-        """
-
-    def label_log_law(
-        self, counts: Float64[ndarray, "*pairs levels"], multiplicity: Int64[ndarray, " levels"]
-    ) -> Float64[ndarray, "*pairs levels"]:
-        return gaussian_winner_log_law(counts, multiplicity, sigma=self.sigma)
-
-    def noise_log_density(self, z: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
-        return -z * z / 2
 
 
 def _check_given(kind: type[Mechanism], name: str, value: Number | None, view: View) -> None:

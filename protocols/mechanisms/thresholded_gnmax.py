@@ -15,6 +15,8 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms.decision import Decision
+from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
 from protocols.mechanisms.gnmax import (
     histogram_mu_squared,
     histogram_rdp,
@@ -23,7 +25,7 @@ from protocols.mechanisms.gnmax import (
     noisy_histogram,
     sigma_words,
 )
-from protocols.mechanisms.mechanism import GaussianMechanism, Lattice, QueryCost, Sensitivity
+from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
 from protocols.noise import Noise, check_sigma, float_noise_distance
 from protocols.votes import ABSTAIN
@@ -71,6 +73,9 @@ class ThresholdedGNMax(GaussianMechanism):
 
     def needed(self, *, second_round: bool) -> float:
         return self.threshold
+
+    def decision(self, *, second_round: bool) -> Decision:
+        return Decision(sigma=self.sigma, threshold=self.threshold)
 
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)

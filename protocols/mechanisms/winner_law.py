@@ -2,7 +2,8 @@
 
 Outcomes are "class 0 wins" (the unit's vote before), "class 1 wins" (after), "another wins" if there are three or
 more classes, and "no answer" if the mechanism has a threshold. All other classes have equal counts, so which of them
-won reveals nothing more. P[c wins] is the integral over c's noise z of f(z) prod_k F(z + n_c - n_k).
+won reveals nothing more. P[c wins] is the integral over c's noise z of f(z) prod_k F(z + n_c - n_k); where the noisy
+maximum itself must reach a threshold, over z >= T - n_c alone, and P[no answer] = prod_k F(T - n_k).
 """
 
 from __future__ import annotations
@@ -18,6 +19,10 @@ _WEIGHTS = np.exp(-(_NODES**2) / 2) / np.sqrt(2 * np.pi) * (_NODES[1] - _NODES[0
 # Gauss-Legendre between the kinks of Laplace densities, up to where e^-z is below rounding.
 _GAUSS, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(64)
 _LAPLACE_REACH = 42.0
+# For a truncated normal: Gauss-Legendre on this many equal panels, from where it starts (no earlier than _START) to
+# where its density has fallen by e^-_FALL.
+_PANELS, _START, _FALL = 24, -12.0, 80.0
+_PANEL, _PANEL_WEIGHTS = np.polynomial.legendre.leggauss(20)
 
 Laws = Float64[ndarray, "*pairs outcomes"]
 
@@ -29,6 +34,35 @@ def gaussian_winner_log_law(
     gaps = (levels[..., :, None] - levels[..., None, :]) / sigma
     log_cdf = (scipy.special.log_ndtr(_NODES + gaps[..., None]) * _others(multiplicity)[..., None]).sum(axis=-2)
     return np.log(multiplicity) + _log_integral(log_cdf, _WEIGHTS)
+
+
+def gaussian_reaching_log_law(
+    levels: Float64[ndarray, "*pairs levels"],
+    multiplicity: Int64[ndarray, " levels"],
+    *,
+    sigma: float,
+    threshold: float,
+) -> Float64[ndarray, "*pairs outcomes"]:
+    """ln P[a class of this level has the largest noisy count, and it is >= threshold]; last, ln P[none reaches it].
+
+    P[c] = integral over z >= (T - n_c)/sigma of phi(z) prod_k Phi(z + (n_c - n_k)/sigma), and the last is
+    prod_k Phi((T - n_k)/sigma). Relative error below 1e-11 for gaps up to 40 sigma and up to 10,000 classes.
+    """
+    gaps = (levels[..., :, None] - levels[..., None, :]) / sigma
+    start = np.maximum((threshold - levels) / sigma, _START)
+    # Rivals that lead by g move the peak up, by at most g.
+    end = np.sqrt(start**2 + 2 * _FALL) + np.maximum(0.0, -gaps.min(axis=-1))
+    half = (end - start) / (2 * _PANELS)
+    middle = start[..., None] + half[..., None] * (2 * np.arange(_PANELS) + 1)
+    z = (middle[..., None] + half[..., None, None] * _PANEL).reshape(*levels.shape, -1)
+    weights = half[..., None] * np.tile(_PANEL_WEIGHTS, _PANELS)
+    log_cdf = (scipy.special.log_ndtr(z[..., None, :] + gaps[..., None]) * _others(multiplicity)[..., None]).sum(
+        axis=-2
+    )
+    log_density = -(z**2) / 2 - np.log(2 * np.pi) / 2
+    reached = np.log(multiplicity) + _log_integral(log_cdf + log_density, weights)
+    missed = (scipy.special.log_ndtr((threshold - levels) / sigma) * multiplicity).sum(axis=-1)
+    return np.concatenate([reached, missed[..., None]], axis=-1)
 
 
 def laplace_winner_log_law(

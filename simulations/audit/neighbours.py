@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.mechanisms.winner_law import mixed, with_threshold
+from protocols.mechanisms.winner_law import mixed
 from simulations.audit.composition import composed_epsilon
 from simulations.audit.target import Target
 
@@ -112,11 +112,8 @@ def _log_law(
     predictions: Float64[ndarray, "pairs levels"] | None,
     total: Float64[ndarray, " pairs"],
 ) -> Float64[ndarray, "pairs outcomes"]:
-    winner = target.mechanism.label_log_law(levels, target.multiplicity)
-    if target.threshold is None:
-        return winner
-    tested = levels if predictions is None else levels - total[:, None] * predictions
-    return with_threshold(winner, (tested.max(axis=1) - target.threshold.votes) / target.threshold.noise)
+    offsets = None if predictions is None else total[:, None] * predictions
+    return target.mechanism.outcome_log_law(levels, target.multiplicity, offsets=offsets)
 
 
 def _dimensions(target: Target) -> int:

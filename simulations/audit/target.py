@@ -16,7 +16,7 @@ from protocols.mechanisms import Mechanism, Sensitivity, View
 
 @dataclass(frozen=True)
 class NoisyThreshold:
-    """A threshold and the standard deviation of the Gaussian noise on what is held against it, both in votes."""
+    """A threshold and the scale of the noise on what is held against it, both in votes."""
 
     votes: float
     noise: float
@@ -55,7 +55,7 @@ class Target:
     @property
     def threshold(self) -> NoisyThreshold | None:
         """What the tested maximum is compared with in the last round; None if no threshold is tested."""
-        noise = self.mechanism.threshold_noise if self.view == "label" else None
+        noise = self.mechanism.tested_scale if self.view == "label" else None
         votes = self.mechanism.needed(second_round=self.mechanism.interactive)
         return None if noise is None or votes is None else NoisyThreshold(votes, noise)
 

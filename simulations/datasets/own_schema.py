@@ -98,7 +98,5 @@ def _shares(table: TomlTable) -> tuple[float, float, float]:
     private, public, test = shares = given.number("private"), given.number("public"), given.number("test")
     given.done()
     if min(shares) <= 0 or not math.isclose(sum(shares), 1, abs_tol=1e-6):
-        raise InvalidInput(
-            f"{table.path}: the shares are {private}, {public}, {test}; allowed: above 0, with sum 1"
-        )
+        raise InvalidInput(f"{table.path}: the shares are {private}, {public}, {test}; allowed: above 0, with sum 1")
     return shares

@@ -40,9 +40,7 @@ def contributions(
     return RecordCells(study.classes, 0, queries, cells, units).sums(study)
 
 
-def live_record_votes(
-    study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0
-) -> Labelling:
+def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0) -> Labelling:
     """Asks every party once. The labels are of queries; `cells` are the noisy sums that were released."""
 
     def voter(position: int) -> Voter:

@@ -23,7 +23,7 @@ from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.conversation import server_noise
 from protocols.noise import LatticeNoise
 from protocols.study.levels import Clear
-from protocols.votes import count_votes
+from protocols.votes import ABSTAIN, count_votes
 from tests.harness.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
 from tests.harness.seeded import seeded_source
 
@@ -34,8 +34,11 @@ ROUND_TWO = {
     "interactive_threshold": 1.0,
     "reinforce_confidence": 0.5,
 }
+ONE_DRAW = {"mechanism": "thresholded_gnmax", "sigma_threshold": None}
 STUDIES = {
     "confident": lattice_study(two_server()),
+    "thresholded": lattice_study(two_server(), **ONE_DRAW, threshold=6.0),
+    "thresholded with abstention": lattice_study(two_server(abstention=True), **ONE_DRAW, threshold=6.0),
     "gnmax": lattice_study(two_server(), mechanism="gnmax", sigma_threshold=None, threshold=None, sigma=5.0),
     "interactive": lattice_study(two_server(), **ROUND_TWO),
     "several teachers": lattice_study(two_server(), teachers=3, sigma=8.0, sigma_threshold=8.0, threshold=6.3),
@@ -121,7 +124,7 @@ def in_clear(study):
 def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noise(name, monkeypatch):
     study = STUDIES[name]
     votes = rng_votes(6, study.teachers, 40, study.classes, 3)
-    if name == "abstention":
+    if study.confidentiality.abstention:
         votes = np.where(np.random.default_rng(4).random(votes.shape) < 0.3, -1, votes)
     total = TotalNoise(monkeypatch)
     with Ledger(":memory:") as guardians:
@@ -136,10 +139,12 @@ def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noi
     assert not got.refusals
     assert set(here.faults) == {None}
     assert (got.labels >= 0).any()
+    assert (got.labels == ABSTAIN).any() == (name != "gnmax")
 
 
 SUMS = {
     "confident": lattice_study(secure_sum()),
+    "thresholded": lattice_study(secure_sum(), **ONE_DRAW, threshold=6.0),
     "gnmax": lattice_study(secure_sum(), mechanism="gnmax", threshold=None),
     "interactive": lattice_study(secure_sum(), **ROUND_TWO),
     "several teachers": lattice_study(secure_sum(), teachers=3, sigma=8.0, threshold=6.3),

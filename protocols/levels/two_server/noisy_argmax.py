@@ -31,7 +31,7 @@ from jaxtyping import Bool, Int64, UInt32, UInt64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
-from protocols.crypto.circuit import OutcomeWires, conjunctions_a_query, noisy_argmax
+from protocols.crypto.circuit import OutcomeWires, ThresholdTest, conjunctions_a_query, noisy_argmax
 from protocols.crypto.counting_ring import LIMIT
 from protocols.crypto.field import BITS, P, from_integers, plus
 from protocols.crypto.garbling import LABEL_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen, colours
@@ -68,22 +68,24 @@ def coordinator_side(
 ) -> Int64[ndarray, " queries"]:
     """The labels: class ids, ABSTAIN where a query did not pass the threshold.
 
-    share: of the counts in units; label_noise, threshold_noise: this server's full noise in units; threshold: T S, or
-    None for plain GNMax, where every query passes and threshold_noise is ignored; offsets: what an interactive
-    mechanism subtracts from each count before the threshold, which only the coordinator needs to know; total_units: as
-    given to `check_ring`, which must have passed. Raises InvalidInput, MalformedMessage, ChannelClosed: then nothing
-    was released by this side.
+    share: of the counts in units; label_noise: this server's full noise in units; threshold: T S, or None for plain
+    GNMax, where every query passes; threshold_noise: this server's full noise for the threshold in units, or None if
+    the noisy counts whose argmax is taken are compared with it; offsets: what an interactive mechanism subtracts from
+    each count before a threshold with noise of its own, which only the coordinator needs to know; total_units: as given
+    to `check_ring`, which must have passed. Raises InvalidInput, MalformedMessage, ChannelClosed: then nothing was
+    released by this side.
     """
-    if threshold is None and offsets is not None:
-        raise InvalidInput("offsets without a threshold; allowed: offsets None, or a threshold")
+    test = _test(threshold is not None, threshold_noise)
+    if offsets is not None and test is not ThresholdTest.APART:
+        raise InvalidInput("offsets without a threshold's noise; allowed: offsets None, or a threshold with noise")
     if not 0 <= total_units < LIMIT:
         raise InvalidInput(f"total_units = {total_units}; allowed: 0 to {LIMIT - 1}")
-    # Centred, so that counts with noise lie in [0, 2^30) modulo p.
-    lowest = total_units // 2 - 2**29
+    # Centred, so that counts with noise lie in [0, 2^30) modulo p; a winner that is tested, so that T S is at 2^29.
+    centre = threshold if threshold is not None and threshold_noise is None else total_units // 2
     needed = np.zeros(share.shape, dtype=np.int64) if offsets is None else offsets
-    above = None if threshold is None else _above(share, threshold_noise, needed + threshold)
-    own = _inputs(share, label_noise, lowest, above)
-    sizes = _Sizes(share.shape, threshold is not None)
+    above = None if threshold is None or threshold_noise is None else _above(share, threshold_noise, needed + threshold)
+    own = _inputs(share, label_noise, centre - 2**29, above)
+    sizes = _Sizes(share.shape, test)
     base = BaseSender(source)
     channel.send(base.message + sizes.digest)
     answer = receive(channel, COLUMNS * POINT_BYTES + KEY_BYTES + SEED_BYTES, "the guardian's base transfers")
@@ -100,7 +102,7 @@ def coordinator_side(
         gates = Evaluator(hashing, TableReader(channel, sizes.conjunctions * bits.shape[-1]), tweak=tweak)
         found = noisy_argmax(
             gates, active.reshape(*bits.shape, 2), guardians.take(bits.shape), classes=sizes.classes,
-            threshold=sizes.threshold,
+            test=sizes.test,
         )  # fmt: skip
         tweak = gates.tweak
         opened = _opened(found, receive(channel, sizes.mask_bytes(bits.shape[-1]), "the masks of the outputs"))
@@ -111,7 +113,7 @@ def coordinator_side(
         labels[at] = (opened.astype(np.int64) << np.arange(len(opened))[:, None]).sum(axis=0)
     if (labels >= sizes.classes).any():
         raise MalformedMessage(f"a label is not a class; allowed: below {sizes.classes}")
-    if sizes.threshold:
+    if sizes.test:
         channel.send(proofs.astype("<u8").tobytes())
     return np.where(passed, labels, ABSTAIN)
 
@@ -126,13 +128,14 @@ def guardian_side(
     source: RandomSource,
 ) -> Bool[ndarray, " queries"]:
     """Which queries passed; as `coordinator_side`, for the guardian, which learns no label."""
-    above = _above(share, threshold_noise, np.zeros(share.shape, dtype=np.int64)) if threshold else None
+    test, nothing = _test(threshold, threshold_noise), np.zeros(share.shape, dtype=np.int64)
+    above = _above(share, threshold_noise, nothing) if threshold and threshold_noise is not None else None
     own = _inputs(share, label_noise, 0, above)
-    sizes = _Sizes(share.shape, threshold)
+    sizes = _Sizes(share.shape, test)
     offset = np.frombuffer(source(LABEL_BYTES), dtype="<u8").astype(np.uint64) | np.array([1, 0], dtype=np.uint64)
     question = receive(channel, POINT_BYTES + len(sizes.digest), "the coordinator's base transfers")
     if question[POINT_BYTES:] != sizes.digest:
-        raise MalformedMessage("the servers differ in queries, classes or whether there is a threshold")
+        raise MalformedMessage("the servers differ in queries, classes or what is compared with a threshold")
     base = BaseReceiver(question[:POINT_BYTES], bits_of(offset), source)
     key, seed = source(KEY_BYTES), source(SEED_BYTES)
     channel.send(base.message + key + seed)
@@ -146,12 +149,12 @@ def guardian_side(
         message = receive(channel, transfers.message_bytes(bits.size), "the coordinator's extension matrix")
         coordinators = transfers.extend(message, bits.size).reshape(*bits.shape, 2)
         mine = actives.take(bits.shape) ^ chosen(bits, offset)
-        found = noisy_argmax(gates, coordinators, mine, classes=sizes.classes, threshold=sizes.threshold)
+        found = noisy_argmax(gates, coordinators, mine, classes=sizes.classes, test=sizes.test)
         writer.flush()
         channel.send(_masks(found))
         if found.passed is not None:
             zeros[at] = found.passed
-    if not sizes.threshold:
+    if not sizes.test:
         return np.ones(sizes.queries, dtype=np.bool_)
     answer = receive(channel, sizes.queries * LABEL_BYTES, "the labels of the pass bits")
     return _verified(answer, zeros, offset)
@@ -160,14 +163,14 @@ def guardian_side(
 class _Sizes:
     """The sizes that both servers must agree on, and what follows from them."""
 
-    def __init__(self, shape: tuple[int, ...], threshold: bool) -> None:
+    def __init__(self, shape: tuple[int, ...], test: ThresholdTest) -> None:
         self.queries, self.classes = shape
-        self.threshold = threshold
+        self.test = test
         if self.classes < 2:
             raise InvalidInput(f"classes = {self.classes}; allowed: 2 or more")
-        self.conjunctions = conjunctions_a_query(classes=self.classes, threshold=threshold)
-        self.outputs = (self.classes - 1).bit_length() + threshold
-        self.digest = derived_key("noisy argmax", np.array([*shape, threshold], dtype="<i8").tobytes())
+        self.conjunctions = conjunctions_a_query(classes=self.classes, test=test)
+        self.outputs = (self.classes - 1).bit_length() + (test is not ThresholdTest.NONE)
+        self.digest = derived_key("noisy argmax", np.array([*shape, test], dtype="<i8").tobytes())
 
     def chunks(self) -> Iterator[slice]:
         step = max(1, _CHUNK_CELLS // self.classes)
@@ -192,6 +195,13 @@ class _ActiveLabels:
         return next_bytes(self._stream, LABEL_BYTES * count).view("<u8").astype(np.uint64).reshape(*shape, 2)
 
 
+def _test(threshold: bool, threshold_noise: Int64[ndarray, " queries"] | None) -> ThresholdTest:
+    """What a study's threshold is compared with. threshold: whether there is one."""
+    if not threshold:
+        return ThresholdTest.NONE
+    return ThresholdTest.WINNER if threshold_noise is None else ThresholdTest.APART
+
+
 def _inputs(
     share: UInt32[ndarray, "queries classes"],
     label_noise: Int64[ndarray, "queries classes"],
@@ -210,11 +220,11 @@ def _inputs(
 
 def _above(
     share: UInt32[ndarray, "queries classes"],
-    threshold_noise: Int64[ndarray, " queries"] | None,
+    threshold_noise: Int64[ndarray, " queries"],
     needed: Int64[ndarray, "queries classes"],
 ) -> UInt32[ndarray, "queries classes"]:
     """A server's shares of how far counts with the threshold's noise exceed what is needed."""
-    if threshold_noise is None or threshold_noise.shape != share.shape[:1] or needed.shape != share.shape:
+    if threshold_noise.shape != share.shape[:1] or needed.shape != share.shape:
         raise InvalidInput(f"a threshold needs noise for {len(share)} queries and offsets of shape {share.shape}")
     return plus(share, from_integers(threshold_noise[:, None] - needed))
 

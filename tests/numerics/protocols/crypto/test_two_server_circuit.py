@@ -5,10 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.circuit import PlainGates, conjunctions_a_query, noisy_argmax
+from protocols.crypto.circuit import PlainGates, ThresholdTest, conjunctions_a_query, noisy_argmax
 from protocols.crypto.field import BITS, P, from_integers, minus
 
-counts = st.one_of(st.integers(0, 3), st.integers(0, 2**30 - 1), st.sampled_from([0, 1, 2**29, 2**30 - 1, 2**30 - 2]))
+counts = st.one_of(st.integers(0, 3), st.integers(0, 2**30 - 1), st.sampled_from([0, 1, 2**29 - 1, 2**29, 2**30 - 1]))
 gaps = st.one_of(
     st.integers(-2, 2), st.integers(-(2**30) + 1, 2**30 - 2),
     st.sampled_from([0, -1, 1, 2**30 - 2, -(2**30) + 1]),
@@ -18,6 +18,10 @@ masks = st.one_of(st.integers(0, P - 1), st.sampled_from([0, 1, P - 1, P - 2, 2*
 
 def wires(numbers):
     return ((numbers >> np.arange(BITS, dtype=np.uint32)[:, None, None]) & np.uint32(1)).astype(bool)
+
+
+def labels(found):
+    return (found.label * (1 << np.arange(len(found.label)))[:, None]).sum(axis=0)
 
 
 def shares(integers, mask):
@@ -33,15 +37,19 @@ def test_threshold_and_argmax_are_those_of_the_integers_whatever_the_shares(data
 
     values, above = drawn(counts), drawn(gaps)
     left, right = shares(np.concatenate([above, 2 * values]), np.concatenate([drawn(masks), drawn(masks)]).astype("u4"))
-    found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, threshold=True)
+    found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, test=ThresholdTest.APART)
     passed = (above >= 0).any(axis=0)
     np.testing.assert_array_equal(found.passed, passed)
-    label = (found.label * (1 << np.arange(len(found.label)))[:, None]).sum(axis=0)
-    np.testing.assert_array_equal(label, np.where(passed, values.argmax(axis=0), 0))
-    plain = noisy_argmax(PlainGates(), wires(left[classes:]), wires(right[classes:]), classes=classes, threshold=False)
-    label = (plain.label * (1 << np.arange(len(plain.label)))[:, None]).sum(axis=0)
-    np.testing.assert_array_equal(label, values.argmax(axis=0))
+    np.testing.assert_array_equal(labels(found), np.where(passed, values.argmax(axis=0), 0))
+    left, right = wires(left[classes:]), wires(right[classes:])
+    plain = noisy_argmax(PlainGates(), left, right, classes=classes, test=ThresholdTest.NONE)
+    np.testing.assert_array_equal(labels(plain), values.argmax(axis=0))
     assert plain.passed is None
+    # A winner passes from 2^29 on.
+    found = noisy_argmax(PlainGates(), left, right, classes=classes, test=ThresholdTest.WINNER)
+    passed = values.max(axis=0) >= 2**29
+    np.testing.assert_array_equal(found.passed, passed)
+    np.testing.assert_array_equal(labels(found), np.where(passed, values.argmax(axis=0), 0))
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4, 5, 31, 32, 33, 150])
@@ -50,10 +58,11 @@ def test_every_class_can_win_and_ties_go_to_the_lowest(classes) -> None:
     values = (np.arange(classes)[:, None] >= np.arange(classes)).astype(np.int64) * (2**30 - 1)
     mask = np.random.default_rng(classes).integers(0, P, values.shape).astype(np.uint32)
     left, right = shares(2 * values, mask)
-    found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, threshold=False)
-    assert len(found.label) == (classes - 1).bit_length()
-    label = (found.label * (1 << np.arange(len(found.label)))[:, None]).sum(axis=0)
-    np.testing.assert_array_equal(label, np.arange(classes))
+    for test in (ThresholdTest.NONE, ThresholdTest.WINNER):
+        found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, test=test)
+        assert len(found.label) == (classes - 1).bit_length()
+        np.testing.assert_array_equal(labels(found), np.arange(classes))
+    assert found.passed.all()
 
 
 def test_the_circuit_has_the_gates_that_its_docstring_says() -> None:
@@ -61,7 +70,10 @@ def test_the_circuit_has_the_gates_that_its_docstring_says() -> None:
     for classes, index in ((10, 7), (2, 0)):
         selected, label_bits = classes - 2, (classes - 1).bit_length()
         argmax = 30 * classes + 30 * (classes - 1) + 30 * selected + index
-        assert conjunctions_a_query(classes=classes, threshold=False) == argmax
+        assert conjunctions_a_query(classes=classes, test=ThresholdTest.NONE) == argmax
+        # One more for the winner's top bit.
+        assert conjunctions_a_query(classes=classes, test=ThresholdTest.WINNER) == argmax + 1 + label_bits
         joined = classes - 1 + label_bits
-        assert conjunctions_a_query(classes=classes, threshold=True) == argmax + 30 * classes + joined
-    assert conjunctions_a_query(classes=10, threshold=True) < 1245
+        assert conjunctions_a_query(classes=classes, test=ThresholdTest.APART) == argmax + 30 * classes + joined
+    assert conjunctions_a_query(classes=10, test=ThresholdTest.APART) == 1130
+    assert conjunctions_a_query(classes=10, test=ThresholdTest.WINNER) == 822

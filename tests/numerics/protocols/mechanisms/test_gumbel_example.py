@@ -50,7 +50,7 @@ def test_the_release_is_the_exponential_mechanism(gumbel):
     labels = mechanism.release(np.tile(counts, (draws, 1)), simulated(np.random.default_rng(3)), view="label")
     expected = np.array([float(p) for p in softmax(counts, 4.0)])
     assert stats.chisquare(np.bincount(labels, minlength=4), expected * draws).pvalue > 1e-6
-    law = mechanism.label_log_law(np.array([30.0, 26.0, 20.0]), np.array([1, 1, 2]))
+    law = mechanism.outcome_log_law(np.array([30.0, 26.0, 20.0]), np.array([1, 1, 2]))
     np.testing.assert_allclose(np.exp(law), [expected[0], expected[1], expected[2] + expected[3]], rtol=1e-12)
 
 

@@ -7,7 +7,13 @@ import pytest
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.winner_law import gaussian_winner_log_law, laplace_winner_log_law, mixed, with_threshold
+from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
+from protocols.mechanisms.winner_law import (
+    gaussian_reaching_log_law,
+    gaussian_winner_log_law,
+    laplace_winner_log_law,
+    mixed,
+)
 from protocols.noise import simulated
 
 
@@ -57,20 +63,58 @@ def test_winners_add_up_to_one(classes):
         assert np.exp(law).sum() == pytest.approx(1, abs=1e-12)
 
 
+@pytest.mark.parametrize("threshold", [-2.0, 0.5, 14.0])
+@pytest.mark.parametrize(("levels", "multiplicity"), CASES[1:])
+def test_a_noisy_maximum_that_must_reach_a_threshold_has_the_law_of_the_truncated_integral(
+    levels, multiplicity, threshold
+):
+    """Against mpmath with 30 digits, from a threshold that hardly matters to one that is passed once in 1e30."""
+    with mpmath.workdps(30):
+        expected = []
+        for c, level in enumerate(levels):
+            start = max(mpmath.mpf(threshold - level), mpmath.mpf(-30))
+
+            def integrand(z, level=level, c=c):
+                rivals = [m - (k == c) for k, m in enumerate(multiplicity)]
+                won = [mpmath.ncdf(z + mpmath.mpf(level - n)) ** o for n, o in zip(levels, rivals, strict=True)]
+                return mpmath.npdf(z) * mpmath.fprod(won)
+
+            ends = [start, *(start + mpmath.mpf(step) for step in (0.2, 0.6, 1.5, 3, 6, 12, 24, 45))]
+            expected.append(float(mpmath.log(multiplicity[c] * mpmath.quad(integrand, ends))))
+        missed = [mpmath.ncdf(mpmath.mpf(threshold - n)) ** m for n, m in zip(levels, multiplicity, strict=True)]
+        expected.append(float(mpmath.log(mpmath.fprod(missed))))
+    law = gaussian_reaching_log_law(
+        3.0 * np.array(levels) + 70, np.array(multiplicity), sigma=3.0, threshold=3.0 * threshold + 70
+    )
+    np.testing.assert_allclose(law, expected, rtol=1e-11, atol=1e-13)
+    assert np.exp(law).sum() == pytest.approx(1, abs=1e-12)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 40, 10_000])
+def test_a_threshold_that_no_noise_misses_leaves_the_law_of_the_argmax(classes):
+    multiplicity = np.array([1, 1, classes - 2][: min(classes, 3)])
+    levels = np.array([3.0, 1.0, -1.0])[: len(multiplicity)]
+    law = gaussian_reaching_log_law(levels, multiplicity, sigma=0.5, threshold=-40.0)
+    np.testing.assert_allclose(law[:-1], gaussian_winner_log_law(levels, multiplicity, sigma=0.5), rtol=1e-10)
+    assert law[-1] < -1000
+    near = gaussian_reaching_log_law(levels, multiplicity, sigma=0.5, threshold=2.6)
+    assert np.exp(near).sum() == pytest.approx(1, abs=1e-11)
+
+
 @pytest.mark.parametrize(
     "mechanism",
-    [GNMax(sigma=2.0), LNMax(gamma=0.6), ConfidentGNMax(sigma=2.0, sigma_threshold=3.0, threshold=21.0)],
+    [
+        GNMax(sigma=2.0),
+        LNMax(gamma=0.6),
+        ConfidentGNMax(sigma=2.0, sigma_threshold=3.0, threshold=21.0),
+        ThresholdedGNMax(sigma=2.0, threshold=21.0),
+    ],
     ids=lambda mechanism: mechanism.name,
 )
 def test_the_release_has_this_law(mechanism):
     """Chi-squared of 200,000 outcomes, seed fixed; with another seed it would fail once in 1e6."""
     levels, multiplicity = np.array([20.0, 18.5, 17.0]), np.array([1, 1, 3])
-    if isinstance(mechanism, LNMax):
-        law = laplace_winner_log_law(levels, multiplicity, gamma=0.6)
-    else:
-        law = gaussian_winner_log_law(levels, multiplicity, sigma=2.0)
-    if isinstance(mechanism, ConfidentGNMax):
-        law = with_threshold(law, np.array((20.0 - 21.0) / 3.0))
+    law = mechanism.outcome_log_law(levels, multiplicity)
     counts = np.broadcast_to(np.repeat(levels, multiplicity), (200_000, 5))
     labels = mechanism.release(counts, simulated(np.random.default_rng(1)), view="label")
     seen = np.bincount(np.where(labels < 0, 3, np.minimum(labels, 2)), minlength=len(law))

@@ -32,7 +32,7 @@ def honest():
 
 
 def test_no_honest_mechanism_is_shown_to_leak_more_than_claimed(honest):
-    assert len(honest.findings) == 10
+    assert len(honest.findings) == 12
     assert not honest.failed
     for finding in honest.findings:
         assert 0 < finding.lower.value <= finding.exact * (1 + 1e-3)
@@ -100,7 +100,7 @@ def test_an_audit_is_json_and_draws_a_line_for_each_finding(honest):
     document = json.loads(json.dumps(honest.to_json(), allow_nan=False))
     assert document["verdict"] == "passed"
     assert document["adjacency"] == "replace-one"
-    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 10
+    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 12
     labels = [tick.get_text() for tick in audit_figure(honest).axes[0].get_yticklabels()]
-    assert len(labels) == 10
+    assert len(labels) == 12
     assert "lnmax\nhistogram, laplace" in labels

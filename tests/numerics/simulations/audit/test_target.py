@@ -35,6 +35,8 @@ def test_every_mechanism_is_audited_under_every_view_that_says_something_new():
         ("gnmax, secret coins", "label", "label_only"),
         ("gnmax", "histogram", "gaussian_dp"),
         ("gnmax, secret coins", "histogram", "gaussian"),
+        ("thresholded_gnmax", "label", "label_only"),
+        ("thresholded_gnmax, secret coins", "label", "label_only"),
         ("confident_gnmax", "label", "label_only"),
         ("confident_gnmax, secret coins", "label", "label_only"),
         ("interactive_gnmax", "label", "label_only"),

@@ -53,6 +53,17 @@ def test_the_limit_itself_is_sharp() -> None:
         check_ring(**study | {"total_units": study["total_units"] + 1})
 
 
+def test_a_threshold_on_the_noisy_counts_lies_in_the_middle_of_the_ring() -> None:
+    """Counts from 0 to all of 2^29 - 21 units are within 2^29 of a threshold among them, and of no other."""
+    plain = at_the_limit(threshold_units=None)
+    study = plain | {"total_units": (LIMIT - math.floor(24 * math.sqrt(2)) - 1) // 2}
+    for threshold in (0, study["total_units"] // 2, study["total_units"]):
+        assert check_ring(**study | {"threshold_units": threshold}) == check_ring(**plain)
+    for threshold in (-1, study["total_units"] + 1):
+        with pytest.raises(InvalidInput, match=r"2 max\(\|threshold_units\|"):
+            check_ring(**study | {"threshold_units": threshold})
+
+
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
@@ -62,8 +73,9 @@ def test_the_limit_itself_is_sharp() -> None:
         ({"threshold_units": -(2**30)}, r"\|threshold_units\|"),
         ({"most_offset_units": 2**30}, r"\|threshold_units\|"),
         ({"threshold_sigma_units": 2.0**27}, r"\|threshold_units\|"),
-        ({"threshold_units": None}, "both None"),
-        ({"threshold_sigma_units": None}, "both None"),
+        ({"threshold_units": None}, "only with a threshold"),
+        ({"threshold_units": 2**29, "threshold_sigma_units": None}, r"2 max\(\|threshold_units\|"),
+        ({"threshold_units": -(2**29), "threshold_sigma_units": None}, r"2 max\(\|threshold_units\|"),
         ({"label_sigma_units": math.nan}, "label_sigma_units = nan"),
         ({"label_sigma_units": 0}, "label_sigma_units = 0"),
         ({"threshold_sigma_units": math.inf}, "threshold_sigma_units = inf"),

@@ -15,6 +15,7 @@ from tests.harness.distributions import install, refreshed
 
 PARAMETERS = {
     "gnmax": {"sigma": 10.0},
+    "thresholded_gnmax": {"sigma": 10.0, "threshold": 30.0},
     "confident_gnmax": {"sigma": 10.0, "sigma_threshold": 12.0, "threshold": 30.0},
     "interactive_gnmax": {
         "sigma": 10.0,
@@ -154,7 +155,7 @@ def test_parameters_that_are_missing_or_have_no_use_are_refused():
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=None, threshold=1.0, view="label")
     with pytest.raises(InvalidInput, match="leave it out"):
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=1.0, view="histogram")
-    with pytest.raises(InvalidInput, match="allowed: gnmax, confident_gnmax"):
+    with pytest.raises(InvalidInput, match="allowed: gnmax, thresholded_gnmax, confident_gnmax"):
         make_mechanism("noisy_max", sigma=1.0, view="label")
     with pytest.raises(InvalidInput, match=r"scale is .*, which gnmax does not use"):
         make_mechanism("gnmax", sigma=1.0, scale=2.0, view="label")

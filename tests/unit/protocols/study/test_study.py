@@ -108,7 +108,7 @@ def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):
         ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "surprise is 1, which confident_gnmax does not use"),
         ("sigma = 40.0", "sigma = ", "is not TOML"),
         ("classes = 10", "classes = 10\nsurprise = 1", "unknown key 'surprise'"),
-        ('name = "confident_gnmax"', 'name = "max"', "mechanism is 'max'; allowed: gnmax, confident_gnmax"),
+        ('name = "confident_gnmax"', 'name = "max"', "mechanism is 'max'; allowed: gnmax, thresholded_gnmax"),
         ('name = "confident_gnmax"', "", r"allowed: a table \[mechanism\] with its name"),
         ('party = "p1"', "", "key 'party' is missing"),
     ],

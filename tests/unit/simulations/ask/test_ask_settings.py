@@ -52,11 +52,13 @@ def test_a_mechanism_of_one_round_with_integer_noise_can_be_asked_by_its_name_al
     class Installed(GNMax):
         name: ClassVar[str] = "installed"
 
-    assert list(askable()) == ["gnmax", "confident_gnmax"]
+    assert list(askable()) == ["gnmax", "thresholded_gnmax", "confident_gnmax"]
     monkeypatch.setitem(MECHANISMS._built_in, "installed", Installed)
     settings = ask_settings(parties=50, budgets=4, mechanism="installed")
     assert ask_study(settings, classes=10)[1].mechanism.name == "installed"
-    with pytest.raises(InvalidInput, match="mechanism is 'interactive_gnmax'; allowed: gnmax, confident_gnmax, inst"):
+    with pytest.raises(
+        InvalidInput, match="mechanism is 'interactive_gnmax'; allowed: gnmax, thresholded_gnmax, confident_gnmax, inst"
+    ):
         ask_settings(mechanism="interactive_gnmax")
 
 

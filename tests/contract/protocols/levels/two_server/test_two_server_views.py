@@ -13,7 +13,7 @@ import pytest
 
 from protocols.crypto import oblivious_transfer
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import conjunctions_a_query
+from protocols.crypto.circuit import ThresholdTest, conjunctions_a_query, rows
 from protocols.crypto.field import BITS, P, minus, plus
 from protocols.crypto.garbling import Evaluator, colours
 from protocols.crypto.hashing import LabelHash
@@ -36,8 +36,8 @@ def tells_apart(first, second):
     places = first.shape[1]
     left, right = np.random.default_rng(0).integers(0, places, (2, PARITIES))
     furthest = 0.0
-    for rows in ((first, second), tuple(sample[:, left] ^ sample[:, right] for sample in (first, second))):
-        one, other = (np.count_nonzero(sample, axis=0) / len(sample) for sample in rows)
+    for pair_of in ((first, second), tuple(sample[:, left] ^ sample[:, right] for sample in (first, second))):
+        one, other = (np.count_nonzero(sample, axis=0) / len(sample) for sample in pair_of)
         furthest = max(furthest, float(np.abs(one - other).max()))
     return furthest > np.sqrt(np.log(2 * (places + PARITIES) / RATE) / len(first))
 
@@ -154,7 +154,7 @@ SAMPLES, THRESHOLD = 256, 40
 COUNTS = [([50, 3, 1], [41, 40, 40]), ([0, 0, 39], [13, 12, 11])]
 
 
-def views_of_the_argmax(counts, seed, monkeypatch):
+def views_of_the_argmax(counts, seed, monkeypatch, test):
     """(the coordinator's view, the guardian's), a row a query; both have the same labels and pass bits."""
     seen = []
     conjunction = Evaluator.conjunction
@@ -169,42 +169,44 @@ def views_of_the_argmax(counts, seed, monkeypatch):
     tiled = np.tile(np.array(counts, dtype=np.int64), (SAMPLES, 1))
     coordinators, guardians = split(tiled, np.random.default_rng((seed, 3)))
     zero, ends = np.zeros_like(tiled), recorded()
+    bit = zero[:, 0] if test is ThresholdTest.APART else None
     labels, _ = converse(
         lambda channel: argmax.coordinator_side(
-            channel, coordinators, label_noise=zero, threshold_noise=zero[:, 0], threshold=THRESHOLD, offsets=None,
+            channel, coordinators, label_noise=zero, threshold_noise=bit, threshold=THRESHOLD, offsets=None,
             total_units=100, source=seeded_source(seed, 1),
         ),
         lambda channel: argmax.guardian_side(
-            channel, guardians, label_noise=zero, threshold_noise=zero[:, 0], threshold=True,
+            channel, guardians, label_noise=zero, threshold_noise=bit, threshold=True,
             source=seeded_source(seed, 2),
         ),
         channels=ends,
     )  # fmt: skip
     assert (labels == (0 if max(counts) >= THRESHOLD else -1)).all()
     _, *frames, masks = ends[0].received
-    gates = conjunctions_a_query(classes=classes, threshold=True)
+    gates, numbers = conjunctions_a_query(classes=classes, test=test), rows(classes=classes, test=test)
     tables = np.frombuffer(b"".join(frames), np.uint8).reshape(2 * gates, SAMPLES, 16).transpose(1, 0, 2)
     opened = np.unpackbits(np.frombuffer(masks, np.uint8), count=3 * SAMPLES).reshape(3, SAMPLES).T
     coordinators_view = np.concatenate(
         [bits(coordinators, tables), opened.astype(bool), np.concatenate(seen).T], axis=1
     )  # fmt: skip
     matrix = np.frombuffer(ends[1].received[1], np.uint8).reshape(COLUMNS, -1)
-    matrix = np.unpackbits(matrix, axis=1, bitorder="little", count=BITS * 2 * classes * SAMPLES)
-    matrix = matrix.reshape(COLUMNS, BITS, 2 * classes, SAMPLES)
+    matrix = np.unpackbits(matrix, axis=1, bitorder="little", count=BITS * numbers * SAMPLES)
+    matrix = matrix.reshape(COLUMNS, BITS, numbers, SAMPLES)
     # What each column would be if it were the coordinator's numbers in clear, put together with the guardian's own.
-    numbers = (matrix[0].astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=0, dtype="u4")
-    tried = plus(numbers[:classes].T % np.uint32(P), guardians)
+    words = (matrix[0].astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=0, dtype="u4")
+    tried = plus(words[:classes].T % np.uint32(P), guardians)
     guardians_view = np.concatenate([bits(guardians, tried), matrix.reshape(-1, SAMPLES).T.astype(bool)], axis=1)
     return coordinators_view, guardians_view
 
 
-def views_of_both(counts, monkeypatch):
-    return zip(*(views_of_the_argmax(one, seed, monkeypatch) for seed, one in enumerate(counts)), strict=True)
+def views_of_both(counts, monkeypatch, test=ThresholdTest.APART):
+    return zip(*(views_of_the_argmax(one, seed, monkeypatch, test) for seed, one in enumerate(counts)), strict=True)
 
 
+@pytest.mark.parametrize("test", [ThresholdTest.WINNER, ThresholdTest.APART])
 @pytest.mark.parametrize("counts", COUNTS)
-def test_neither_server_can_tell_counts_apart_by_the_argmax(counts, monkeypatch) -> None:
-    for one, other in views_of_both(counts, monkeypatch):
+def test_neither_server_can_tell_counts_apart_by_the_argmax(counts, test, monkeypatch) -> None:
+    for one, other in views_of_both(counts, monkeypatch, test):
         assert not tells_apart(one, other)
 
 
