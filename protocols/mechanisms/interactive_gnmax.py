@@ -11,7 +11,7 @@ Confident-GNMax costs. One pair of sigmas serves both rounds, so a party's cost 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import numpy as np
