@@ -9,7 +9,7 @@ NaN. The guarantee is the cap, (epsilon, delta) for everything that is ever rele
 
 float64 noise is not ideal noise, and the difference costs delta. How much delta is set aside for it is fixed with the
 first study too: an allowance that shrank as later studies are approved, after earlier releases were seen, would be an
-odometer in delta.
+odometer in delta (proof and counterpart: the same section).
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def create(
             store, settings, file=study_file, pool_file=pool_file, queries_file=queries_file, today=today
         )
         shown = study_status(store, made.name, set())
-    _say_if_thin(made)
+    _say_if_little(made)
     file = home.study(made.name) / "study.toml"
     if as_json:
         print_json({**shown, "file": str(file)})
@@ -219,7 +219,7 @@ def queries(
     chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
     planned = plan_records(read, read_pool(pool_file, features=read.terms.features), choice=chosen, rule=rule)
     made = planned.study
-    _say_if_thin(made)
+    _say_if_little(made)
     write_atomically(out, planned.queries.to_bytes())
     if complete is not None:
         write_atomically(complete, write_study(made))
@@ -244,11 +244,11 @@ def queries(
     click.echo(f"the queries are in {out}" + ("" if complete is None else f", and the study in {complete}"), err=True)
 
 
-def _say_if_thin(made: DeployedStudy) -> None:
-    """Warns of a study whose noise hides what its records say."""
-    from protocols.study.released_noise import thin_queries
+def _say_if_little(made: DeployedStudy) -> None:
+    """Warns of a study that will release little: its noise hides what records say, or its threshold is too high."""
+    from protocols.study.released_noise import little_released
 
-    if warning := thin_queries(made):
+    if warning := little_released(made):
         click.echo(f"warning: {warning}", err=True)
 
 

@@ -12,7 +12,7 @@ from protocols.claims import Protection, charged, not_covered_by_approval, used_
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
-from protocols.study.released_noise import thin_queries
+from protocols.study.released_noise import little_released
 from protocols.study.terms import Terms
 
 
@@ -99,7 +99,7 @@ def describe(
             f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} {enough}"
         )
     lines.append(f"  {charged(about)}")
-    return lines + _lifetime(study, settings, forecasts) + _last(study, settings)
+    return lines + _warning(study) + _lifetime(study, settings, forecasts) + _last(study, settings)
 
 
 def _of_records(study: DeployedStudy, party: str) -> list[str]:
@@ -109,9 +109,12 @@ def _of_records(study: DeployedStudy, party: str) -> list[str]:
         at = study.seats[seat]
         said = used_once(about, epsilon=float(study.budgets.epsilon_guaranteed[at]), delta=study.roster[at].delta)
         lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {said}")
-    if warning := thin_queries(study):
-        lines += ["", f"Warning      {warning}"]
-    return lines
+    return lines + _warning(study)
+
+
+def _warning(study: DeployedStudy) -> list[str]:
+    warning = little_released(study)
+    return [] if warning is None else ["", f"Warning      {warning}"]
 
 
 def _lifetime(study: DeployedStudy, settings: PartySettings, forecasts: list[Forecast]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import numpy as np
@@ -61,9 +61,6 @@ class ConfidentGNMax(GaussianMechanism):
             check_sigma("sigma_threshold", self.sigma_threshold)
         if not np.isfinite(self.threshold):
             raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
-
-    def capped(self, total_weight: float) -> ConfidentGNMax:
-        return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(
         self,

@@ -74,9 +74,6 @@ class InteractiveGNMax(GaussianMechanism):
             raise InvalidInput(f"reinforce_confidence is {self.reinforce_confidence}; allowed: in (0, 1]")
         check("study", "round_one", self.round_one)
 
-    def capped(self, total_weight: float) -> InteractiveGNMax:
-        return replace(self, threshold=min(self.threshold, total_weight))
-
     def release(
         self,
         counts: Float64[ndarray, "queries classes"],

@@ -151,10 +151,6 @@ class Mechanism(ABC):
             raise InvalidInput(f"{self.name} has no integer noise; allowed: a mechanism with Gaussian noise")
         return self
 
-    def capped(self, total_weight: float) -> Mechanism:
-        """The same mechanism with thresholds of at most `total_weight` votes."""
-        return self
-
     def needed(self, *, second_round: bool) -> float | None:
         """The votes that the (noisy) maximum must reach in a round; None if every query is answered."""
         return None

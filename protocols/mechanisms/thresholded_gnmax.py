@@ -7,7 +7,7 @@ counts whose argmax is released, so a query costs one label whether it is answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
 import numpy as np
@@ -58,9 +58,6 @@ class ThresholdedGNMax(GaussianMechanism):
         check_sigma("sigma", self.sigma)
         if not np.isfinite(self.threshold):
             raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
-
-    def capped(self, total_weight: float) -> ThresholdedGNMax:
-        return replace(self, threshold=min(self.threshold, total_weight))
 
     def release(
         self,

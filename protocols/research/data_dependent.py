@@ -16,14 +16,14 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, View
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units, alike, spread
+from protocols.research.evidence import Circumstances, Figures, Least, QueryVotes, Units, alike, spread
 from protocols.research.exact import exact
 from protocols.research.published import moments2017, papernot2018
 from protocols.research.published.private import Private
@@ -69,7 +69,7 @@ class DataDependentAccountant(ABC):
 
 
 class Papernot2018(DataDependentAccountant):
-    """Theorem 6 of Papernot et al. 2018 at individual sensitivity; threshold tests at their worst case."""
+    """Theorem 6 of Papernot et al. 2018 at individual sensitivity, for labels and for threshold tests."""
 
     name = "papernot2018"
     statement = "papernot_2018_data_dependent"
@@ -79,6 +79,7 @@ class Papernot2018(DataDependentAccountant):
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         sigma, bit_sigma = evidence.mechanism.label_sigma, evidence.mechanism.threshold_noise
         threshold = evidence.mechanism.needed(second_round=False)
+        tested = partial(papernot2018.total_threshold_rdp, evidence.top, ORDERS)
         answer = Private(np.ones(len(evidence.counts)))
         if bit_sigma is not None and threshold is not None:
             answer = papernot2018.answer_probability(evidence.top, sigma_threshold=bit_sigma, threshold=threshold)
@@ -89,17 +90,17 @@ class Papernot2018(DataDependentAccountant):
                 label = papernot2018.total_label_rdp(
                     evidence.counts, ORDERS, sigma=sigma, sensitivity=s, times=answered * present
                 )
-                tests = np.zeros((1, len(ORDERS)))
-                if bit_sigma is not None:
-                    test = papernot2018.threshold_rdp(ORDERS, sigma_threshold=bit_sigma, sensitivity=s)
-                    tests = present.sum() * test
-                rows.append(label.map(partial(np.add, tests)))
+                if bit_sigma is None or threshold is None:
+                    rows.append(label)
+                    continue
+                tests = tested(sigma_threshold=bit_sigma, threshold=threshold, sensitivity=s, times=present)
+                rows.append(label.join(tests, np.add))
             return Private.gather(rows).map(lambda each: spread(each, units))
 
         happened = rdp(evidence.answered.astype(np.float64)).map(lambda total: _figures(total, units.delta))
         return happened.join(
             answer.then(rdp).map(lambda total: _figures(total, units.delta)),
-            lambda realised, mean: replace(realised, expected=mean.epsilon, expected_order=mean.order),
+            lambda realised, mean: replace(realised, expected=mean.happened, expected_mironov=mean.mironov),
         )
 
 
@@ -129,7 +130,7 @@ class Moments2017(DataDependentAccountant):
 
         def least(each: list[Float64[ndarray, "..."]]) -> Figures:
             epsilons = (spread(each, units) - np.log(units.delta)[:, None]) / MOMENTS
-            return Figures.plain(epsilons.min(axis=1), MOMENTS[epsilons.argmin(axis=1)] + 1.0)
+            return Figures(happened=Least(epsilons.min(axis=1), MOMENTS[epsilons.argmin(axis=1)] + 1.0))
 
         return Private.gather(rows).map(least)
 
@@ -250,7 +251,7 @@ class SmoothSensitivity(DataDependentAccountant):
         def of_units(each: list[BestRelease]) -> Figures:
             releases = tuple(each[position] for position in at.ravel())
             epsilon, order = np.array([(release.epsilon, release.order) for release in releases]).T
-            return replace(Figures.plain(epsilon, order), releases=releases)
+            return Figures(happened=Least(epsilon, order), releases=releases)
 
         return Private.gather(best).map(of_units)
 
@@ -261,9 +262,10 @@ DATA_DEPENDENT: dict[str, DataDependentAccountant] = {
 
 
 def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " units"]) -> Figures:
-    """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12)."""
-    epsilons = rdp_to_epsilon(rdp, ORDERS[None, :], delta=delta[:, None])
-    return Figures.plain(epsilons.min(axis=1), ORDERS[epsilons.argmin(axis=1)])
+    """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12), and by Mironov's conversion."""
+    each = [convert(rdp, ORDERS[None, :], delta=delta[:, None]) for convert in (rdp_to_epsilon, rdp_to_epsilon_mironov)]
+    ours, mironov = (Least(epsilon.min(axis=1), ORDERS[epsilon.argmin(axis=1)]) for epsilon in each)
+    return Figures(happened=ours, mironov=mironov)
 
 
 def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:

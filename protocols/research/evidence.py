@@ -68,32 +68,43 @@ class Units:
     own_votes: Int64[ndarray, "units queries"] | None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
-class Figures:
-    """The epsilon of each unit at its delta. NaN where an accountant has no such figure.
-
-    epsilon: for what happened; order: Renyi order (or moment + 1) at which it is least; expected: mean over the
-    threshold's noise, and its order; releases: for a sanitised epsilon how each would be released, else None.
-    """
+@dataclass(frozen=True, eq=False, repr=False)
+class Least:
+    """The epsilon of each unit at its delta, and the Renyi order (or moment + 1) at which it is least."""
 
     epsilon: Float64[ndarray, " units"]
     order: Float64[ndarray, " units"]
-    expected: Float64[ndarray, " units"]
-    expected_order: Float64[ndarray, " units"]
-    releases: tuple[BestRelease, ...] | None
 
-    @classmethod
-    def plain(cls, epsilon: Float64[ndarray, " units"], order: Float64[ndarray, " units"]) -> Figures:
-        """Figures with neither an expectation nor a release."""
-        nothing = np.full_like(epsilon, np.nan)
-        return cls(epsilon=epsilon, order=order, expected=nothing, expected_order=nothing, releases=None)
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Figures:
+    """An accountant's figures; None where it has no such figure.
+
+    happened: for what happened; expected: the mean over the threshold's noise; each by the conversion that the project
+    uses, and (mironov, expected_mironov) by that of the papers' tables, epsilon = R + ln(1/delta)/(a - 1) (Mironov
+    2017, Prop. 3), where Renyi DP is converted; releases: for a sanitised epsilon, how each would be released.
+    """
+
+    happened: Least
+    mironov: Least | None = None
+    expected: Least | None = None
+    expected_mironov: Least | None = None
+    releases: tuple[BestRelease, ...] | None = None
 
     @property
-    def std(self) -> Float64[ndarray, " units"]:
-        """Standard deviation of a sanitised epsilon; NaN without a release."""
-        if self.releases is None:
-            return np.full_like(self.epsilon, np.nan)
-        return np.array([release.std for release in self.releases])
+    def epsilon(self) -> Float64[ndarray, " units"]:
+        """The epsilon of each unit for what happened."""
+        return self.happened.epsilon
+
+    @property
+    def order(self) -> Float64[ndarray, " units"]:
+        """The order at which each unit's epsilon for what happened is least."""
+        return self.happened.order
+
+    @property
+    def std(self) -> Float64[ndarray, " units"] | None:
+        """Standard deviation of a sanitised epsilon; None without a release."""
+        return None if self.releases is None else np.array([release.std for release in self.releases])
 
 
 def alike(

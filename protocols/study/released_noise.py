@@ -1,8 +1,10 @@
-"""The noise in what a study of record votes releases, and whether its queries stand above it."""
+"""The noise in what a study releases, and warnings, from public figures alone, of studies that will release little."""
 
 from __future__ import annotations
 
 from math import sqrt
+
+import numpy as np
 
 from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.study import Study
@@ -23,8 +25,36 @@ def noise_in(study: Study, *, voted: int | None = None) -> float:
     return sigma
 
 
+def little_released(study: Study) -> str | None:
+    """A warning if noise hides what records say, or hardly any votes can reach the threshold; else None."""
+    return thin_queries(study) or few_answers(study)
+
+
+def few_answers(study: Study) -> str | None:
+    """A warning if less than one answer is to be expected even where all votes of every query agree; else None.
+
+    A threshold above the number of votes is no fault: Papernot et al. 2018 ask for 300 of 250, and noise lifts the
+    maximum above it.
+    """
+    needed = study.mechanism.needed(second_round=False)
+    if needed is None:
+        return None
+    # More noise than is accounted for is the same as votes that are nearer to the threshold.
+    factor = study.mechanism.label_sigma / noise_in(study)
+    unanimous = needed + (np.array([study.largest_weight, 0.0]) - needed) * factor
+    law = study.mechanism.outcome_log_law(unanimous, np.array([1, study.classes - 1]))
+    answered = float(np.exp(law[:-1]).sum())
+    if answered * study.query_limit >= 1:
+        return None
+    return (
+        f"the threshold is {needed:g} votes, and {study.largest_weight:g} can be cast: even a query on which all agree "
+        f"is answered with a probability of {answered:.2g}, so expect no label from {study.query_limit:,} queries; a "
+        "lower threshold or more noise helps"
+    )
+
+
 def thin_queries(study: Study) -> str | None:
-    """A warning, from public figures alone, if noise hides what the queries of record votes hold; else None."""
+    """A warning if noise hides what the queries of record votes hold; else None."""
     records = study.records
     if records is None:
         return None

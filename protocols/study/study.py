@@ -126,11 +126,6 @@ class Study(AnyStudy):
             raise InvalidInput(f"total weight is {self.largest_weight:g}; allowed: at most 2**33 votes")
         view = check_view(self.view)
         self.mechanism.check_view(view)
-        needed = self.mechanism.needed(second_round=False)
-        if needed is not None and needed > self.largest_weight:
-            raise InvalidInput(
-                f"threshold is {needed:g}; allowed: at most the total weight, {self.largest_weight:g} votes"
-            )
         self._check_participation()
         self._check_records()
         self.confidentiality.check(self)

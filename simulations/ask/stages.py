@@ -17,6 +17,7 @@ from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.labelling.schedule import Stop
+from protocols.study.released_noise import little_released
 from protocols.study.study import Study
 from protocols.votes import count_votes, plurality
 from simulations.ask.models import check_turn
@@ -86,6 +87,8 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
         if teacher_kind(kind).needs_images and dataset.kind != "image":
             raise InvalidInput(f"model is {kind!r}, which needs images; allowed for {dataset.name}: one for tables")
     budgets, study = ask_study(settings, classes=dataset.classes)
+    if warning := little_released(study):
+        reporter.say(f"warning: {warning}")
     scheme = parse_partition(settings.common.partition)
     shards = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
     who = consortium(settings, dataset, shards)

@@ -14,7 +14,6 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned
 from protocols.crypto.randomness import simulation_rng
-from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.study.levels import TwoServer, guarded
@@ -40,8 +39,6 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     noise: dict[str, int | float | None] = {
         name: SHARES[name] * parties if name in taken and value is None else value for name, value in given.items()
     }
-    if settings.threshold is not None and not settings.threshold <= parties:
-        raise InvalidInput(f"threshold is {settings.threshold:g}; allowed: at most the total weight, {parties} votes")
     confidentiality = TwoServer(
         units=units,
         abstention=False,
@@ -66,8 +63,8 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     )
     weight = weights(settings.weights, planned, units=units)
     if (threshold := mechanism.needed(second_round=False)) is not None:
-        # On the lattice, as the circuit tests it, and at most the total of all votes.
-        noise["threshold"] = float(np.floor(min(threshold, weight.sum()) * units) / units)
+        # On the lattice, as the circuit tests it.
+        noise["threshold"] = float(np.floor(threshold * units) / units)
     queries = settings.queriers * settings.unlabelled
     rows = zip(budgets.names, budgets.epsilon.tolist(), budgets.delta.tolist(), weight.tolist(), strict=True)
     study = Study(

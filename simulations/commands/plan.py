@@ -36,6 +36,7 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
       conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
+    from protocols.study.released_noise import little_released
     from simulations.pipeline import study_of
     from simulations.planning.plan import make_plan
     from simulations.planning.terminal import print_plan
@@ -55,4 +56,6 @@ def plan_flags(**flags: Any) -> None:
         run_optimise(flags, reporter)
         return
     budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
+    if warning := little_released(study):
+        reporter.say(f"warning: {warning}")
     print_plan(make_plan(study, budgets), as_json=flags["as_json"])

@@ -47,7 +47,7 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run --parties 100 --dataset digits --budgets lognormal:2,0.5 --seeds 0-4 --out runs/digits
       conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
     """
-    from protocols.study.released_noise import thin_queries
+    from protocols.study.released_noise import little_released
     from simulations.pipeline import run, study_of
     from simulations.planning.plan import make_plan, must_afford
     from simulations.planning.terminal import print_plan
@@ -67,7 +67,7 @@ def run_flags(**flags: Any) -> None:
     say_defaults(settings, reporter)
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)
-    if warning := thin_queries(study):
+    if warning := little_released(study):
         reporter.say(f"warning: {warning}")
     plan = make_plan(study, budgets)
     if flags["dry_run"]:

@@ -34,10 +34,11 @@ _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
 _ABOVE = (
     "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
     "bound, which is above the label-only bound that may have charged; '(expected)' covers answers that were expected "
-    "but may not have come; a sanitised figure includes the cost of its release."
+    "but may not have come; a sanitised figure includes the cost of its release; Mironov's conversion is never below "
+    "the one that charged."
 )
 # Suffixes of figures that belong to another figure.
-_DEVIATION, _ORDER = "standard deviation", "order"
+_DEVIATION, _ORDER, _MIRONOV = "standard deviation", "order", "by Mironov 2017"
 _MOVED = "share of retrainings that moved a vote"
 _BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
 # Rows of parties that a page shows.
@@ -114,11 +115,19 @@ def printed(result: RunResult) -> list[str]:
     lines = [f"private figures  (each {WHY})"]
     worst, columns = result.study.budgets.epsilon_guaranteed.max(), _columns_of(result)
     for name, epsilon in _epsilons(result).items():
+        if name.endswith(_MIRONOV):
+            continue
         std, order = columns.get(f"{name} {_DEVIATION}"), columns.get(f"{name} {_ORDER}")
         lines.append(
             f"  {name}: epsilon {_span(epsilon)}{'' if std is None else f', +- {_span(std)} ({_DEVIATION})'}"
             f"{'' if order is None else f', order {_span(order)}'} (worst case {worst:.4g})"
         )
+        papers = f"{name} {_MIRONOV}"
+        if papers in columns:
+            lines.append(
+                f"    as the papers convert (Mironov 2017): epsilon {_span(columns[papers])}, order "
+                f"{_span(columns[f'{papers} {_ORDER}'])}"
+            )
     if _above(result):
         lines.append(f"  {_ABOVE}")
     lines += [f"  {name}: refused: {why}" for name, why in _refused(result).items()]
@@ -167,19 +176,29 @@ def _refused(result: RunResult) -> dict[str, str]:
     return {name: why.for_research() for name, why in result.findings.refused.items()}
 
 
+def columns_of_figures(name: str, figures: Figures) -> dict[str, Float64[ndarray, " units"]]:
+    """An accountant's figures for every unit, by what they are called; those that it has not are left out."""
+    happened = name if figures.expected is None else f"{name} (realised)"
+    told = {
+        happened: figures.happened,
+        f"{happened} {_MIRONOV}": figures.mironov,
+        f"{name} (expected)": figures.expected,
+        f"{name} (expected) {_MIRONOV}": figures.expected_mironov,
+    }
+    columns: dict[str, Float64[ndarray, " units"]] = {}
+    for called, least in told.items():
+        if least is not None:
+            columns[called], columns[f"{called} {_ORDER}"] = least.epsilon, least.order
+    if figures.std is not None:
+        columns[f"{name} {_DEVIATION}"] = figures.std
+    return columns
+
+
 def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     """Each figure that exists, for every seat of the roster."""
     columns: dict[str, Float64[ndarray, " parties"]] = {}
     for name, private in result.findings.accountants.items():
-        figures: Figures = private.for_research()
-        expects = np.isfinite(figures.expected).any()
-        happened = f"{name} (realised)" if expects else name
-        columns[happened], columns[f"{happened} {_ORDER}"] = figures.epsilon, figures.order
-        if expects:
-            columns[f"{name} (expected)"] = figures.expected
-            columns[f"{name} (expected) {_ORDER}"] = figures.expected_order
-        if figures.releases is not None:
-            columns[f"{name} {_DEVIATION}"] = figures.std
+        columns |= columns_of_figures(name, private.for_research())
     if result.findings.retraining is not None:
         rows = {row.party: row for row in result.findings.retraining.for_research().rows}
         found = [rows.get(seat.party) for seat in result.study.roster]

@@ -217,9 +217,6 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         weight = np.full(seats, each)
     else:
         weight = weights(settings.weights, planned, units=level.units or LATTICE)
-    if ensemble is None:
-        # Rounding weights down to the lattice must not push a threshold near the maximum above the total.
-        mechanism = mechanism.capped(float(teachers * weight.sum()))
     rows = zip(
         budgets.names,
         budgets.epsilon.tolist(),
@@ -280,13 +277,7 @@ def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism
             given[name] = each.scaled(each.default, total)
         elif each.unit == "queries":
             given[name] = 1  # computed once the study is known
-    made = kind.build(view=view, given=given)
-    needed = made.needed(second_round=False)
-    if needed is not None and not needed <= total:
-        raise InvalidInput(
-            f"threshold is {needed / scale:g}; allowed: at most the total weight, {total / scale:g} votes"
-        )
-    return made
+    return kind.build(view=view, given=given)
 
 
 def _check_parameters(settings: Experiment) -> None:

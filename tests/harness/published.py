@@ -1,4 +1,4 @@
-"""Figures as published tables have them: an older conversion, the cost of each label, and the moments accountant's."""
+"""Figures as published tables have them: the cost of each label, and the moments accountant's conversion."""
 
 from __future__ import annotations
 
@@ -7,13 +7,6 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.research.published.papernot2018 import total_label_rdp
-
-
-def rdp_to_epsilon_mironov(
-    rdp: Float64[ndarray, "..."], orders: Float64[ndarray, "..."], *, delta: float
-) -> Float64[ndarray, "..."]:
-    """epsilon = R + ln(1/delta)/(a - 1) (Mironov 2017, Prop. 3)."""
-    return rdp - np.log(delta) / (orders - 1)
 
 
 def label_rdp(

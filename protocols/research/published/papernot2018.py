@@ -1,8 +1,9 @@
-"""GNMax's data-dependent RDP of Papernot et al. 2018 (arXiv 1802.08908), at individual sensitivity.
+"""Data-dependent RDP of GNMax and of its threshold test (Papernot et al. 2018, arXiv 1802.08908), individually.
 
-Theorem 6 with Propositions 7 to 10: where the plurality is strong, a label costs much less than in the worst case. The
-bound depends on the votes and holds in one direction only, D(M(D) || M(D')); it serves to reproduce published figures
-and to compare. Results are Private: they may neither stop a study nor be published.
+Theorem 6 with Propositions 7 to 10: where the plurality is strong, a label costs much less than in the worst case, and
+so does a threshold test whose outcome is nearly certain. The bound depends on the votes and holds in one direction
+only, D(M(D) || M(D')); it serves to reproduce published figures and to compare. Results are Private: they may neither
+stop a study nor be published.
 
 Adjacency replace-one; view "label". q bounds the probability that the label is not the plurality's and is a property
 of the histogram, with its actual weights and noise: the same for every unit. A unit of total weight s has the noise
@@ -45,35 +46,48 @@ def total_label_rdp(
     times: 1 and 0 for queries that were answered and were not, or their answer probabilities for an expectation.
     """
     _check(counts, orders, sigma, sensitivity)
-    often = np.ones(len(counts)) if times is None else times
-    if often.shape != (len(counts),) or not ((often >= 0).all() and (often <= 1).all()):
-        raise InvalidInput(
-            f"times of shape {often.shape} span [{often.min()}, {often.max()}]; allowed: one in [0, 1] each"
-        )
-    logs = _log_q(counts, sigma)
-    total = np.zeros((len(sensitivity), len(orders)))
-    step = max(1, _CHUNK // len(orders))
-    for unit, s in enumerate(sensitivity):
-        for start in range(0, len(logs), step):
-            part = slice(start, start + step)
-            total[unit] += often[part] @ _label_rdp(logs[part], orders, sigma / s)
-    return Private(total)
+    often = _often(times, len(counts))
+    return Private(_total(_log_q(counts, sigma), orders, sigma / sensitivity, often))
+
+
+def total_threshold_rdp(
+    top: Float64[ndarray, " queries"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    sigma_threshold: float,
+    threshold: float,
+    sensitivity: Float64[ndarray, " units"],
+    times: Float64[ndarray, " queries"] | None = None,
+) -> Private[Float64[ndarray, "units orders"]]:
+    """Sum over queries of the threshold tests' RDP, as the paper charges them: Theorem 6, or the worst case if less.
+
+    Theorem 6 holds for any mechanism with the Gaussian's RDP curve. A test has two outcomes, the less likely one of
+    probability q = min(p, 1 - p), p that of an answer; and a moved vote changes the maximum by s where it changes the
+    histogram by sqrt(2) s: sqrt(2) sigma_threshold/s takes the place of the theorem's sigma. top: the largest count (or
+    tested difference) of each query; times: as for labels. Raises InvalidInput.
+    """
+    check_orders(orders)
+    check_sensitivity(sensitivity)
+    often = _often(times, len(top))
+    distance = _distance(top, sigma_threshold, threshold)
+    logs = scipy.special.log_ndtr(-np.abs(distance))
+    return Private(_total(logs, orders, np.sqrt(2.0) * sigma_threshold / sensitivity, often))
 
 
 def answer_probability(
     top: Float64[ndarray, " queries"], *, sigma_threshold: float, threshold: float
 ) -> Private[Float64[ndarray, " queries"]]:
     """P[max + N(0, sigma_threshold^2) >= threshold] of each query; top: the largest count (or tested difference)."""
-    check_sigma("sigma_threshold", sigma_threshold)
-    if not (np.isfinite(top).all() and np.isfinite(threshold)):
-        raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
-    return Private(scipy.special.ndtr((top - threshold) / sigma_threshold))
+    return Private(scipy.special.ndtr(_distance(top, sigma_threshold, threshold)))
 
 
 def threshold_rdp(
     orders: Float64[ndarray, " orders"], *, sigma_threshold: float, sensitivity: Float64[ndarray, " units"]
 ) -> Float64[ndarray, "units orders"]:
-    """a s^2/(2 sigma1^2): what the paper charges each threshold test, whatever the votes (Mironov 2017, Prop. 7)."""
+    """a s^2/(2 sigma1^2): what each threshold test costs at most, whatever the votes (Mironov 2017, Prop. 7).
+
+    Individualized PATE charges it in its data-dependent figures too (Boenisch et al. 2023).
+    """
     check_orders(orders)
     check_sigma("sigma_threshold", sigma_threshold)
     check_sensitivity(sensitivity)
@@ -98,6 +112,41 @@ def _check(
     check_orders(orders)
     check_sigma("sigma", sigma)
     check_sensitivity(sensitivity)
+
+
+def _distance(
+    top: Float64[ndarray, " queries"], sigma_threshold: float, threshold: float
+) -> Float64[ndarray, " queries"]:
+    """By how many standard deviations of the test's noise each tested number exceeds the threshold."""
+    check_sigma("sigma_threshold", sigma_threshold)
+    if not (np.isfinite(top).all() and np.isfinite(threshold)):
+        raise InvalidInput(f"the threshold is {threshold} or a tested count is not finite; allowed: finite numbers")
+    return (top - threshold) / sigma_threshold
+
+
+def _often(times: Float64[ndarray, " queries"] | None, queries: int) -> Float64[ndarray, " queries"]:
+    often = np.ones(queries) if times is None else times
+    if often.shape != (queries,) or not ((often >= 0).all() and (often <= 1).all()):
+        raise InvalidInput(
+            f"times of shape {often.shape} span [{often.min()}, {often.max()}]; allowed: one in [0, 1] each"
+        )
+    return often
+
+
+def _total(
+    logs: Float64[ndarray, " queries"],
+    orders: Float64[ndarray, " orders"],
+    sigmas: Float64[ndarray, " units"],
+    often: Float64[ndarray, " queries"],
+) -> Float64[ndarray, "units orders"]:
+    """The sum of Theorem 6 over queries, in chunks; sigmas: of each unit, at sensitivity 1."""
+    total = np.zeros((len(sigmas), len(orders)))
+    step = max(1, _CHUNK // len(orders))
+    for unit, sigma in enumerate(sigmas.tolist()):
+        for start in range(0, len(logs), step):
+            part = slice(start, start + step)
+            total[unit] += often[part] @ _theorem_6(logs[part], orders, sigma)
+    return total
 
 
 def _log_q(counts: Float64[ndarray, "queries classes"], sigma: float) -> Float64[ndarray, " queries"]:
@@ -128,7 +177,7 @@ def _log_q(counts: Float64[ndarray, "queries classes"], sigma: float) -> Float64
     return np.minimum(logs, np.log1p(-1 / classes))
 
 
-def _label_rdp(
+def _theorem_6(
     logs: Float64[ndarray, " queries"], orders: Float64[ndarray, " orders"], sigma: float
 ) -> Float64[ndarray, "queries orders"]:
     """Theorem 6 for sensitivity 1 and noise `sigma`, given ln q; the Gaussian bound where it does not apply."""

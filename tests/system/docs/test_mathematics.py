@@ -14,14 +14,13 @@ from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.laplace import laplace_histogram_rdp
 from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.lattice_smoothing import ROUNDING_SIGMA, ripple
-from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.noise import float_noise_distance
 from protocols.research.exact.exact import QuerySetting, query_rdp
 from protocols.research.published import papernot2018
 from simulations.membership.ceiling import advantage_ceiling, area_ceiling
 from tests.harness.pages import ROOT, section
-from tests.harness.published import rdp_to_epsilon_mironov
 
 PAGE = ROOT / "docs" / "explanation" / "mathematics.md"
 SOURCES = [

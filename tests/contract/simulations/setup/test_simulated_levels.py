@@ -35,6 +35,18 @@ def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(le
     assert (replayed.labels >= 0).any()
 
 
+@pytest.mark.parametrize("mechanism", ["confident_gnmax", "thresholded_gnmax"])
+@pytest.mark.parametrize("level", ["clear", "two_server"])
+def test_noise_lifts_unanimous_votes_to_a_threshold_above_their_number(level, mechanism):
+    """300 of 250 votes is how SVHN and Adult were published (Papernot et al. 2018)."""
+    noise = {"sigma_threshold": 16.0} if mechanism == "confident_gnmax" else {}
+    study = study_of(level, mechanism=mechanism, sigma=16.0, threshold=24.0, **noise)
+    stored = TeacherVotes(10, np.zeros((20, 1, 120), dtype=np.int8))
+    replayed = label_seed(study, stored, seed=3, dropout=0.0, truth=None).labelling
+    check_live(live_study(study, stored, seed=3, dropout=0.0), replayed)
+    assert 0 < (replayed.labels >= 0).sum() < 120
+
+
 def test_noise_of_two_servers_is_twice_the_variance_of_one():
     study = study_of("two_server", mechanism="gnmax", sigma=1e4)
     drawn = batch_noise(study, seed=0)(np.ones(20, dtype=bool)).draw(5000, 64e4)

@@ -4,9 +4,8 @@ from dp_accounting.rdp import compute_epsilon
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.bounds.rdp import RdpCurve, check_budget, epsilon_to_rdp, rdp_to_epsilon
+from protocols.bounds.rdp import RdpCurve, check_budget, epsilon_to_rdp, rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
-from tests.harness.published import rdp_to_epsilon_mironov
 
 ORDERS = np.array([1.5, 2, 4, 8, 16, 32, 64])
 

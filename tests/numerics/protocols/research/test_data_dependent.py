@@ -14,6 +14,7 @@ from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS
 from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
 from protocols.research.exact import exact
 from protocols.research.published import moments2017
+from protocols.research.published.papernot2018 import total_threshold_rdp
 from protocols.research.published.private import Private
 from protocols.votes import ABSTAIN
 from tests.harness.published import label_rdp, moments_to_epsilon
@@ -58,18 +59,34 @@ def least(rdp, delta):
     return rdp_to_epsilon(rdp, ORDERS, delta=delta).min()
 
 
+def rdp_of_tests(top, s):
+    """The threshold tests of CONFIDENT for a unit of weight s, query by query."""
+    each = [
+        total_threshold_rdp(
+            row, ORDERS, sigma_threshold=15.0, threshold=36.0, sensitivity=np.array([float(s)])
+        ).for_research()[0]
+        for row in top[:, None]
+    ]  # fmt: skip
+    return np.sum(each, axis=0)
+
+
 def test_papernot_2018_adds_answered_labels_and_all_tests_and_expects_over_the_thresholds_noise():
     figures = DATA_DEPENDENT["papernot2018"].figures(evidence(CONFIDENT), units()).for_research()
     for unit, s in enumerate((1.0, 1.0, 1.0, 2.0)):
-        tests = 40 * ORDERS * (s / 15) ** 2 / 2
+        tests = rdp_of_tests(COUNTS.max(axis=1), s)
         label = label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.array([s]))[0]
         want = rdp_to_epsilon(label[ANSWERED].sum(axis=0) + tests, ORDERS, delta=DELTA[unit])
         assert figures.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
         assert figures.order[unit] == ORDERS[want.argmin()]
+        papers = label[ANSWERED].sum(axis=0) + tests - np.log(DELTA[unit]) / (ORDERS - 1)
+        assert figures.mironov.epsilon[unit] == pytest.approx(papers.min(), rel=1e-12)
+        assert figures.mironov.order[unit] == ORDERS[papers.argmin()]
         answers = ndtr((COUNTS.max(axis=1) - 36) / 15)
         want = rdp_to_epsilon(answers @ label + tests, ORDERS, delta=DELTA[unit])
-        assert figures.expected[unit] == pytest.approx(want.min(), rel=1e-12)
-        assert figures.expected_order[unit] == ORDERS[want.argmin()]
+        assert figures.expected.epsilon[unit] == pytest.approx(want.min(), rel=1e-12)
+        assert figures.expected.order[unit] == ORDERS[want.argmin()]
+        papers = answers @ label + tests - np.log(DELTA[unit]) / (ORDERS - 1)
+        assert figures.expected_mironov.epsilon[unit] == pytest.approx(papers.min(), rel=1e-12)
     assert figures.epsilon[3] > figures.epsilon[0]
     assert figures.epsilon[2] > figures.epsilon[0]
 
@@ -129,9 +146,10 @@ def test_interactive_votes_are_held_against_the_student():
     total = exact.total_rdp(COUNTS, ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
     assert figures.epsilon[0] == pytest.approx(least(total, 1e-5), rel=1e-12)
     papernot = DATA_DEPENDENT["papernot2018"].figures(evidence(INTERACTIVE, student), units()).for_research()
-    answers = ndtr(((COUNTS - student).max(axis=1) - 36) / 15)
+    top = (COUNTS - student).max(axis=1)
+    answers = ndtr((top - 36) / 15)
     label = label_rdp(COUNTS, ORDERS, sigma=6.0, sensitivity=np.ones(1))[0]
-    assert papernot.expected[0] == pytest.approx(least(answers @ label + 40 * ORDERS / 450, 1e-5), rel=1e-12)
+    assert papernot.expected.epsilon[0] == pytest.approx(least(answers @ label + rdp_of_tests(top, 1), 1e-5), rel=1e-12)
 
 
 def test_sanitised_figures_are_above_what_they_sanitise_and_say_how_far_they_scatter():

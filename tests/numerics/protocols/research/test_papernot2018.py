@@ -10,10 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
-from protocols.research.published.papernot2018 import _log_q, answer_probability, threshold_rdp, total_label_rdp
-from tests.harness.published import label_rdp, rdp_to_epsilon_mironov
+from protocols.research.published.papernot2018 import (
+    _log_q,
+    answer_probability,
+    threshold_rdp,
+    total_label_rdp,
+    total_threshold_rdp,
+)
+from tests.harness.published import label_rdp
 
 VECTORS = Path(__file__).parents[3] / "vectors"
 GNMAX = json.loads((VECTORS / "gnmax.json").read_text())
@@ -57,9 +63,12 @@ def test_the_papers_votes_give_the_papers_expected_figures(name, terms, queries,
     counts = np.load(path)[:queries]
     threshold, sigma_threshold, sigma = terms
     orders = np.arange(2.0, 100.0, 0.5)
-    passes = answer_probability(counts.max(axis=1), sigma_threshold=sigma_threshold, threshold=threshold).for_research()
+    top = counts.max(axis=1)
+    passes = answer_probability(top, sigma_threshold=sigma_threshold, threshold=threshold).for_research()
     total = total_label_rdp(counts, orders, sigma=sigma, sensitivity=ONE, times=passes).for_research()[0]
-    total += queries * threshold_rdp(orders, sigma_threshold=sigma_threshold, sensitivity=ONE)[0]
+    total += total_threshold_rdp(
+        top, orders, sigma_threshold=sigma_threshold, threshold=threshold, sensitivity=ONE
+    ).for_research()[0]
     classic = rdp_to_epsilon_mironov(total, orders, delta=1e-5)
     assert passes.sum() == pytest.approx(answered, abs=0.05)
     assert round(classic.min(), 2) == epsilon
@@ -73,7 +82,19 @@ def theorem_6(counts, sigma, order):
         n, s, a = [mpmath.mpf(x) for x in counts], mpmath.mpf(sigma), mpmath.mpf(order)
         top = max(range(len(n)), key=lambda i: n[i])
         q = sum(mpmath.erfc((n[top] - x) / (2 * s)) for i, x in enumerate(n) if i != top) / 2
-        q = min(q, 1 - mpmath.mpf(1) / len(n))
+        return theorem_6_at(min(q, 1 - mpmath.mpf(1) / len(n)), s, a)
+
+
+def theorem_6_of_a_test(top, threshold, sigma_threshold, order):
+    """One threshold test at sensitivity 1: the theorem at sqrt(2) sigma_threshold and the rarer outcome's q."""
+    with mpmath.workdps(400):
+        s = mpmath.mpf(sigma_threshold)
+        q = mpmath.ncdf(-abs(mpmath.mpf(top) - mpmath.mpf(threshold)) / s)
+        return theorem_6_at(q, mpmath.sqrt(2) * s, mpmath.mpf(order))
+
+
+def theorem_6_at(q, s, a):
+    with mpmath.workdps(400):
         worst = a / s**2
         mu2 = s * mpmath.sqrt(-mpmath.log(q))
         mu1 = mu2 + 1
@@ -104,6 +125,43 @@ def test_every_query_costs_what_the_theorem_says_in_400_digits(counts, sigma, or
         weight * np.array([counts], float), np.array([order]), sigma=weight * sigma, sensitivity=weight * ONE
     )
     assert scaled[0, 0, 0] == pytest.approx(mine[0, 0, 0], rel=1e-7, abs=1e-290)
+
+
+tested = st.tuples(st.integers(0, 400), st.floats(-100, 600), st.floats(0.5, 300), st.floats(1.01, 200))
+
+
+@settings(deadline=None, max_examples=60)
+@given(test=tested, weight=st.floats(0.2, 3))
+def test_every_threshold_test_costs_what_the_theorem_says_in_400_digits(test, weight):
+    top, threshold, sigma, order = test
+    mine = threshold_test_rdp(top, threshold, sigma, order)
+    assert mine == pytest.approx(theorem_6_of_a_test(top, threshold, sigma, order), rel=1e-9, abs=1e-290)
+    scaled = threshold_test_rdp(weight * top, weight * threshold, weight * sigma, order, weight)
+    assert scaled == pytest.approx(mine, rel=1e-7, abs=1e-290)
+
+
+@settings(deadline=None, max_examples=200)
+@given(test=tested, weight=st.floats(0.2, 3))
+def test_a_threshold_test_costs_at_least_its_divergence_from_both_neighbours_and_at_most_the_worst_case(test, weight):
+    """A moved vote shifts the maximum by at most its weight; in the direction D(M(D) || M(D')) that is bounded."""
+    top, threshold, sigma, order = test
+    bound = threshold_test_rdp(top, threshold, sigma, order, weight)
+    worst = threshold_rdp(np.array([order]), sigma_threshold=sigma, sensitivity=weight * ONE)[0, 0]
+    assert bound <= worst * (1 + 1e-12)
+    for moved in (-weight, weight):
+        with mpmath.workdps(60):
+            here, there = (mpmath.mpf(top + shift - threshold) / sigma for shift in (0.0, moved))
+            each = (mpmath.ncdf(sign * here) ** order * mpmath.ncdf(sign * there) ** (1 - order) for sign in (1, -1))
+            divergence = mpmath.log(sum(each)) / (order - 1)
+        assert float(divergence) <= bound * (1 + 1e-9) + 1e-50
+
+
+def threshold_test_rdp(top, threshold, sigma_threshold, order, weight=1.0):
+    total = total_threshold_rdp(
+        np.array([float(top)]), np.array([order]), sigma_threshold=sigma_threshold, threshold=threshold,
+        sensitivity=weight * ONE,
+    )  # fmt: skip
+    return total.for_research()[0, 0]
 
 
 @settings(deadline=None, max_examples=40)

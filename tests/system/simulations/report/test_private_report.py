@@ -47,8 +47,10 @@ def test_every_private_file_says_so_and_holds_each_party(result, tmp_path):
     for row, party in zip(rows, findings["parties"], strict=True):
         private = [name for name in row if name.startswith("private: ")]
         assert [name for name in private if not name.endswith(" order")] == [
-            "private: papernot2018 (realised)", "private: papernot2018 (expected)", "private: exact",
-            "private: exact_own_vote",
+            "private: papernot2018 (realised)", "private: papernot2018 (realised) by Mironov 2017",
+            "private: papernot2018 (expected)", "private: papernot2018 (expected) by Mironov 2017",
+            "private: exact", "private: exact by Mironov 2017",
+            "private: exact_own_vote", "private: exact_own_vote by Mironov 2017",
         ]  # fmt: skip
         for name in private:
             assert name.endswith(" order") or float(row[f"{name} order"]) > 1
@@ -57,7 +59,7 @@ def test_every_private_file_says_so_and_holds_each_party(result, tmp_path):
     for name, wanted in (("exact", "exact"), ("papernot2018 (realised)", "papernot2018")):
         orders = result.findings.accountants[wanted].for_research().order
         assert [party[f"{name} order"] for party in findings["parties"]] == orders.tolist()
-    expected = result.findings.accountants["papernot2018"].for_research().expected_order
+    expected = result.findings.accountants["papernot2018"].for_research().expected.order
     assert [party["papernot2018 (expected) order"] for party in findings["parties"]] == expected.tolist()
 
 
@@ -103,8 +105,10 @@ def test_the_terminal_marks_them_first(result):
     lines = printed(result)
     assert lines[0].startswith("private figures")
     assert any(re.match(r"  exact: epsilon .*, order [\d.]+( to [\d.]+)? \(worst case 8\)$", line) for line in lines)
-    names = [line.split(":")[0].strip() for line in lines[1:]]
+    names = [line.split(":")[0].strip() for line in lines[1::2]]
     assert names == ["papernot2018 (realised)", "papernot2018 (expected)", "exact", "exact_own_vote"]
+    papers = r"    as the papers convert \(Mironov 2017\): epsilon [\d.]+( to [\d.]+)?, order [\d.]+( to [\d.]+)?"
+    assert all(re.fullmatch(papers, line) for line in lines[2::2])
 
 
 def test_a_figure_above_the_worst_case_is_explained_and_others_are_not(result, tmp_path):

@@ -1,13 +1,15 @@
-"""A warning of noise that hides the votes counts the noise that is released, not that which is accounted for."""
+"""A warning of noise that hides the votes, or of a threshold out of reach, counts the noise that is released."""
 
 from dataclasses import replace
 
 import pytest
+from scipy.special import ndtr
 
 from protocols.mechanisms import GNMax
-from protocols.study.released_noise import noise_in, thin_queries
+from protocols.study.released_noise import few_answers, little_released, noise_in, thin_queries
 from tests.harness.deployed_records import draft
 from tests.harness.levels import two_server
+from tests.harness.studies import make_study
 
 
 def test_a_warning_counts_all_the_noise_in_a_sum():
@@ -19,3 +21,33 @@ def test_a_warning_counts_all_the_noise_in_a_sum():
     shared = replace(draft(level=two_server()), mechanism=clear.mechanism)
     assert noise_in(shared) == pytest.approx(2**0.5 * 0.9 * held)
     assert thin_queries(shared).startswith(f"a query holds about {held:.3g} votes")
+    assert little_released(shared) == thin_queries(shared)
+
+
+@pytest.mark.parametrize(("threshold", "sigma_threshold"), [(300.0, 200.0), (250.0, 1e-3), (600.0, 150.0)])
+def test_a_threshold_that_votes_or_noise_can_reach_is_not_warned_of(threshold, sigma_threshold):
+    """300 of 250 votes at sigma1 = 200 is how SVHN and Adult were published (Papernot et al. 2018)."""
+    assert few_answers(make_study([2.0] * 250, threshold=threshold, sigma_threshold=sigma_threshold)) is None
+    assert few_answers(make_study([2.0] * 250, mechanism="gnmax", sigma_threshold=None, threshold=None)) is None
+
+
+def probability_stated(study):
+    warning = little_released(study)
+    assert warning.startswith(f"the threshold is {study.mechanism.threshold:g} votes, and 250 can be cast: ")
+    return float(warning.split("a probability of ")[1].split(",")[0])
+
+
+def test_a_threshold_out_of_reach_is_warned_of_with_the_probability_of_an_answer_to_unanimous_votes():
+    study = make_study([2.0] * 250, threshold=750.0)
+    assert probability_stated(study) == pytest.approx(ndtr((250 - 750) / 150), rel=0.05)
+    one_draw = make_study([2.0] * 250, mechanism="thresholded_gnmax", sigma_threshold=None, threshold=420.0)
+    reached = 1 - ndtr((420 - 250) / 40) * ndtr(420 / 40) ** 9
+    assert reached * one_draw.query_limit < 1
+    assert probability_stated(replace(one_draw, query_limit=100)) == pytest.approx(reached, rel=0.05)
+    # Where one query in a thousand is answered, a thousand queries are worth asking.
+    assert few_answers(replace(study, query_limit=2000, mechanism=replace(study.mechanism, threshold=720.0))) is None
+
+
+def test_the_noise_of_both_servers_lifts_votes_to_a_threshold_that_one_servers_would_not():
+    study = make_study([2.0] * 250, threshold=1000.0, confidentiality=two_server())
+    assert probability_stated(study) == pytest.approx(ndtr((250 - 1000) / (2**0.5 * 150)), rel=0.05)

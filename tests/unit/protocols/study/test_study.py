@@ -11,7 +11,6 @@ from tests.harness.studies import make_study
 
 STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
 LOW = dataclasses.replace(STUDY.mechanism, threshold=0.5)
-HIGH = dataclasses.replace(STUDY.mechanism, threshold=7.0)
 
 
 def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
@@ -53,7 +52,6 @@ def test_the_digest_changes_with_every_term(change):
             "multiples of 1/1048576, > 0",
         ),
         ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=float("nan"), rate=1.0),)}, "multiples of"),
-        ({"mechanism": HIGH}, "threshold is 7; allowed: at most the total weight, 6"),
         ({"quorum": 3}, "quorum is 3; allowed: at most the 2 parties"),
         ({"unit": "patient"}, "allowed where teachers vote: record, party"),
         ({"view": "clear"}, "allowed: label, histogram"),

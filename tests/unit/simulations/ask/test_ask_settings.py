@@ -38,7 +38,6 @@ def test_the_file_gives_the_settings_back(tmp_path) -> None:
         ({"budgets": "no"}, "budgets"),
         ({"units": 63}, "units is 63; allowed: a power of two"),
         ({"units": 2}, "sigma"),
-        ({"threshold": 51.0}, "threshold is 51; allowed: at most the total weight, 50 votes"),
         ({"sigma": 1e9}, "ring|2\\*\\*30|below"),
         ({"mechanism": "lnmax"}, "mechanism is 'lnmax'"),
     ],

@@ -27,7 +27,7 @@ def expected(counts, noise, threshold_noise, threshold, offsets):
 @given(
     seed=st.integers(0, 2**32), queries=st.integers(0, 9), classes=st.integers(2, 13),
     total=st.sampled_from([1, 3, 64, 16_000, 10**6, 2**29]), sigma=st.sampled_from([1, 70, 9_000, 10**6]),
-    threshold=st.sampled_from([None, "low", "high"]), interactive=st.booleans(), own_noise=st.booleans(),
+    threshold=st.sampled_from([None, 0.3, 0.95, 1.2]), interactive=st.booleans(), own_noise=st.booleans(),
 )  # fmt: skip
 @settings(max_examples=10)
 def test_labels_and_passes_are_those_of_the_integers(
@@ -38,7 +38,7 @@ def test_labels_and_passes_are_those_of_the_integers(
     noise = np.rint(rng.normal(0, sigma, (2, queries, classes))).astype(np.int64)
     threshold_noise, offsets, level = None, None, None
     if threshold is not None:
-        level = int(total * (0.3 if threshold == "low" else 0.95))
+        level = int(total * threshold)
     if threshold is not None and own_noise:
         threshold_noise = np.rint(rng.normal(0, sigma, (2, queries))).astype(np.int64)
         offsets = rng.integers(0, total + 1, (queries, classes)) if interactive else None

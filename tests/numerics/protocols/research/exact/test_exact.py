@@ -13,14 +13,13 @@ from hypothesis import strategies as st
 from scipy.special import log_ndtr, logsumexp
 
 from protocols.bounds.label_only import label_rdp, threshold_rdp
-from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.research.exact import exact
 from protocols.research.exact.exact import QuerySetting, query_rdp, total_rdp
 from protocols.research.published.papernot2018 import total_label_rdp
 from protocols.research.published.private import Private
 from protocols.votes import ABSTAIN
-from tests.harness.published import rdp_to_epsilon_mironov
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "exact_divergence.json").read_text())
 ORDERS = np.array([1.5, 2.0, 5.0, 20.0, 64.0])
