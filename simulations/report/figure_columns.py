@@ -41,8 +41,6 @@ def figure_lines(columns: Mapping[str, Float64[ndarray, " units"]], names: list[
     """A line for each named epsilon, and one for what the papers' conversion makes of it; worst: the worst case."""
     lines = []
     for name in names:
-        if name.endswith(MIRONOV):
-            continue
         std, order = columns.get(f"{name} {DEVIATION}"), columns.get(f"{name} {ORDER}")
         lines.append(
             f"  {name}: epsilon {span(columns[name])}{'' if std is None else f', +- {span(std)} ({DEVIATION})'}"

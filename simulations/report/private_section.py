@@ -24,7 +24,7 @@ from runtime.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots.style import Drawing, png_bytes, svg_text
 from simulations.private.vote_analysis import VoteAnalysis
-from simulations.report.figure_columns import DEVIATION, ORDER, Columns, columns_of_figures, figure_lines
+from simulations.report.figure_columns import DEVIATION, MIRONOV, ORDER, Columns, columns_of_figures, figure_lines
 from simulations.results import membership_text as membership_words
 from simulations.setup.accountants import BAYESIAN, accountant_table
 
@@ -35,8 +35,7 @@ _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
 _ABOVE = (
     "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
     "bound, which is above the label-only bound that may have charged; '(expected)' covers answers that were expected "
-    "but may not have come; a sanitised figure includes the cost of its release; Mironov's conversion is never below "
-    "the one that charged."
+    "but may not have come; a sanitised figure includes the cost of its release."
 )
 _MOVED = "share of retrainings that moved a vote"
 _BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
@@ -127,7 +126,7 @@ def printed_analysis(analysis: VoteAnalysis) -> list[str]:
     """Lines for the terminal of an analysis without a budget; the first two say what may not be done with it."""
     settings, answered = analysis.settings, analysis.answered.for_research()
     accuracy, columns = analysis.label_accuracy.for_research(), _columns_of_analysis(analysis)
-    epsilons = [name for name in columns if not name.endswith((DEVIATION, ORDER))]
+    epsilons = [name for name in columns if not name.endswith((DEVIATION, ORDER, MIRONOV))]
     return [
         f"private figures  (each {WHY})",
         f"  {_NO_BUDGET}",
@@ -177,11 +176,11 @@ def _names(result: RunResult) -> list[str]:
 
 
 def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
-    """The columns that are epsilons, by name."""
+    """The columns that are epsilons, as this project converts, by name."""
     return {
         name: values
         for name, values in _columns_of(result).items()
-        if not name.endswith((DEVIATION, ORDER, f"({_MOVED})")) and np.isfinite(values).any()
+        if not name.endswith((DEVIATION, ORDER, MIRONOV, f"({_MOVED})")) and np.isfinite(values).any()
     }
 
 
