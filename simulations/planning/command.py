@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click
 import click
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms import ConfidentGNMax
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from
 from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
@@ -48,9 +47,8 @@ _FLAGS = [
     click.option("--out", type=click.Path(), help="--optimise: folder for the frontier as CSV, JSON and a figure."),
 ]  # fmt: skip
 _NAMES = tuple("accuracy concentration pilot pilot_kind pilot_labels objective min_accuracy out".split())
-# Settings that --optimise cannot plan with other values; it chooses the parameters of this mechanism.
+# Settings that --optimise cannot plan with other values.
 _PLANNED = {
-    "mechanism": ConfidentGNMax.name,
     "view": "label",
     "stop": "first-exhausted",
     "individualization": "weighting",
@@ -58,7 +56,7 @@ _PLANNED = {
     "votes": None,
     "labels": None,
 }
-_COLUMNS = "sigma sigma_threshold threshold answer_rate queries asked answered accuracy value chosen".split()
+_COLUMNS = "answer_rate queries asked answered accuracy value chosen".split()
 
 
 def optimise_flags(function: F) -> F:
@@ -78,7 +76,7 @@ def check_idle(flags: dict[str, Any], *, votes_by: str) -> None:
 def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     """Finds, prints and writes the best settings. Raises InvalidInput before anything is computed."""
     from simulations.planning.predictions import Planner
-    from simulations.planning.search import optimise
+    from simulations.planning.search import optimise_each
 
     settings = _settings(flags)
     votes = _votes(flags, settings)
@@ -91,25 +89,26 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
     planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"], pool=pool)
+    given = given_settings(flags)
     with reporter.stage("optimise") as stage:
-        found = optimise(planner, min_accuracy=low)
+        optima = optimise_each(planner, min_accuracy=low, first=settings.mechanism if "mechanism" in given else None)
+        found = optima[0]
         stage.result = f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f} expected"
-    command = run_line(given_settings(flags), planner, found)
-    document = _document(planner, found, min_accuracy=low, command=command)
+    document = _document(planner, optima, min_accuracy=low, command=run_line(given, planner, found))
     if out is not None:
-        _write(planner, found, document, out)
+        _write(optima, document, out)
     if flags["as_json"]:
         click.echo(json.dumps(document, indent=2))
     else:
-        _print(planner, found, document)
+        _print(planner, optima, document)
 
 
 def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
     """The command that runs the chosen settings: everything that was given, then what was chosen."""
     chosen = found.chosen
     values = {key: value for key, value in given.items() if key not in ("queries", "answer_rate", "seeds")}
-    values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets}
-    values |= {key: getattr(chosen.noise, key) for key in ConfidentGNMax.parameters()}
+    values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets, "mechanism": found.mechanism}
+    values |= dict(chosen.noise.values)
     values |= {"answer_rate": chosen.answer_rate, "queries": chosen.queries}
     words = ["conclave-simulate", "run"]
     for key, value in values.items():
@@ -125,9 +124,15 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
 
 def _settings(flags: dict[str, Any]) -> Experiment:
     """The settings, checked to be of a kind that can be planned. Raises InvalidInput."""
-    settings = settings_from(flags)
+    from simulations.planning.search import planned_mechanisms
+
+    settings, planned = settings_from(flags), planned_mechanisms()
+    if settings.mechanism not in planned:
+        raise InvalidInput(
+            f"--mechanism is {settings.mechanism!r}; allowed with --optimise: {', '.join(planned)}; the better if none"
+        )
     for name, value in settings.parameters.items():
-        if name in ConfidentGNMax.parameters():
+        if any(name in parameters for parameters in planned.values()):
             raise InvalidInput(
                 f"--{name.replace('_', '-')} is {value:g}, but --optimise chooses it; leave one of them out"
             )
@@ -163,51 +168,57 @@ def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     return PilotVotes.of(stored, truth)
 
 
-def _point(prediction: Prediction, *, chosen: bool) -> dict[str, Any]:
-    values = asdict(prediction)
-    return {**values.pop("noise"), **values, "chosen": chosen}
+def _point(prediction: Prediction, mechanism: str, *, chosen: bool) -> dict[str, Any]:
+    values = {name: value for name, value in asdict(prediction).items() if name != "noise"}
+    return {"mechanism": mechanism, **dict(prediction.noise.values), **values, "chosen": chosen}
 
 
-def _document(planner: Planner, found: Optimum, *, min_accuracy: float, command: str) -> dict[str, Any]:
+def _document(planner: Planner, optima: tuple[Optimum, ...], *, min_accuracy: float, command: str) -> dict[str, Any]:
     """The plan as JSON values."""
     from simulations.planning.plan import make_plan
 
+    found, best = optima[0], max(optima, key=lambda each: each.chosen.value)
     return {
         "objective": planner.objective.name,
         "objective_statement": planner.objective.statement,
         "votes": planner.votes.statement,
         "min_accuracy": min_accuracy,
-        "chosen": _point(found.chosen, chosen=True),
+        "chosen": _point(found.chosen, found.mechanism, chosen=True),
+        "compared": [_point(each.chosen, each.mechanism, chosen=each is found) for each in optima],
+        "better": best.mechanism,
         "batch_size": found.batch_size,
         "batches": [asdict(cost) for cost in found.batches],
-        "default_noise": _point(found.common, chosen=False),
-        "frontier": [_point(p, chosen=p.noise == found.chosen.noise) for p in found.frontier],
+        "default_noise": _point(found.common, found.mechanism, chosen=False),
+        "frontier": [
+            _point(p, each.mechanism, chosen=each is found and p.noise == found.chosen.noise)
+            for each in optima
+            for p in each.frontier
+        ],
         "command": command,
         "plan": make_plan(found.study, planner.budgets).to_json(),
     }
 
 
-def _write(planner: Planner, found: Optimum, document: dict[str, Any], out: Path) -> None:
+def _write(optima: tuple[Optimum, ...], document: dict[str, Any], out: Path) -> None:
     from simulations.planning.frontier_plot import frontier_figure
     from simulations.plots.figures import write_figure
 
-    sink = io.StringIO()
-    table = csv.DictWriter(sink, _COLUMNS, lineterminator="\n")
+    sink, names = io.StringIO(), dict.fromkeys(name for each in optima for name, _ in each.chosen.noise.values)
+    table = csv.DictWriter(sink, ["mechanism", *names, *_COLUMNS], lineterminator="\n")
     table.writeheader()
     table.writerows(document["frontier"])
     write_atomically(out / "frontier.csv", sink.getvalue())
     write_atomically(out / "frontier.json", json.dumps(document, indent=2) + "\n")
-    drawn = frontier_figure(
-        found.frontier, chosen=found.chosen, common=found.common, min_accuracy=document["min_accuracy"]
-    )
+    drawn = frontier_figure(optima, min_accuracy=document["min_accuracy"])
     write_figure(drawn, out / "figures" / "frontier")
 
 
-def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
+def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, Any]) -> None:
     from simulations.planning.search import BATCH_LOSS
     from simulations.report.terminal import print_rows
 
-    chosen, plan = found.chosen, document["plan"]
+    found, plan = optima[0], document["plan"]
+    chosen = found.chosen
     click.echo(f"objective  {document['objective']}: {document['objective_statement']}")
     click.echo(f"votes      {document['votes']}")
     click.echo(f"labels     of expected accuracy {document['min_accuracy']:.4g} or more")
@@ -215,18 +226,22 @@ def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
         f"accounting {plan['accounting']}, unit {plan['unit']}, view {plan['view']}, {plan['adjacency']}, "
         f"weights {planner.settings.weights}\n"
     )
-    rows: list[list[object]] = [
-        [p.noise.sigma, p.noise.sigma_threshold, p.noise.threshold, p.asked, p.answered, p.accuracy, p.value, mark]
-        for p, mark in (
-            *((p, "chosen" if p.noise == chosen.noise else "") for p in found.frontier),
-            (found.common, "default noise"),
+    for each in optima:
+        rows: list[list[object]] = [
+            [*(value for _, value in p.noise.values), p.asked, p.answered, p.accuracy, p.value, mark]
+            for p, mark in (
+                *((p, _mark(p, each, chosen=each is found)) for p in each.frontier),
+                (each.common, "default noise"),
+            )
+        ]
+        print_rows(
+            f"{each.mechanism}: most labels at each accuracy, of a pool of {planner.pool}",
+            [
+                *(name.replace("_", " ") for name, _ in each.chosen.noise.values),
+                *("asked", "labels", "accuracy", planner.objective.name, ""),
+            ],
+            rows,
         )
-    ]
-    print_rows(
-        f"Frontier: most labels at each accuracy, of a pool of {planner.pool}",
-        ["sigma", "sigma threshold", "threshold", "asked", "labels", "accuracy", planner.objective.name, ""],
-        rows,
-    )
     print_rows(
         "Batch size: labels lost if batches cannot shrink, the number of batches then, and the number if the last ones "
         "shrink as in a run (which loses none)",
@@ -242,4 +257,24 @@ def _print(planner: Planner, found: Optimum, document: dict[str, Any]) -> None:
         f"batch      {found.batch_size}: the largest listed that loses at most {BATCH_LOSS:.0%} of the labels without "
         "shrinking (batch_limit of a study file)"
     )
+    for each in optima[1:]:
+        click.echo(f"compared   {_compared(found, each, planner.objective.name)}")
     click.echo(f"run it     {document['command']}")
+
+
+def _mark(prediction: Prediction, optimum: Optimum, *, chosen: bool) -> str:
+    """What a row of the table says of a point on the frontier."""
+    if prediction.noise != optimum.chosen.noise:
+        return ""
+    return "chosen" if chosen else "its best"
+
+
+def _compared(found: Optimum, other: Optimum, objective: str) -> str:
+    """How the chosen mechanism compares with another one's best settings, in one line."""
+    gain = found.chosen.value / other.chosen.value - 1
+    better = "better" if gain >= 0 else "worse"
+    return (
+        f"{found.mechanism} is {better} than {other.mechanism} by {abs(gain):.1%} of {objective}: "
+        f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f}, and {other.chosen.answered:.1f} "
+        f"of {other.chosen.accuracy:.3f} at {other.chosen.noise.words}"
+    )

@@ -1,8 +1,9 @@
-"""A grid of (sigma, sigma_threshold, threshold), and what each cell is expected to release."""
+"""A grid of the parameters of a mechanism, and what each cell is expected to release."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from itertools import product
 
 import numpy as np
 import scipy
@@ -12,16 +13,17 @@ from numpy import ndarray
 from protocols.budgets.accountant import accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Sensitivity, check_view
-from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.study.study import Study, votes_per_unit
 from simulations.planning.objectives import Objective
-from simulations.planning.predictions import Noise, Planner
+from simulations.planning.predictions import Noise, Planner, planned_parameters
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
 # everything and makes the test nearly free.
 _SIGMAS, _TEST_SIGMAS = (0.005, 2.5, 24), (0.02, 8.0, 22)
 _LEAST_NOISE = 1 / 3
-_THRESHOLDS = np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, 37)])
+_THRESHOLDS, _FINE_THRESHOLDS = (
+    np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, count)]) for count in (37, 91)
+)
 # Predictions are interpolated between two sigmas at one point less than this: the best sigma for a minimum accuracy
 # lies
 # where that accuracy is met, between two sigmas of the grid.
@@ -32,52 +34,56 @@ _TIGHTEST = 16
 
 @dataclass(frozen=True)
 class Axes:
-    """Values of the three settings, each ascending, in votes."""
+    """Values of each parameter that is planned (`planned_parameters`), each ascending, in votes: the label noise, other
+    noise, the threshold.
+    """
 
-    sigma: Float64[ndarray, " sigmas"]
-    sigma_threshold: Float64[ndarray, " tests"]
-    threshold: Float64[ndarray, " thresholds"]
+    values: tuple[Float64[ndarray, " values"], ...]
 
     @classmethod
     def wide(cls, planner: Planner) -> Axes:
         """The first grid."""
-        total, moved = (
-            planner.total,
-            votes_per_unit(planner.settings.unit, teachers=planner.settings.teachers_per_party),
-        )
-        low, high, count = _SIGMAS
-        low_test, high_test, count_test = _TEST_SIGMAS
+        total = planner.total
+        moved = votes_per_unit(planner.settings.unit, teachers=planner.settings.teachers_per_party)
         least = _LEAST_NOISE * moved
-        return cls(
-            np.geomspace(max(low * total, least), max(high * total, 2 * least), count),
-            np.geomspace(max(low_test * total, least), max(high_test * total, 2 * least), count_test),
-            _THRESHOLDS * total,
-        )
+        made: list[Float64[ndarray, " values"]] = []
+        for each in planned_parameters(planner.kind).values():
+            if each.role == "threshold":
+                # Without a third axis there is time for more values.
+                made.append((_THRESHOLDS if len(made) > 1 else _FINE_THRESHOLDS) * total)
+                continue
+            low, high, count = _TEST_SIGMAS if made else _SIGMAS
+            made.append(np.geomspace(max(low * total, least), max(high * total, 2 * least), count))
+        return cls(tuple(made))
 
     @property
-    def shape(self) -> tuple[int, int, int]:
-        """Cells along each axis."""
-        return len(self.sigma), len(self.sigma_threshold), len(self.threshold)
+    def sigma(self) -> Float64[ndarray, " sigmas"]:
+        """Values of the label noise."""
+        return self.values[0]
 
-    def cell(self, at: int) -> tuple[float, float, float]:
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Cells along each axis."""
+        return tuple(len(axis) for axis in self.values)
+
+    def cell(self, at: int) -> tuple[float, ...]:
         """The settings of a flat cell number."""
-        i, j, k = np.unravel_index(at, self.shape)
-        return float(self.sigma[i]), float(self.sigma_threshold[j]), float(self.threshold[k])
+        place = np.unravel_index(at, self.shape)
+        return tuple(float(axis[i]) for axis, i in zip(self.values, place, strict=True))
 
     def around(self, at: int, *, points: int) -> Axes:
         """Finer axes between the neighbours of a cell; for sigma, between values that were predicted, not
         interpolated.
         """
-        i, j, k = np.unravel_index(at, self.shape)
+        first, *rest = (int(i) for i in np.unravel_index(at, self.shape))
 
         def ends(axis: Float64[ndarray, " values"], position: int) -> tuple[float, float]:
             return float(axis[max(position - 1, 0)]), float(axis[min(position + 1, len(axis) - 1)])
 
-        return Axes(
-            np.geomspace(*ends(self.sigma[::_BETWEEN], round(int(i) / _BETWEEN)), points),
-            np.geomspace(*ends(self.sigma_threshold, int(j)), points),
-            np.linspace(*ends(self.threshold, int(k)), points),
-        )
+        places = list(zip(self.values[1:], rest, strict=True))
+        noise = [np.geomspace(*ends(self.sigma[::_BETWEEN], round(first / _BETWEEN)), points)]
+        noise += [np.geomspace(*ends(*place), points) for place in places[:-1]]
+        return Axes((*noise, np.linspace(*ends(*places[-1]), points)))
 
 
 @dataclass(frozen=True)
@@ -127,31 +133,32 @@ def predict_grid(planner: Planner, axes: Axes) -> Grid:
     between = [
         scipy.interpolate.PchipInterpolator(np.log(axes.sigma), table, axis=0)(fine) for table in (answered, accuracy)
     ]
-    return Grid(replace(axes, sigma=np.exp(fine)), between[0].ravel(), between[1].ravel())
+    return Grid(Axes((np.exp(fine), *axes.values[1:])), between[0].ravel(), between[1].ravel())
 
 
 def _slice(
     planner: Planner, axes: Axes, sigma: float
-) -> tuple[Float64[ndarray, "tests thresholds"], Float64[ndarray, "tests thresholds"]]:
+) -> tuple[Float64[ndarray, "*others thresholds"], Float64[ndarray, "*others thresholds"]]:
     """Expected answers and accuracy at one sigma."""
-    middle = Noise(sigma=sigma, sigma_threshold=0.6 * planner.total, threshold=0.0)
-    study = planner.study(middle, queries=planner.pool, answer_rate=0.5)
+    names, thresholds = tuple(planned_parameters(planner.kind)), axes.values[-1]
+    middle = (sigma, *(0.6 * planner.total for _ in names[2:]), 0.0)
+    study = planner.study(Noise.of(**dict(zip(names, middle, strict=True))), queries=planner.pool, answer_rate=0.5)
     filters, view, seen = study.budgets, check_view(study.view), planner.histograms(study.weights)
     account, tight = accountant(study.accountant_name), _tightest(study)
     caps = np.maximum(account.affords(filters.epsilon[tight], filters.delta[tight]), 0.0)
     units = Sensitivity.always(study.votes_per_unit * study.weights[tight])
-    correct = planner.correct(study.weights, sigma)
-    answered, accuracy = np.empty(axes.shape[1:]), np.empty(axes.shape[1:])
-    for j, test in enumerate(axes.sigma_threshold.tolist()):
-        mechanism = ConfidentGNMax(sigma=sigma, sigma_threshold=test, threshold=0.0)
+    answered, accuracy = [], []
+    for others in product(*axes.values[1:-1]):
+        given = dict(zip(names, (sigma, *others, 0.0), strict=True))
+        mechanism = planner.kind.build(view=view, given=given)
         cost = account.query_cost(mechanism, units, view=view, classes=study.classes)
-        passes = seen.passes(threshold=axes.threshold, sigma=test)
+        passes, right = seen.outcomes(planner.decision(Noise.of(**given)), thresholds)
         rate = passes.mean(axis=1)
         # As filter.affordable_queries, for every rate at once: each party at its best order, then the poorest party.
         fits = (caps / (cost.ask + rate[:, None, None] * cost.answer)).max(axis=2).min(axis=1)
-        answered[j] = rate * np.minimum(fits, planner.pool)
-        accuracy[j] = np.minimum(passes @ correct / np.maximum(passes.sum(axis=1), 1e-300), 1.0)
-    return answered, accuracy
+        answered.append(rate * np.minimum(fits, planner.pool))
+        accuracy.append(np.minimum(right.sum(axis=1) / np.maximum(passes.sum(axis=1), 1e-300), 1.0))
+    return np.reshape(answered, axes.shape[1:]), np.reshape(accuracy, axes.shape[1:])
 
 
 def _tightest(study: Study) -> Int64[ndarray, " few"]:

@@ -7,7 +7,8 @@ independent, so the number answered of n asked is binomial.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import numpy as np
@@ -17,6 +18,9 @@ from numpy import ndarray
 
 from protocols.budgets.filter import BudgetFilter
 from protocols.errors import InvalidInput
+from protocols.mechanisms import MECHANISMS, GaussianMechanism, Mechanism
+from protocols.mechanisms.decision import Decision
+from protocols.mechanisms.parameter import Parameter
 from protocols.study.study import Study
 from simulations.planning.objectives import Objective
 from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, weighted_counts
@@ -28,25 +32,50 @@ from simulations.stages.stored_votes import TeacherVotes
 BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
 # The budgets outlast the pool with at most this probability.
 _POOL_RISK = 0.001
+# Weighted histograms that are kept.
+_KEPT = 32
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True)
 class Noise:
-    """The chosen settings, in votes, with three digits."""
+    """The chosen value of every parameter that is planned, by name, in votes; in the order of `planned_parameters`."""
 
-    sigma: float
-    sigma_threshold: float
-    threshold: float
+    values: tuple[tuple[str, float], ...]
 
     @classmethod
-    def rounded(cls, sigma: float, sigma_threshold: float, threshold: float) -> Noise:
+    def of(cls, **values: float) -> Noise:
+        """Exactly these values."""
+        return cls(tuple(values.items()))
+
+    @classmethod
+    def rounded(cls, kind: type[Mechanism], values: Iterable[float]) -> Noise:
         """The nearest values with three digits; a threshold is rounded down, so as not to exceed the total weight."""
-        scale = 10.0 ** (np.floor(np.log10(max(abs(threshold), 1e-3))) - 2)
-        return cls(
-            sigma=float(f"{sigma:.3g}"),
-            sigma_threshold=float(f"{sigma_threshold:.3g}"),
-            threshold=float(f"{np.floor(threshold / scale + 1e-9) * scale:.6g}"),
-        )
+        given = zip(planned_parameters(kind).items(), values, strict=True)
+        return cls(tuple((name, _floor(v) if each.role == "threshold" else float(f"{v:.3g}"))
+                         for (name, each), v in given))  # fmt: skip
+
+    @property
+    def words(self) -> str:
+        """The values in a few words: `sigma 52.5, threshold 150`."""
+        return ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in self.values)
+
+
+def _floor(threshold: float) -> float:
+    scale = 10.0 ** (np.floor(np.log10(max(abs(threshold), 1e-3))) - 2)
+    return float(f"{np.floor(threshold / scale + 1e-9) * scale:.6g}")
+
+
+def planned_parameters(kind: type[Mechanism]) -> dict[str, Parameter]:
+    """The parameters that a plan chooses: the label noise, further noise, and the threshold, in this order.
+
+    Empty for a mechanism that is not planned: one that is not Gaussian, or has two rounds, no threshold, or other
+    parameters.
+    """
+    told = kind.parameters(view="label")
+    noise = [name for name, each in told.items() if each.role == "noise" and each.unit == "votes"]
+    threshold = [name for name, each in told.items() if each.role == "threshold"]
+    fits = issubclass(kind, GaussianMechanism) and len(threshold) == 1 and len(noise) + 1 == len(told)
+    return {name: told[name] for name in (*noise, *threshold)} if fits else {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +110,7 @@ class Planner:
     stored: TeacherVotes
     truth: Int64[ndarray, " queries"]
     _known: dict[tuple[Noise, int], Prediction] = field(default_factory=dict, repr=False)
-    _correct: dict[tuple[float, bytes], Float64[ndarray, " queries"]] = field(default_factory=dict, repr=False)
+    _seen: dict[bytes, PlannedHistograms] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(
@@ -98,41 +127,46 @@ class Planner:
         stored, truth = votes.cast(parties=seats, teachers=teachers, queries=size)
         return cls(settings, pool, votes, objective, budgets, stored, truth)
 
+    @property
+    def kind(self) -> type[Mechanism]:
+        """The mechanism whose parameters are planned."""
+        return MECHANISMS[self.settings.mechanism]
+
+    def with_mechanism(self, name: str) -> Planner:
+        """The same federation with another mechanism."""
+        settings = self.settings.model_copy(update={"mechanism": name})
+        return replace(self, settings=settings, _known={}, _seen=self._seen)
+
     @cached_property
     def total(self) -> float:
         """The number of votes cast on a query."""
         return float(len(self.budgets.names) * self.settings.teachers_per_party)
 
-    @cached_property
-    def _even(self) -> PlannedHistograms:
-        """The planned histograms if each vote counts one."""
-        return self.histograms(np.ones(len(self.budgets.names)))
-
     def histograms(self, weights: Float64[ndarray, " parties"]) -> PlannedHistograms:
         """The planned histograms if parties have these weights per vote."""
-        return PlannedHistograms.of(weighted_counts(self.stored, weights), self.truth)
+        key = weights.tobytes()
+        if key not in self._seen:
+            while len(self._seen) >= _KEPT:
+                del self._seen[next(iter(self._seen))]
+            self._seen[key] = PlannedHistograms.of(weighted_counts(self.stored, weights), self.truth)
+        return self._seen[key]
 
-    def correct(self, weights: Float64[ndarray, " parties"], sigma: float) -> Float64[ndarray, " queries"]:
-        """For each query, the probability that its label is right if it is answered."""
-        key = (sigma, weights.tobytes())
-        if key not in self._correct:
-            self._correct[key] = self.histograms(weights).correct(sigma)
-        return self._correct[key]
+    def decision(self, noise: Noise) -> Decision:
+        """How a query is decided with this noise."""
+        made = self.kind.build(view="label", given=dict(noise.values))
+        if not isinstance(made, GaussianMechanism):
+            raise InvalidInput(f"{made.name} is not planned; allowed: a mechanism with Gaussian noise and a threshold")
+        return made.decision(second_round=False)
 
     def study(self, noise: Noise, *, queries: int, answer_rate: float | None = None) -> Study:
         """The study that a run with these settings makes; answer_rate None: as predicted for this noise."""
         if "answer_rate" in self.settings.model_fields_set:
             answer_rate = self.settings.answer_rate
         elif answer_rate is None:
-            passes = self._even.passes(threshold=np.array([noise.threshold]), sigma=noise.sigma_threshold)
+            even, decision = self.histograms(np.ones(len(self.budgets.names))), self.decision(noise)
+            passes, _ = even.outcomes(decision, _threshold(decision))
             answer_rate = max(0.01, round(float(passes.mean()), 2))
-        given = {
-            "sigma": noise.sigma,
-            "sigma_threshold": noise.sigma_threshold,
-            "threshold": noise.threshold,
-            "answer_rate": answer_rate,
-        }
-        settings = self.settings.model_copy(update=given)
+        settings = self.settings.model_copy(update={**dict(noise.values), "answer_rate": answer_rate})
         return make_study(settings, self.budgets, classes=self.votes.classes, queries=queries)
 
     def predict(self, noise: Noise, *, queries: int | None = None) -> Prediction:
@@ -152,11 +186,14 @@ class Planner:
 
     def _predicted(self, noise: Noise, pool: int) -> Prediction:
         study = self.study(noise, queries=pool)
-        filters, seen = study.budgets, self.histograms(study.weights)
-        needed = study.mechanism.needed(second_round=False)
-        passes = seen.passes(threshold=np.array([needed]), sigma=noise.sigma_threshold)[0]
+        filters, seen, decision = (
+            study.budgets,
+            self.histograms(study.weights),
+            study.gaussian.decision(second_round=False),
+        )
+        passes, right = seen.outcomes(decision, _threshold(decision))
         rate = float(passes.mean())
-        accuracy = min(1.0, float(passes @ self.correct(study.weights, noise.sigma) / max(passes.sum(), 1e-300)))
+        accuracy = min(1.0, float(right.sum() / max(passes.sum(), 1e-300)))
         asked = float(asked_more_than(filters, rate=rate, pool=pool, batch=1).sum())
         value = self.objective.value(np.array([rate * asked]), np.array([accuracy]), classes=study.classes)[0]
         return Prediction(
@@ -181,6 +218,11 @@ class Planner:
         return max(1, int((more > _POOL_RISK).sum()))
 
 
+def _threshold(decision: Decision) -> Float64[ndarray, "1"]:
+    """The decision's own threshold, as `outcomes` takes thresholds; a mechanism without one passes every query."""
+    return np.array([-np.inf if decision.threshold is None else decision.threshold])
+
+
 def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int) -> Float64[ndarray, " batches"]:
     """P(more than n queries are asked), n = 0, batch, 2 batch, ... below the pool, when each is answered at `rate`.
 
@@ -188,14 +230,17 @@ def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int
     study. With k of n answered so far, it fits if k + batch <= room(n + batch), where room(n) is the minimum over
     parties of floor((cap - n ask)/answer). As room falls and k does not, a batch that fits implies that all earlier
     ones did: the probability follows from k ~ Binomial(n, rate) alone, without approximation. A run shrinks its batches
-    to what fits, which equals batch = 1 for any batch limit (schedule.next_batch).
+    to what fits, which equals batch = 1 for any batch limit (schedule.next_batch). Where an answer costs nothing more
+    than asking, how many are asked is certain.
     """
     start = np.arange(0, pool, batch)
     end = np.minimum(start + batch, pool)
     cap, ask, answer = np.unique(np.stack([filters.spend(filters.cap), filters.ask, filters.answer]), axis=1)
     room = np.full(len(start), np.inf)
     for one_cap, one_ask, one_answer in zip(cap, ask, answer, strict=True):
-        room = np.minimum(room, (one_cap - end * one_ask) / one_answer)
+        left = one_cap - end * one_ask
+        # Where an answer costs nothing, what is left only has to be there.
+        room = np.minimum(room, left / one_answer if one_answer > 0 else np.where(left >= 0, np.inf, -np.inf))
     most = np.floor(room) - (end - start)
     fits = scipy.special.bdtr(np.clip(most, 0, start), start, rate)
     return np.where(most < 0, 0.0, np.where(most >= start, 1.0, fits))

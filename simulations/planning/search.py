@@ -1,6 +1,6 @@
-"""Optimise: the noise, threshold, pool and batch size of Confident-GNMax that release the most useful labels.
+"""Optimise: the noise, threshold, pool and batch size of a mechanism that release the most useful labels.
 
-The search covers a grid of (sigma, sigma_threshold, threshold), vectorised and with the weights of one study per sigma,
+The search covers a grid of the mechanism's noise and threshold, vectorised and with the weights of one study per sigma,
 then finer grids around its best cell, and last exact predictions (predictions.py) for neighbouring values with three
 digits, until none is better. All of it is worst case and public: no private vote is read.
 """
@@ -16,13 +16,14 @@ import scipy
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
-from protocols.errors import BudgetExceeded
-from protocols.mechanisms import ConfidentGNMax
+from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.mechanisms import MECHANISMS
+from protocols.mechanisms.parameter import Parameter
 from protocols.study.study import Study
 from simulations.planning.batch_costs import BatchCost, batch_costs
 from simulations.planning.noise_grid import Axes, Grid, predict_grid
 from simulations.planning.objectives import OBJECTIVES
-from simulations.planning.predictions import Noise, Planner, Prediction
+from simulations.planning.predictions import Noise, Planner, Prediction, planned_parameters
 
 # Finer grids around the best cell: points along each axis, and how often.
 _POINTS, _ZOOMS = 7, 1
@@ -39,13 +40,14 @@ BATCH_LOSS = 0.01
 
 @dataclass(frozen=True, kw_only=True)
 class Optimum:
-    """The best settings, their expected results, and alternatives.
+    """The best settings of one mechanism, their expected results, and alternatives.
 
-    chosen: with the size of pool to ask for; common: the simulator's default noise (Papernot et al. 2018, Table 1, per
-    vote) under the same budgets, None if it affords nothing; frontier: nondominated in (answered, accuracy), sorted by
+    mechanism: its name; chosen: with the size of pool to ask for; common: the mechanism's default noise and threshold
+    per vote, under the same budgets; frontier: nondominated in (answered, accuracy), sorted by
     accuracy, for the whole pool.
     """
 
+    mechanism: str
     study: Study
     chosen: Prediction
     common: Prediction
@@ -59,13 +61,13 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
     Raises BudgetExceeded if no setting releases a label, InvalidInput if none releases labels that accurate.
     """
-    total, common = planner.total, ConfidentGNMax.parameters().values()
+    total, common = planner.total, planned_parameters(planner.kind).values()
     grid = predict_grid(planner, Axes.wide(planner))
     fine = grid
     for _ in range(_ZOOMS):
         at = fine.best(planner, planner.objective, min_accuracy)
         fine = predict_grid(planner, fine.axes.around(at, points=_POINTS))
-    start = Noise.rounded(*fine.axes.cell(fine.best(planner, planner.objective, min_accuracy)))
+    start = Noise.rounded(planner.kind, fine.axes.cell(fine.best(planner, planner.objective, min_accuracy)))
     noise = climb(planner, start, min_accuracy=min_accuracy)
     whole = planner.predict(noise)
     chosen = planner.predict(noise, queries=planner.enough(noise))
@@ -77,13 +79,42 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     study = planner.study(noise, queries=chosen.queries)
     batches = tuple(batch_costs(study, chosen))
     return Optimum(
+        mechanism=planner.kind.name,
         study=study,
         chosen=chosen,
-        common=planner.predict(Noise.rounded(*(each.scaled(each.default or 0.0, total) for each in common))),
+        common=planner.predict(
+            Noise.rounded(planner.kind, (each.scaled(each.default or 0.0, total) for each in common))
+        ),
         frontier=frontier(planner, grid, whole),
         batch_size=max(cost.size for cost in batches if cost.stranded <= BATCH_LOSS * chosen.answered),
         batches=batches,
     )
+
+
+def planned_mechanisms() -> dict[str, dict[str, Parameter]]:
+    """The mechanisms that can be planned, by name, with the parameters that are chosen."""
+    known = {name: planned_parameters(kind) for name, kind in MECHANISMS.loadable().items()}
+    return {name: parameters for name, parameters in known.items() if parameters}
+
+
+def optimise_each(planner: Planner, *, min_accuracy: float, first: str | None) -> tuple[Optimum, ...]:
+    """The optimum of every mechanism that can be planned under these budgets, the largest objective first.
+
+    first: a mechanism that comes first whatever it is worth, None for the best. One that releases no label so accurate
+    is left out. Raises as `optimise` does, for `first`, or if it does for every mechanism.
+    """
+    found: list[Optimum] = []
+    refused: Exception | None = None
+    for name in planned_mechanisms():
+        try:
+            found.append(optimise(planner.with_mechanism(name), min_accuracy=min_accuracy))
+        except (BudgetExceeded, InvalidInput) as error:
+            if name == first:
+                raise
+            refused = refused or error
+    if refused is not None and not found:
+        raise refused
+    return tuple(sorted(found, key=lambda each: (each.mechanism != first, -each.chosen.value)))
 
 
 def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
@@ -108,16 +139,16 @@ def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
 
 
 def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise]:
-    """The 26 settings around `noise`, a relative step up or down in each; the threshold's is relative to max(votes,
-    sigma1)."""
-    scale = max(planner.total, noise.sigma_threshold)
-    for up_sigma, up_test, up_threshold in product((-1, 0, 1), repeat=3):
-        if up_sigma or up_test or up_threshold:
-            yield Noise.rounded(
-                noise.sigma * (1 + step) ** up_sigma,
-                noise.sigma_threshold * (1 + step) ** up_test,
-                min(noise.threshold + up_threshold * step * scale, planner.total),
-            )
+    """The settings around `noise`, a relative step up or down in each parameter; the threshold's is relative to the
+    larger of all votes and the noise that it is tested with.
+    """
+    *scales, threshold = (value for _, value in noise.values)
+    reach = max(planner.total, scales[-1])
+    for *up, up_threshold in product((-1, 0, 1), repeat=len(noise.values)):
+        if any(up) or up_threshold:
+            wider = [scale * (1 + step) ** each for scale, each in zip(scales, up, strict=True)]
+            needed = min(threshold + up_threshold * step * reach, planner.total)
+            yield Noise.rounded(planner.kind, (*wider, needed))
 
 
 def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Prediction, ...]:
@@ -133,7 +164,7 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
     ).tolist()
     # Rounding may put a level above the best accuracy of the grid.
     cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
-    noises = {chosen.noise, *(Noise.rounded(*cell) for cell in cells)}
+    noises = {chosen.noise, *(Noise.rounded(planner.kind, cell) for cell in cells)}
     points = [planner.predict(noise) for noise in sorted(noises, key=str)]
     kept = nondominated(np.array([p.answered for p in points]), np.array([p.accuracy for p in points]))
     shown = [point for point, keep in zip(points, kept, strict=True) if keep or point.noise == chosen.noise]

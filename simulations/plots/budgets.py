@@ -177,7 +177,8 @@ def _share_bars(
         axes.errorbar(
             mean,
             rows,
-            xerr=[mean - low, high - mean],
+            # A mean of equal numbers may be rounded to just beside them.
+            xerr=np.maximum([mean - low, high - mean], 0.0),
             fmt="none",
             ecolor=COLOURS["ink"],
             elinewidth=1,

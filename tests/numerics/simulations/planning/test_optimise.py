@@ -19,7 +19,7 @@ from simulations.planning.objectives import OBJECTIVES, information
 from simulations.planning.plan import make_plan
 from simulations.planning.planned_votes import AssumedVotes, PilotVotes
 from simulations.planning.predictions import Noise, Planner, asked_more_than
-from simulations.planning.search import GAIN, climb, neighbours, nondominated, optimise
+from simulations.planning.search import GAIN, climb, neighbours, nondominated, optimise, optimise_each
 from simulations.setup.experiment import experiment
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
@@ -35,7 +35,8 @@ needs_votes = pytest.mark.skipif(
 
 
 def planner(*, objective="information", accuracy=0.75, concentration=4.0, classes=4, **changes) -> Planner:
-    wanted = {"parties": 40, "budgets": "4", "queries": 400, "weights": "uniform", **changes}
+    wanted = {"parties": 40, "budgets": "4", "queries": 400, "weights": "uniform", "mechanism": "confident_gnmax"}
+    wanted |= changes
     votes = AssumedVotes(classes=classes, accuracy=accuracy, concentration=concentration)
     return Planner.of(experiment(**wanted), votes, OBJECTIVES[objective], pool=wanted["queries"], bank=400)
 
@@ -46,8 +47,19 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def found(small):
-    return optimise(small, min_accuracy=0.75)
+def optima(small):
+    """Every mechanism that can be planned; Confident-GNMax first."""
+    return optimise_each(small, min_accuracy=0.75, first="confident_gnmax")
+
+
+@pytest.fixture(scope="module")
+def found(optima):
+    return optima[0]
+
+
+@pytest.fixture(scope="module")
+def one_draw(small, optima):
+    return small.with_mechanism("thresholded_gnmax"), optima[1]
 
 
 def test_a_label_at_chance_is_worth_nothing_and_a_right_one_all_its_bits():
@@ -109,14 +121,19 @@ def test_the_number_asked_has_the_law_of_the_schedule(batch, rate):
 @pytest.mark.parametrize(
     ("changes", "noise"),
     [
-        ({}, Noise(sigma=8.0, sigma_threshold=20.0, threshold=25.0)),
+        ({}, Noise.of(sigma=8.0, sigma_threshold=20.0, threshold=25.0)),
         (
             {"budgets": "2:0.5,5:0.5", "weights": "exhaustive", "classes": 10},
-            Noise(sigma=7.0, sigma_threshold=9.0, threshold=30.0),
+            Noise.of(sigma=7.0, sigma_threshold=9.0, threshold=30.0),
         ),
         (
             {"unit": "party", "teachers_per_party": 3, "budgets": "8", "accountant": "gaussian", "queries": 1500},
-            Noise(sigma=30.0, sigma_threshold=90.0, threshold=-400.0),
+            Noise.of(sigma=30.0, sigma_threshold=90.0, threshold=-400.0),
+        ),
+        ({"mechanism": "thresholded_gnmax"}, Noise.of(sigma=8.0, threshold=25.0)),
+        (
+            {"mechanism": "thresholded_gnmax", "budgets": "2:0.5,5:0.5", "weights": "exhaustive", "classes": 10},
+            Noise.of(sigma=11.0, threshold=30.0),
         ),
     ],
 )
@@ -139,7 +156,7 @@ def test_predictions_are_what_replays_of_the_planned_votes_release(changes, nois
 
 
 def test_a_prediction_affords_what_the_plan_of_the_same_study_affords(small):
-    noise = Noise(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
+    noise = Noise.of(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
     predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
     # All are answered, so nothing is left to chance.
     assert predicted.answered == pytest.approx(min(make_plan(study, small.budgets).answers_all, small.pool), abs=1e-6)
@@ -156,12 +173,34 @@ def test_no_neighbour_of_the_chosen_settings_is_better(small, found):
 def test_no_cell_of_a_brute_force_grid_of_exact_predictions_is_better(small, found):
     best = small.predict(found.chosen.noise)
     for sigma, test, threshold in product((5, 8, 11, 14, 17, 20), (6, 20, 60, 200), (-60, 10, 20, 30, 40)):
-        other = small.predict(Noise(sigma=float(sigma), sigma_threshold=float(test), threshold=float(threshold)))
+        other = small.predict(Noise.of(sigma=float(sigma), sigma_threshold=float(test), threshold=float(threshold)))
         assert other.accuracy < 0.75 or other.value <= best.value * (1 + 1e-9)
 
 
+def test_no_neighbour_and_no_cell_of_a_brute_force_grid_is_better_where_one_draw_decides(one_draw):
+    plan, optimum = one_draw
+    best = plan.predict(optimum.chosen.noise)
+    assert best.accuracy >= 0.75
+    cells = [Noise.of(sigma=float(s), threshold=float(t)) for s in range(5, 24, 2) for t in (-60, *range(5, 41, 5))]
+    for noise in (*neighbours(plan, best.noise, step=0.01), *cells):
+        other = plan.predict(noise)
+        assert other.accuracy < 0.75 or other.value <= best.value * (1 + GAIN)
+
+
+def test_mechanisms_are_compared_under_the_same_budgets_and_the_better_one_comes_first_unless_one_is_named(
+    small, optima
+):
+    confident, one_draw = optima
+    assert [each.mechanism for each in optima] == ["confident_gnmax", "thresholded_gnmax"]
+    assert one_draw.chosen.value > confident.chosen.value
+    assert [name for name, _ in one_draw.chosen.noise.values] == ["sigma", "threshold"]
+    assert len({each.study.roster for each in optima}) == 1
+    found = optimise_each(small, min_accuracy=0.75, first=None)
+    assert [each.mechanism for each in found] == ["thresholded_gnmax", "confident_gnmax"]
+
+
 def test_climbing_starts_anywhere_and_ends_where_labels_are_accurate_enough(small):
-    end = small.predict(climb(small, Noise(sigma=12.0, sigma_threshold=30.0, threshold=30.0), min_accuracy=0.9))
+    end = small.predict(climb(small, Noise.of(sigma=12.0, sigma_threshold=30.0, threshold=30.0), min_accuracy=0.9))
     assert end.accuracy >= 0.9
 
 
@@ -208,7 +247,7 @@ def test_batches_of_one_strand_nothing_and_the_chosen_size_at_most_one_per_cent(
 
 def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small, found):
     """With everything answered the schedule is certain: the batches of a replay are counted."""
-    noise = Noise(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
+    noise = Noise.of(sigma=6.0, sigma_threshold=1e6, threshold=-1e8)
     predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
     for cost in batch_costs(study, predicted):
         result = replay(
@@ -230,6 +269,8 @@ def test_every_objective_chooses_best_by_its_own_measure(objective, found):
 
 
 def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
+    with pytest.raises(InvalidInput, match=r"cannot give labels of accuracy 0\.9999"):
+        optimise_each(planner(accuracy=0.4), min_accuracy=0.9999, first=None)
     with pytest.raises(InvalidInput, match=r"budgets '4' cannot give labels of accuracy 0.9999 \(at best 0\.\d+"):
         optimise(planner(accuracy=0.4), min_accuracy=0.9999)
     with pytest.raises(InvalidInput, match=r"epsilon 0.001 cannot be guaranteed at delta 1e-05"):
@@ -238,14 +279,14 @@ def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
         optimise(planner(budgets="0.05", parties=4, classes=10, accuracy=0.5), min_accuracy=0.3)
 
 
-def test_a_frontier_is_drawn_with_the_chosen_and_the_default_noise(found):
-    figure = frontier_figure(found.frontier, chosen=found.chosen, common=found.common, min_accuracy=0.75)
+def test_a_frontier_is_drawn_for_each_mechanism_with_the_chosen_and_the_default_noise(optima, found):
+    figure = frontier_figure(optima, min_accuracy=0.75)
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]
-    assert legend == ["most labels at each accuracy", "default noise", "chosen", "minimum accuracy"]
-    line = figure.axes[0].lines[0]
-    assert sorted(line.get_xdata()) == sorted(p.answered for p in found.frontier)
+    assert legend == ["confident_gnmax", "thresholded_gnmax", "default noise", "chosen", "minimum accuracy"]
+    for line, each in zip(figure.axes[0].lines, optima, strict=False):
+        assert sorted(line.get_xdata()) == sorted(p.answered for p in each.frontier)
     with pytest.raises(InvalidInput, match="0 points"):
-        frontier_figure([], chosen=found.chosen, common=found.common, min_accuracy=0.75)
+        frontier_figure([replace(found, frontier=())], min_accuracy=0.75)
 
 
 @needs_votes
@@ -255,9 +296,9 @@ def test_on_the_papers_mnist_votes_the_plan_beats_the_papers_noise_and_replays_a
         DATA / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=None
     )
     truth = read_labels(f"{DATA / 'mnist/mnist.npz'}:y_test", queries=stored.queries, classes=10)
-    wanted = experiment(parties=parties, budgets="2", weights="uniform", queries=9000)
+    wanted = experiment(parties=parties, budgets="2", weights="uniform", queries=9000, mechanism="confident_gnmax")
     plan = Planner.of(wanted, PilotVotes.of(stored, truth), OBJECTIVES["information"], pool=9000)
-    paper = plan.predict(Noise(sigma=40.0, sigma_threshold=150.0, threshold=200.0))
+    paper = plan.predict(Noise.of(sigma=40.0, sigma_threshold=150.0, threshold=200.0))
     best = optimise(plan, min_accuracy=paper.accuracy).chosen
     assert best.accuracy >= paper.accuracy
     assert best.answered > 1.05 * paper.answered

@@ -34,6 +34,9 @@ def test_the_command_prints_json_writes_the_frontier_and_a_line_that_makes_the_s
         rows = list(csv.DictReader(file))
     assert [float(row["answered"]) for row in rows] == [point["answered"] for point in document["frontier"]]
     assert [row["chosen"] for row in rows].count("True") == 1
+    assert {row["mechanism"] for row in rows} == {"thresholded_gnmax", "confident_gnmax"}
+    assert document["better"] == document["chosen"]["mechanism"] == "thresholded_gnmax"
+    assert [point["mechanism"] for point in document["compared"]] == ["thresholded_gnmax", "confident_gnmax"]
     assert {path.name for path in Path("plans/figures").iterdir()} == {"frontier.svg", "frontier.png"}
     words = shlex.split(document["command"])
     assert words[:2] == ["conclave-simulate", "run"]
@@ -71,7 +74,10 @@ def test_public_pilot_votes_stand_for_an_accuracy(tmp_path, capsys, monkeypatch)
         (["--accuracy", "0.8", "--sigma", "4"], "--sigma is 4, but --optimise chooses it"),
         (["--accuracy", "0.8", "--votes", "v.npy"], "--votes is 'v.npy'; allowed with --optimise: none; public"),
         (["--accuracy", "0.8", "--view", "histogram"], "--view is 'histogram'; allowed with --optimise: 'label'"),
-        (["--accuracy", "0.8", "--mechanism", "lnmax"], "--mechanism is 'lnmax'; allowed with --optimise: 'confident"),
+        (
+            ["--accuracy", "0.8", "--mechanism", "lnmax"],
+            "'lnmax'; allowed with --optimise: thresholded_gnmax, conf",
+        ),
         (["--accuracy", "0.8", "--stop", "drop-exhausted"], "allowed with --optimise: 'first-exhausted'"),
         (["--accuracy", "0.8", "--dropout", "0.1"], "--dropout is 0.1; allowed with --optimise: 0.0"),
         (["--accuracy", "0.8", "--pilot", "p.npy"], "--optimise needs either --accuracy"),

@@ -10,6 +10,8 @@ from scipy.stats import norm
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.decision import Decision
+from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.votes import ABSTAIN, count_votes
 from simulations.planning.concentration import default_concentration
 from simulations.planning.planned_votes import (
@@ -140,20 +142,37 @@ def test_a_thousand_classes_without_votes_share_what_one_leaves():
     assert most + 999 * each == pytest.approx(1.0, abs=1e-3)
 
 
-def test_passes_and_right_labels_are_what_the_mechanism_releases():
+@pytest.mark.parametrize(
+    "mechanism",
+    [ConfidentGNMax(sigma=6.0, sigma_threshold=8.0, threshold=18.0), ThresholdedGNMax(sigma=6.0, threshold=18.0)],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_passes_and_right_labels_are_what_the_mechanism_releases(mechanism):
     stored, truth = assumed().cast(parties=30, teachers=1, queries=6)
     weights = np.linspace(0.5, 1.5, 30)
     counts = weighted_counts(stored, weights)
     seen, rounds = PlannedHistograms.of(counts, truth), 4000
-    mechanism = ConfidentGNMax(sigma=6.0, sigma_threshold=8.0, threshold=18.0)
     rng = np.random.default_rng(0)
     labels = np.stack([mechanism.release(counts, rng.standard_normal, view="label") for _ in range(rounds)])
-    passes = seen.passes(threshold=np.array([18.0]), sigma=8.0)[0]
-    right = passes * seen.correct(6.0)
+    (passes,), (right,) = seen.outcomes(mechanism.decision(second_round=False), np.array([18.0]))
     for expected, found in ((passes, labels >= 0), (right, labels == truth)):
         error = np.sqrt(np.maximum(expected * (1 - expected), 1e-4) / rounds)
         # Twelve figures, each within 4.5 standard errors: a false alarm once in 12,000 runs; the seed is fixed.
         assert (np.abs(found.mean(axis=0) - expected) < 4.5 * error).all()
+
+
+@pytest.mark.parametrize("classes", [2, 10, 150])
+@pytest.mark.parametrize("sigma", [0.5, 12.0, 300.0])
+def test_right_labels_of_one_draw_have_the_probability_of_its_exact_law(classes, sigma):
+    votes = AssumedVotes(classes=classes, accuracy=0.7, concentration=3.0)
+    stored, truth = votes.cast(parties=60, teachers=1, queries=40)
+    counts = weighted_counts(stored, np.ones(60))
+    thresholds = np.array([-1000.0, 0.0, 20.3, 41.0, 60.0, 75.0])
+    answered, right = PlannedHistograms.of(counts, truth).outcomes(Decision(sigma=sigma, threshold=0.0), thresholds)
+    for row, threshold in enumerate(thresholds.tolist()):
+        law = np.exp(Decision(sigma=sigma, threshold=threshold).log_law(counts, np.ones(classes, dtype=np.int64)))
+        np.testing.assert_allclose(answered[row], 1 - law[:, -1], atol=1e-12)
+        np.testing.assert_allclose(right[row], law[:, 0], atol=1e-5)
 
 
 def test_weighted_histograms_are_those_of_counting_each_vote():
