@@ -99,7 +99,7 @@ class Composition:
             )
         if not queries:
             return np.zeros_like(epsilon)
-        value = self._value(queries).at(queries * self.drift - epsilon)
+        value = self._played(queries).at(queries * self.drift - epsilon)
         slack = queries * SLACK * (1.0 + np.exp(epsilon))
         gaussian = gdp_delta(np.full_like(epsilon, self.shift * sqrt(2.0 * queries)), epsilon)
         return np.minimum(value * self.factor**queries + slack, gaussian)
@@ -141,7 +141,7 @@ class Composition:
             low, high = (middle, high) if fits(middle) else (low, middle)
         return low
 
-    def _value(self, queries: int) -> Value:
+    def _played(self, queries: int) -> Value:
         if queries not in self._values:
             if len(self._values) >= _MOST_VALUES:
                 self._values.clear()
@@ -166,7 +166,7 @@ class Composition:
             if power == 0:
                 value = Value(self.spacing, self.first, self.rows[self.depth])
             else:
-                value = self._widened(self._value((self.depth << power) // 2), self.depth << power)
+                value = self._widened(self._played((self.depth << power) // 2), self.depth << power)
                 value = _after(self._power(power - 1), value)
             self._powers[power] = _law_of(value)
         return self._powers[power]
@@ -193,7 +193,7 @@ def compose(kind: PairKind, shift: float, *, queries: int) -> Composition:
     rows[0] = np.maximum(0.0, -np.expm1(-z))
     for played in range(1, depth + 1):
         steps = early if played <= _EARLY else late
-        rows[played] = _played(steps, rows[played - 1], low, _reach(played, shift, steps.spacing))
+        rows[played] = _one_more(steps, rows[played - 1], low, _reach(played, shift, steps.spacing))
     return Composition(kind, shift, early.spacing, low, rows, early.factor * _ROUNDING, early.drift)
 
 
@@ -205,7 +205,7 @@ def _reach(queries: int, shift: float, spacing: float) -> tuple[int, int]:
     return -ceil(below / spacing), ceil(further / spacing)
 
 
-def _played(
+def _one_more(
     steps: Steps, before: Float64[ndarray, " points"], first: int, reach: tuple[int, int]
 ) -> Float64[ndarray, " points"]:
     """U of one query more. Outside the reach it is the value at its lower end, and the chord to 1 at infinity."""
