@@ -116,8 +116,9 @@ def statement(facts: Facts) -> dict[str, Any]:
             "accountant": study.accountant_name,
             "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
+            "charged_in_words": claims.charged(about),
             "publishable": True,
-            "publishable_in_words": claims.PUBLISHABLE,
+            "publishable_in_words": claims.publishable(about),
         },
         "records": _records(study),
         "queries": {

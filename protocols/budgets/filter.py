@@ -90,6 +90,12 @@ class BudgetFilter:
         too_many = self.amount(size, size) > self.cap - spent
         return np.maximum(size - too_many, 0)
 
+    @cached_property
+    def settles(self) -> bool:
+        """Whether a batch costs some party less when queries of it are not answered. If not, it has one price, which is
+        charged at once, and nobody's word on what was answered changes it."""
+        return bool((self.answer > 0).any())
+
     def epsilon_of(self, spent: Int64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
         """The ledger converted at each party's own order, 0 if nothing was spent: an operator's reading."""
         return self.readings(spent.astype(np.float64), np.arange(len(self.cap)))
