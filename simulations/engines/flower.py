@@ -301,15 +301,11 @@ def _collected() -> Iterator[None]:
 
 
 def _start_ray(workers: int | None, parties: int) -> list[subprocess.Popen[bytes]]:
-    """Returns the processes that Ray started on this machine beside its workers; none for a cluster.
-
-    Ray starts a worker for each core at once, in the environment that it is started in; those of a cluster, which is
-    there already, take theirs from the job. Given to the job on this machine too, the first workers would be thrown
-    away for others.
-    """
+    """Returns the processes that Ray started on this machine beside its workers; none for a cluster."""
     if os.environ.get("RAY_ADDRESS"):
         ray.init(runtime_env={"env_vars": worker_environment()}, log_to_driver=False)
     else:
+        # Not the job's runtime_env: Ray would throw the first workers away, which it starts at once, for others.
         with in_worker_environment():
             ray.init(
                 address="local",
