@@ -18,11 +18,12 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, View
+from protocols.mechanisms import GaussianMechanism, Mechanism, View
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.research.evidence import Circumstances, Figures, Least, QueryVotes, Units, alike, spread
 from protocols.research.exact import exact
 from protocols.research.published import moments2017, papernot2018
@@ -147,7 +148,7 @@ class Exact(DataDependentAccountant):
     source = "Renyi divergence by quadrature, both directions"
     note = "neighbours always vote: the move that gives a vote to nobody is not among them"
     units = "record, or party with one vote"
-    mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
+    mechanisms = (GNMax, ThresholdedGNMax, ConfidentGNMax, InteractiveGNMax)
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
@@ -270,10 +271,13 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
 
 def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
     mechanism = evidence.mechanism
+    if not isinstance(mechanism, GaussianMechanism):
+        raise InvalidInput(f"{mechanism.name} has no exact accounting; allowed: a mechanism with Gaussian noise")
+    decision = mechanism.decision(second_round=False)
     return exact.QuerySetting(
-        sigma=mechanism.label_sigma,
-        threshold=mechanism.needed(second_round=False),
-        sigma_threshold=mechanism.threshold_noise,
+        sigma=decision.sigma,
+        threshold=decision.threshold,
+        sigma_threshold=decision.sigma_threshold,
         student_votes=evidence.student_votes,
     )
 

@@ -18,11 +18,12 @@ from simulations.planning.objectives import Objective
 from simulations.planning.predictions import Noise, Planner, planned_parameters
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
-# everything and makes the test nearly free.
+# everything and makes the test nearly free; above all votes, noise lifts a few plurality votes over it.
 _SIGMAS, _TEST_SIGMAS = (0.005, 2.5, 24), (0.02, 8.0, 22)
 _LEAST_NOISE = 1 / 3
 _THRESHOLDS, _FINE_THRESHOLDS = (
-    np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, count)]) for count in (37, 91)
+    np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, count), above])
+    for count, above in ((37, [1.05, 1.1, 1.2, 1.4, 1.8]), (91, np.linspace(1.02, 2.0, 50)))
 )
 # Predictions are interpolated between two sigmas at one point less than this: the best sigma for a minimum accuracy
 # lies

@@ -81,7 +81,7 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--weights", "vanishing"], 2, "'uniform'"),
         (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
         (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
-        (["--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
+        (["--mechanism", "confident_gnmax", "--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
         (["--mechanism", "gnmax", "--threshold", "3"], 2, "which gnmax does not use"),
         (["--seeds", "3-1"], 2, "seeds are '3-1'"),
         (["--seeds", "0,0"], 2, "each seed once"),
