@@ -162,7 +162,7 @@ def accountants() -> tuple[str, ...]:
 
     >>> import conclave
     >>> conclave.accountants()
-    ('label_only', 'gaussian', 'gaussian_dp', 'laplace', 'renyi')
+    ('exact_composition', 'label_only', 'gaussian', 'gaussian_dp', 'laplace', 'renyi')
     """
     return tuple(ACCOUNTANTS)
 

@@ -77,12 +77,13 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
+    enough = "answers if every query is answered" if budgets.settles else "queries, answered or not"
     seats = [
         f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
         + (
             "per vote, all of it for the one sum"
             if study.records is not None
-            else f"per vote; enough for {answers[at]} answers if every query is answered"
+            else f"per vote; enough for {answers[at]} {enough}"
         )
         for at, seat in enumerate(study.roster)
     ]

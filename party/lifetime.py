@@ -165,6 +165,7 @@ def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Floa
     amount = int(budgets.cap[position]) if spent is None else spent
     if amount == 0:
         return np.zeros_like(CURRENCIES)
+    amount = budgets.nano(amount, position)
     own_ask = float(budgets.ask[position])
     own = (own_ask, own_ask + float(budgets.answer[position]))
     ask, both = _costs(study, position, unit=unit)

@@ -63,11 +63,11 @@ class Party:
 
         coins_from: randomness of the secret coins that decide whether each of its votes enters a query; needed for
         participation "secret", None otherwise. On a node it must be cryptographic, and known to nobody else. settles:
-        whether outcomes lower reservations; if not, every reservation stands, and a coordinator that lies about
-        outcomes gains nothing. ballot: of the study's level; may be omitted if votes are clear. on_failure: receives
-        the reason when teachers or votes fail, for the party's own log; the coordinator is not told. Raises
-        InvalidInput if the party is not on the roster, the ledger belongs to another study, or the study is for
-        simulations only.
+        whether outcomes lower reservations, in a study in which a query that is not answered costs less; if not, every
+        reservation stands, and a coordinator that lies about outcomes gains nothing. ballot: of the study's level; may
+        be omitted if votes are clear. on_failure: receives the reason when teachers or votes fail, for the party's own
+        log; the coordinator is not told. Raises InvalidInput if the party is not on the roster, the ledger belongs to
+        another study, or the study is for simulations only.
         """
         if name not in study.seats:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
@@ -88,7 +88,7 @@ class Party:
         self._ledger = ledger
         self._voter = voter
         self._coins_from = coins_from
-        self.settles = settles
+        self._settles = settles
         self._participation = study.participation.of(self._seat)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
@@ -146,6 +146,7 @@ class Party:
                 encode(reply),
                 queries=batch.ids.tolist(),
                 limit=limit,
+                final=not self._study.budgets.settles,
             )
             return reply
         if stored.digest != request.digest:
@@ -170,7 +171,7 @@ class Party:
         self._ballot.settle(outcome)
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
-        if self.settles:
+        if self._settles:
             self._ledger.settle(number, outcome.batch_digest, {self.name: amount})
         return Settled(outcome.batch_digest, self._ledger.balance(self.name).spent)
 

@@ -39,13 +39,14 @@ class TeacherSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class PartySettings:
-    """All of node.toml. settle: whether outcomes lower reservations; metrics_port: on loopback, 0 for none;
+    """All of node.toml. settle: whether outcomes lower reservations, in a study in which a query that is not answered
+    costs less; None where nobody decided, and no such study can be approved; metrics_port: on loopback, 0 for none;
     renew_days_left: the certificate is renewed when fewer days are left; lifetime: caps by unit."""
 
     data: DataSettings
     teachers: TeacherSettings
     lifetime: Mapping[str, LifetimeCap]
-    settle: bool
+    settle: bool | None
     policy: Path
     metrics_port: int = 0
     renew_days_left: int = 10
@@ -101,7 +102,7 @@ def read_settings(path: Path) -> PartySettings:
             stalled_s=teachers.number("stalled_s", 900.0),
         ),
         lifetime=lifetime,
-        settle=node.flag("settle"),
+        settle=node.flag("settle") if "settle" in node.values else None,
         policy=base / node.text("policy", "policy.sqlite"),
         metrics_port=node.whole("metrics_port", 0, 65_535, 0),
         renew_days_left=node.whole("renew_days_left", 1, 365, 10),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar  # Any: the keywords of click.option
 
 import click
 
@@ -29,11 +29,20 @@ F = TypeVar("F", bound=Callable[..., object])
 # Flags that are not settings of the experiment: where files are and how results are shown.
 
 
-def _flag(name: str, help_text: str, **how: object) -> Callable[[F], F]:
-    return click.option(name, help=help_text, **how)  # type: ignore[arg-type]  # click's own keywords
+class _Flag(NamedTuple):
+    name: str
+    help_text: str
+    how: dict[str, Any]
+
+    def add(self, function: F) -> F:
+        return click.option(self.name, help=self.help_text, **self.how)(function)
 
 
-def _parameter_flags() -> list[Callable[[F], F]]:
+def _flag(name: str, help_text: str, **how: object) -> _Flag:
+    return _Flag(name, help_text, how)
+
+
+def _parameter_flags() -> list[_Flag]:
     """A flag for each parameter of a mechanism, with the mechanism's own description."""
     flags = []
     for name, takers in mechanism_parameters().items():
@@ -118,6 +127,7 @@ _SETTINGS = [
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
     _flag("--data-seed", "Seed of data, partition, teachers, and of who gets which budget [0].", type=int),
 ]  # fmt: skip
+_ANALYSED = ("--votes", "--votes-kind", "--labels", "--queries", "--classes", "--delta", "--unit", "--mechanism")
 _HOST_FLAGS = [
     _flag("--data-dir", "Folder of the data sets [CONCLAVE_DATA].", type=click.Path()),
     _flag("--cache-dir", "Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
@@ -130,7 +140,15 @@ _HOST_FLAGS = [
 def settings_flags(function: F) -> F:
     """Adds every flag of an experiment and of the host."""
     for flag in reversed(_SETTINGS + _HOST_FLAGS):
-        function = flag(function)
+        function = flag.add(function)
+    return function
+
+
+def analysis_flags(function: F) -> F:
+    """Adds the flags of an experiment that matter to an analysis of stored votes without a budget."""
+    wanted = {*_ANALYSED, *(flag.name for flag in _parameter_flags())}
+    for flag in reversed([flag for flag in _SETTINGS if flag.name in wanted]):
+        function = flag.add(function)
     return function
 
 

@@ -41,10 +41,12 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
         seats = {each["seat"]: each for each in study_status(store, study, set())["seats"]}
         if not found.given_up:
             job, level = store.job(study), store.study(study).confidentiality
+            asked = store.study(study)
+            charged, at = asked.budgets, asked.seats
             why = _why(study, "" if job is None else job.message, level)
             rows: list[list[object]] = [
-                [seat, nano / NANO, seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
-                for seat, nano in found.charged.items()
+                [seat, charged.nano(amount, at[seat]) / NANO, seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
+                for seat, amount in found.charged.items()
             ]
             said = (
                 f"batch {found.number} of {study}: {found.queries} queries, asked of {len(rows)} seats, not released\n"

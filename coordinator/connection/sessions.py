@@ -229,7 +229,7 @@ class Sessions:
         seat, study, ledger = heads.seat, opened.study, opened.ledger
         keep = partial(record, on_event=self._on_event)
         unreceipted = await aside(last_without_receipt, ledger, seat)
-        for digest in dict.fromkeys((*heads.unsettled, *unreceipted)):
+        for digest in dict.fromkeys((*heads.untold, *unreceipted)):
             outcome = await aside(outcome_for, seat, digest)
             if outcome is None:
                 continue

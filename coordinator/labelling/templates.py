@@ -68,12 +68,12 @@ stop = "first-exhausted"             # or drop-exhausted: parties without budget
 quorum = 3                           # parties that must answer each batch
 participation_name = "all"           # everybody in every query
 
-# How a label is released: confident_gnmax, gnmax, interactive_gnmax or lnmax, each with its own parameters.
+# How a label is released: thresholded_gnmax, gnmax, confident_gnmax, interactive_gnmax or lnmax, each with its own
+# parameters. Under the first two every query costs the same, answered or not, and is charged for good when it is asked.
 [mechanism]
-name = "confident_gnmax"
-sigma = 8.0                          # noise of the label, a standard deviation in votes
-sigma_threshold = 12.0               # noise of the threshold, votes
-threshold = 26.0                     # votes that the noisy plurality must reach; other queries stay unanswered
+name = "thresholded_gnmax"
+sigma = 8.0                          # noise of each class, a standard deviation in votes
+threshold = 26.0                     # votes that the largest noisy count must reach; other queries stay unanswered
 
 # Who sees a vote. clear: the coordinator, which adds the noise; secure_sum and two_server hide votes from it.
 [confidentiality]

@@ -21,7 +21,6 @@ from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_s
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from coordinator.release.refused import refused_receipts
 from protocols import claims
-from protocols.budgets.filter import NANO
 from protocols.budgets.guarantee import Guarantee
 from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
@@ -117,8 +116,9 @@ def statement(facts: Facts) -> dict[str, Any]:
             "accountant": study.accountant_name,
             "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
+            "charged_in_words": claims.charged(about),
             "publishable": True,
-            "publishable_in_words": claims.PUBLISHABLE,
+            "publishable_in_words": claims.publishable(about),
         },
         "records": _records(study),
         "queries": {
@@ -173,13 +173,16 @@ def noise_distance(study: DeployedStudy) -> float:
 def _seats(facts: Facts) -> list[dict[str, Any]]:
     study, evidence = facts.study, facts.evidence
     budgets = study.budgets
+    spends = budgets.spend(budgets.cap)
     spent = np.array([evidence.spent(seat.party) for seat in study.roster], dtype=np.int64)
     used, guaranteed, distance = budgets.epsilon_of(spent), budgets.epsilon_guaranteed, noise_distance(study)
     stand = charges_by_seat(study, evidence, facts.receipts)
     rows = []
     for position, seat in enumerate(study.roster):
         cap = int(budgets.cap[position])
-        own = Guarantee(float(guaranteed[position]), seat.delta, float(budgets.order[position]), cap / NANO, distance)
+        own = Guarantee(
+            float(guaranteed[position]), seat.delta, float(budgets.order[position]), float(spends[position]), distance
+        )
         rows.append(
             {
                 "seat": seat.party,

@@ -8,7 +8,7 @@ from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.claims import Protection, not_covered_by_approval, used_once, who_sees_votes
+from protocols.claims import Protection, charged, not_covered_by_approval, used_once, who_sees_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
@@ -91,12 +91,14 @@ def describe(
         return lines + _of_records(study, party) + _lifetime(study, settings, forecasts) + _last(study, settings)
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
+    enough = "answers if every query is answered" if budgets.settles else "queries"
     for seat in seats_of(study, party):
         at = study.seats[seat]
         lines.append(
             f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
-            f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} answers if every query is answered"
+            f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} {enough}"
         )
+    lines.append(f"  {charged(about)}")
     return lines + _warning(study) + _lifetime(study, settings, forecasts) + _last(study, settings)
 
 
@@ -139,7 +141,7 @@ def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
     if study.records is not None:
         return lines
-    if settings.settle:
+    if settings.settle and study.budgets.settles:
         lines.append(
             "The coordinator's signed word is trusted on which queries were answered (settle = true). A false "
             "one would let it spend more; it is kept as evidence, and `audit verify --release` compares it with "

@@ -62,6 +62,7 @@ stalled_s = 900
 {lifetime}
 
 [node]
+# Needed only for studies in which a question that is not answered costs less; `approve` says so if it is missing.
 # true: reservations are lowered to what the coordinator's signed outcomes say was answered (they are kept as evidence).
 # false: every reservation stands, and the coordinator is not trusted; a budget then affords fewer answers.
 {settle}
@@ -85,7 +86,7 @@ policy = "policy.sqlite"
 @click.option("--unit", type=click.Choice(["record", "patient", "party"]), help="Unit of the lifetime cap.")
 @click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
 @click.option("--delta", type=float, help="Lifetime cap: delta.")
-@click.option("--settle/--no-settle", default=None, help="Whether signed outcomes lower reservations.")
+@click.option("--settle/--no-settle", default=None, help="Whether outcomes lower charges, in studies where they can.")
 @click.option("--new-key", is_flag=True, help="Discard the old key and certificate, for a new invitation.")
 def init(
     invitation: Path,
@@ -107,7 +108,7 @@ def init(
     Examples:
       conclave-party init invitation.toml
       conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
-          --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --settle
+          --teacher random_forest --unit record --epsilon 3 --delta 1e-6
     """
     from party.home import make_home
     from party.settings import read_invitation

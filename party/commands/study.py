@@ -144,6 +144,11 @@ def approve(
     check_private(study, settings)
     if study.pooled_teachers is not None:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
+    if study.budgets.settles and settings.settle is None:
+        raise InvalidInput(
+            f"{home.settings_file}: node.settle is missing; allowed: true or false, as in study {study.name!r} a "
+            "question that is not answered costs less"
+        )
     counted = _votes_of_records(study, settings, party, pool_file, queries_file)
     following = f"train {study.name}" if counted is None else "run"
     with Policy(settings.policy) as policy:

@@ -47,13 +47,9 @@ class ServedSeat:
 
 
 def seat_heads(seat: ServedSeat) -> SeatHeads:
-    """The heads that the seat knows, and the requests whose outcome it still needs.
+    """The heads that the seat knows, and the requests whose outcome never came.
 
-    A request whose outcome arrived but settled nothing, because this node lets reservations stand, is not among them.
+    An outcome is kept in the transaction in which it settles, so the seat needs no other.
     """
-    log = seat.ledger.log
-    unsettled = []
-    for stored in filter(None, map(seat.ledger.stored, seat.ledger.unsettled())):
-        if seat.party.settles or not log.kept(stored.number, COORDINATOR, "outcome"):
-            unsettled.append(stored.digest)
-    return SeatHeads(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(unsettled))
+    log, untold = seat.ledger.log, seat.ledger.without_evidence(COORDINATOR, "outcome")
+    return SeatHeads(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(untold))

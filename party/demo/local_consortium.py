@@ -127,7 +127,7 @@ class LocalConsortium:
         self.party(
             name, "init", str(self.folder / f"{name}.invitation.toml"), "--data", str(self.folder / f"{name}.csv"),
             "--loader", "csv", "--data-name", name, "--patient", "", "--teacher", "logistic_regression", "--unit",
-            "record", "--epsilon", str(seat.epsilon), "--delta", str(seat.delta), "--settle",
+            "record", "--epsilon", str(seat.epsilon), "--delta", str(seat.delta),
         )  # fmt: skip
         self.call("party", self.folder / name, "enrol", allowed=(0, 4))
         asked = json.loads(self.coordinator("requests", "--json"))

@@ -6,7 +6,7 @@ import numpy as np
 
 from party.demo.demo_data import HOSPITALS, DemoData
 from protocols.errors import InvalidInput
-from protocols.mechanisms import ConfidentGNMax, GNMax
+from protocols.mechanisms import GNMax, ThresholdedGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear
 from protocols.study.queries import pool_digest
@@ -16,7 +16,7 @@ from protocols.study.terms import Terms
 
 TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 RECORD_EPSILON = 1.0
-_SIGMA, _SIGMA_THRESHOLD, _THRESHOLD = 6.0, 10.0, 28.0
+_SIGMA, _THRESHOLD = 7.0, 30.0
 _UNITS = 1024
 
 
@@ -25,14 +25,14 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
     return DeployedStudy(
         name="demo",
         classes=2,
-        mechanism=ConfidentGNMax(sigma=_SIGMA, sigma_threshold=_SIGMA_THRESHOLD, threshold=_THRESHOLD),
+        mechanism=ThresholdedGNMax(sigma=_SIGMA, threshold=_THRESHOLD),
         unit=unit,
         view="label",
         accountant_name="label_only",
         teachers=TEACHERS,
         query_limit=len(data.pool),
         batch_limit=50,
-        answer_rate=0.7,
+        answer_rate=1.0,
         stop="first-exhausted",
         quorum=4,
         participation_name="all",

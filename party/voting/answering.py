@@ -209,7 +209,7 @@ class Answering:
                 ledger=ledger,
                 voter=voter,
                 coins_from=system_source if study.secret_coins else None,
-                settles=self._settings.settle,
+                settles=self._settings.settle is True,
                 on_failure=lambda why: self._on_event("could_not_vote", {"seat": name, "reason": why[:500]}),
                 ballot=ballot_of(study, name, ledger=ledger, source=system_source, means=means),
             )

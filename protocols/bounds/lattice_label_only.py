@@ -16,6 +16,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.bounds import label_only
+from protocols.bounds.label_pairs import LabelPairs, PairKind
 from protocols.bounds.lattice_smoothing import (
     ROUNDING_SIGMA,
     check_lattice,
@@ -54,6 +55,21 @@ def lattice_label_rdp(
     bound = _two_classes if classes == 2 else _several_classes
     single = bound(votes_units, orders, float(sigma_units))
     return np.minimum(single + _several_votes_cost(float(sigma_units), classes), gaussian)
+
+
+def lattice_label_pairs(votes_units: Int64[ndarray, " units"], *, sigma_units: float | int, classes: int) -> LabelPairs:
+    """What one such label reveals of one vote of each weight, for exact composition: see `lattice_label_rdp`.
+
+    The continuous pairs at a slightly larger shift, and with three or more classes a share of ties in which all counts
+    are taken as seen (docs/explanation/exact-composition.md, section 4). Raises InvalidInput as `lattice_label_rdp`.
+    """
+    check_lattice(votes_units, np.array([2.0]), sigma_units=sigma_units)
+    if classes == 2:
+        shift = continuous_shift(votes_units, sigma_units=sigma_units, rounding_sigma=np.sqrt(2.0) * ROUNDING_SIGMA)
+        return LabelPairs(PairKind(2), _ROUNDING_UP * shift)
+    hiding = _TIE_SIGMAS[0] * sigma_units ** (2.0 / 3.0)
+    shift = continuous_shift(votes_units, sigma_units=sigma_units, rounding_sigma=hypot(hiding, ROUNDING_SIGMA))
+    return LabelPairs(PairKind(3, tie_share(hiding)), _ROUNDING_UP * shift)
 
 
 def lattice_bit_rdp(

@@ -16,6 +16,7 @@ from numpy import ndarray
 
 from protocols.bounds.gaussian import gdp_epsilon, gdp_mu
 from protocols.bounds.label_only import ORDERS
+from protocols.bounds.label_pairs import LabelPairs
 from protocols.bounds.rdp import epsilon_to_rdp, rdp_to_epsilon
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
@@ -33,6 +34,8 @@ class Accountant(ABC):
     source: ClassVar[str]
     views: ClassVar[tuple[View, ...]]
     noise_law: ClassVar[str]
+    # Whether its bound is proved for units that move a single vote only.
+    single_vote: ClassVar[bool] = False
     orders: Float64[ndarray, " orders"]
 
     @abstractmethod
@@ -58,6 +61,13 @@ class Accountant(ABC):
     def meaning(self, mechanism: Mechanism) -> str:
         """What its epsilon means, in plain words."""
 
+    def pairs(self, mechanism: Mechanism, units: Sensitivity, *, view: View, classes: int) -> LabelPairs | None:
+        """What one query reveals, if this accountant fixes the number of queries beforehand and counts them; else None.
+
+        Raises InvalidInput where it does not hold.
+        """
+        return None
+
     @property
     def bound(self) -> str:
         """The name of the accountant whose bound it uses: its own, unless it only converts another's bound."""
@@ -67,8 +77,20 @@ class Accountant(ABC):
         """The paper and theorem behind its charge for this mechanism."""
         return self.source
 
-    def check(self, mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> None:
-        """Raises InvalidInput if it is not valid for the view, the noise, or secret coins."""
+    def check(
+        self,
+        mechanism: type[Mechanism] | Mechanism,
+        view: View,
+        *,
+        secret_coins: bool = False,
+        several_votes: bool = False,
+    ) -> None:
+        """Raises InvalidInput if it is not valid for the view, the noise, secret coins, or a unit's several votes."""
+        if several_votes and self.single_vote:
+            raise InvalidInput(
+                f"accountant {self.name!r} is proved for units that move one vote, and here a unit moves several; "
+                "allowed: label_only, unit 'record', or one teacher per party"
+            )
         if self.bound not in (allowed := _holding(mechanism, view, secret_coins=secret_coins)):
             raise InvalidInput(
                 f"accountant {self.name!r} does not hold for {_seen(mechanism, view, secret_coins=secret_coins)}; "
@@ -116,6 +138,29 @@ class LabelOnly(_RenyiAccountant, Accountant):
         return (
             "worst case, label only: what a label or an abstention can reveal at most, in Rényi differential privacy "
             f"{_CONVERTED}"
+        )
+
+
+class ExactComposition(LabelOnly):
+    """Exact composition of a number of labels that is fixed beforehand (docs/explanation/exact-composition.md).
+
+    Its cap is that number. Its costs are those of LabelOnly: with them a study composes with others, and is planned
+    roughly.
+    """
+
+    name = "exact_composition"
+    statement = "worst_case_label_only_exact_composition"
+    source = "docs/explanation/exact-composition.md"
+    single_vote = True
+
+    def pairs(self, mechanism: Mechanism, units: Sensitivity, *, view: View, classes: int) -> LabelPairs | None:
+        self.check(mechanism, view, secret_coins=units.sampled)
+        return mechanism.label_pairs(units, classes=classes)
+
+    def meaning(self, mechanism: Mechanism) -> str:
+        return (
+            "worst case, label only, for a number of queries that was fixed beforehand: what that many labels or "
+            "abstentions can reveal at most, by exact composition"
         )
 
 
@@ -212,7 +257,7 @@ class GaussianDp(Accountant):
 
 
 ACCOUNTANTS: dict[str, Accountant] = {
-    a.name: a for a in (LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp(), NoiseRdp())
+    a.name: a for a in (ExactComposition(), LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp(), NoiseRdp())
 }
 
 
@@ -223,11 +268,16 @@ def accountant(name: str) -> Accountant:
     return ACCOUNTANTS[name]
 
 
-def default_accountant(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False) -> Accountant:
+def default_accountant(
+    mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False, planned: bool = False
+) -> Accountant:
     """The tightest accountant that the noise, the view and the participation allow. Raises InvalidInput if there is
     none.
+
+    planned: whether the number of queries is fixed beforehand, and a unit moves a single vote.
     """
-    return accountant(_holding(mechanism, view, secret_coins=secret_coins)[0])
+    known = [accountant(name) for name in _holding(mechanism, view, secret_coins=secret_coins)]
+    return next((each for each in known if planned or not each.single_vote), known[0])
 
 
 def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> tuple[str, ...]:

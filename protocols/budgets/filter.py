@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from math import ceil
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -17,6 +18,7 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import Accountant
+from protocols.budgets.planned_queries import PlannedQueries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
 from protocols.ranges import LARGEST_CAP
@@ -47,7 +49,7 @@ class BudgetFilter:
 
     order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
     ask, answer: spend per query at that order, not rounded; once: whether a batch costs as much as one query, however
-    many it has.
+    many it has. planned: under exact composition cap and charges are numbers of queries, not nano-units of spend.
     """
 
     accountant: Accountant
@@ -58,16 +60,20 @@ class BudgetFilter:
     ask: Float64[ndarray, " parties"]
     answer: Float64[ndarray, " parties"]
     once: bool = False
+    planned: PlannedQueries | None = None
 
     def amount(
         self, asked: int | Int64[ndarray, " parties"], answered: int | Int64[ndarray, " parties"]
     ) -> Int64[ndarray, " parties"]:
-        """Nano-units that a batch costs each party when it took part in `asked` queries and `answered` of them were.
+        """What a batch costs each party when it took part in `asked` queries and `answered` of them were.
 
-        Rounded UP, once. An amount above every cap, which int64 might not hold, becomes one more than the largest cap.
+        Nano-units, or queries if those were planned. Rounded UP, once. An amount above every cap, which int64 might not
+        hold, becomes one more than the largest cap.
         """
         if self.once:
             asked, answered = np.minimum(asked, 1), np.minimum(answered, 1)
+        if self.planned is not None:
+            return np.minimum(np.broadcast_to(asked, self.cap.shape), LARGEST_CAP + 1).astype(np.int64)
         spend = spend_nano(asked * self.ask + answered * self.answer)
         return np.minimum(np.ceil(spend), LARGEST_CAP + 1.0).astype(np.int64)
 
@@ -76,19 +82,46 @@ class BudgetFilter:
         all are answered."""
         if self.once:
             return np.where(self.amount(1, 1) <= self.cap - spent, limit, 0)
+        if self.planned is not None:
+            return np.clip(self.cap - spent, 0, limit)
         per_query = spend_nano(self.ask + self.answer)
         size = np.minimum(np.floor((self.cap - spent) / per_query), limit).astype(np.int64)
         # The quotient may be one too large if it was rounded up: the actual charge decides.
         too_many = self.amount(size, size) > self.cap - spent
         return np.maximum(size - too_many, 0)
 
+    @cached_property
+    def settles(self) -> bool:
+        """Whether a batch costs some party less when queries of it are not answered. If not, it has one price, which is
+        charged at once, and nobody's word on what was answered changes it."""
+        return bool((self.answer > 0).any())
+
     def epsilon_of(self, spent: Int64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
         """The ledger converted at each party's own order, 0 if nothing was spent: an operator's reading."""
-        return self.accountant.to_epsilon(spent / NANO, self.order, self.delta)
+        return self.readings(spent.astype(np.float64), np.arange(len(self.cap)))
+
+    def readings(self, spent: Float64[ndarray, " rows"], seats: Int64[ndarray, " rows"]) -> Float64[ndarray, " rows"]:
+        """`epsilon_of` for amounts of some seats, each as often as it is named; amounts between two of a ledger too."""
+        if self.planned is not None:
+            return self.planned.of(seats).epsilon(np.ceil(spent).astype(np.int64), self.delta[seats])
+        return self.accountant.to_epsilon(spent / NANO, self.order[seats], self.delta[seats])
+
+    def spend(self, amount: Int64[ndarray, "*rows parties"]) -> Float64[ndarray, "*rows parties"]:
+        """Amounts of the ledger as spend at each party's own order: RDP or mu squared.
+
+        Of planned queries it is their Renyi DP: a bound that composes with other releases.
+        """
+        return amount / NANO if self.planned is None else amount * self.ask
+
+    def nano(self, amount: int, seat: int) -> int:
+        """An amount of one seat's ledger in nano-units of spend, rounded up."""
+        return amount if self.planned is None else ceil(amount * float(spend_nano(self.ask)[seat]))
 
     @cached_property
     def epsilon_guaranteed(self) -> Float64[ndarray, " parties"]:
-        """The cap converted at each party's own fixed order: the epsilon that may be published. Not writeable."""
+        """The cap converted, at each party's own fixed order or for all its planned queries: the epsilon that may be
+        published. Not writeable.
+        """
         guaranteed = self.epsilon_of(self.cap)
         guaranteed.flags.writeable = False
         return guaranteed
@@ -144,6 +177,19 @@ def budget_filters(
     best = affordable_queries(caps, cost, answer_rate=answer_rate).argmax(axis=1)
     row = np.arange(len(best))
     cap_spend, ask, answer = caps[row, best], cost.ask[row, best], cost.answer[row, best]
+    pairs = accountant.pairs(mechanism, each, view=view, classes=classes)
+    if pairs is not None:
+        planned = PlannedQueries(pairs, cost.ask, query_limit)
+        return BudgetFilter(
+            accountant=accountant,
+            epsilon=epsilon,
+            delta=delta - reserve,
+            order=accountant.orders[best][member],
+            cap=planned.affordable(distinct[0], distinct[1] - distinct_reserve)[member],
+            ask=ask[member],
+            answer=answer[member],
+            planned=planned.of(member),
+        )
     cap = cap_nano(cap_spend)
     if (cap < 1).any():
         worst = int(cap.argmin())

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.budgets.filter import NANO, BudgetFilter
+from protocols.budgets.filter import BudgetFilter
 from protocols.budgets.guarantee import Guarantee, least_epsilon
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
@@ -85,7 +85,7 @@ def _hospitals(accounting: Accounting, hospitals: Sequence[Sequence[int]], delta
             f"of 0 to {count - 1}, none twice"
         )
     budgets = accounting.budgets
-    cap = budgets.cap / NANO
+    cap = budgets.spend(budgets.cap)
     each = [cap / (budgets.ask + budgets.answer), cap / budgets.ask, accounting.votes]
     answered, refused, votes = (np.array([values[list(seats)].max() for seats in hospitals]) for values in each)
     falling = np.argsort(-answered, kind="stable")

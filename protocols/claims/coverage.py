@@ -11,12 +11,6 @@ from protocols.errors import InvalidInput
 
 # Of a figure that is rounded up: the rounding of float64 is none.
 _DUST = 1e-9
-PUBLISHABLE: Final = (
-    "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: they "
-    "are safe to publish. They hold if each node charged what the released labels cost: a node that settles believes "
-    "the coordinator's signed outcomes, which `verify` compares with the labels. The budget used is an operator's "
-    "reading of the ledger, not an epsilon."
-)
 SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient."
@@ -80,6 +74,36 @@ _OF_A_RELEASE: Final = (
     "log in this release shows when each batch was asked and settled.",
     "Absences: that a party was absent or refused is public, and is assumed not to depend on its patients' data.",
 )
+
+
+def publishable(study: Protection) -> str:
+    """Why the guaranteed figures of a release may be published, and what they rest on."""
+    rests = (
+        "what the released labels cost: a node that settles believes the coordinator's signed outcomes, which `verify` "
+        "compares with the labels."
+        if study.settles
+        else "each batch that it answered: what a batch costs depends on no outcome, so no node has to believe one."
+    )
+    return (
+        "The guaranteed figures follow from budgets and noise that were fixed before the first query, not from votes: "
+        f"they are safe to publish. They hold if each node charged {rests} The budget used is an operator's reading of "
+        "the ledger, not an epsilon."
+    )
+
+
+def charged(study: Protection) -> str:
+    """When a query is charged, and whether what was answered changes that."""
+    if study.records:
+        return "The one batch is charged for good when it is asked; no outcome, true or false, changes a charge."
+    if study.settles:
+        return (
+            "A query that is not answered costs less. A batch is charged as if all of it were answered, and once "
+            "lowered by a signed outcome at nodes that settle."
+        )
+    return (
+        "Every query costs the same, answered or not. A batch is charged for good when it is asked; no outcome, true "
+        "or false, changes a charge."
+    )
 
 
 def not_covered_by_release(study: Protection) -> list[str]:

@@ -17,7 +17,8 @@ class Protection:
     asks: who asks and adds votes up: the coordinator, or with hidden queries the hospital that asks; guardian: "" for
     none; colluders: of secure_sum; secret: whether votes enter by coins that only their party sees; pooled: whether
     records of all parties are pooled, so that one may be learned by several teachers (a simulation of upsampling);
-    records: whether records vote, each once, and no teachers. Raises InvalidInput for a level, unit or view of which
+    records: whether records vote, each once, and no teachers; settles: whether a query that is not answered costs less,
+    so that outcomes lower charges. Raises InvalidInput for a level, unit or view of which
     nothing is said here.
     """
 
@@ -31,6 +32,7 @@ class Protection:
     secret: bool = False
     pooled: bool = False
     records: bool = False
+    settles: bool = True
 
     def __post_init__(self) -> None:
         known: dict[str, tuple[str, ...]] = {

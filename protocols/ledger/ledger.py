@@ -1,9 +1,9 @@
 """The ledger: caps, reservations and settlements in SQLite. Each side keeps its own; it is the only state.
 
 Spend, then speak: a batch's worst case is reserved in the transaction that stores what will be sent, before it is sent.
-The outcome settles a reservation once, and only downwards; a reservation that is never settled stands. settled +
-reserved never exceeds an account's cap, in whatever order calls and crashes come. Amounts are whole nano-units of an
-accountant's spend.
+The outcome settles a reservation once, and only downwards; one that is never settled stands; one that no outcome can
+lower is settled where it is made. settled + reserved never exceeds an account's cap, in whatever order calls and
+crashes come. Amounts are whole nano-units of an accountant's spend.
 """
 
 from __future__ import annotations
@@ -56,10 +56,7 @@ class StoredBatch:
 
 
 class Ledger:
-    """Accounts with caps of ONE study in one SQLite file (or ":memory:"). Use as a context manager.
-
-    Methods may be called from several threads; each is one step.
-    """
+    """Accounts with caps of ONE study in one SQLite file (or ":memory:"), a context manager. A method is one step."""
 
     def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
         """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger.
@@ -90,7 +87,7 @@ class Ledger:
         self._database.close()
 
     def bind(self, *, study: bytes, run: bytes) -> bytes:
-        """Binds a new ledger to a study and to one run of it; returns the run that it is bound to.
+        """Binds a new ledger to a study and one run of it; returns the run that it is bound to.
 
         `run` (any bytes, random if runs must be told apart) is kept only if the ledger is new. Raises InvalidInput for
         a ledger of another study: batches and queries are counted per ledger.
@@ -105,9 +102,7 @@ class Ledger:
             return bytes(stored_run)
 
     def open_accounts(self, caps: Mapping[str, int]) -> None:
-        """Creates accounts; one that exists must have the same cap. Raises InvalidInput; then no account was
-        created.
-        """
+        """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none."""
         with self._transaction():
             for name, cap in caps.items():
                 if cap < 0:
@@ -126,13 +121,15 @@ class Ledger:
         *,
         queries: Sequence[int],
         limit: int,
+        final: bool = False,
     ) -> None:
         """Charges every account its amount and stores the payload and the queries, in one transaction or not at all.
 
         queries: positions in the pool, below `limit`, the study's query limit; each may be asked once in a ledger's
-        life, and at most `limit` in total: Refused("query_repeated"), ("query_limit"). Raises BudgetExceeded if some
-        account cannot pay, Refused("batch_reused") if the batch number or digest was charged before (a caller that
-        wants idempotence checks `stored` first).
+        life, and at most `limit` in total: Refused("query_repeated"), ("query_limit"). final: whether the amounts are
+        settled at once, so that nothing can change them. Raises BudgetExceeded if some account cannot pay,
+        Refused("batch_reused") if the batch number or digest was charged before (a caller that wants idempotence checks
+        `stored` first).
         """
         with self._transaction():
             if self.stored(number) is not None or self.number_of(digest) is not None:
@@ -164,6 +161,8 @@ class Ledger:
                     "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, amount)
                 )
             self._log_amounts("reserved", number, digest, amounts)
+            if final:
+                self.settle(number, digest, amounts)
 
     def settle(self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None) -> None:
         """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
@@ -307,10 +306,14 @@ class Ledger:
         return {name: Balance(*rest) for name, *rest in rows}
 
     def ever_reserved(self, name: str) -> int:
-        """The sum of the worst cases of all batches ever charged to an account, including settled ones: it only
-        grows.
-        """
+        """The sum of the worst cases of all batches ever charged to an account, settled or not: it only grows."""
         return int(self._rows("SELECT coalesce(sum(reserved), 0) FROM charge WHERE account = ?", (name,))[0][0])
+
+    def without_evidence(self, name: str, kind: str) -> list[bytes]:
+        """The digests of the batches about which no evidence of this kind is kept, in the order of their numbers."""
+        known = "SELECT number FROM evidence WHERE name = ? AND kind = ?"
+        rows = self._rows(f"SELECT digest FROM batch WHERE number NOT IN ({known}) ORDER BY number", (name, kind))
+        return [bytes(row[0]) for row in rows]
 
     def unsettled(self) -> list[int]:
         """The numbers of the batches whose reservations stand, in ascending order."""

@@ -12,8 +12,9 @@ from numpy import ndarray
 
 from protocols.bounds import label_only
 from protocols.bounds.distributed_noise import distributed_gaussian_rdp
+from protocols.bounds.label_pairs import LabelPairs, PairKind
 from protocols.bounds.lattice_gaussian import lattice_mu_squared, rounding_distance
-from protocols.bounds.lattice_label_only import lattice_label_rdp
+from protocols.bounds.lattice_label_only import lattice_label_pairs, lattice_label_rdp
 from protocols.bounds.lattice_sampling import sampled_lattice_histogram_rdp, sampled_lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.errors import InvalidInput
@@ -40,6 +41,11 @@ class GNMax(GaussianMechanism):
     name: ClassVar[str] = "gnmax"
     title: ClassVar[str] = "GNMax"
 
+    @classmethod
+    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+        return ("exact_composition", *known) if view == "label" and not secret_coins else known
+
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
 
@@ -57,6 +63,9 @@ class GNMax(GaussianMechanism):
     ) -> QueryCost:
         cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=classes, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
+
+    def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
+        return label_pairs(sensitivity, sigma=self.sigma, classes=classes, lattice=self.lattice)
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         cost = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
@@ -136,6 +145,16 @@ def label_rdp(
         if sensitivity.sampled
         else whole
     )
+
+
+def label_pairs(sensitivity: Sensitivity, *, sigma: float, classes: int, lattice: Lattice | None) -> LabelPairs:
+    """What one label reveals of a unit's single vote. Raises InvalidInput for a vote that enters by a secret coin."""
+    if sensitivity.sampled:
+        raise InvalidInput("accountant 'exact_composition' does not hold for secret sampling; allowed: label_only")
+    if lattice is not None:
+        units = whole_units(sensitivity, lattice)
+        return lattice_label_pairs(units, sigma_units=sigma * lattice.units, classes=classes)
+    return LabelPairs(PairKind(min(classes, 3)), sensitivity.votes / sigma)
 
 
 def integer_noise_distance(lattice: Lattice, *, draws: int) -> float:

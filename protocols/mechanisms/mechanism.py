@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from protocols.bounds.label_pairs import LabelPairs
 from protocols.errors import InvalidInput
 from protocols.mechanisms.parameter import Number, Parameter, View
 from protocols.noise import Noise
@@ -238,6 +239,16 @@ class Mechanism(ABC):
         raise InvalidInput(
             f"{self.name} proves no label-only bound; allowed: accountant 'label_only' for a mechanism that defines "
             "label_only_rdp"
+        )
+
+    def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
+        """What one query reveals in the label view of a unit's single vote, at one price, answered or not.
+
+        Raises InvalidInput unless the mechanism proves it, for the accountant "exact_composition".
+        """
+        raise InvalidInput(
+            f"{self.name} has no single price per query that exact composition could count; allowed: accountant "
+            "'exact_composition' for a mechanism that defines label_pairs"
         )
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from protocols.bounds.label_pairs import LabelPairs
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
@@ -21,6 +22,7 @@ from protocols.mechanisms.gnmax import (
     histogram_mu_squared,
     histogram_rdp,
     integer_noise_distance,
+    label_pairs,
     label_rdp,
     noisy_histogram,
     sigma_words,
@@ -53,6 +55,11 @@ class ThresholdedGNMax(GaussianMechanism):
     lattice: Lattice | None = None
     name: ClassVar[str] = "thresholded_gnmax"
     title: ClassVar[str] = "Thresholded GNMax"
+
+    @classmethod
+    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+        return ("exact_composition", *known) if view == "label" and not secret_coins else known
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
@@ -87,6 +94,9 @@ class ThresholdedGNMax(GaussianMechanism):
         at_least = max(classes, _LEAST_CLASSES)
         cost = label_rdp(sensitivity, orders, sigma=self.sigma, classes=at_least, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
+
+    def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
+        return label_pairs(sensitivity, sigma=self.sigma, classes=max(classes, _LEAST_CLASSES), lattice=self.lattice)
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         cost = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)

@@ -21,4 +21,5 @@ def protection_of(study: Study) -> Protection:
         secret=study.secret_coins,
         pooled=study.pooled_teachers is not None,
         records=study.records is not None,
+        settles=study.budgets.settles,
     )

@@ -130,7 +130,9 @@ class Study(AnyStudy):
         self._check_records()
         self.confidentiality.check(self)
         check_stop(self.stop)
-        accountant(self.accountant_name).check(self.mechanism, view, secret_coins=self.secret_coins)
+        accountant(self.accountant_name).check(
+            self.mechanism, view, secret_coins=self.secret_coins, several_votes=self.several_votes
+        )
         first = self.mechanism.round_one
         if first is not None and first > self.query_limit:
             raise InvalidInput(f"round_one is {first}; allowed: from 1 to the {self.query_limit} queries")
@@ -276,6 +278,11 @@ class Study(AnyStudy):
     def votes_per_unit(self) -> int:
         """Votes that one protected unit moves: 1 for a record, all of its party's teachers for a party."""
         return votes_per_unit(self.unit, teachers=self.teachers)
+
+    @property
+    def several_votes(self) -> bool:
+        """Whether one protected unit may move more than one vote."""
+        return self.votes_per_unit > 1 or (self.pooled_teachers is not None and bool((self.weights > 1).any()))
 
     @cached_property
     def budgets(self) -> BudgetFilter:

@@ -30,7 +30,7 @@ NONCE_BYTES = 16
 SESSION_METHOD = "/conclave.v1.Session/Open"
 _SHORT_TEXT = 4096
 _SEATS = 1024
-_UNSETTLED = 65_536
+_UNTOLD = 65_536
 _DOMAIN = b"conclave frame 1\n"
 
 
@@ -38,14 +38,14 @@ _DOMAIN = b"conclave frame 1\n"
 class SeatHeads:
     """A seat's state in a study: heads of its own log and, as it knows it, of the coordinator's.
 
-    unsettled: digests of requests that were charged and whose outcome it has not seen.
+    untold: digests of requests that were charged and whose outcome it has not seen.
     """
 
     study: bytes
     seat: str
     own: Head
     coordinator: Head
-    unsettled: tuple[bytes, ...]
+    untold: tuple[bytes, ...]
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ def _encode(frame: Frame) -> bytes:
             outer.hello.versions.extend(frame.versions)
             outer.hello.software, outer.hello.session = frame.software, frame.session
             for each in frame.seats:
-                heads = outer.hello.seats.add(study=each.study, seat=each.seat, unsettled=each.unsettled)
+                heads = outer.hello.seats.add(study=each.study, seat=each.seat, untold=each.untold)
                 _fill(heads.own, each.own)
                 _fill(heads.coordinator, each.coordinator)
         case Welcome():
@@ -257,14 +257,14 @@ def _decode(data: bytes) -> Frame:
 
 
 def _seat_heads(heads: wire_pb2.SeatHeads) -> SeatHeads:
-    if len(heads.unsettled) > _UNSETTLED:
-        raise MalformedMessage(f"seat has {len(heads.unsettled)} unsettled batches; allowed: at most {_UNSETTLED}")
+    if len(heads.untold) > _UNTOLD:
+        raise MalformedMessage(f"seat has {len(heads.untold)} batches without an outcome; allowed: at most {_UNTOLD}")
     return SeatHeads(
         _hash(heads.study),
         printable(heads.seat),
         _head(heads.own),
         _head(heads.coordinator),
-        tuple(_hash(digest) for digest in heads.unsettled),
+        tuple(_hash(digest) for digest in heads.untold),
     )
 
 

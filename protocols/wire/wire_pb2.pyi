@@ -133,18 +133,18 @@ class Head(_message.Message):
     def __init__(self, count: _Optional[int] = ..., hash: _Optional[bytes] = ...) -> None: ...
 
 class SeatHeads(_message.Message):
-    __slots__ = ("study", "seat", "own", "coordinator", "unsettled")
+    __slots__ = ("study", "seat", "own", "coordinator", "untold")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     SEAT_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
-    UNSETTLED_FIELD_NUMBER: _ClassVar[int]
+    UNTOLD_FIELD_NUMBER: _ClassVar[int]
     study: bytes
     seat: str
     own: Head
     coordinator: Head
-    unsettled: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., unsettled: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    untold: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., untold: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("versions", "software", "session", "seats")

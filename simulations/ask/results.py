@@ -16,7 +16,6 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.budgets.accountant import accountant
-from protocols.budgets.filter import NANO
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.ask.retraining import per_class
@@ -227,8 +226,8 @@ def _parties(result: AskResult) -> str:
         "delta": inputs.budgets.delta,
         "weight": inputs.study.weights,
         "order": filters.order,
-        "cap": filters.cap / NANO,
-        "spent": spent / NANO,
+        "cap": filters.spend(filters.cap),
+        "spent": filters.spend(spent),
         "epsilon_guaranteed": filters.epsilon_guaranteed,
         "epsilon_spent": filters.epsilon_of(spent),
         "share_of_budget_used": spent / filters.cap,

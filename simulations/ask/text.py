@@ -82,8 +82,13 @@ def rule_words(study: Study, *, queriers: int) -> str:
         if study.stop == "first-exhausted"
         else "A party whose cap does not fit a whole round stops answering, and the others go on"
     )
+    refused = (
+        "What refused queries save pays for further rounds"
+        if study.budgets.settles
+        else "Refused queries cost as much as answered ones"
+    )
     return (
         f"In every round {whose} the same number of queries, {study.batch_limit} at most, fewer if the worst case "
-        f"of the whole round would not fit a cap. {ends}. What refused queries save pays for further rounds. A "
-        "querying party does not answer itself. Sizes of rounds depend on public ledgers only."
+        f"of the whole round would not fit a cap. {ends}. {refused}. A querying party does not answer itself. Sizes of "
+        "rounds depend on public ledgers only."
     )

@@ -29,6 +29,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.commands.sweep:sweep_flags",
         "Run many settings on votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.",
     ),
+    "analyse": (
+        "simulations.commands.analyse:analyse_flags",
+        "Say what a fixed number of stored votes' queries cost on these votes, without any budget: private figures.",
+    ),
     "accountants": (
         "simulations.commands.tables:accountants_flags",
         "List the accountants: what each figure means, and whether it charges budgets and may be published.",
@@ -80,6 +84,7 @@ def cli() -> None:
       conclave-simulate run --votes votes.npy --votes-kind ids --labels truth.npy --budgets 2.0
       conclave-simulate sweep sweep.toml --out runs/sweep
       conclave-simulate compare runs/a runs/b
+      conclave-simulate analyse --votes votes.npy --queries 640
       conclave-simulate accountants
       conclave-simulate audit --mechanism gnmax
     """

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from protocols.budgets.filter import NANO
 from protocols.study.study import Study
 from simulations.planning.predictions import Prediction, asked_more_than
 
@@ -50,6 +49,7 @@ def _shrinking(study: Study, *, rate: float, pool: int, limit: int) -> int:
     spent, asked, count = np.zeros(len(filters.cap), dtype=np.int64), 0.0, 0
     while asked < pool and (size := int(filters.affordable(spent, limit=min(limit, pool)).min())) >= 1:
         size = min(size, int(np.ceil(pool - asked)))
-        spent = spent + np.ceil(size * (filters.ask + rate * filters.answer) * NANO).astype(np.int64)
+        per_unit = filters.spend(np.ones_like(spent))
+        spent = spent + np.ceil(size * (filters.ask + rate * filters.answer) / per_unit).astype(np.int64)
         asked, count = asked + size, count + 1
     return count

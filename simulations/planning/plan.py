@@ -8,7 +8,6 @@ from typing import Any  # the values of a JSON object
 import numpy as np
 
 from protocols.budgets.accountant import accountant
-from protocols.budgets.filter import NANO
 from protocols.errors import BudgetExceeded
 from protocols.study.study import ADJACENCY, Study
 from simulations.setup.budgets import Budgets
@@ -81,7 +80,7 @@ def make_plan(study: Study, budgets: Budgets) -> StudyPlan:
         np.stack([budgets.epsilon, budgets.delta, study.weights]), axis=1, return_index=True, return_inverse=True
     )
     sizes = np.bincount(member)
-    cap = filters.cap[first] / NANO
+    cap = filters.spend(filters.cap)[first]
     ask, answer = filters.ask[first], filters.answer[first]
     everything = np.floor(cap / (ask + answer)).astype(int)
     half = np.floor(cap / (2 * ask + answer)).astype(int)

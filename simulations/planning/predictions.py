@@ -16,7 +16,7 @@ import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.budgets.filter import NANO, BudgetFilter
+from protocols.budgets.filter import BudgetFilter
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, GaussianMechanism, Mechanism
 from protocols.mechanisms.decision import Decision
@@ -235,7 +235,7 @@ def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int
     """
     start = np.arange(0, pool, batch)
     end = np.minimum(start + batch, pool)
-    cap, ask, answer = np.unique(np.stack([filters.cap / NANO, filters.ask, filters.answer]), axis=1)
+    cap, ask, answer = np.unique(np.stack([filters.spend(filters.cap), filters.ask, filters.answer]), axis=1)
     room = np.full(len(start), np.inf)
     for one_cap, one_ask, one_answer in zip(cap, ask, answer, strict=True):
         left = one_cap - end * one_ask

@@ -12,7 +12,6 @@ from matplotlib.colors import to_hex
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy import ndarray
 
-from protocols.budgets.filter import NANO
 from protocols.labelling.schedule import STOP_MEANINGS
 from simulations.pipeline import RunResult
 from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
@@ -74,19 +73,15 @@ def epsilon_curves(
     seed, filters = result.seeds[0], result.study.budgets
     answers = np.cumsum([0] + [answered for _, answered in seed.labelling.batches]).astype(float)
     start = np.zeros((1, len(groups.member)), dtype=np.int64)
-    spent = groups.largest(np.concatenate([start, seed.spent_after]))[:, shown] / NANO
+    spent = groups.largest(np.concatenate([start, seed.spent_after]))[:, shown]
     ends = np.arange(len(answers))
     steps = max(1, -(-_POINTS // max(1, len(ends) - 1)))
     at = np.linspace(0, ends[-1], ends[-1] * steps + 1)
     spend = np.stack([np.interp(at, ends, column) for column in spent.T], axis=1)
     of_group = groups.first[shown]
     shape = spend.shape
-    epsilon = filters.accountant.to_epsilon(
-        np.maximum(spend, 1 / NANO).ravel(),
-        np.broadcast_to(filters.order[of_group], shape).ravel(),
-        np.broadcast_to(filters.delta[of_group], shape).ravel(),
-    )
-    return np.interp(at, ends, answers), epsilon.reshape(shape)
+    seats = np.broadcast_to(of_group, shape).ravel()
+    return np.interp(at, ends, answers), filters.readings(np.maximum(spend, 1).ravel(), seats).reshape(shape)
 
 
 def spending(result: RunResult, groups: BudgetGroups) -> Drawing:

@@ -17,13 +17,14 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from protocols.research.evidence import Figures
 from protocols.research.published.private import WHY
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots.style import Drawing, png_bytes, svg_text
+from simulations.private.vote_analysis import VoteAnalysis
+from simulations.report.figure_columns import DEVIATION, MIRONOV, ORDER, Columns, columns_of_figures, figure_lines
 from simulations.results import membership_text as membership_words
 from simulations.setup.accountants import BAYESIAN, accountant_table
 
@@ -34,13 +35,11 @@ _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
 _ABOVE = (
     "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
     "bound, which is above the label-only bound that may have charged; '(expected)' covers answers that were expected "
-    "but may not have come; a sanitised figure includes the cost of its release; Mironov's conversion is never below "
-    "the one that charged."
+    "but may not have come; a sanitised figure includes the cost of its release."
 )
-# Suffixes of figures that belong to another figure.
-_DEVIATION, _ORDER, _MIRONOV = "standard deviation", "order", "by Mironov 2017"
 _MOVED = "share of retrainings that moved a vote"
 _BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
+_NO_BUDGET = "no budget was charged and none stopped this, so no label of it may be published, and none is kept"
 # Rows of parties that a page shows.
 _MOST_GROUPS = 100
 
@@ -114,20 +113,7 @@ def printed(result: RunResult) -> list[str]:
         return []
     lines = [f"private figures  (each {WHY})"]
     worst, columns = result.study.budgets.epsilon_guaranteed.max(), _columns_of(result)
-    for name, epsilon in _epsilons(result).items():
-        if name.endswith(_MIRONOV):
-            continue
-        std, order = columns.get(f"{name} {_DEVIATION}"), columns.get(f"{name} {_ORDER}")
-        lines.append(
-            f"  {name}: epsilon {_span(epsilon)}{'' if std is None else f', +- {_span(std)} ({_DEVIATION})'}"
-            f"{'' if order is None else f', order {_span(order)}'} (worst case {worst:.4g})"
-        )
-        papers = f"{name} {_MIRONOV}"
-        if papers in columns:
-            lines.append(
-                f"    as the papers convert (Mironov 2017): epsilon {_span(columns[papers])}, order "
-                f"{_span(columns[f'{papers} {_ORDER}'])}"
-            )
+    lines += figure_lines(columns, list(_epsilons(result)), worst=float(worst))
     if _above(result):
         lines.append(f"  {_ABOVE}")
     lines += [f"  {name}: refused: {why}" for name, why in _refused(result).items()]
@@ -136,16 +122,65 @@ def printed(result: RunResult) -> list[str]:
     return lines
 
 
+def printed_analysis(analysis: VoteAnalysis) -> list[str]:
+    """Lines for the terminal of an analysis without a budget; the first two say what may not be done with it."""
+    settings, answered = analysis.settings, analysis.answered.for_research()
+    accuracy, columns = analysis.label_accuracy.for_research(), _columns_of_analysis(analysis)
+    epsilons = [name for name in columns if not name.endswith((DEVIATION, ORDER, MIRONOV))]
+    return [
+        f"private figures  (each {WHY})",
+        f"  {_NO_BUDGET}",
+        f"  {analysis.mechanism.released_words(total_weight=analysis.votes)}; unit {settings.unit}, view label, "
+        f"delta {settings.delta:g}, seed {analysis.seed}",
+        f"  {answered:,} of {analysis.queries:,} queries answered"
+        f"{'' if accuracy is None else f', label accuracy {accuracy:.4f}'}",
+        f"  worst case, {analysis.charging.name}: epsilon {analysis.worst_case:.4g} if each were answered, whatever "
+        "the votes",
+        *figure_lines(columns, epsilons, worst=analysis.worst_case),
+        *(f"  {name}: refused: {why.for_research()}" for name, why in analysis.refused.items()),
+    ]
+
+
+def analysis_document(analysis: VoteAnalysis) -> Row:
+    """The same as JSON values; an epsilon of each unit, or one where all units are alike."""
+    settings, of_name = analysis.settings, {row.name: row for row in accountant_table()}
+    return {
+        "publishable": False,
+        "why": f"each figure {WHY}; {_NO_BUDGET}",
+        "seed": analysis.seed,
+        "unit": settings.unit,
+        "view": "label",
+        "adjacency": ADJACENCY,
+        "delta": settings.delta,
+        "mechanism": {"name": analysis.mechanism.name, **analysis.mechanism.values},
+        "parties": settings.parties,
+        "asked": analysis.queries,
+        "answered": analysis.answered.for_research(),
+        "label_accuracy": analysis.label_accuracy.for_research(),
+        "worst_case": {"accountant": analysis.charging.name, "epsilon": analysis.worst_case},
+        "accountants": {name: asdict(of_name[name]) for name in analysis.figures},
+        "refused": {name: why.for_research() for name, why in analysis.refused.items()},
+        "figures": {name: [_number(value) for value in each] for name, each in _columns_of_analysis(analysis).items()},
+    }
+
+
+def _columns_of_analysis(analysis: VoteAnalysis) -> Columns:
+    columns: Columns = {}
+    for name, private in analysis.figures.items():
+        columns |= columns_of_figures(name, private.for_research())
+    return columns
+
+
 def _names(result: RunResult) -> list[str]:
     return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
 
 
 def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
-    """The columns that are epsilons, by name."""
+    """The columns that are epsilons, as this project converts, by name."""
     return {
         name: values
         for name, values in _columns_of(result).items()
-        if not name.endswith((_DEVIATION, _ORDER, f"({_MOVED})")) and np.isfinite(values).any()
+        if not name.endswith((DEVIATION, ORDER, MIRONOV, f"({_MOVED})")) and np.isfinite(values).any()
     }
 
 
@@ -153,12 +188,6 @@ def _above(result: RunResult) -> bool:
     """Whether a party's figure is above its guarantee."""
     worst = result.study.budgets.epsilon_guaranteed * (1 + 1e-9)
     return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
-
-
-def _span(values: Float64[ndarray, " parties"]) -> str:
-    """The least and the largest known value as text; only one if they are equal."""
-    low, high = (f"{value:.4g}" for value in (np.nanmin(values), np.nanmax(values)))
-    return low if low == high else f"{low} to {high}"
 
 
 def _releases(result: RunResult) -> list[Row]:
@@ -176,24 +205,6 @@ def _refused(result: RunResult) -> dict[str, str]:
     return {name: why.for_research() for name, why in result.findings.refused.items()}
 
 
-def columns_of_figures(name: str, figures: Figures) -> dict[str, Float64[ndarray, " units"]]:
-    """An accountant's figures for every unit, by what they are called; those that it has not are left out."""
-    happened = name if figures.expected is None else f"{name} (realised)"
-    told = {
-        happened: figures.happened,
-        f"{happened} {_MIRONOV}": figures.mironov,
-        f"{name} (expected)": figures.expected,
-        f"{name} (expected) {_MIRONOV}": figures.expected_mironov,
-    }
-    columns: dict[str, Float64[ndarray, " units"]] = {}
-    for called, least in told.items():
-        if least is not None:
-            columns[called], columns[f"{called} {_ORDER}"] = least.epsilon, least.order
-    if figures.std is not None:
-        columns[f"{name} {_DEVIATION}"] = figures.std
-    return columns
-
-
 def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     """Each figure that exists, for every seat of the roster."""
     columns: dict[str, Float64[ndarray, " parties"]] = {}
@@ -207,7 +218,7 @@ def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
                 [np.nan if row is None else float(getattr(row, field)) for row in found]
             )
         # The estimate at a power belongs to Renyi order power + 1.
-        columns[f"{BAYESIAN} (typical) {_ORDER}"] = np.array([np.nan if r is None else r.power + 1 for r in found])
+        columns[f"{BAYESIAN} (typical) {ORDER}"] = np.array([np.nan if r is None else r.power + 1 for r in found])
     return columns
 
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocols.budgets.accountant import accountant
-from protocols.budgets.filter import NANO
 from protocols.study.study import ADJACENCY
 from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
@@ -306,8 +305,8 @@ def _parties(result: RunResult) -> str:
         "weight": study.weights,
         "rate": study.rates,
         "order": filters.order,
-        "cap": filters.cap / NANO,
-        "spent": spent / NANO,
+        "cap": filters.spend(filters.cap),
+        "spent": filters.spend(spent),
         "epsilon_guaranteed": filters.epsilon_guaranteed,
         "epsilon_spent": filters.epsilon_of(spent),
         "share_of_budget_used": spent / filters.cap,

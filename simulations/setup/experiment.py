@@ -193,7 +193,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
     quorum = settings.quorum or level.usual_quorum(seats)
     lattice = level.lattice(quorum=quorum, classes=classes)
-    mechanism = _mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
+    mechanism = scaled_mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
     account = charging_accountant(settings, mechanism.on_lattice(lattice))
     planned = Planned(
         accountant=account,
@@ -266,7 +266,7 @@ def _check_individualization(settings: Experiment) -> None:
         raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
 
 
-def _mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
+def scaled_mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
     """The mechanism with its parameters: the given ones times `scale`, or its defaults for the `total` votes cast."""
     view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
     given: dict[str, int | float | None] = dict(settings.parameters)

@@ -125,7 +125,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     """
     check_student(settings.student)
     if settings.votes is not None:
-        return _stored_inputs(settings, Path(settings.votes))
+        return stored_inputs(settings, Path(settings.votes))
     if settings.student == "none" and MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"student is 'none'; {settings.mechanism} trains one between its rounds")
     if settings.individualization == "upsampling" and settings.partition != "iid":
@@ -225,7 +225,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
     return datasets.load(settings.dataset, request)
 
 
-def _stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
+def stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
     """Inputs with votes from a file, which determines the number of parties."""
     given = settings.parties if "parties" in settings.model_fields_set else None
     stored, parties = read_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)

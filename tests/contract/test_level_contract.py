@@ -81,8 +81,8 @@ def train(labels):
     return predictions
 
 
-def labelled(study, votes, aggregation, ledger=None, exchange=None, pool=POOL):
-    """(labelling, spent by each party's own ledger) of one study in one process."""
+def labelled(study, votes, aggregation, ledger=None, pool=POOL, wrap=lambda exchange: exchange):
+    """(labelling, spent by each party's own ledger) of one study in one process. wrap: of the exchange."""
     ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
     parties = {
         seat.party: Party(
@@ -105,7 +105,7 @@ def labelled(study, votes, aggregation, ledger=None, exchange=None, pool=POOL):
         study,
         ledger=ledger or Ledger(":memory:"),
         aggregation=aggregation,
-        exchange=exchange or InProcessTransport({name: party.handle for name, party in parties.items()}),
+        exchange=wrap(InProcessTransport({name: party.handle for name, party in parties.items()})),
         run=b"contract",
     )
     labelling = coordinator.label(pool, train=train if study.mechanism.interactive else None)

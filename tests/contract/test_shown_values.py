@@ -90,7 +90,7 @@ SHOWN = {
     "protocols.study.levels.TwoServer.signing_key": "a public key",
     "protocols.labelling.coordinator.Labelling.spent": "of budgets, which every receipt tells",
     "protocols.wire.frames.Renew.request": "a certificate request",
-    "protocols.wire.frames.SeatHeads.unsettled": _DIGEST,
+    "protocols.wire.frames.SeatHeads.untold": _DIGEST,
     "protocols.wire.guardian.line.Carried.pieces": "an iterator, which shows nothing",
     "protocols.levels.hidden_queries.inference.architecture.DenseShape.inputs": "how many",
     "protocols.levels.hidden_queries.inference.architecture.ReLUShape.inputs": "how many",

@@ -48,8 +48,8 @@ def carried_by(engine, folder):
             seen["total"], seen["opened"] = TotalNoise(patched), Opened(patched)
             here = GuardianHere(SHARED, guardians, seeded_source(5))
             shares = SharedAggregation(here.dial, source=seeded_source(6))
-            seen["shares"], _ = labelled(SHARED, VOTES, shares, exchange=carry)
-            seen["masked"], _ = labelled(MASKED, VOTES, SummedAggregation(), exchange=carry)
+            seen["shares"], _ = labelled(SHARED, VOTES, shares, wrap=lambda _: carry)
+            seen["masked"], _ = labelled(MASKED, VOTES, SummedAggregation(), wrap=lambda _: carry)
         for level, study in RECORDS.items():
             seen[level] = simulated_labelling(study, carry, seed=SEED)
 

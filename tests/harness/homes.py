@@ -52,7 +52,7 @@ def make_member(
         ["init", str(invitation), "--home", str(folder / "home"), "--data", str(records), "--loader", "csv"]
         + ["--data-name", more.get("data_name", "ward"), "--patient", "patient"]
         + ["--teacher", more.get("teacher", "logistic_regression"), "--unit", more.get("unit", "record")]
-        + ["--epsilon", str(epsilon), "--delta", "1e-5", more.get("settle", "--settle")]
+        + ["--epsilon", str(epsilon), "--delta", "1e-5", *filter(None, [more.get("settle", "--settle")])]
     )
     assert code == 0
     home = PartyHome((folder / "home").resolve())

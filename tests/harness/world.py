@@ -168,7 +168,7 @@ class World:
             self.away.add(name)
             return None
         await self.sessions.add(session)
-        for digest in heads.unsettled:
+        for digest in heads.untold:
             outcome = self.coordinator.outcome_for(name, digest)
             if outcome is not None:
                 try:
@@ -285,6 +285,11 @@ class World:
                 happened += int(self.study.budgets.amount(self.asked[digest], answered)[seat])
             balance = self.ledgers[name].balance(name)
             assert happened <= balance.spent <= balance.cap
+            if not self.study.budgets.settles:
+                # A batch is charged its one price or not at all, whatever was answered, told or lost.
+                sizes = [len(self.ledgers[name].queries(each)) for each in range(self.study.query_limit)]
+                prices = [int(self.study.budgets.amount(size, 0)[self.study.seats[name]]) for size in sizes if size]
+                assert (balance.settled, balance.reserved) == (sum(prices), 0)
             assert self.ledger.balance(name).spent <= self.ledger.balance(name).cap
             list(self.ledgers[name].log.entries())
         list(self.ledger.log.entries())

@@ -11,9 +11,11 @@ from tests.harness.failing_disk import scratch
 from tests.harness.studies import deployed_study
 from tests.harness.world import World
 
-STUDY = deployed_study(3, pool=6, batch_limit=3, quorum=2)
+ONE_PRICE = {"mechanism": "thresholded_gnmax", "sigma_threshold": None}
+STUDIES = [deployed_study(3, pool=6, batch_limit=3, quorum=2, **more) for more in ({}, ONE_PRICE)]
 # Two batches of two parties: small, so that every statement can be tried.
 SMALL = deployed_study(2, pool=4, batch_limit=2, quorum=1)
+SMALL_ONE_PRICE = deployed_study(2, pool=4, batch_limit=2, quorum=1, **ONE_PRICE)
 FAULTS = ["", "", "", "lost", "answer lost", "twice", "old", "altered", "away"]
 HOW = ["crash", "crash after", "full"]
 SEQUENCES = int(os.environ.get("CONCLAVE_FAULT_SEQUENCES", "60"))
@@ -29,9 +31,9 @@ def finish(world):
     raise AssertionError("the study did not end although nothing was broken any more")
 
 
-def statements(side, how):
+def statements(side, how, study=SMALL):
     """At which statements of a side's database a study without faults can be broken to some effect."""
-    with scratch() as folder, World(SMALL, Path(folder)) as world:
+    with scratch() as folder, World(study, Path(folder)) as world:
         database = (world.ledger if side == "coordinator" else world.ledgers[side])._database
         before = database.statements
         finish(world)
@@ -54,13 +56,26 @@ def test_a_side_may_die_or_its_disk_fill_up_at_every_single_statement(side, how)
             assert len(finish(world).labels) == SMALL.terms.pool_size
 
 
+def test_a_hospital_that_dies_before_between_or_after_what_charges_one_price_has_charged_it_or_nothing():
+    """Until the first batch's charge is on disk; `World.check` compares every ledger with the prices."""
+    tried = statements("hospital-1", "crash after", SMALL_ONE_PRICE)
+    first = next(at for at in tried if at > 20)
+    for statement in range(0, first + 1):
+        with scratch() as folder, World(SMALL_ONE_PRICE, Path(folder)) as world:
+            world.ledgers["hospital-1"]._database.fail("crash", statement)
+            world.attempt()
+            finish(world)
+            own = {name: world.ledgers[name].balance(name) for name in world.seats}
+            assert {name: world.ledger.balance(name) for name in own} == own
+
+
 @pytest.mark.slow
 @settings(max_examples=SEQUENCES, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_generated_sequences_of_faults_keep_every_promise(data):
     with (
         scratch() as folder,
-        World(STUDY, Path(folder), settles=data.draw(st.booleans())) as world,
+        World(data.draw(st.sampled_from(STUDIES)), Path(folder), settles=data.draw(st.booleans())) as world,
     ):
         for _ in range(data.draw(st.integers(1, 4))):
             for name in data.draw(st.sets(st.sampled_from(["coordinator", *world.seats]))):

@@ -133,7 +133,8 @@ def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page:
     assert columns[:2] == ["party", "epsilon_guaranteed"]
     # What the tutorial says of this run.
     names = ["papernot2018 (realised)", "papernot2018 (expected)", "exact"]
-    assert columns[2:] == [f"private: {name}{what}" for name in names for what in ("", " order")]
+    kinds = ("", " order", " by Mironov 2017", " by Mironov 2017 order")
+    assert columns[2:] == [f"private: {name}{kind}" for name in names for kind in kinds]
     for party in findings["parties"]:
         assert party["exact"] < party["papernot2018 (realised)"] < party["epsilon_guaranteed"]
 

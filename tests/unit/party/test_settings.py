@@ -61,7 +61,6 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
         ("epsilon = 3", "epsilon = 0", "epsilon is 0"),
         ("delta = 1e-6", "", r"lifetime\.record\.delta is missing"),
         ("[lifetime.record]", "[lifetime.ward]", r"lifetime\.ward"),
-        ("settle = false", "", r"node\.settle is missing; allowed: true or false"),
         ("settle = false", "settle = 1", r"node\.settle is '1'; allowed: true or false"),
         ("settle = false", "settle = false\nmore = 1", r"unknown key 'node\.more'"),
         ('patient = "id"', 'delimiter = ";;"', "one character"),

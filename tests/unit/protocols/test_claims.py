@@ -10,12 +10,14 @@ from protocols.claims import (
     LEVELS,
     Protection,
     caveats,
+    charged,
     guardian_sees,
     not_covered_by_approval,
     not_covered_by_guardian,
     not_covered_by_release,
     not_protected_from,
     promise,
+    publishable,
     used_once,
     who_saw_what,
     who_sees_votes,
@@ -145,6 +147,17 @@ def test_a_study_without_a_guardian_or_without_a_release_has_no_sentences_about_
         guardian_sees(study_of("secure_sum"))
     with pytest.raises(InvalidInput, match="no other has a release"):
         who_saw_what(study_of("hidden_queries"), coordinator="centre")
+
+
+def test_outcomes_are_believed_only_where_a_query_that_is_not_answered_costs_less():
+    settles = study_of("clear")
+    one_price, of_records = replace(settles, settles=False), replace(OF_RECORDS[0], settles=False)
+    assert "believes the coordinator's signed outcomes" in publishable(settles)
+    assert "A query that is not answered costs less." in charged(settles)
+    for study in (one_price, of_records):
+        assert "no node has to believe one" in publishable(study)
+        assert "no outcome, true or false, changes a charge" in charged(study)
+    assert "Every query costs the same, answered or not." in charged(one_price)
 
 
 @pytest.mark.parametrize("study", OF_RECORDS, ids=name_of)

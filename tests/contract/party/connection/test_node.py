@@ -255,10 +255,10 @@ def test_an_outcome_that_a_node_declined_to_settle_by_is_not_asked_for_again(set
         at.ledger, seat = ledger, ServedSeat(STUDY, party, ledger, anchor=lambda: None)
         at.seats = {(STUDY.digest, NAME): seat}
         at.ask()
-        assert len(seat_heads(seat).unsettled) == 1
-        outcome = Outcome(STUDY.digest, seat_heads(seat).unsettled[0], np.ones(5, dtype=bool))
+        assert len(seat_heads(seat).untold) == 1
+        outcome = Outcome(STUDY.digest, seat_heads(seat).untold[0], np.ones(5, dtype=bool))
         assert isinstance(at.ask(own=Head(2, b"o" * 32), envelope=encode(outcome)), Settled)
-        assert seat_heads(seat).unsettled == ()
+        assert seat_heads(seat).untold == ()
         assert len(ledger.unsettled()) == (not settles)
 
 

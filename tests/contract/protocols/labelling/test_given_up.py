@@ -98,8 +98,8 @@ def test_the_parties_of_a_masked_sum_forget_its_secrets_and_open_it_for_nobody(w
     assert made.parties["p0"].handle(kept).code == "unknown_batch"
     again = StepRequest(SUMMED.digest, made.digest, "sum_keys", (np.array([SIZE]),))
     assert made.parties["p0"].handle(again).code == "unknown_batch"
-    # One that is away keeps its reservation, and is told when it is back.
-    assert made.ledgers["p2"].unsettled()[0] == 0
+    # One that is away keeps its secrets, and is told when it is back.
+    assert "sum_secret" in made.notes(made.ledgers["p2"])
     outcome = made.coordinator().outcome_for("p2", made.digest)
     assert not outcome.answered.any()
     made.parties["p2"].handle(outcome)
@@ -276,8 +276,8 @@ def test_a_stop_while_parties_are_told_tells_them_again_and_charges_nobody(world
     with pytest.raises(Killed):
         going_on.label(POOL)
     before = made.spends()
-    assert made.ledgers["p0"].settled(0)
-    assert not made.ledgers["p3"].settled(0)
+    assert not made.notes(made.ledgers["p0"])
+    assert made.notes(made.ledgers["p3"])
     going_on = made.coordinator()
     first = []
 
@@ -291,4 +291,4 @@ def test_a_stop_while_parties_are_told_tells_them_again_and_charges_nobody(world
     with pytest.raises(Killed):
         going_on.label(POOL)
     assert made.spends() == before
-    assert made.ledgers["p3"].settled(0)
+    assert not made.notes(made.ledgers["p3"])
