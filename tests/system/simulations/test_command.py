@@ -132,7 +132,7 @@ def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_l
     captured = capsys.readouterr()
     printed = " ".join(captured.out.split())
     for words in (
-        "confident_gnmax",
+        "thresholded_gnmax",
         "worst_case_gaussian",
         "unit record",
         "view histogram",

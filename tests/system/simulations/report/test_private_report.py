@@ -219,6 +219,7 @@ def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else
     votes[4, 0, 0] = -1
     np.save("votes.npy", votes[:, 0])
     flags = ["--votes", "votes.npy", "--votes-kind", "ids", "--budgets", "8", "--quiet", "--out", "out"]
+    flags += ["--mechanism", "confident_gnmax"]
     assert run_command(["run", *flags, "--accountant", "exact,exact_own_vote,papernot2018"]) == 0
     findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
     assert set(findings["refused"]) == {"exact", "exact_own_vote"}
