@@ -22,7 +22,8 @@ from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_votes
 
 VOTES, _ = make_votes(6, 40)
-SHARED, MASKED = (lattice_study(level, classes=10) for level in (two_server(), secure_sum()))
+ONE_DRAW = {"mechanism": "thresholded_gnmax", "sigma_threshold": None, "threshold": 5.0}
+SHARED, MASKED = lattice_study(two_server(), classes=10, **ONE_DRAW), lattice_study(secure_sum(), classes=10)
 NAMES = [seat.party for seat in SHARED.roster]
 RECORDS = {level: study_of(level, names=tuple(NAMES[:3])) for level in LEVELS}
 SUMS = {level: np.stack(contributions(study, QUERIES, HOLDINGS)) for level, study in RECORDS.items()}
