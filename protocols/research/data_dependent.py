@@ -20,6 +20,7 @@ from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Mechanism, View
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
@@ -78,8 +79,8 @@ class Papernot2018(DataDependentAccountant):
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        sigma, bit_sigma = evidence.mechanism.label_sigma, evidence.mechanism.threshold_noise
-        threshold = evidence.mechanism.needed(second_round=False)
+        decision = _decision(evidence)
+        sigma, bit_sigma, threshold = decision.sigma, decision.sigma_threshold, decision.threshold
         tested = partial(papernot2018.total_threshold_rdp, evidence.top, ORDERS)
         answer = Private(np.ones(len(evidence.counts)))
         if bit_sigma is not None and threshold is not None:
@@ -240,8 +241,8 @@ class SmoothSensitivity(DataDependentAccountant):
             best_release(
                 evidence.counts,
                 answered=evidence.answered,
-                sigma=evidence.mechanism.label_sigma,
-                sigma_threshold=evidence.mechanism.threshold_noise,
+                sigma=_decision(evidence).sigma,
+                sigma_threshold=_decision(evidence).sigma_threshold,
                 sensitivity=s,
                 cast=units.cast,
                 delta=delta,
@@ -269,11 +270,15 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
     return Figures(happened=ours, mironov=mironov)
 
 
-def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
+def _decision(evidence: QueryVotes) -> Decision:
     mechanism = evidence.mechanism
     if not isinstance(mechanism, GaussianMechanism):
-        raise InvalidInput(f"{mechanism.name} has no exact accounting; allowed: a mechanism with Gaussian noise")
-    decision = mechanism.decision(second_round=False)
+        raise InvalidInput(f"{mechanism.name} is not analysed like this; allowed: a mechanism with Gaussian noise")
+    return mechanism.decision(second_round=False)
+
+
+def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
+    decision = _decision(evidence)
     return exact.QuerySetting(
         sigma=decision.sigma,
         threshold=decision.threshold,
