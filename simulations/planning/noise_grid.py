@@ -31,6 +31,8 @@ _THRESHOLDS, _FINE_THRESHOLDS = (
 _BETWEEN = 10
 # Of many distinct budgets, the grid only considers those that would end a study with that sigma.
 _TIGHTEST = 16
+# Answers, expected, below which a cell is taken to release none.
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -159,7 +161,10 @@ def _slice(
         fits = (caps / (cost.ask + rate[:, None, None] * cost.answer)).max(axis=2).min(axis=1)
         answered.append(rate * np.minimum(fits, planner.pool))
         accuracy.append(np.minimum(right.sum(axis=1) / np.maximum(passes.sum(axis=1), 1e-300), 1.0))
-    return np.reshape(answered, axes.shape[1:]), np.reshape(accuracy, axes.shape[1:])
+    # What is hardly ever answered counts as nothing: its ratios would overflow where cells are interpolated.
+    some = np.reshape(answered, axes.shape[1:]) > _NOTHING
+    shown = [np.where(some, np.reshape(table, some.shape), 0.0) for table in (answered, accuracy)]
+    return shown[0], shown[1]
 
 
 def _tightest(study: Study) -> Int64[ndarray, " few"]:
