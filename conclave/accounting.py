@@ -152,7 +152,7 @@ def mechanisms() -> tuple[str, ...]:
 
     >>> import conclave
     >>> conclave.mechanisms()[:2]
-    ('gnmax', 'confident_gnmax')
+    ('gnmax', 'thresholded_gnmax')
     """
     return tuple(MECHANISMS)
 

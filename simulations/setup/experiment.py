@@ -71,7 +71,7 @@ class Experiment(BaseModel):
     unit: Literal["record", "patient", "party"] = "record"
     view: Literal["label", "histogram"] = "label"
     accountant: str | None = None
-    mechanism: str = "confident_gnmax"
+    mechanism: str = "thresholded_gnmax"
     individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
     privacy_groups: bool = False
     weights: str = "exhaustive"
