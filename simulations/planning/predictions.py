@@ -240,7 +240,9 @@ def asked_more_than(filters: BudgetFilter, *, rate: float, pool: int, batch: int
     for one_cap, one_ask, one_answer in zip(cap, ask, answer, strict=True):
         left = one_cap - end * one_ask
         # Where an answer costs nothing, what is left only has to be there.
-        room = np.minimum(room, left / one_answer if one_answer > 0 else np.where(left >= -1e-9 * one_ask, np.inf, -np.inf))
+        room = np.minimum(
+            room, left / one_answer if one_answer > 0 else np.where(left >= -1e-9 * one_ask, np.inf, -np.inf)
+        )
     most = np.floor(room) - (end - start)
     fits = scipy.special.bdtr(np.clip(most, 0, start), start, rate)
     return np.where(most < 0, 0.0, np.where(most >= start, 1.0, fits))
