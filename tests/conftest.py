@@ -1,8 +1,9 @@
 """Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow), and which
-calls have their arrays' types and shapes checked.
+calls have their arrays' types and shapes checked, and the garbage collector's.
 """
 
 import functools
+import gc
 import itertools
 from typing import Any
 
@@ -39,3 +40,10 @@ def _checked(what: Any = None, *, typechecker: Any) -> Any:
 
 
 jaxtyping.jaxtyped = _checked
+
+
+def pytest_collection_finish() -> None:
+    """What was imported and collected stays to the end: the collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)

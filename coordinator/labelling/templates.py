@@ -58,7 +58,7 @@ classes = 2
 # Whose privacy: one record, or all of a party's data. What is seen: only labels, or the noisy histogram too.
 unit = "record"
 view = "label"
-accountant_name = "label_only"       # it must be valid for the view; see conclave-simulate accountants
+accountant_name = "exact_composition"  # it must be valid for the view; see conclave-simulate accountants
 
 teachers = 10                        # of each party; each has one vote and its own part of the records
 query_limit = 300                    # queries in all, at least terms.pool_size

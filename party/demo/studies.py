@@ -28,7 +28,8 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
         mechanism=ThresholdedGNMax(sigma=_SIGMA, threshold=_THRESHOLD),
         unit=unit,
         view="label",
-        accountant_name="label_only",
+        # Exact composition holds where a unit moves one vote.
+        accountant_name="exact_composition" if unit == "record" else "label_only",
         teachers=TEACHERS,
         query_limit=len(data.pool),
         batch_limit=50,

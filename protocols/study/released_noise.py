@@ -48,8 +48,8 @@ def few_answers(study: Study) -> str | None:
         return None
     return (
         f"the threshold is {needed:g} votes, and {study.largest_weight:g} can be cast: even a query on which all agree "
-        f"is answered with a probability of {answered:.2g}, so expect no label from {study.query_limit:,} queries; a "
-        "lower threshold or more noise helps"
+        f"is answered with a probability of {answered:.2g}, so less than one label is to be expected of "
+        f"{study.query_limit:,} queries; a lower threshold or more noise helps"
     )
 
 

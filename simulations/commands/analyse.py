@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 @analysis_flags
 @click.option(
     "--accountant",
-    help=f"A list of {' | '.join(name for name in ANALYSES if name != BAYESIAN)} [the papers', for the mechanism].",
+    help=f"A list of {' | '.join(name for name in ANALYSES if name != BAYESIAN)} "
+    "[the first that holds for the mechanism].",
 )
 @click.option("--seed", help="Seed of the noise.", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", help="A JSON file for the figures, which is private too.", type=click.Path())

@@ -50,6 +50,7 @@ from simulations.engines.pinning import (
     check_workers,
     count_workers,
     gpu_present,
+    in_worker_environment,
     worker_environment,
 )
 from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
@@ -301,19 +302,19 @@ def _collected() -> Iterator[None]:
 
 def _start_ray(workers: int | None, parties: int) -> list[subprocess.Popen[bytes]]:
     """Returns the processes that Ray started on this machine beside its workers; none for a cluster."""
-    environment = {"env_vars": worker_environment()}
     if os.environ.get("RAY_ADDRESS"):
-        ray.init(runtime_env=environment, log_to_driver=False)
+        ray.init(runtime_env={"env_vars": worker_environment()}, log_to_driver=False)
     else:
-        ray.init(
-            address="local",
-            num_cpus=count_workers(workers, parties),
-            num_gpus=int(gpu_present()),
-            object_store_memory=_OBJECT_STORE_BYTES,
-            include_dashboard=False,
-            runtime_env=environment,
-            log_to_driver=False,
-        )
+        # Not the job's runtime_env: Ray would throw the first workers away, which it starts at once, for others.
+        with in_worker_environment():
+            ray.init(
+                address="local",
+                num_cpus=count_workers(workers, parties),
+                num_gpus=int(gpu_present()),
+                object_store_memory=_OBJECT_STORE_BYTES,
+                include_dashboard=False,
+                log_to_driver=False,
+            )
     node: Any = ray._private.worker._global_node  # Any: Ray declares it None
     return [info.process for infos in node.all_processes.values() for info in infos]
 

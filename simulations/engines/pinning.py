@@ -11,7 +11,8 @@ from __future__ import annotations
 import os
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from protocols.errors import InvalidInput
@@ -32,6 +33,19 @@ def worker_environment() -> dict[str, str]:
     """Environment variables for a worker: one thread, and this process's import path."""
     paths = [str(Path(entry).absolute()) if entry else os.getcwd() for entry in sys.path]
     return {**ONE_THREAD, "PYTHONPATH": os.pathsep.join(dict.fromkeys(paths))}
+
+
+@contextmanager
+def in_worker_environment() -> Iterator[None]:
+    """Processes that are started within have `worker_environment`; afterwards os.environ is as it was."""
+    before = dict(os.environ)
+    os.environ.update(variables := worker_environment())
+    try:
+        yield
+    finally:
+        for name in variables:
+            del os.environ[name]
+        os.environ.update(before)
 
 
 def check_workers(workers: int | None) -> int | None:

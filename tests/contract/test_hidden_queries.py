@@ -49,9 +49,10 @@ def in_clear(study):
     [
         STUDY,
         hidden_study(mechanism="gnmax", sigma_threshold=None, threshold=None, sigma=4.0),
+        hidden_study(mechanism="thresholded_gnmax", sigma_threshold=None, sigma=4.0, threshold=4.0),
         hidden_study(rule="proportional", confidentiality=replace(STUDY.confidentiality, units=256)),
     ],
-    ids=["confident", "gnmax", "weights"],
+    ids=["confident", "gnmax", "thresholded", "weights"],
 )
 def test_the_labels_are_those_of_clear_votes_of_the_same_models_with_the_same_total_noise(study, monkeypatch):
     queries = hidden_queries(40)

@@ -1,6 +1,6 @@
-"""Studies of every level of confidentiality, and what they release over one engine, all in one run of it.
+"""Studies of every level of confidentiality, and what they release over one engine, and votes that teachers cast there.
 
-Starting an engine takes up to ten seconds.
+All in one run of the engine, as starting it takes up to ten seconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,11 @@ import pytest
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.two_server.aggregation import SharedAggregation
+from simulations import datasets
+from simulations.datasets.request import DatasetRequest
 from simulations.engines import open_engine
+from simulations.setup.partition import parse_partition, partition, teacher_shards
+from simulations.stages.cast import cast_votes
 from simulations.stages.record_votes import contributions
 from tests.contract.test_level_contract import Opened, TotalNoise, labelled
 from tests.harness import transport_contract
@@ -19,20 +23,41 @@ from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_
 from tests.harness.party_host import SEED, EngineTransport, party_host
 from tests.harness.record_votes import HOLDINGS, LEVELS, QUERIES, simulated_labelling, study_of
 from tests.harness.seeded import seeded_source
+from tests.harness.several_hosts import HOST, WithinRun
 from tests.harness.studies import make_votes
 
 VOTES, _ = make_votes(6, 40)
-SHARED, MASKED = (lattice_study(level, classes=10) for level in (two_server(), secure_sum()))
+ONE_DRAW = {"mechanism": "thresholded_gnmax", "sigma_threshold": None, "threshold": 5.0}
+SHARED, MASKED = lattice_study(two_server(), classes=10, **ONE_DRAW), lattice_study(secure_sum(), classes=10)
 NAMES = [seat.party for seat in SHARED.roster]
 RECORDS = {level: study_of(level, names=tuple(NAMES[:3])) for level in LEVELS}
 SUMS = {level: np.stack(contributions(study, QUERIES, HOLDINGS)) for level, study in RECORDS.items()}
+
+
+CASTING, TEACHERS = 6, 2
+
+
+def cast_digits(folder, engine):
+    """The votes of 6 parties' teachers on scikit-learn's digits, trained on the engine that the function opens."""
+    dataset = datasets.load("digits", DatasetRequest(seed=0))
+    holdings = partition(dataset, parties=CASTING, scheme=parse_partition("iid"), seed=0)
+    return cast_votes(
+        dataset,
+        [teacher_shards(records, None, teachers=TEACHERS, seed=0) for records in holdings],
+        teacher="logistic_regression",
+        seed=0,
+        engine=engine,
+        cache_dir=folder,
+        on_stage=lambda name, done, total: None,
+    )
 
 
 def carried_by(engine, folder):
     """What each study released, and the noise of those in which teachers vote.
 
     "contract": what the contract of transports asks for; "shares", "masked": labellings of teachers' votes, with
-    "total" and "opened", their noise; and a labelling of records' votes for each level.
+    "total" and "opened", their noise; a labelling of records' votes for each level; and "cast", the votes of teachers
+    that were trained in its workers.
     """
     seen = {}
     host = party_host(folder, transport_contract.STUDY, transport_contract.VOTES)
@@ -41,7 +66,7 @@ def carried_by(engine, folder):
     for level, study in RECORDS.items():
         party_host(folder, study, SUMS[level])
 
-    def body(exchange):
+    def labellings(exchange):
         carry = EngineTransport(exchange)
         seen["contract"] = transport_contract.exercise(carry)
         with pytest.MonkeyPatch.context() as patched, Ledger(":memory:") as guardians:
@@ -53,5 +78,10 @@ def carried_by(engine, folder):
         for level, study in RECORDS.items():
             seen[level] = simulated_labelling(study, carry, seed=SEED)
 
-    open_engine(engine, workers=2).run(host, NAMES, body)
+    def body(exchange):
+        within = WithinRun(exchange)
+        within.run(host, NAMES, labellings)
+        seen["cast"] = cast_digits(folder / "cast", lambda: within)
+
+    open_engine(engine, workers=2).run(HOST, [*NAMES, *map(str, range(CASTING))], body)
     return seen

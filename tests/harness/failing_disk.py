@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 from protocols.ledger.ledger import Ledger
@@ -23,17 +24,30 @@ class Crash(BaseException):
 class Disk:
     """A database connection that fails at a chosen statement: "crash" before it, "crash after" it, or "full"."""
 
-    def __init__(self, database: sqlite3.Connection) -> None:
+    def __init__(self, database: sqlite3.Connection, happened: Callable[[], int]) -> None:
         self._database = database
         self.left: int | None = None
         self.how = ""
         self.statements = 0
         # Those that made what was written last: after any other, a crash leaves what a crash before it leaves.
         self.commits: list[int] = []
+        # Those before which more was written or has happened elsewhere than before the one that precedes it.
+        self.moments: list[int] = []
+        # Those that a full disk can refuse.
+        self.writes: list[int] = []
+        self._happened = happened
+        self._before: tuple[int, int] | None = None
         self.dead = False
 
     def fail(self, how: str, statement: int) -> None:
         self.how, self.left = how, statement
+
+    def _note(self, statement: str) -> None:
+        if (now := (len(self.commits), self._happened())) != self._before:
+            self.moments.append(self.statements)
+            self._before = now
+        if not statement.startswith("SELECT"):
+            self.writes.append(self.statements)
 
     def _step(self, work):
         self.statements += 1
@@ -53,12 +67,14 @@ class Disk:
         raise Crash
 
     def execute(self, *arguments):
+        self._note(arguments[0])
         alone = not self._database.in_transaction and arguments[0].startswith(("INSERT", "UPDATE", "DELETE"))
         if alone or arguments[0] == "COMMIT":
             self.commits.append(self.statements)
         return self._step(lambda: self._database.execute(*arguments))
 
     def executemany(self, *arguments):
+        self._note(arguments[0])
         return self._step(lambda: self._database.executemany(*arguments))
 
     @property
@@ -69,10 +85,11 @@ class Disk:
         self._database.close()
 
 
-def open_ledger(path: Path) -> Ledger:
+def open_ledger(path: Path, happened: Callable[[], int]) -> Ledger:
+    """The ledger, on a disk that fails as it is told; `happened` counts what happens outside of the ledger."""
     ledger = Ledger(path)
     # A test need not wait for the platter: what a killed process wrote is in the system's cache.
     ledger._database.execute("PRAGMA synchronous = OFF")
-    disk = Disk(ledger._database)
+    disk = Disk(ledger._database, happened)
     ledger._database = ledger.log._database = ledger._transaction._database = disk
     return ledger

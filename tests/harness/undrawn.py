@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -11,8 +13,8 @@ from matplotlib.layout_engine import ConstrainedLayoutEngine
 EMPTY = {"svg": '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt"></svg>', "png": b""}
 
 
-@pytest.fixture
-def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def drawing_nothing() -> Iterator[None]:
     """Every figure's file is an empty picture: Matplotlib's drawing would be most of the time of a small run.
 
     What it draws is tested in tests/system/simulations/plots, on runs of every shape.
@@ -21,5 +23,14 @@ def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
     def save(figure: Figure, sink: Any, *, format: str, **more: object) -> None:
         sink.write(EMPTY[format])
 
-    monkeypatch.setattr(Figure, "savefig", save)
-    monkeypatch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Figure, "savefig", save)
+        patch.setattr(ConstrainedLayoutEngine, "execute", lambda engine, figure: None)
+        yield
+
+
+@pytest.fixture
+def undrawn() -> Iterator[None]:
+    """`drawing_nothing` for one test."""
+    with drawing_nothing():
+        yield

@@ -78,6 +78,7 @@ class World:
         # What left each party, and what was said about each request: the truth that ledgers are held against.
         self.left: dict[str, set[bytes]] = {name: set() for name in KEYS}
         self.asked: dict[bytes, int] = {}
+        self.frames = 0
         self.outcomes: dict[bytes, np.ndarray] = {}
         self.released: dict[int, np.ndarray] = {}
         for seat in study.roster:
@@ -87,7 +88,7 @@ class World:
     def open_party(self, name: str) -> None:
         if name in self.ledgers:
             self.ledgers[name].close()
-        ledger = self.ledgers[name] = open_ledger(self.folder / f"{name}.sqlite")
+        ledger = self.ledgers[name] = open_ledger(self.folder / f"{name}.sqlite", lambda: self.frames)
         party = Party(name, study=self.study, ledger=ledger, voter=voter(name), coins_from=None, settles=self.settles)
         self.seats[name] = ServedSeat(self.study, party, ledger, anchor=lambda: None)
         self.nodes[name] = Node(
@@ -105,7 +106,7 @@ class World:
     def open_coordinator(self) -> None:
         if hasattr(self, "ledger"):
             self.ledger.close()
-        self.ledger = open_ledger(self.folder / "coordinator.sqlite")
+        self.ledger = open_ledger(self.folder / "coordinator.sqlite", lambda: self.frames)
         self.sessions_of.clear()
         self.sessions = Sessions(seal=self.seal, on_event=lambda event, fields: None)
         self.coordinator = Coordinator(
@@ -142,6 +143,7 @@ class World:
 
     async def connect(self, name: str, opened: OpenStudy) -> None:
         """Hello and Welcome, as the hub does them; a party that is refused stays away."""
+        self.frames += 1
         if name in self.away or name in self.sessions.open:
             return
         try:
@@ -179,6 +181,7 @@ class World:
 
     async def deliver(self, name, frame, session, node_session, opened) -> None:
         """One question on its way to a node, and its answer on the way back."""
+        self.frames += 1
         fault = next(self.faults, "")
         if fault == "lost":
             await self.broken(name, session, opened)
@@ -230,6 +233,7 @@ class World:
         answer = self.nodes[name]._answer(ask, frame, sender, node_session, seats)
         assert isinstance(answer, Answer)
         self.witness(name, answer, decode(ask.envelope))
+        self.frames += 1
         return seal(answer, key=KEYS[name], certificate=CERTIFICATES[name])
 
     def witness(self, name: str, answer: Answer, request) -> None:

@@ -1,7 +1,7 @@
 """What every engine of the table must do, asked of each through the small parties of echo_host.
 
 Starting an engine takes up to ten seconds, so one run per engine (`seen`) makes most of the observations and
-the tests look at them; it is one run of several exchanges, errors between them included.
+the tests look at them; it is one run of several exchanges, errors between them included, and a death at its end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -73,6 +73,44 @@ def error_of_stranger(exchange: Exchange) -> ConclaveError:
     return caught.value
 
 
+def observe_and_die(engine: str, capfd: pytest.CaptureFixture[str], log: Path) -> dict[str, Any]:
+    """The observations of one run on the engine, which a bug in a host and then the death of a worker end.
+
+    Flower's host prints something too: neither that nor its log lines reach the person.
+    """
+    started = Flower(workers=2, log=log) if engine == "flower" else open_engine(engine, workers=2)
+    seen: dict[str, Any] = {}
+
+    def body(exchange: Exchange) -> None:
+        seen.update(observe(exchange))
+        with pytest.raises(EngineFailed) as caught:
+            exchange({"party-0": b"bug:printed by a host" if engine == "flower" else b"bug"})
+        seen["bug"] = str(caught.value)
+        exchange({"party-1": b"die", "party-0": b"x"})
+
+    capfd.readouterr()
+    before = descendants(psutil.Process())
+    with pytest.raises(EngineFailed) as caught:
+        started.run(HOST, PARTIES, body)
+    seen |= {"death": str(caught.value), "left": descendants(psutil.Process()) - before}
+    seen |= {"printed": capfd.readouterr(), "log": log.read_text(encoding="utf-8") if log.exists() else None}
+    return seen
+
+
+@pytest.fixture
+def seen_of(
+    all_seen: dict[str, dict[str, Any]], capfd: pytest.CaptureFixture[str], tmp_path: Path
+) -> Callable[[str], dict[str, Any]]:
+    """The observations of one run on the engine of that name; the engine is started once."""
+
+    def seen(engine: str) -> dict[str, Any]:
+        if engine not in all_seen:
+            all_seen[engine] = observe_and_die(engine, capfd, tmp_path / "engine.log")
+        return all_seen[engine]
+
+    return seen
+
+
 @pytest.fixture(scope="module")
 def all_seen() -> dict[str, dict[str, Any]]:
     """Observations so far, by engine."""
@@ -80,12 +118,9 @@ def all_seen() -> dict[str, dict[str, Any]]:
 
 
 @pytest.fixture(params=sorted(ENGINES))
-def seen(request: pytest.FixtureRequest, all_seen: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """The observations of one run on the engine; the engine is started once."""
-    engine = request.param
-    if engine not in all_seen:
-        all_seen[engine] = open_engine(engine, workers=2).run(HOST, PARTIES, observe)
-    return all_seen[engine]
+def seen(request: pytest.FixtureRequest, seen_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+    """The observations on each engine."""
+    return seen_of(request.param)
 
 
 def test_every_party_asked_is_answered(seen: dict[str, Any]) -> None:
@@ -159,11 +194,8 @@ def test_a_request_for_a_stranger_is_refused(seen: dict[str, Any]) -> None:
     assert str(seen["stranger"]) == "requests names party 'nobody'; allowed: the 50 parties of this run"
 
 
-def test_engines_reply_alike(all_seen: dict[str, dict[str, Any]]) -> None:
-    for engine in ENGINES:
-        if engine not in all_seen:
-            all_seen[engine] = open_engine(engine, workers=2).run(HOST, PARTIES, observe)
-    first, *others = all_seen.values()
+def test_engines_reply_alike(seen_of: Callable[[str], dict[str, Any]]) -> None:
+    first, *others = map(seen_of, ENGINES)
     assert others
     for other in others:
         for key in ("one", "three", "fifty", "silent", "large reply", "large request", "progress"):
@@ -171,29 +203,24 @@ def test_engines_reply_alike(all_seen: dict[str, dict[str, Any]]) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(ENGINES))
-def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(
-    engine: str, capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """With Flower, whose start takes seconds, also: its log lines and what a host prints do not reach the person."""
-    log = tmp_path / "engine.log"
-    started = Flower(workers=2, log=log) if engine == "flower" else open_engine(engine, workers=2)
+def test_a_bug_in_a_host_is_shown_with_its_traceback_and_nothing_is_printed(seen: dict[str, Any]) -> None:
+    assert "KeyError: 'a bug in the host'" in seen["bug"]
+    assert "echo_host.py" in seen["bug"]  # the traceback
+    assert "\x1b" not in seen["bug"]
+    assert seen["printed"] == ("", "")  # what was to be said is in the error
 
-    def body(exchange: Exchange) -> None:
-        with pytest.raises(EngineFailed, match="KeyError: 'a bug in the host'") as caught:
-            exchange({"party-0": b"bug:printed by a host" if engine == "flower" else b"bug"})
-        assert "echo_host.py" in str(caught.value)  # the traceback
-        assert "\x1b" not in str(caught.value)
-        exchange({"party-1": b"die", "party-0": b"x"})
 
-    before = descendants(psutil.Process())
-    with pytest.raises(EngineFailed, match="died"):
-        started.run(HOST, PARTIES[:2], body)
-    assert_gone(descendants(psutil.Process()) - before)
-    assert capfd.readouterr() == ("", "")  # what was to be said is in the error
-    if engine == "flower":
-        assert "run_simulation" in log.read_text(encoding="utf-8")
-        assert "a bug in the host" in log.read_text(encoding="utf-8")
+@pytest.mark.slow
+def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(seen: dict[str, Any]) -> None:
+    assert "died" in seen["death"]
+    assert_gone(seen["left"])
+
+
+@pytest.mark.slow
+def test_what_flower_and_its_hosts_say_is_in_its_log(seen_of: Callable[[str], dict[str, Any]]) -> None:
+    log = seen_of("flower")["log"]
+    assert "run_simulation" in log
+    assert "a bug in the host" in log
 
 
 @pytest.mark.slow

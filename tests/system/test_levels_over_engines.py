@@ -1,4 +1,4 @@
-"""Every level of confidentiality over the engines that carry messages between processes."""
+"""Every level of confidentiality over the engines that carry messages between processes, and teachers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import pytest
 from protocols.levels.clear import ClearAggregation
 from simulations.stages.record_votes import live_record_votes
 from tests.contract.test_level_contract import in_clear, labelled
-from tests.harness.carried_studies import MASKED, NAMES, RECORDS, SHARED, SUMS, VOTES
+from tests.harness.carried_studies import CASTING, MASKED, NAMES, RECORDS, SHARED, SUMS, TEACHERS, VOTES, cast_digits
+from tests.harness.engine_here import EngineHere
 from tests.harness.party_host import SEED
 from tests.harness.record_votes import LEVELS
 
@@ -34,3 +35,8 @@ def test_records_release_the_same_sums_over_every_engine_as_in_one_process(carri
     expected = live_record_votes(RECORDS[level], list(SUMS[level]), seed=SEED)
     np.testing.assert_array_equal(carried[level].cells, expected.cells)
     check_same(carried[level], expected)
+
+
+def test_every_engine_casts_the_votes_of_one_process_from_the_same_seed(carried, tmp_path):
+    np.testing.assert_array_equal(carried["cast"].votes, cast_digits(tmp_path, EngineHere).votes)
+    assert carried["cast"].trained == CASTING * TEACHERS

@@ -21,6 +21,7 @@ from party.commands.group import run_command as run_party
 from simulations.commands.group import run_command as run_simulate
 from tests.harness.engine_here import running_here
 from tests.harness.pages import BACKGROUND, COMMANDS, ROOT, Block, Call, RunPage, after, blocks, steps
+from tests.harness.undrawn import drawing_nothing
 
 _PORT = re.compile(r"(127\.0\.0\.1:)(\d{4,5})\b")
 _START_S, _STOP_S = 300, 300
@@ -32,10 +33,10 @@ def run_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPage]:
     """Runs the blocks of a page, once, in a folder of its own, and returns that folder.
 
     Lines that only call a program are run in this process, by the function that the command calls, as each start of
-    Python with its packages takes a second. So are a simulation's parties, as each worker would take several seconds:
-    a run with workers, as people start it, is in test_plugin_runs.py. A page that goes on `after` another is run in
-    that one's folder. Commands that end in " &" run on until the session of tests ends. Ports of 127.0.0.1 are replaced
-    by free ones.
+    Python with its packages takes a second. So are a simulation's parties, as each worker would take several seconds,
+    and no figure is drawn: a run with workers and figures, as people start it, is in test_plugin_runs.py. A page that
+    goes on `after` another is run in that one's folder. Commands that end in " &" run on until the session of tests
+    ends. Ports of 127.0.0.1 are replaced by free ones.
     """
     folders: dict[Path, Path] = {}
     ports: dict[str, str] = {}
@@ -54,7 +55,7 @@ def run_page(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunPage]:
             before = after(page)
             folder = tmp_path_factory.mktemp(page.stem) if before is None else run(before)
             terminate = signal.getsignal(signal.SIGTERM)
-            with pytest.MonkeyPatch.context() as patch, running_here():
+            with pytest.MonkeyPatch.context() as patch, running_here(), drawing_nothing():
                 patch.setenv("CONCLAVE_CACHE", str(cache))
                 patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
                 for name in ("CONCLAVE_DATA", "CONCLAVE_PARTY_HOME", "CONCLAVE_COORDINATOR_HOME", "RAY_ADDRESS"):

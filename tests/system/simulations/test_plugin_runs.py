@@ -18,10 +18,12 @@ from tests.harness.distributions import ROOT, example, install, install_gumbel
 # Words of other mechanisms, and of other accountants, that nothing may say of this one.
 OTHERS = re.compile("gauss|gnmax|lnmax|laplace", re.IGNORECASE)
 RUNNER = """
-import json, sys
+import contextlib, json, sys
 from simulations.commands.group import run_command
-for arguments in json.loads(sys.argv[1]):
-    print("exit", run_command(arguments), flush=True)
+from tests.harness.undrawn import drawing_nothing
+with contextlib.nullcontext() if sys.argv[2] == "drawn" else drawing_nothing():
+    for arguments in json.loads(sys.argv[1]):
+        print("exit", run_command(arguments), flush=True)
 """
 DIGITS = "--dataset digits --parties 20 --engine in_process --workers 1 --no-attack --no-baselines".split()
 # A student that has learned which class was released most often.
@@ -55,11 +57,11 @@ def student(*, device):
 """
 
 
-def simulate(folder: Path, *commands: list[str]) -> tuple[list[str], str]:
+def simulate(folder: Path, *commands: list[str], drawn: bool = False) -> tuple[list[str], str]:
     """What conclave-simulate prints for each of the commands in one fresh process, exit code last; and its errors."""
     paths = os.pathsep.join([str(folder), str(ROOT)])
     done = subprocess.run(
-        [sys.executable, "-c", RUNNER, json.dumps([[*command, "--quiet"] for command in commands])],
+        [sys.executable, "-c", RUNNER, json.dumps([[*command, "--quiet"] for command in commands]), "drawn" * drawn],
         env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"},
         capture_output=True,
         text=True,
@@ -98,6 +100,7 @@ def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_a
         ["audit", "--mechanism", "gumbel_max", "--trials", "20000"],
         ["audit", "--mechanism", "gumbel_max", "--trials", "20000", "--break", "half-noise"],
         ["audit", "--mechanism", "gumbel_max", "--trials", "20000", "--scale", "2", "--json"],
+        drawn=True,
     )
     assert errors == ""
     run, replay, plan, plan_json, swept, audit, broken, audited = printed

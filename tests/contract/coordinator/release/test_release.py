@@ -198,6 +198,7 @@ def test_a_study_that_lost_its_quorum_says_what_was_charged_and_never_released(s
         },
         {"stop": "drop-exhausted", "participation": "periodic", "rates": [1.0, 0.5, 0.5]},
         {"classes": 3, "account": "gaussian"},
+        {"mechanism": "thresholded_gnmax", "sigma_threshold": None, "threshold": 1.0, "account": "exact_composition"},
         {"participation": "secret", "rates": [0.5] * 3},
     ],
 )  # fmt: skip

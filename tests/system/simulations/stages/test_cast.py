@@ -1,6 +1,7 @@
-"""The casting stages on real digits (scikit-learn's, no file), in this process and in workers."""
+"""The casting stages on real digits (scikit-learn's, no file), in this process.
 
-from functools import partial
+With workers they are in tests/system/test_levels_over_engines.py.
+"""
 
 import numpy as np
 import pytest
@@ -8,7 +9,6 @@ import pytest
 from protocols.errors import EngineFailed
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
-from simulations.engines import ENGINES, open_engine
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
 from tests.harness.engine_here import EngineHere
@@ -86,16 +86,6 @@ def test_skewed_and_tiny_parties_vote_too(tmp_path, teacher):
     votes = cast(tmp_path, shards, teacher=teacher).votes
     assert votes.min() >= 0
     assert votes.max() < 10
-
-
-@pytest.mark.slow
-def test_both_engines_cast_the_same_votes_from_the_same_seed(tmp_path):
-    shards = shards_of(6, teachers=2)
-    here = cast(tmp_path / "here", shards)
-    for name in ENGINES:
-        found = cast(tmp_path / name, shards, engine=partial(open_engine, name, workers=2))
-        np.testing.assert_array_equal(here.votes, found.votes)
-        assert found.trained == 12
 
 
 def test_a_party_that_does_not_answer_is_named(tmp_path):

@@ -1,0 +1,94 @@
+"""The figures that pages state of their own commands are those that the commands write.
+
+Figures of a plan are exact. Those of a run follow from trained teachers, whose last digits may differ on another
+machine or with another scikit-learn: they may be off by a twentieth.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any  # values of a JSON file
+
+import numpy as np
+import pytest
+
+from simulations.commands.group import run_command
+from tests.harness.pages import ROOT, RunPage
+
+TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
+BUDGETS = ROOT / "docs" / "how-to" / "set-budgets.md"
+FORTY = ["--dataset", "digits", "--parties", "40", "--budgets", "4:0.5,8:0.5", "--quiet"]
+
+
+def nearly(value: float) -> Any:  # what pytest.approx returns has no public type
+    return pytest.approx(value, rel=0.05)
+
+
+def planned(capsys: pytest.CaptureFixture[str], *flags: str) -> list[dict[str, Any]]:
+    capsys.readouterr()
+    assert run_command(["plan", *FORTY, *flags, "--json"]) == 0
+    groups: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["groups"]
+    return groups
+
+
+def summary(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return found
+
+
+def test_the_tutorials_plans_are_those_of_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    text = TUTORIAL.read_text(encoding="utf-8")
+    said = re.findall(r"^ +([48]) +20 +1 +([48]) +(\d+) +(\d+)$", text, re.MULTILINE)
+    groups = planned(capsys, "--weights", "uniform")
+    assert [tuple(map(int, row)) for row in said] == [
+        (g["budget"], pytest.approx(g["epsilon_guaranteed"]), g["answers_all"], g["answers_half"]) for g in groups
+    ]
+    assert f"after at most {groups[0]['answers_all']} answers" in text
+    exhaustive = {g["answers_all"] for g in planned(capsys)}
+    assert len(exhaustive) == 1
+    assert f"afford the same number of queries: {exhaustive.pop()}." in text
+
+
+@pytest.mark.slow
+def test_the_tutorials_results_are_those_of_its_runs(run_page: RunPage) -> None:
+    text = TUTORIAL.read_text(encoding="utf-8")
+    runs = run_page(TUTORIAL) / "runs"
+    weighted, uniform = summary(runs / "exhaustive"), summary(runs / "uniform")
+    said = re.search(r"^labels released +([\d.]+) of ([\d.]+) asked", text, re.MULTILINE)
+    assert said is not None
+    assert (float(said[1]), float(said[2])) == (nearly(weighted["answered"]), nearly(weighted["asked"]))
+    assert f"were asked about {said[2]} public digits and agreed clearly enough on {said[1]};" in text
+    for name, key in (("label accuracy  ", "label_accuracy"), ("student accuracy", "student_accuracy"),
+                      ("mean teacher    ", "teacher_accuracy_mean")):  # fmt: skip
+        stated = re.search(rf"^{name} ([\d.]+)$", text, re.MULTILINE)
+        assert stated is not None, name
+        assert float(stated[1]) == nearly(weighted[key]), name
+    right = re.search(r"student that is right (\d+) % instead of (\d+) %\s+of the time", text)
+    assert right is not None
+    stated_shares = [float(share) / 100 for share in right.groups()]
+    assert stated_shares == [nearly(weighted["student_accuracy"]), nearly(uniform["student_accuracy"])]
+
+
+@pytest.mark.slow
+def test_the_tutorials_private_figures_are_those_of_its_analysis(run_page: RunPage) -> None:
+    text = TUTORIAL.read_text(encoding="utf-8")
+    found = json.loads((run_page(TUTORIAL) / "runs" / "analysed" / "private" / "findings.json").read_text())
+    stated = re.findall(r"^ +(.*): epsilon ([\d.]+) to ([\d.]+), order", text, re.MULTILINE)
+    columns = [name for name in found["parties"][0] if name.startswith(tuple(found["accountants"]))]
+    columns = [name for name in columns if not name.endswith(" order")]
+    assert len(stated) == len(columns)
+    for (line, low, high), column in zip(stated, columns, strict=True):
+        assert line == ("as the papers convert (Mironov 2017)" if "Mironov" in column else column)
+        values = np.array([party[column] for party in found["parties"]])
+        assert (float(low), float(high)) == (nearly(values.min()), nearly(values.max())), column
+
+
+@pytest.mark.slow
+def test_the_labels_of_four_ways_to_spend_unequal_budgets_are_those_stated(run_page: RunPage) -> None:
+    stated = re.search(r"they released (\d+), (\d+), (\d+) and (\d+) labels", BUDGETS.read_text(encoding="utf-8"))
+    assert stated is not None
+    runs = run_page(BUDGETS) / "runs"
+    released = [summary(runs / way)["answered"] for way in ("weighting", "vanishing", "secret", "upsampling")]
+    assert [float(count) for count in stated.groups()] == [nearly(count) for count in released], released
