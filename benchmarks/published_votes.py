@@ -52,6 +52,7 @@ def mean_answers(accountant: Accountant, *, seeds: int = 20) -> tuple[float, flo
         weights="uniform",
         accountant=accountant.name,
         threshold=200.0,
+        mechanism="confident_gnmax",
         sigma_threshold=150.0,
         sigma=40.0,
     )

@@ -37,6 +37,7 @@ def typical_case(folder: Path, parties: int, retrainings: int) -> None:
         parties=parties,
         student="none",
         budgets="4:0.5,8:0.5",
+        mechanism="confident_gnmax",
         sigma=0.3 * parties,
         sigma_threshold=0.6 * parties,
         threshold=0.3 * parties,

@@ -92,7 +92,7 @@ def plan(study: Study) -> StudyPlan:
     >>> study = conclave.define_study(parties=100, budgets="1:0.5,4:0.5", delta=1e-5, unit="record", view="label",
     ...                               classes=10, queries=1000, mechanism="gnmax", sigma=20.0)
     >>> [(group.budget, group.answers_all) for group in conclave.plan(study).groups]
-    [(1.0, 108), (4.0, 108)]
+    [(1.0, 95), (4.0, 95)]
     """
     epsilon, delta = (np.array([getattr(seat, name) for seat in study.roster]) for name in ("epsilon", "delta"))
     return make_plan(study, Budgets(tuple(seat.party for seat in study.roster), epsilon, delta))

@@ -97,7 +97,7 @@ _SETTINGS = [
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest for the view]; "
           f"in a list with it, those that analyse the votes for research: {', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: retrainings with one record replaced, per party [10].", type=int),
-    _flag("--mechanism", f"{' | '.join(MECHANISMS)} [confident_gnmax].", type=click.Choice(list(MECHANISMS))),
+    _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax].", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
     _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
           "queries, by a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; "

@@ -46,11 +46,11 @@ class ThresholdedGNMax(GaussianMechanism):
 
     sigma: float = field(
         metadata=parameter(
-            "the standard deviation of the label noise, in votes", unit="votes", role="noise", default=0.21
+            "the standard deviation of the label noise, in votes", unit="votes", role="noise", default=0.24
         )
     )
     threshold: float = field(
-        metadata=parameter("the votes that the noisy maximum must reach", unit="votes", role="threshold", default=0.6)
+        metadata=parameter("the votes that the noisy maximum must reach", unit="votes", role="threshold", default=0.7)
     )
     lattice: Lattice | None = None
     name: ClassVar[str] = "thresholded_gnmax"

@@ -18,11 +18,13 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, View
+from protocols.mechanisms import GaussianMechanism, Mechanism, View
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
+from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.research.evidence import Circumstances, Figures, Least, QueryVotes, Units, alike, spread
 from protocols.research.exact import exact
 from protocols.research.published import moments2017, papernot2018
@@ -77,8 +79,8 @@ class Papernot2018(DataDependentAccountant):
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        sigma, bit_sigma = evidence.mechanism.label_sigma, evidence.mechanism.threshold_noise
-        threshold = evidence.mechanism.needed(second_round=False)
+        decision = _decision(evidence)
+        sigma, bit_sigma, threshold = decision.sigma, decision.sigma_threshold, decision.threshold
         tested = partial(papernot2018.total_threshold_rdp, evidence.top, ORDERS)
         answer = Private(np.ones(len(evidence.counts)))
         if bit_sigma is not None and threshold is not None:
@@ -147,7 +149,7 @@ class Exact(DataDependentAccountant):
     source = "Renyi divergence by quadrature, both directions"
     note = "neighbours always vote: the move that gives a vote to nobody is not among them"
     units = "record, or party with one vote"
-    mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
+    mechanisms = (GNMax, ThresholdedGNMax, ConfidentGNMax, InteractiveGNMax)
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
@@ -239,8 +241,8 @@ class SmoothSensitivity(DataDependentAccountant):
             best_release(
                 evidence.counts,
                 answered=evidence.answered,
-                sigma=evidence.mechanism.label_sigma,
-                sigma_threshold=evidence.mechanism.threshold_noise,
+                sigma=_decision(evidence).sigma,
+                sigma_threshold=_decision(evidence).sigma_threshold,
                 sensitivity=s,
                 cast=units.cast,
                 delta=delta,
@@ -268,12 +270,19 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
     return Figures(happened=ours, mironov=mironov)
 
 
-def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
+def _decision(evidence: QueryVotes) -> Decision:
     mechanism = evidence.mechanism
+    if not isinstance(mechanism, GaussianMechanism):
+        raise InvalidInput(f"{mechanism.name} is not analysed like this; allowed: a mechanism with Gaussian noise")
+    return mechanism.decision(second_round=False)
+
+
+def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
+    decision = _decision(evidence)
     return exact.QuerySetting(
-        sigma=mechanism.label_sigma,
-        threshold=mechanism.needed(second_round=False),
-        sigma_threshold=mechanism.threshold_noise,
+        sigma=decision.sigma,
+        threshold=decision.threshold,
+        sigma_threshold=decision.sigma_threshold,
         student_votes=evidence.student_votes,
     )
 

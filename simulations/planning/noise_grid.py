@@ -18,11 +18,12 @@ from simulations.planning.objectives import Objective
 from simulations.planning.predictions import Noise, Planner, planned_parameters
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
-# everything and makes the test nearly free.
+# everything and makes the test nearly free; above all votes, noise lifts a few plurality votes over it.
 _SIGMAS, _TEST_SIGMAS = (0.005, 2.5, 24), (0.02, 8.0, 22)
 _LEAST_NOISE = 1 / 3
 _THRESHOLDS, _FINE_THRESHOLDS = (
-    np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, count)]) for count in (37, 91)
+    np.concatenate([[-32.0, -8.0, -2.0, -0.5, 0.0], np.linspace(0.1, 1.0, count), above])
+    for count, above in ((37, [1.05, 1.1, 1.2, 1.4, 1.8]), (91, np.linspace(1.02, 2.0, 50)))
 )
 # Predictions are interpolated between two sigmas at one point less than this: the best sigma for a minimum accuracy
 # lies
@@ -30,6 +31,8 @@ _THRESHOLDS, _FINE_THRESHOLDS = (
 _BETWEEN = 10
 # Of many distinct budgets, the grid only considers those that would end a study with that sigma.
 _TIGHTEST = 16
+# Answers, expected, below which a cell is taken to release none.
+_NOTHING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -160,7 +163,10 @@ def _slice(
         fits = (caps / (cost.ask + rate[:, None, None] * cost.answer)).max(axis=2).min(axis=1)
         answered.append(rate * np.minimum(fits, planner.pool))
         accuracy.append(np.minimum(right.sum(axis=1) / np.maximum(passes.sum(axis=1), 1e-300), 1.0))
-    return np.reshape(answered, axes.shape[1:]), np.reshape(accuracy, axes.shape[1:])
+    # What is hardly ever answered counts as nothing: its ratios would overflow where cells are interpolated.
+    some = np.reshape(answered, axes.shape[1:]) > _NOTHING
+    shown = [np.where(some, np.reshape(table, some.shape), 0.0) for table in (answered, accuracy)]
+    return shown[0], shown[1]
 
 
 def _tightest(study: Study) -> Int64[ndarray, " few"]:

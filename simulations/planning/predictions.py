@@ -50,7 +50,7 @@ class Noise:
 
     @classmethod
     def rounded(cls, kind: type[Mechanism], values: Iterable[float]) -> Noise:
-        """The nearest values with three digits; a threshold is rounded down, so as not to exceed the total weight."""
+        """The nearest values with three digits; a threshold is rounded down: what is reached stays reached."""
         given = zip(planned_parameters(kind).items(), values, strict=True)
         return cls(tuple((name, _floor(v) if each.role == "threshold" else float(f"{v:.3g}"))
                          for (name, each), v in given))  # fmt: skip

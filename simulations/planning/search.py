@@ -147,8 +147,7 @@ def neighbours(planner: Planner, noise: Noise, *, step: float) -> Iterator[Noise
     for *up, up_threshold in product((-1, 0, 1), repeat=len(noise.values)):
         if any(up) or up_threshold:
             wider = [scale * (1 + step) ** each for scale, each in zip(scales, up, strict=True)]
-            needed = min(threshold + up_threshold * step * reach, planner.total)
-            yield Noise.rounded(planner.kind, (*wider, needed))
+            yield Noise.rounded(planner.kind, (*wider, threshold + up_threshold * step * reach))
 
 
 def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Prediction, ...]:

@@ -137,10 +137,19 @@ def _divergence(
         both = ORDERS * squared[None, :, None] / (2 * mechanism.sigma**2)
         return Private(np.tile(both, (2, 1, 1)))
     bits: list[Float64[ndarray, "rows 2"] | None] = [None, None]
-    if mechanism.threshold_noise is not None:
+    decision = mechanism.decision(second_round=False)
+    if decision.sigma_threshold is not None:
         tested = [(counts - asked.offsets[query]).max(axis=1) - asked.thresholds[query] for counts in (before, after)]
-        bits = [log_answered(g, sigma_threshold=mechanism.threshold_noise, threshold=0.0) for g in tested]
-    return pair_rdp(before, after, ORDERS, sigma=mechanism.sigma, answered_before=bits[0], answered_after=bits[1])
+        bits = [log_answered(g, sigma_threshold=decision.sigma_threshold, threshold=0.0) for g in tested]
+    return pair_rdp(
+        before,
+        after,
+        ORDERS,
+        sigma=decision.sigma,
+        answered_before=bits[0],
+        answered_after=bits[1],
+        floor=decision.threshold if decision.one_draw else None,
+    )
 
 
 def _row(

@@ -71,7 +71,7 @@ class Experiment(BaseModel):
     unit: Literal["record", "patient", "party"] = "record"
     view: Literal["label", "histogram"] = "label"
     accountant: str | None = None
-    mechanism: str = "confident_gnmax"
+    mechanism: str = "thresholded_gnmax"
     individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
     privacy_groups: bool = False
     weights: str = "exhaustive"
@@ -301,7 +301,7 @@ def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountan
         or votes_per_unit(_unit(settings.unit), teachers=settings.teachers_per_party) > 1
     )
     if charging is None:
-        return default_accountant(mechanism, view, secret_coins=coins, planned=not several)
+        return default_accountant(mechanism, view, secret_coins=coins)
     account = accountant(charging)
     account.check(mechanism, view, secret_coins=coins, several_votes=several)
     return account

@@ -38,9 +38,10 @@ def stored_run(
     teachers: int = 1,
     **settings: object,
 ) -> RunResult:
-    """A run over such votes; Gaussian accountant, proportional weights unless given; None leaves one out."""
+    """A run over such votes: Confident-GNMax, Gaussian accountant, proportional weights, unless given."""
     given = {
         **write_votes(folder, parties=parties, queries=pool, classes=classes, teachers=teachers),
+        "mechanism": "confident_gnmax",
         "accountant": "gaussian",
         "weights": "proportional",
         "budgets": "2:0.5,6:0.5",

@@ -3,7 +3,8 @@
 Adjacency replace-one; view "label". A unit has one vote of weight s on a query; replaced, it gives s to another class.
 The label distributions before and after are integrals in one dimension (exact_labels.py), so the Renyi divergence is
 exact, in both directions. A mechanism with a threshold is one mechanism with m + 1 outcomes: the refusal, and each
-label together with the answer (docs/explanation/mathematics.md, section 10.3: threshold + p * label would be a mean).
+label together with the answer (docs/explanation/mathematics.md, section 10.3: threshold + p * label would be a mean);
+where one draw decides, labels are integrals above the threshold, and the refusal is the product of what falls below.
 
 For an arbitrary unit, any class with at least s votes may lose them; for a unit whose own vote is known, only the m - 1
 moves out of its own class matter. The direction that is reported is the larger of the two totals. The figure belongs to
@@ -25,7 +26,7 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import check_orders, check_sensitivity
 from protocols.errors import InvalidInput
-from protocols.noise import check_sigma
+from protocols.mechanisms.decision import Decision
 from protocols.research.exact.exact_labels import Block, GroupedHistograms, blocks, moves
 from protocols.research.published.papernot2018 import check_counts
 from protocols.research.published.private import Private
@@ -44,9 +45,10 @@ _LARGE = 300.0
 
 @dataclass(frozen=True, kw_only=True, eq=False, repr=False)
 class QuerySetting:
-    """What is released about a query: GNMax's label, after a threshold test if there is one.
+    """What is released about a query: GNMax's label, where a threshold is reached if there is one.
 
-    sigma: of the label's noise, votes. threshold and sigma_threshold (votes): both None for GNMax. student_votes: for
+    sigma: of the label's noise, votes. threshold and sigma_threshold (votes): both None for GNMax; sigma_threshold None
+    where the noisy maximum itself must reach the threshold (`Decision`). student_votes: for
     Interactive-GNMax, M p_j of each query and class (public), which is subtracted from the counts before the threshold
     test. Raises InvalidInput.
     """
@@ -57,17 +59,16 @@ class QuerySetting:
     student_votes: Float64[ndarray, "queries classes"] | None = None
 
     def __post_init__(self) -> None:
-        check_sigma("sigma", self.sigma)
-        if (self.threshold is None) != (self.sigma_threshold is None):
+        _ = Decision(sigma=self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold)
+        if self.student_votes is not None and self.sigma_threshold is None:
             raise InvalidInput(
-                f"threshold is {self.threshold}, sigma_threshold is {self.sigma_threshold}; allowed: both or neither"
+                "student_votes are given without a test with noise of its own; allowed: both, for Interactive-GNMax"
             )
-        if self.sigma_threshold is not None:
-            check_sigma("sigma_threshold", self.sigma_threshold)
-        if self.threshold is not None and not np.isfinite(self.threshold):
-            raise InvalidInput(f"threshold is {self.threshold}; allowed: a finite number of votes")
-        if self.student_votes is not None and self.threshold is None:
-            raise InvalidInput("student_votes are given without a threshold; allowed: both, for Interactive-GNMax")
+
+    @property
+    def floor(self) -> float | None:
+        """What the noisy maximum itself must reach, in units of sigma; None where nothing is asked of it."""
+        return None if self.threshold is None or self.sigma_threshold is not None else self.threshold / self.sigma
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -170,7 +171,7 @@ def _checked_blocks(
             "every unit's vote"
         )
     compared = counts if taken_off is None else counts - taken_off
-    if setting.threshold is None:
+    if setting.sigma_threshold is None:
         compared = np.zeros_like(counts)
     made = blocks(counts, compared, sigma=setting.sigma)
     most = made[-1].distinct.counts.shape[1]
@@ -235,7 +236,7 @@ def _outcomes(
     Outcomes: a class of each group that takes no part in the move, the one that gives, the one that gets, the refusal.
     """
     rows, groups = histograms.counts.shape
-    law = moves(histograms, shift=s / setting.sigma)
+    law = moves(histograms, shift=s / setting.sigma, floor=setting.floor)
     shape = (rows, groups, groups, groups)
     giver, getter = law.before[:, None, :, None], law.before[:, None, None, :]
     pair = (rows, 1, groups, groups)
@@ -247,6 +248,10 @@ def _outcomes(
     same = np.eye(groups)
     left = histograms.sizes[:, :, None, None] - same[None, :, :, None] - same[None, :, None, :]
     often = [np.maximum(left, 0.0), np.ones(pair), np.ones(pair)]
+    if setting.floor is not None:
+        for side, refused in zip((before, after), _refusals(histograms, setting.floor, s / setting.sigma), strict=True):
+            side.append(refused[:, None])
+        often.append(np.ones(pair))
     if setting.threshold is not None and setting.sigma_threshold is not None:
         top = histograms.compared.max(axis=1)[:, None, None]
         gap = [(np.broadcast_to(x, (rows, groups, groups)) - setting.threshold) / setting.sigma_threshold
@@ -256,6 +261,17 @@ def _outcomes(
             side[:] = [*(x + answered for x in side), scipy.special.log_ndtr(-g)[:, None]]
         often.append(np.ones(pair))
     return np.concatenate(before, axis=1), np.concatenate(after, axis=1), np.concatenate(often, axis=1)
+
+
+def _refusals(
+    histograms: GroupedHistograms, floor: float, shift: float
+) -> tuple[Float64[ndarray, "rows givers getters"], Float64[ndarray, "rows givers getters"]]:
+    """ln P[no noisy count reaches the floor], before and after each move."""
+    missed, groups = scipy.special.log_ndtr(floor - histograms.counts), histograms.counts.shape[1]
+    before = (histograms.sizes * missed).sum(axis=1)[:, None, None]
+    giver = scipy.special.log_ndtr(floor - histograms.counts + shift) - missed
+    getter = scipy.special.log_ndtr(floor - histograms.counts - shift) - missed
+    return np.broadcast_to(before, (len(before), groups, groups)), before + giver[:, :, None] + getter[:, None, :]
 
 
 def _largest_after(histograms: GroupedHistograms, s: float) -> Float64[ndarray, "rows givers getters"]:

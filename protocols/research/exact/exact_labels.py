@@ -1,10 +1,11 @@
 """Exact label distributions of GNMax, for a histogram and for every histogram that one unit can turn it into.
 
-p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma. All is in logarithms, so that
-outcomes of probability e^-15000 keep their relative precision. Three things make it fast. Classes of equal count are
-one group with a multiplicity. The integrand of every outcome has its own nodes around its own peak (it is log-concave,
-with curvature of at least one). And a move of weight s from group i to group j multiplies the integrand by a function
-of i and one of j, so that all moves together are a matrix product over the nodes.
+p_c = integral of phi(t - n_c) prod_{k != c} Phi(t - n_k) dt, counts in units of sigma; where the noisy maximum must
+reach a floor, over t >= floor alone. All is in logarithms, so that outcomes of probability e^-15000 keep their relative
+precision. Three things make it fast. Classes of equal count are one group with a multiplicity. The integrand of every
+outcome has its own nodes around its own peak (it is log-concave, with curvature of at least one). And a move of weight
+s from group i to group j multiplies the integrand by a function of i and one of j, so that all moves together are a
+matrix product over the nodes.
 """
 
 from __future__ import annotations
@@ -22,6 +23,10 @@ _REACH = 8.6
 # Step of the trapezoid rule, in standard deviations of the integrand's sharpest part.
 _STEP = 0.6
 _NEWTON_STEPS = 7
+# Above a floor the integrand does not vanish at the first node: Gauss-Legendre on panels at most so many standard
+# deviations wide, over each of which the tail falls by at most so many nats.
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(16)
+_PANEL, _PANEL_FALL = 4.0, 4.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,19 +100,22 @@ def blocks(
     return made
 
 
-def moves(histograms: GroupedHistograms, *, shift: float) -> Moves:
-    """The label distribution before and after every move of `shift` = s/sigma from one group to another."""
+def moves(histograms: GroupedHistograms, *, shift: float, floor: float | None = None) -> Moves:
+    """The label distribution before and after every move of `shift` = s/sigma from one group to another.
+
+    floor: what the noisy maximum must reach, in units of sigma, for there to be a label; None: it always is one.
+    """
     v, sizes = histograms.counts, histograms.sizes.astype(np.float64)
-    t, log_h = _nodes(v, v, sizes, shift)
-    weight, base = _integrand(t, log_h, v, v, sizes)
+    t, log_step = _nodes(v, v, sizes, shift, floor)
+    weight, base = _integrand(t, log_step, v, v, sizes)
     before = _log_sum(weight)
     others = _log_product(weight, _log_ndtr(_gap(t, v) + shift) - base, _log_ndtr(_gap(t, v) - shift) - base)
     # The class that gave has a density at its lower count, the one that got at its higher: other peaks, other nodes.
-    t, log_h = _nodes(v - shift, v, sizes, shift)
-    weight, base = _integrand(t, log_h, v - shift, v, sizes)
+    t, log_step = _nodes(v - shift, v, sizes, shift, floor)
+    weight, base = _integrand(t, log_step, v - shift, v, sizes)
     giver = _log_sum(weight[:, :, None, :] + _log_ndtr(_gap(t, v) - shift) - base)
-    t, log_h = _nodes(v + shift, v, sizes, shift)
-    weight, base = _integrand(t, log_h, v + shift, v, sizes)
+    t, log_step = _nodes(v + shift, v, sizes, shift, floor)
+    weight, base = _integrand(t, log_step, v + shift, v, sizes)
     getter = _log_sum(weight[:, :, None, :] + _log_ndtr(_gap(t, v) + shift) - base).swapaxes(1, 2)
     return Moves(before, others, giver, getter)
 
@@ -117,8 +125,9 @@ def _nodes(
     v: Float64[ndarray, "rows groups"],
     sizes: Float64[ndarray, "rows groups"],
     shift: float,
-) -> tuple[Float64[ndarray, "rows outcomes nodes"], Float64[ndarray, "rows outcomes"]]:
-    """Nodes around the peak of phi(t - centre_c) prod Phi(t - v_k), k all classes but c, and the log of their distance.
+    floor: float | None,
+) -> tuple[Float64[ndarray, "rows outcomes nodes"], Float64[ndarray, "rows outcomes some"]]:
+    """Nodes around the peak of phi(t - centre_c) prod Phi(t - v_k), k all classes but c, and the log of their weights.
 
     The peak by Newton's method from the left, where it cannot overshoot: the slope is convex and decreasing.
     """
@@ -131,10 +140,29 @@ def _nodes(
     _, curvature = _slope(t, centre, gap, rivals)
     left = _REACH / np.sqrt(curvature) + shift
     _, sharpest = _slope(t - 4 / np.sqrt(curvature), centre, gap, rivals)
+    if floor is not None:
+        # Beyond a floor above the peak the log of the integrand falls by at least beyond u + u^2/2.
+        beyond = np.maximum(floor - t - shift, 0.0)
+        start = np.maximum(t - left, floor)
+        end = np.where(beyond > 0, floor - beyond + np.sqrt(beyond**2 + _REACH**2), t + _REACH + shift)
+        return _panels(start, end, np.maximum(np.sqrt(sharpest) / _PANEL, beyond / _PANEL_FALL))
     length = left + _REACH + shift
     count = int(np.ceil((length * np.sqrt(sharpest)).max() / _STEP)) + 1
     h = length / (count - 1)
-    return (t - left)[:, :, None] + h[:, :, None] * np.arange(count), np.log(h)
+    return (t - left)[:, :, None] + h[:, :, None] * np.arange(count), np.log(h)[:, :, None]
+
+
+def _panels(
+    start: Float64[ndarray, "rows outcomes"],
+    end: Float64[ndarray, "rows outcomes"],
+    per_length: Float64[ndarray, "rows outcomes"],
+) -> tuple[Float64[ndarray, "rows outcomes nodes"], Float64[ndarray, "rows outcomes nodes"]]:
+    """Gauss-Legendre nodes from start to end, and the logs of their weights, on at least so many panels a length."""
+    panels = int(np.ceil(((end - start) * per_length).max())) + 1
+    half = (end - start)[:, :, None] / (2 * panels)
+    middle = start[:, :, None] + half * (2 * np.arange(panels) + 1)
+    nodes = middle[..., None] + half[..., None] * _NODES
+    return nodes.reshape(*start.shape, -1), np.log(half) + np.log(np.tile(_WEIGHTS, panels))
 
 
 def _slope(
@@ -151,17 +179,17 @@ def _slope(
 
 def _integrand(
     t: Float64[ndarray, "rows outcomes nodes"],
-    log_h: Float64[ndarray, "rows outcomes"],
+    log_step: Float64[ndarray, "rows outcomes some"],
     centre: Float64[ndarray, "rows outcomes"],
     v: Float64[ndarray, "rows groups"],
     sizes: Float64[ndarray, "rows groups"],
 ) -> tuple[Float64[ndarray, "rows outcomes nodes"], Float64[ndarray, "rows outcomes groups nodes"]]:
-    """ln[phi(t - centre_c) prod_{k != c} Phi(t - v_k) h] at the nodes of each outcome c, and ln Phi(t - v_k)."""
+    """ln[phi(t - centre_c) prod_{k != c} Phi(t - v_k) weight] at the nodes of each outcome c, and ln Phi(t - v_k)."""
     base = _log_ndtr(_gap(t, v))
     own = np.arange(v.shape[1])
     product = np.einsum("rk,rckn->rcn", sizes, base) - base[:, own, own]
     u = t - centre[:, :, None]
-    return product - u * u / 2 - _LOG_SQRT_2PI + log_h[:, :, None], base
+    return product - u * u / 2 - _LOG_SQRT_2PI + log_step, base
 
 
 def _gap(

@@ -19,6 +19,7 @@ from numpy import ndarray
 
 from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
+from protocols.mechanisms.winner_law import gaussian_reaching_log_law
 from protocols.noise import check_sigma
 from protocols.research.published.papernot2018 import check_counts
 from protocols.research.published.private import Private
@@ -64,6 +65,7 @@ def pair_rdp(
     sigma: float | int,
     answered_before: Float64[ndarray, "bits 2"] | None,
     answered_after: Float64[ndarray, "bits 2"] | None,
+    floor: float | None = None,
 ) -> Private[Float64[ndarray, "directions=2 rows orders"]]:
     """D_a(before || after) and D_a(after || before) of bit and label together, for each row; 0 where both are equal.
 
@@ -72,7 +74,8 @@ def pair_rdp(
 
         (a - 1) D_a = ln[(1-p)^a (1-p')^(1-a) + p^a p'^(1-a) sum_c P_c^a P'_c^(1-a)]
 
-    answered_...: ln(1 - p) and ln p in two columns (see `log_answered`), None for a mechanism that always answers.
+    answered_...: ln(1 - p) and ln p in two columns (see `log_answered`), None for a mechanism that always answers or
+    draws no noise for its threshold; floor: the votes that the noisy maximum itself must reach, if it must.
     orders > 1. Raises InvalidInput.
     """
     check_counts(before)
@@ -96,7 +99,9 @@ def pair_rdp(
         part = pairs[start : start + step]
         both = np.concatenate([part[:, :classes], part[:, classes : 2 * classes]])
         distinct, which = np.unique(both, axis=0, return_inverse=True)
-        law = _log_law(distinct, float(sigma))[which.ravel()]
+        law = (_log_law(distinct, float(sigma)) if floor is None else _reaching(distinct, float(sigma), floor))[
+            which.ravel()
+        ]
         laws = []
         for side, log_labels in enumerate(np.split(law, 2)):
             bit = part[:, 2 * classes + side * width : 2 * classes + (side + 1) * width]
@@ -105,6 +110,18 @@ def pair_rdp(
         result[0, start : start + step] = _renyi(log_p, log_q, log_size, orders)
         result[1, start : start + step] = _renyi(log_q, log_p, log_size, orders)
     return Private(result[:, member.ravel()])
+
+
+def _reaching(
+    counts: Float64[ndarray, "rows classes"], sigma: float, floor: float
+) -> Float64[ndarray, "rows outcomes"]:
+    """ln P of each class that wins with a noisy count of at least `floor`, and last of none; a class once a level."""
+    law = np.empty((len(counts), counts.shape[1] + 1))
+    for row, histogram in zip(law, counts, strict=True):
+        levels, member, classes = np.unique(histogram, return_inverse=True, return_counts=True)
+        found = gaussian_reaching_log_law(levels, classes, sigma=sigma, threshold=floor)
+        row[:-1], row[-1] = (found[:-1] - np.log(classes))[member], found[-1]
+    return law
 
 
 def log_answered(

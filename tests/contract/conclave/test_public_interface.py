@@ -259,7 +259,7 @@ def test_queries_afforded_are_those_of_the_plan_of_a_study() -> None:
     noise = {"mechanism": "gnmax", "sigma": 20.0}
     study = conclave.define_study(
         parties=100, budgets="1:0.5,4:0.5", weights="uniform", delta=1e-5, unit="record", view="label", classes=10,
-        queries=1000, **noise,
+        queries=1000, accountant="exact_composition", **noise,
     )  # fmt: skip
     planned = [group.answers_all for group in conclave.plan(study).groups]
     alone = conclave.queries_afforded(

@@ -60,12 +60,15 @@ def test_a_side_may_die_or_its_disk_fill_up_at_every_single_statement(side, how)
 
 
 def test_a_hospital_that_dies_before_between_or_after_what_charges_one_price_has_charged_it_or_nothing():
-    """Until the first batch's charge is on disk; `World.check` compares every ledger with the prices."""
-    tried = statements("hospital-1", "crash after", SMALL_ONE_PRICE)
-    first = next(at for at in tried if at > 20)
-    moments = [at for at in statements("hospital-1", "crash", SMALL_ONE_PRICE) if at <= first + 1]
-    assert len(moments) > 2
-    for statement in moments:
+    """At every write of the first batch's charge, and at moments up to where its outcome is on disk too.
+
+    `World.check` compares every ledger with the prices.
+    """
+    charged, *_, told = [at for at in statements("hospital-1", "crash after", SMALL_ONE_PRICE) if 20 < at <= 86]
+    writes = [at for at in statements("hospital-1", "full", SMALL_ONE_PRICE) if 20 < at <= charged]
+    moments = [at for at in statements("hospital-1", "crash", SMALL_ONE_PRICE) if charged < at <= told + 1]
+    assert min(len(writes), len(moments)) > 5
+    for statement in writes + moments:
         with scratch() as folder, World(SMALL_ONE_PRICE, Path(folder)) as world:
             world.ledgers["hospital-1"]._database.fail("crash", statement)
             world.attempt()

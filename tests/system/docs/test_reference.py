@@ -166,6 +166,7 @@ def test_what_a_level_affords_is_what_plan_says(capsys: pytest.CaptureFixture[st
     for level, flags, if_all, if_half in rows:
         threshold = [] if "histogram" in flags else ["--sigma-threshold", "150"]
         plan = _json_of(capsys, "plan", "--parties", "250", "--budgets", "3", "--sigma", "40", *threshold, "--quiet",
+                        "--mechanism", "confident_gnmax",
                         "--confidentiality", level, *flags.split())  # fmt: skip
         assert (plan["answers_if_all_answered"], plan["answers_if_half_answered"]) == (int(if_all), int(if_half))
 

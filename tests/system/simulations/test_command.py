@@ -81,7 +81,7 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--weights", "vanishing"], 2, "'uniform'"),
         (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
         (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
-        (["--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
+        (["--mechanism", "confident_gnmax", "--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
         (["--mechanism", "gnmax", "--threshold", "3"], 2, "which gnmax does not use"),
         (["--seeds", "3-1"], 2, "seeds are '3-1'"),
         (["--seeds", "0,0"], 2, "each seed once"),
@@ -132,7 +132,7 @@ def test_the_table_of_a_run_names_its_terms_and_one_seed_has_a_whole_number_of_l
     captured = capsys.readouterr()
     printed = " ".join(captured.out.split())
     for words in (
-        "confident_gnmax",
+        "thresholded_gnmax",
         "worst_case_gaussian",
         "unit record",
         "view histogram",

@@ -23,6 +23,7 @@ RNG = np.random.default_rng(7)
 VOTES = RNG.choice(3, p=[0.8, 0.15, 0.05], size=(60, 40))
 COUNTS = np.stack([(VOTES == c).sum(axis=0) for c in range(3)], axis=1).astype(float)
 ANSWERED = RNG.random(40) < 0.7
+ONE_DRAW = make_mechanism("thresholded_gnmax", view="label", sigma=6.0, threshold=36.0)
 CONFIDENT = make_mechanism("confident_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0)
 INTERACTIVE = make_mechanism(
     "interactive_gnmax", view="label", sigma=6.0, sigma_threshold=15.0, threshold=36.0, interactive_threshold=20.0,
@@ -171,6 +172,15 @@ def test_sanitised_figures_are_above_what_they_sanitise_and_say_how_far_they_sca
     assert np.isfinite(smooth.epsilon).all()
 
 
+def test_one_draw_is_analysed_exactly_as_one_mechanism():
+    given = evidence(ONE_DRAW)
+    figures = DATA_DEPENDENT["exact"].figures(given, units()).for_research()
+    rdp = exact.total_rdp(
+        given.counts, ORDERS, setting=exact.QuerySetting(sigma=6.0, threshold=36.0), sensitivity=units().sensitivity
+    ).for_research()
+    assert figures.epsilon[0] == pytest.approx(least(rdp[0], units().delta[0]), rel=1e-9)
+
+
 def test_every_figure_is_private_and_no_such_accountant_can_charge():
     for name, mechanism in (("papernot2018", CONFIDENT), ("exact", CONFIDENT), ("moments2017", LNMAX)):
         assert isinstance(DATA_DEPENDENT[name].figures(evidence(mechanism), units()), Private)
@@ -186,6 +196,8 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
     ("name", "given", "named"),
     [
         ("papernot2018", circumstances(LNMAX), "lnmax; allowed: gnmax, confident_gnmax, interactive_gnmax"),
+        ("papernot2018", circumstances(ONE_DRAW), "does not hold for thresholded_gnmax; allowed: gnmax, confident"),
+        ("smooth_sensitivity", circumstances(ONE_DRAW), "does not hold for thresholded_gnmax; allowed: gnmax, conf"),
         ("moments2017", circumstances(CONFIDENT), "confident_gnmax; allowed: lnmax"),
         ("papernot2018", circumstances(CONFIDENT, view="histogram"), "view 'histogram'; allowed: view 'label'"),
         ("exact", circumstances(CONFIDENT, one_vote=False), "one vote per query"),

@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.special import logsumexp
 
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.errors import InvalidInput
+from protocols.mechanisms.decision import Decision
 from protocols.research.published.label_law import label_log_probabilities, log_answered, pair_rdp
 from protocols.research.published.private import Private
 
@@ -151,6 +153,20 @@ def test_both_directions_agree_with_mpmath(before, after, sigma, threshold):
                 a = mpmath.mpf(float(order))
                 total = mpmath.fsum(x**a * y ** (1 - a) for x, y in zip(first, second, strict=True))
                 assert ours == pytest.approx(float(mpmath.log(total) / (a - 1)), rel=1e-10)
+
+
+@pytest.mark.parametrize("floor", [-50.0, 22.0, 33.0, 70.0])
+def test_where_one_draw_decides_the_refusal_is_one_outcome_more(floor):
+    """Against the exact law of each histogram, class by class; classes of equal counts are one level in the code."""
+    before, after = np.array([[30.0, 20, 10, 10, 0]]), np.array([[29.0, 20, 11, 10, 0]])
+    found = pair_rdp(before, after, ORDERS, sigma=6.0, answered_before=None, answered_after=None, floor=floor)
+    decision, alone = Decision(sigma=6.0, threshold=floor), np.ones(5, dtype=np.int64)
+    first, second = (decision.log_law(counts[0], alone) for counts in (before, after))
+    want = [
+        [logsumexp(order * p + (1 - order) * q) / (order - 1) for order in ORDERS]
+        for p, q in ((first, second), (second, first))
+    ]
+    np.testing.assert_allclose(found.for_research()[:, 0], want, rtol=1e-8, atol=1e-12)
 
 
 def test_equal_histograms_have_no_divergence():

@@ -139,7 +139,14 @@ def test_nobody_ran_out_when_the_pool_ended_first(tmp_path):
         (
             40,
             40,
-            {"threshold": 40.0, "sigma_threshold": 2.0, "sigma": 40.0, "budgets": "10", "weights": "uniform"},
+            {
+                "mechanism": "confident_gnmax",
+                "threshold": 40.0,
+                "sigma_threshold": 2.0,
+                "sigma": 40.0,
+                "budgets": "10",
+                "weights": "uniform",
+            },
         ),
     ],
 )

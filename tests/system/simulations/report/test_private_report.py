@@ -174,7 +174,19 @@ def test_lists_that_make_no_sense_are_refused(text, named):
 def test_votes_as_counts_have_no_own_vote_and_are_refused_before_the_run(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     np.save("counts.npy", np.tile([[12.0, 5.0, 3.0]], (6, 1)))
-    flags = ["--votes", "counts.npy", "--budgets", "8", "--accountant", "exact_own_vote", "--quiet", "--out", "out"]
+    flags = [
+        "--votes",
+        "counts.npy",
+        "--mechanism",
+        "confident_gnmax",
+        "--budgets",
+        "8",
+        "--accountant",
+        "exact_own_vote",
+        "--quiet",
+        "--out",
+        "out",
+    ]
     assert run_command(["run", *flags]) == 2
     assert "needs the one vote of each unit" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
@@ -185,7 +197,8 @@ def test_votes_that_an_accountant_cannot_do_cost_the_run_nothing_else(tmp_path, 
     """160 distinct counts in one histogram: known from the votes alone, so after they were cast."""
     monkeypatch.chdir(tmp_path)
     np.save("counts.npy", np.tile(np.arange(160.0), (3, 1)))
-    flags = ["--votes", "counts.npy", "--budgets", "8", "--accountant", "exact,papernot2018", "--sigma", "600",
+    flags = ["--votes", "counts.npy", "--mechanism", "confident_gnmax",
+             "--budgets", "8", "--accountant", "exact,papernot2018", "--sigma", "600",
              "--quiet", "--out", "out"]  # fmt: skip
     assert run_command(["run", *flags]) == 0
     assert "exact: refused: a query has 160 distinct counts" in capsys.readouterr().out
@@ -206,6 +219,7 @@ def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else
     votes[4, 0, 0] = -1
     np.save("votes.npy", votes[:, 0])
     flags = ["--votes", "votes.npy", "--votes-kind", "ids", "--budgets", "8", "--quiet", "--out", "out"]
+    flags += ["--mechanism", "confident_gnmax"]
     assert run_command(["run", *flags, "--accountant", "exact,exact_own_vote,papernot2018"]) == 0
     findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
     assert set(findings["refused"]) == {"exact", "exact_own_vote"}

@@ -34,6 +34,7 @@ SETTINGS = {
     "queries": 40,
     "student": "none",
     "budgets": "6:0.5,9:0.5",
+    "mechanism": "confident_gnmax",
     "sigma": 4.0,
     "sigma_threshold": 6.0,
     "threshold": 4.0,

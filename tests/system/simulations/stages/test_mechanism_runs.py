@@ -12,7 +12,8 @@ DIGITS = [
     "--dataset", "digits", "--parties", "12", "--student", "random_forest", "--no-baselines", "--quiet", "--json",
     "--engine", "in_process", "--workers", "1",
 ]  # fmt: skip
-NOISE = ["--sigma", "3", "--sigma-threshold", "6", "--threshold", "6"]
+ONE_DRAW = ["--sigma", "3", "--threshold", "6"]
+NOISE = [*ONE_DRAW, "--sigma-threshold", "6"]
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +77,7 @@ def test_interactive_gnmax_has_two_rounds_and_reinforces_what_the_student_is_sur
 
 @pytest.mark.parametrize("how", ["vanishing", "secret-vanishing"])
 def test_small_budgets_take_part_less_often(run, how):
-    summary = within_budgets(run("--individualization", how, *NOISE, "--budgets", "4:0.5,10:0.5"))
+    summary = within_budgets(run("--individualization", how, *ONE_DRAW, "--budgets", "4:0.5,10:0.5"))
     assert summary["individualization"] == how
     assert summary["participation"] == ("periodic" if how == "vanishing" else "secret")
     rates = {group["budget"]: group["rate"] for group in summary["groups"]}
@@ -87,7 +88,7 @@ def test_small_budgets_take_part_less_often(run, how):
 
 
 def test_upsampling_pools_all_data_and_says_so(run, tmp_path):
-    summary = within_budgets(run("--individualization", "upsampling", *NOISE, "--budgets", "4:0.5,8:0.5"))
+    summary = within_budgets(run("--individualization", "upsampling", *ONE_DRAW, "--budgets", "4:0.5,8:0.5"))
     assert summary["pooled_teachers"] == 18
     assert [group["weight"] for group in summary["groups"]] == [1.0, 2.0]
     assert not summary["live_checked"]
@@ -96,7 +97,7 @@ def test_upsampling_pools_all_data_and_says_so(run, tmp_path):
 
 
 def test_privacy_groups_give_every_party_a_seat_for_each_budget(run):
-    summary = within_budgets(run("--privacy-groups", *NOISE, "--budgets", "4:0.5,8:0.5", "--private-size", "600"))
+    summary = within_budgets(run("--privacy-groups", *ONE_DRAW, "--budgets", "4:0.5,8:0.5", "--private-size", "600"))
     assert summary["parties"] == 24
     assert summary["live_checked"]
 

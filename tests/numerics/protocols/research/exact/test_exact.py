@@ -15,6 +15,7 @@ from scipy.special import log_ndtr, logsumexp
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
+from protocols.mechanisms.decision import Decision
 from protocols.research.exact import exact
 from protocols.research.exact.exact import QuerySetting, query_rdp, total_rdp
 from protocols.research.published.papernot2018 import total_label_rdp
@@ -36,6 +37,9 @@ def plain_law(counts, compared, setting):
         law.append(logsumexp(density + log_ndtr(nodes[:, None] - rest).sum(axis=1)) + np.log(nodes[1] - nodes[0]))
     if setting.threshold is None:
         return np.array(law)
+    if setting.sigma_threshold is None:
+        decision = Decision(sigma=setting.sigma, threshold=setting.threshold)
+        return decision.log_law(np.asarray(counts, float), np.ones(len(n), dtype=np.int64))
     gap = (max(compared) - setting.threshold) / setting.sigma_threshold
     return np.array([*(np.array(law) + log_ndtr(gap)), log_ndtr(-gap)])
 
@@ -72,6 +76,31 @@ def test_both_directions_are_those_of_the_vectors(name):
         # The reference's absolute error is about 1e-13.
         np.testing.assert_allclose(got.forward[0], row["exact_forward"], rtol=1e-9, atol=2e-13)
         np.testing.assert_allclose(got.reverse[0], row["exact_reverse"], rtol=1e-9, atol=2e-13)
+
+
+@pytest.mark.parametrize("threshold", [-90.0, 4.0, 9.5, 14.0, 60.0])
+@pytest.mark.parametrize("counts", [(9.0, 4.0, 3.0), (9.0, 4.0, 4.0, 4.0), (30.0, 2.0), (5.0, 5.0, 5.0)])
+def test_one_draw_costs_the_largest_divergence_of_its_exact_law(counts, threshold):
+    """The law of one histogram at a time, itself held against mpmath; all moves, both directions."""
+    setting = QuerySetting(sigma=2.0, threshold=threshold)
+    want = plain_cost(counts, counts, setting, 1.5, ORDERS)
+    got = query_rdp(np.array([counts]), ORDERS, setting=setting, sensitivity=1.5).for_research()
+    np.testing.assert_allclose([got.forward[0], got.reverse[0]], want, rtol=1e-9, atol=1e-12)
+    own = plain_cost(counts, counts, setting, 1.5, ORDERS, own=0)
+    voted = query_rdp(
+        np.array([counts]), ORDERS, setting=setting, sensitivity=1.5, own_votes=np.array([0])
+    ).for_research()
+    np.testing.assert_allclose([voted.forward[0], voted.reverse[0]], own, rtol=1e-9, atol=1e-12)
+    assert (got.larger[0] <= label_rdp(1.5 / 2.0, ORDERS, classes=3) * (1 + 1e-9)).all()
+
+
+def test_a_threshold_that_is_always_reached_leaves_the_cost_of_the_label():
+    counts = np.array([[40.0, 35.0, 33.0, 2.0, 2.0]])
+    label, reaching = (
+        query_rdp(counts, ORDERS, setting=setting, sensitivity=1.0).for_research().larger
+        for setting in (QuerySetting(sigma=3.0), QuerySetting(sigma=3.0, threshold=-300.0))
+    )
+    np.testing.assert_allclose(reaching, label, rtol=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -263,10 +292,10 @@ def test_values_outside_their_range_are_refused(change, named):
     ("given", "named"),
     [
         ({"sigma": 0.0}, "sigma"),
-        ({"sigma": 1.0, "threshold": 3.0}, "both or neither"),
+        ({"sigma": 1.0, "sigma_threshold": 3.0}, "without a threshold"),
         ({"sigma": 1.0, "threshold": np.inf, "sigma_threshold": 1.0}, "finite"),
         ({"sigma": 1.0, "threshold": 1.0, "sigma_threshold": -1.0}, "sigma_threshold"),
-        ({"sigma": 1.0, "student_votes": np.ones((1, 2))}, "without a threshold"),
+        ({"sigma": 1.0, "student_votes": np.ones((1, 2))}, "without a test with noise of its own"),
     ],
 )
 def test_a_setting_out_of_range_is_refused(given, named):
