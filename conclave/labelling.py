@@ -45,7 +45,8 @@ class Labels:
     delta: their budgets; weight: of each party's vote; epsilon_guaranteed: what may be published, the cap at the order
     that was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0,
     1], of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not
-    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
+    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared), or
+    queries where their number was planned.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -151,9 +152,9 @@ def label(
     >>> epsilon = np.repeat([1.0, 2.0], 50)
     >>> result = conclave.label(votes, epsilon=epsilon, delta=1e-5, unit="record", view="label", truth=truth)
     >>> len(result.answered), result.accuracy, result.stop
-    (23, 1.0, 'budget_exhausted')
+    (41, 1.0, 'budget_exhausted')
     >>> result.epsilon_spent[[0, -1]].round(2)
-    array([0.99, 1.98])
+    array([0.99, 1.99])
     """
     check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
@@ -186,7 +187,7 @@ def replay(
     >>> votes = np.where(rng.random((100, 200)) < 0.8, truth, rng.integers(3, size=(100, 200)))
     >>> many = conclave.replay(votes, budgets=[0.01, 1.0, 4.0], delta=1e-5, unit="record", view="label", truth=truth)
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
-    [[0.01, 0.0], [1.0, 10.0], [4.0, 104.0]]
+    [[0.01, 0.0], [1.0, 22.0], [4.0, 146.0]]
     """
     for seed in seeds:
         check_whole("seed", seed, least=0)
