@@ -295,8 +295,7 @@ def _frames(evidence: ReleaseEvidence, authority: x509.Certificate) -> tuple[lis
 def _charges(released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
     check_charges(released.study, released.labels, evidence)
     said = f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
-    if not released.study.budgets.settles:
-        said += "; what was answered changes no charge"
+    said += "" if released.study.budgets.settles else "; what was answered changes no charge"
     for number in sorted(evidence.given_up):
         charge = evidence.charges[number]
         said += f"; batch {number} was given up: {len(charge.queries)} queries without labels, charged as reserved"

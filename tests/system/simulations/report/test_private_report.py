@@ -160,7 +160,7 @@ def test_a_list_names_what_charges_and_what_analyses(text, charging, analysing):
 @pytest.mark.parametrize(
     ("text", "named"),
     [
-        ("papernot", "'papernot'; allowed: label_only"),
+        ("papernot", "'papernot'; allowed: .*label_only"),
         ("gaussian,label_only", "at most one"),
         ("exact,exact", "each once"),
         ("", "''; allowed"),
