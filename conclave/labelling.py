@@ -151,9 +151,9 @@ def label(
     >>> epsilon = np.repeat([1.0, 2.0], 50)
     >>> result = conclave.label(votes, epsilon=epsilon, delta=1e-5, unit="record", view="label", truth=truth)
     >>> len(result.answered), result.accuracy, result.stop
-    (23, 1.0, 'budget_exhausted')
+    (41, 1.0, 'budget_exhausted')
     >>> result.epsilon_spent[[0, -1]].round(2)
-    array([0.99, 1.98])
+    array([0.99, 1.99])
     """
     check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
@@ -186,7 +186,7 @@ def replay(
     >>> votes = np.where(rng.random((100, 200)) < 0.8, truth, rng.integers(3, size=(100, 200)))
     >>> many = conclave.replay(votes, budgets=[0.01, 1.0, 4.0], delta=1e-5, unit="record", view="label", truth=truth)
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
-    [[0.01, 0.0], [1.0, 10.0], [4.0, 104.0]]
+    [[0.01, 0.0], [1.0, 22.0], [4.0, 146.0]]
     """
     for seed in seeds:
         check_whole("seed", seed, least=0)
