@@ -4,6 +4,7 @@
     your records and budgets   label_by_records, PoolLabels
     a study                    define_study, run, plan, read_study, write_study, Study, Run, StudyPlan
     accounting alone           rdp_curve, epsilon_after, queries_afforded, mechanisms, accountants, RdpCurve
+    delta as a curve           privacy_curve, privacy_loss_distribution, PrivacyCurve
     errors                     ConclaveError, InvalidInput, BudgetExceeded, DataUnavailable, DataCorrupt
 
 Everything else in the packages of this distribution is internal. Names are loaded when they are first used, so that
@@ -17,10 +18,12 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from conclave.accounting import accountants, epsilon_after, mechanisms, queries_afforded, rdp_curve
+    from conclave.curves import privacy_curve, privacy_loss_distribution
     from conclave.labelling import Labels, Replay, label, replay
     from conclave.records import PoolLabels, label_by_records
     from conclave.studies import Run, define_study, plan, read_study, run, write_study
     from protocols.bounds.rdp import RdpCurve
+    from protocols.budgets.privacy_curve import PrivacyCurve
     from protocols.errors import BudgetExceeded, ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
     from protocols.study.study import Study
     from protocols.votes import ABSTAIN, NOT_ASKED
@@ -36,6 +39,7 @@ __all__ = [
     "InvalidInput",
     "Labels",
     "PoolLabels",
+    "PrivacyCurve",
     "RdpCurve",
     "Replay",
     "Run",
@@ -48,6 +52,8 @@ __all__ = [
     "label_by_records",
     "mechanisms",
     "plan",
+    "privacy_curve",
+    "privacy_loss_distribution",
     "queries_afforded",
     "rdp_curve",
     "read_study",
@@ -58,10 +64,12 @@ __all__ = [
 
 _NAMES: Final = {
     "conclave.accounting": "accountants epsilon_after mechanisms queries_afforded rdp_curve",
+    "conclave.curves": "privacy_curve privacy_loss_distribution",
     "conclave.labelling": "Labels Replay label replay",
     "conclave.records": "PoolLabels label_by_records",
     "conclave.studies": "Run define_study plan read_study run write_study",
     "protocols.bounds.rdp": "RdpCurve",
+    "protocols.budgets.privacy_curve": "PrivacyCurve",
     "protocols.errors": "BudgetExceeded ConclaveError DataCorrupt DataUnavailable InvalidInput",
     "protocols.study.study": "Study",
     "protocols.votes": "ABSTAIN NOT_ASKED",

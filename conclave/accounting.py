@@ -14,10 +14,12 @@ from numpy import ndarray
 from numpy.typing import ArrayLike
 
 from conclave.arguments import check_whole, numbers
+from protocols.bounds.label_pairs import LabelPairs
 from protocols.bounds.rdp import RdpCurve, check_delta
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accountant
 from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.filter import budget_filters
+from protocols.budgets.planned_queries import PlannedQueries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view
 
@@ -29,6 +31,7 @@ class _Cost:
     accountant: Accountant
     ask: Float64[ndarray, " orders"]
     answer: Float64[ndarray, " orders"]
+    pairs: LabelPairs | None
 
 
 def rdp_curve(
@@ -90,6 +93,10 @@ def epsilon_after(
     cost = _cost(mechanism, view=view, sensitivity=sensitivity, classes=classes, name=accountant, noise=noise)
     spend = asked[..., None] * cost.ask + labels[..., None] * cost.answer
     orders = np.broadcast_to(cost.accountant.orders, spend.shape)
+    if cost.pairs is not None:
+        planned = PlannedQueries(cost.pairs, cost.ask[None, :], max(1, int(np.ceil(asked).max())))
+        whole, same = np.ceil(asked).astype(np.int64).ravel(), np.zeros(asked.size, dtype=np.int64)
+        return planned.of(same).epsilon(whole, np.full(asked.size, delta)).reshape(asked.shape)
     each = cost.accountant.to_epsilon(spend.ravel(), orders.ravel(), np.full(spend.size, delta))
     return each.reshape(spend.shape).min(axis=-1)
 
@@ -183,4 +190,5 @@ def _cost(
     seen, made, account = _parts(mechanism, view=view, name=name, noise=noise)
     moved = Sensitivity(np.array([sensitivity], dtype=np.float64), np.ones(1))
     cost = account.query_cost(made, moved, view=seen, classes=classes)
-    return _Cost(account, cost.ask[0], cost.answer[0])
+    pairs = account.pairs(made, moved, view=seen, classes=classes)
+    return _Cost(account, cost.ask[0], cost.answer[0], pairs)

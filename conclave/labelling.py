@@ -45,7 +45,8 @@ class Labels:
     delta: their budgets; weight: of each party's vote; epsilon_guaranteed: what may be published, the cap at the order
     that was fixed beforehand; epsilon_spent: an operator's reading of the ledger, no guarantee; share_of_budget: in [0,
     1], of the cap; stop: why the study ended; accuracy: share of labels that are true, None where the truth is not
-    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared).
+    known; study: its terms; spent: what ledgers hold, billionths of RDP (or of mu squared), or
+    queries where their number was planned.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)

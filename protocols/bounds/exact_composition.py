@@ -202,7 +202,8 @@ def _reach(queries: int, shift: float, spacing: float) -> tuple[int, int]:
     deviation = shift * sqrt(_VARIANCE * queries)
     further = _DEVIATIONS * deviation + 6 * shift
     below = min(further + 0.7 * deviation**2, LARGEST_EPSILON + 5)
-    return -ceil(below / spacing), ceil(further / spacing)
+    # Above 100 U is 1 but for e^-100, and the chord beyond is as good.
+    return -ceil(below / spacing), ceil(min(further, 100.0) / spacing)
 
 
 def _one_more(

@@ -62,6 +62,20 @@ class PlannedQueries:
         composed = [self._composed(*each) for each in distinct.T.tolist()]
         return np.where(distinct[1] > 0, np.minimum(converted, composed), 0.0)[member]
 
+    def delta(self, queries: int, epsilon: Float64[ndarray, " points"]) -> Float64[ndarray, " points"]:
+        """delta(epsilon) of so many queries of the one party that it holds; epsilon: from 0 to 50."""
+        if not queries:
+            return np.zeros_like(epsilon)
+        spend = queries * self.cost[0] * (1 + _MARGIN)
+        exponent = (ORDERS - 1.0) * (spend - epsilon[:, None] + np.log1p(-1.0 / ORDERS)) - np.log(ORDERS)
+        converted = np.exp(np.minimum(exponent.min(axis=1), 0.0))
+        shift = float(self.pairs.shifts[0])
+        if shift > LARGEST_SHIFT:
+            return converted
+        return np.minimum(
+            converted, composition(self.pairs.kind, shift, queries=self.query_limit).delta(queries, epsilon)
+        )
+
     def _composed(self, shift: float, queries: float, delta: float) -> float:
         if not queries or shift > LARGEST_SHIFT:
             return np.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any  # values of flags, as click gives them
 
 import click
@@ -23,6 +24,7 @@ from simulations.planning.command import check_idle, optimise_flags, run_optimis
 @settings_flags
 @optimise_flags
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
+@click.option("--curve", help="Write delta as a function of epsilon, for each budget, to this JSON file.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def plan_flags(**flags: Any) -> None:
     """Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.
@@ -38,6 +40,7 @@ def plan_flags(**flags: Any) -> None:
     """
     from protocols.study.released_noise import little_released
     from simulations.pipeline import study_of
+    from simulations.planning.curves import check_curve, write_curves
     from simulations.planning.plan import make_plan
     from simulations.planning.terminal import print_plan
     from simulations.stages.inputs import read_inputs
@@ -46,6 +49,8 @@ def plan_flags(**flags: Any) -> None:
     check_idle_analyses(settings, given_settings(flags), votes=False)
     if not flags["optimise"]:
         check_idle(flags, votes_by=settings.votes_by)
+    if flags["curve"]:
+        check_curve(settings, optimise=flags["optimise"])
     say_defaults(settings, reporter)
     if settings.votes_by == "record":
         from simulations.planning.record_command import run_record_plan
@@ -59,3 +64,6 @@ def plan_flags(**flags: Any) -> None:
     if warning := little_released(study):
         reporter.say(f"warning: {warning}")
     print_plan(make_plan(study, budgets), as_json=flags["as_json"])
+    if flags["curve"]:
+        write_curves(study, Path(flags["curve"]))
+        reporter.say(f"curves of delta(epsilon): {flags['curve']}")

@@ -145,7 +145,9 @@ def _slice(
     """Expected answers and accuracy at one sigma."""
     names, thresholds = tuple(planned_parameters(planner.kind)), axes.values[-1]
     middle = (sigma, *(0.6 * planner.total for _ in names[2:]), 0.0)
-    study = planner.study(Noise.of(**dict(zip(names, middle, strict=True))), queries=planner.pool, answer_rate=0.5)
+    study = planner.study(
+        Noise.of(**dict(zip(names, middle, strict=True))), queries=planner.pool, answer_rate=0.5, guide=True
+    )
     filters, view, seen = study.budgets, check_view(study.view), planner.histograms(study.weights)
     account, tight = accountant(study.accountant_name), _tightest(study)
     caps = np.maximum(account.affords(filters.epsilon[tight], filters.delta[tight]), 0.0)

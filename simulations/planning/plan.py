@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any  # the values of a JSON object
 
 import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 
-from protocols.budgets.accountant import accountant
+from protocols.budgets.accountant import LabelOnly, accountant
 from protocols.errors import BudgetExceeded
 from protocols.study.study import ADJACENCY, Study
 from simulations.setup.budgets import Budgets
+
+# Quotients that are whole numbers but for rounding.
+_DUST = 1e-9
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,7 +23,8 @@ class GroupPlan:
     """What one distinct budget affords. Spend is in the accountant's unit (RDP at `order`, or mu squared).
 
     answers_all: queries when every one is answered (the worst case that batches reserve); answers_half: answers
-    when every other query is; epsilon_per_answer: epsilon_guaranteed / answers_all, the mean price of a label.
+    when every other query is; answers_renyi: answers_all of the Renyi filter, where the number of queries is planned;
+    epsilon_per_answer: epsilon_guaranteed / answers_all, the mean price of a label.
     """
 
     budget: float
@@ -32,6 +38,7 @@ class GroupPlan:
     spend_per_answer: float
     answers_all: int
     answers_half: int
+    answers_renyi: int | None
     epsilon_per_answer: float | None
 
 
@@ -82,9 +89,10 @@ def make_plan(study: Study, budgets: Budgets) -> StudyPlan:
     sizes = np.bincount(member)
     cap = filters.spend(filters.cap)[first]
     ask, answer = filters.ask[first], filters.answer[first]
-    everything = np.floor(cap / (ask + answer)).astype(int)
-    half = np.floor(cap / (2 * ask + answer)).astype(int)
+    everything = np.floor(cap / (ask + answer) + _DUST).astype(int)
+    half = np.floor(cap / (2 * ask + answer) + _DUST).astype(int)
     guaranteed = filters.epsilon_guaranteed[first]
+    renyi = None if filters.planned is None else _renyi_answers(study)[first]
     groups = [
         GroupPlan(
             budget=float(distinct[0, g]),
@@ -98,11 +106,18 @@ def make_plan(study: Study, budgets: Budgets) -> StudyPlan:
             spend_per_answer=float(answer[g]),
             answers_all=int(everything[g]),
             answers_half=int(half[g]),
+            answers_renyi=None if renyi is None else int(renyi[g]),
             epsilon_per_answer=float(guaranteed[g] / everything[g]) if everything[g] else None,
         )
         for g in range(len(sizes))
     ]
     return StudyPlan(study=study, groups=groups)
+
+
+def _renyi_answers(study: Study) -> Int64[ndarray, " parties"]:
+    """The queries that the Renyi filter of the same bound would afford each party."""
+    converted = replace(study, accountant_name=LabelOnly.name).budgets
+    return converted.affordable(np.zeros_like(converted.cap), limit=study.query_limit)
 
 
 def must_afford(plan: StudyPlan) -> None:

@@ -123,7 +123,7 @@ def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:
     """
 
     def rank(noise: Noise) -> tuple[float, float]:
-        predicted = planner.predict(noise)
+        predicted = planner.predict(noise, guide=True)
         # While the accuracy is too low, a more accurate setting is better.
         return min(predicted.accuracy - min_accuracy, 0.0), predicted.value
 
@@ -164,7 +164,7 @@ def frontier(planner: Planner, grid: Grid, chosen: Prediction) -> tuple[Predicti
     # Rounding may put a level above the best accuracy of the grid.
     cells = [grid.axes.cell(grid.best(planner, labels, level * (1 - 1e-9))) for level in levels]
     noises = {chosen.noise, *(Noise.rounded(planner.kind, cell) for cell in cells)}
-    points = [planner.predict(noise) for noise in sorted(noises, key=str)]
+    points = [planner.predict(noise, guide=True) for noise in sorted(noises, key=str)]
     kept = nondominated(np.array([p.answered for p in points]), np.array([p.accuracy for p in points]))
     shown = [point for point, keep in zip(points, kept, strict=True) if keep or point.noise == chosen.noise]
     return tuple(sorted(shown, key=lambda point: -point.accuracy))

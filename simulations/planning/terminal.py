@@ -33,6 +33,12 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
         columns,
         rows,
     )
+    converted = [group.answers_renyi for group in plan.groups if group.answers_renyi is not None]
+    if converted:
+        click.echo(
+            f"The number of queries is planned, and composed exactly. By a Rényi filter (--accountant label_only) the "
+            f"first exhausted budget would end it after {min(converted)}."
+        )
     click.echo(
         f"If the first exhausted budget ends the study, it releases {plan.answers_all} labels when every query is "
         f"answered, and about {plan.answers_half} when half are."

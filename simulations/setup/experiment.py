@@ -296,10 +296,14 @@ def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountan
     view = check_view(settings.view)
     charging, _ = named_accountants(settings.accountant)
     coins = settings.individualization == "secret-vanishing"
+    several = (
+        settings.individualization == "upsampling"
+        or votes_per_unit(_unit(settings.unit), teachers=settings.teachers_per_party) > 1
+    )
     if charging is None:
         return default_accountant(mechanism, view, secret_coins=coins)
     account = accountant(charging)
-    account.check(mechanism, view, secret_coins=coins)
+    account.check(mechanism, view, secret_coins=coins, several_votes=several)
     return account
 
 

@@ -18,6 +18,7 @@ _GROUPS = {
     "Labels of records and budgets of your own": "label_by_records PoolLabels",
     "A study": "define_study plan run write_study read_study Study StudyPlan Run",
     "Accounting alone": "rdp_curve epsilon_after queries_afforded mechanisms accountants RdpCurve",
+    "delta as a function of epsilon": "privacy_curve privacy_loss_distribution PrivacyCurve",
     "Errors": "ConclaveError InvalidInput BudgetExceeded DataUnavailable DataCorrupt",
 }
 _VALUES = {"ABSTAIN": "asked, and no label was given", "NOT_ASKED": "not asked: a budget was out, or the study ended"}

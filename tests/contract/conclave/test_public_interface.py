@@ -109,7 +109,7 @@ def test_labels_and_spends_are_those_of_the_simulator_bit_for_bit(
     assert ours.labels.tolist() == pq.read_table("out/queries.parquet")["label"].to_pylist()
     with open("out/parties.csv", newline="") as file:
         theirs = list(csv.DictReader(file))
-    assert [float(row["spent"]) for row in theirs] == (ours.spent / 1e9).tolist()
+    assert [float(row["spent"]) for row in theirs] == ours.study.budgets.spend(ours.spent).tolist()
     assert [float(row["weight"]) for row in theirs] == ours.weight.tolist()
     assert [float(row["epsilon_spent"]) for row in theirs] == ours.epsilon_spent.tolist()
     assert [float(row["epsilon_guaranteed"]) for row in theirs] == ours.epsilon_guaranteed.tolist()
@@ -259,12 +259,12 @@ def test_queries_afforded_are_those_of_the_plan_of_a_study() -> None:
     noise = {"mechanism": "gnmax", "sigma": 20.0}
     study = conclave.define_study(
         parties=100, budgets="1:0.5,4:0.5", weights="uniform", delta=1e-5, unit="record", view="label", classes=10,
-        queries=1000, **noise,
+        queries=1000, accountant="exact_composition", **noise,
     )  # fmt: skip
     planned = [group.answers_all for group in conclave.plan(study).groups]
     alone = conclave.queries_afforded(
         "gnmax", sigma=20.0, epsilon=[1.0, 4.0], delta=1e-5, view="label", sensitivity=1.0, classes=10,
-        total_weight=100.0, query_limit=1000,
+        total_weight=100.0, query_limit=1000, accountant="exact_composition",
     )  # fmt: skip
     assert alone.tolist() == planned
 

@@ -159,3 +159,10 @@ def test_the_law_of_the_cones_agrees_with_quadrature_where_noise_is_equal_in_bot
 def test_a_shift_out_of_range_is_refused(shift):
     with pytest.raises(InvalidInput, match="shift"):
         compose(LABEL, shift, queries=1)
+
+
+def test_large_shifts_and_many_queries_neither_overflow_nor_fall_below_a_fixed_policy():
+    for shift, queries in ((6.0, 40), (2.0, 400), (1e-6, 300)):
+        bound = composed(BIT, shift, 16).delta(queries, np.array([0.0, 1.0, 40.0]))
+        assert (bound >= [balanced_bit_delta(shift, queries, e) * (1 - 1e-9) for e in (0.0, 1.0, 40.0)]).all()
+        assert (bound <= 1).all()

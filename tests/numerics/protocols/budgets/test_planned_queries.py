@@ -8,6 +8,8 @@ from protocols.bounds.compositions import composition
 from protocols.bounds.label_pairs import LabelPairs, PairKind
 from protocols.budgets.accountant import accountant, default_accountant
 from protocols.budgets.filter import budget_filters
+from protocols.budgets.individualization import weights
+from protocols.budgets.planned import Planned
 from protocols.budgets.planned_queries import PlannedQueries
 from protocols.budgets.several_parties import Accounting, known_to
 from protocols.errors import InvalidInput
@@ -137,3 +139,22 @@ def test_it_is_the_default_only_where_the_number_of_queries_is_planned():
     assert default_accountant(ONE_DRAW, "label").name == "label_only"
     assert default_accountant(ONE_DRAW, "label", planned=True, secret_coins=True).name == "label_only"
     assert default_accountant(ONE_DRAW, "histogram", planned=True).name == "gaussian_dp"
+
+
+def test_exhaustive_weights_let_all_budgets_run_out_after_the_same_number_of_queries():
+    planned = Planned(
+        accountant=accountant("exact_composition"),
+        mechanism=GNMax(sigma=20.0),
+        epsilon=np.repeat([0.5, 2.0], 20),
+        delta=np.full(40, 1e-6),
+        sensitivity_per_weight=1,
+        sigma=20.0,
+        view="label",
+        classes=2,
+        query_limit=1000,
+        answer_rate=1.0,
+    )
+    found = weights("exhaustive", planned)
+    counted = filters("exact_composition", GNMax(sigma=20.0), classes=2, query_limit=1000,
+                      votes=found[[0, -1]], epsilon=planned.epsilon[[0, -1]]).cap  # fmt: skip
+    assert abs(counted[0] - counted[1]) <= 0.01 * counted.max() + 1

@@ -141,8 +141,8 @@ def test_one_that_was_away_is_told_when_it_is_back_and_its_receipt_is_kept_once(
     monkeypatch.setattr(Relayed, "__call__", away)
     own = tmp_path / "a.sqlite"
     got = ask(STUDY, queries(8), consortium.line(), ledger=own, on_batch=lambda *_: None)
-    # Nobody told it: its reservation stands, and is what was due.
-    assert consortium.ledgers["hospital-2"].balance("hospital-2").reserved == got.spent[2] > 0
+    # Nobody told it: what it charged is what was due.
+    assert consortium.ledgers["hospital-2"].balance("hospital-2").settled == got.spent[2] > 0
     assert at_most(consortium.ledger, STUDY)[0][2] == consortium.ledgers["hospital-2"].balance("hospital-2").spent
     digest = consortium.ledgers["hospital-2"].stored(0).digest
     assert consortium.ledger.noted(digest, "relayed_settled hospital-2") is None
