@@ -1,11 +1,17 @@
-"""Deliberately broken mechanisms: the real release with wrong inputs. An audit must detect each of them."""
+"""Deliberately broken mechanisms, each in one place of what is run. An audit must detect each of them.
+
+What is wrong is put where the right thing goes: another source of noise, another mechanism object, other counts. All of
+the code around it is the real one.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
-from jaxtyping import Float64
+import numpy as np
+import scipy
+from jaxtyping import Float64, Int64
 from numpy import broadcast_to, ndarray
 
 from protocols.errors import InvalidInput
@@ -13,11 +19,16 @@ from protocols.mechanisms import Mechanism
 from protocols.noise import StandardNormal
 
 Counts = Float64[ndarray, "..."]
+Shape = tuple[int, ...]
+Draw = Callable[[StandardNormal, Shape], Counts]
+# What a release, or a noisy histogram, is of counts and noise.
+Shown = Callable[[Counts, StandardNormal], Counts | Int64[ndarray, " queries"]]
+Release = Callable[[Shown, Mechanism, Counts, StandardNormal], Counts | Int64[ndarray, " queries"]]
 
 
 @dataclass(frozen=True)
 class Break:
-    """What is done to the mechanism's parameters, to its noise and to the counts before the real release."""
+    """What is done to the mechanism, to its noise and to the counts before the real release."""
 
     meaning: str
     mechanism: Callable[[Mechanism], Mechanism] = lambda mechanism: mechanism
@@ -25,30 +36,206 @@ class Break:
     counts: Callable[[Counts], Counts] = lambda counts: counts
 
 
-def _halved(mechanism: Mechanism) -> Mechanism:
-    """The mechanism with half of each noise scale."""
-    noise = {name: each for name, each in mechanism.parameters(view="label").items() if each.role == "noise"}
-    halved = {name: each.wider(mechanism.values[name], 0.5) for name, each in noise.items()}
-    return type(mechanism).build(view="label", given={**mechanism.values, **halved})
+def scaled_noise(factor: float) -> Callable[[Mechanism], Mechanism]:
+    """The mechanism with each noise scale times a factor."""
+
+    def mechanism_of(mechanism: Mechanism) -> Mechanism:
+        noise = {name: each for name, each in mechanism.parameters(view="label").items() if each.role == "noise"}
+        scaled = {name: each.wider(mechanism.values[name], factor) for name, each in noise.items()}
+        return type(mechanism).build(view="label", given={**mechanism.values, **scaled})
+
+    return mechanism_of
 
 
-def _same_in_each_class(noise: StandardNormal) -> StandardNormal:
+def _releasing(release: Release) -> Callable[[Mechanism], Mechanism]:
+    """The same mechanism but for its release, or, of a plain noisy argmax, for its noisy histogram.
+
+    release(what it should be, mechanism, counts, noise).
+    """
+
+    def mechanism_of(mechanism: Mechanism) -> Mechanism:
+        kind = type(mechanism)
+        name = "noisy" if kind.release is Mechanism.release else "release"
+        right = getattr(kind, name)
+
+        def wrong(self: Mechanism, counts: Counts, noise: StandardNormal, **more: object) -> object:
+            return release(lambda *given: right(self, *given, **more), self, counts, noise)
+
+        broken = type(kind.__name__, (kind,), {name: wrong})
+        held = fields(kind)  # type: ignore[arg-type]  # every mechanism is a dataclass
+        made: Mechanism = broken(**{each.name: getattr(mechanism, each.name) for each in held})
+        return made
+
+    return mechanism_of
+
+
+def _drawing(draw: Draw) -> Callable[[StandardNormal], StandardNormal]:
+    return lambda noise: lambda shape: draw(noise, shape)
+
+
+def _same_in_each_class(noise: StandardNormal, shape: Shape) -> Counts:
     """One draw per query, used for all of its classes: it cancels in the argmax."""
+    if len(shape) < 2:
+        return noise(shape)
+    one: Counts = broadcast_to(noise((*shape[:-1], 1)), shape)
+    return one
 
-    def draw(shape: tuple[int, ...]) -> Float64[ndarray, "..."]:
-        if len(shape) < 2:
-            return noise(shape)
-        one: Float64[ndarray, "..."] = broadcast_to(noise((*shape[:-1], 1)), shape)
-        return one
+
+def _once_a_batch(noise: StandardNormal, shape: Shape) -> Counts:
+    one: Counts = broadcast_to(noise((1, *shape[1:])), shape)
+    return one
+
+
+def _no_threshold_noise(noise: StandardNormal, shape: Shape) -> Counts:
+    return noise(shape) if len(shape) > 1 else np.zeros(shape)
+
+
+def _one_noise(noise: StandardNormal) -> StandardNormal:
+    """The threshold's draw serves the first class too; with one draw per query, the second class takes the first's."""
+    kept: list[Counts] = []
+
+    def draw(shape: Shape) -> Counts:
+        drawn = noise(shape)
+        if len(shape) == 1:
+            kept[:] = [drawn]
+            return drawn
+        drawn = drawn.copy()
+        drawn[:, 0] = kept.pop() if kept else drawn[:, 1]
+        return drawn
 
     return draw
 
 
+def _sure(
+    should: Shown, mechanism: Mechanism, counts: Counts, noise: StandardNormal
+) -> Counts | Int64[ndarray, " queries"]:
+    """No noise in queries whose lead is above two noise scales."""
+    ordered = np.sort(counts, axis=1)
+    sure = ordered[:, -1] - ordered[:, -2] > 2 * mechanism.noise_scale
+    # Laplace noise of a standard normal draw of 0 is 0, too.
+    return should(counts, lambda shape: np.where(sure if len(shape) == 1 else sure[:, None], 0.0, noise(shape)))
+
+
+def _restarted(noise: StandardNormal) -> StandardNormal:
+    """A generator that starts anew with every batch."""
+    kept: dict[Shape, Counts] = {}
+    return lambda shape: kept.setdefault(shape, noise(shape))
+
+
+def _every_second_batch(noise: StandardNormal) -> StandardNormal:
+    """Every second draw of a shape is the one before it again."""
+    kept: dict[Shape, Counts] = {}
+
+    def draw(shape: Shape) -> Counts:
+        if shape in kept:
+            return kept.pop(shape)
+        kept[shape] = noise(shape)
+        return kept[shape]
+
+    return draw
+
+
+def _period(noise: StandardNormal) -> StandardNormal:
+    """A generator that repeats itself after 5,000 numbers."""
+    kept, at = noise((5000,)), 0
+
+    def draw(shape: Shape) -> Counts:
+        nonlocal at
+        count = int(np.prod(shape))
+        drawn = kept[(at + np.arange(count)) % len(kept)].reshape(shape)
+        at += count
+        return drawn
+
+    return draw
+
+
+def _clipped(noise: StandardNormal, shape: Shape) -> Counts:
+    return np.clip(noise(shape), -3.0, 3.0)
+
+
+def _laplace(noise: StandardNormal, shape: Shape) -> Counts:
+    half = scipy.special.ndtr(-np.abs(z := noise(shape)))
+    return -np.sign(z) * np.log(2 * half) / np.sqrt(2)
+
+
+def _uniform(noise: StandardNormal, shape: Shape) -> Counts:
+    return np.sqrt(12) * (scipy.special.ndtr(noise(shape)) - 0.5)
+
+
+def _bare_class(noise: StandardNormal, shape: Shape) -> Counts:
+    return noise(shape) if len(shape) < 2 else noise(shape) * (np.arange(shape[1]) != 1)
+
+
+def _neighbouring_classes(noise: StandardNormal, shape: Shape) -> Counts:
+    z = noise(shape)
+    return z if len(shape) < 2 else 0.8 * z + 0.6 * np.roll(z, 1, axis=1)
+
+
+def _query_before(noise: StandardNormal, shape: Shape) -> Counts:
+    z = noise(shape).copy()
+    z[1::2] = z[: 2 * (shape[0] // 2) : 2]
+    return z
+
+
+def _sparse(noise: StandardNormal, shape: Shape) -> Counts:
+    z = noise(shape).copy()
+    z[49::50] = 0.0
+    return z
+
+
+def _away_from_zero(
+    should: Shown, mechanism: Mechanism, counts: Counts, noise: StandardNormal
+) -> Counts | Int64[ndarray, " queries"]:
+    """Noise is rounded away from zero, to whole votes."""
+    scale = mechanism.label_sigma
+
+    def draw(shape: Shape) -> Counts:
+        z = noise(shape)
+        return np.sign(z) * np.ceil(np.abs(z) * scale) / scale
+
+    return should(counts, draw)
+
+
+def _whole_votes(
+    should: Shown, mechanism: Mechanism, counts: Counts, noise: StandardNormal
+) -> Counts | Int64[ndarray, " queries"]:
+    """Counts and noise are rounded to whole votes before the argmax, which gives ties to the first class."""
+    scale = mechanism.label_sigma
+    return should(np.rint(counts), lambda shape: np.rint(noise(shape) * scale) / scale)
+
+
+def _query_beside(
+    should: Shown, mechanism: Mechanism, counts: Counts, noise: StandardNormal
+) -> Counts | Int64[ndarray, " queries"]:
+    """A tenth of the votes of the query before is counted with each."""
+    return should(counts + 0.1 * (np.roll(counts, 1, axis=0) - counts), noise)
+
+
 HONEST = Break("nothing is broken")
 BREAKS: dict[str, Break] = {
-    "half-noise": Break("half of the noise that is accounted for", mechanism=_halved),
-    "same-noise": Break("the same noise in each class", noise=_same_in_each_class),
+    "half-noise": Break("half of the noise that is accounted for", mechanism=scaled_noise(0.5)),
+    "same-noise": Break("the same noise in each class", noise=_drawing(_same_in_each_class)),
     "double-votes": Break("each vote is counted twice", counts=lambda counts: 2 * counts),
+    "batch-noise": Break("one draw of noise for all queries of a batch", noise=_drawing(_once_a_batch)),
+    "bare-threshold": Break("no noise on the threshold test", noise=_drawing(_no_threshold_noise)),
+    "sure-noiseless": Break("no noise where the lead is above two noise scales", mechanism=_releasing(_sure)),
+    "noise-90": Break("nine tenths of the noise", mechanism=scaled_noise(0.9)),
+    "noise-85": Break("0.85 of the noise", mechanism=scaled_noise(0.85)),
+    "noise-80": Break("four fifths of the noise", mechanism=scaled_noise(0.8)),
+    "shared-noise": Break("the threshold's noise is used again for a class", noise=_one_noise),
+    "restarted": Break("the generator starts anew with every batch", noise=_restarted),
+    "every-second": Break("every second batch has the noise of the one before", noise=_every_second_batch),
+    "short-period": Break("the generator repeats itself after 5,000 numbers", noise=_period),
+    "clipped": Break("noise ends at three standard deviations", noise=_drawing(_clipped)),
+    "laplace": Break("noise of another law, Laplace's, of the same variance", noise=_drawing(_laplace)),
+    "uniform": Break("noise of another law, uniform, of the same variance", noise=_drawing(_uniform)),
+    "bare-class": Break("one class without noise", noise=_drawing(_bare_class)),
+    "neighbouring-classes": Break("noise of neighbouring classes is correlated", noise=_drawing(_neighbouring_classes)),
+    "query-before": Break("every second query has the noise of the one before", noise=_drawing(_query_before)),
+    "sparse": Break("every fiftieth query of a batch has no noise", noise=_drawing(_sparse)),
+    "away-from-zero": Break("noise is rounded away from zero to whole votes", mechanism=_releasing(_away_from_zero)),
+    "whole-votes": Break("ties of whole noisy votes go to the first class", mechanism=_releasing(_whole_votes)),
+    "query-beside": Break("a tenth of the votes of another query is counted", mechanism=_releasing(_query_beside)),
 }
 
 

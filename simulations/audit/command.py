@@ -15,6 +15,7 @@ from protocols.mechanisms import MECHANISMS, VIEWS, check_view, mechanism_parame
 from protocols.votes import LATTICE
 from runtime.exits import SimulationExit
 from runtime.files import write_atomically
+from simulations.audit.as_run.breaks import RUN_BREAKS
 from simulations.audit.breaks import BREAKS
 from simulations.audit.record_votes.faults import FAULTS
 from simulations.audit.settings import NOISES, AuditSettings
@@ -47,7 +48,8 @@ def _noise_flags(function: F) -> F:
 
 
 @click.command(
-    name="audit", epilog=f"Exit codes: 0 no claim is refuted; {SimulationExit.REFUTED:d} more leakage than claimed."
+    name="audit",
+    epilog=f"Exit codes: 0 no claim is refuted; {SimulationExit.REFUTED:d} more leakage than claimed, or another law.",
 )
 @click.option("--votes-by", help="Who votes: teachers on every query, or each private record once.",
               type=click.Choice(("teacher", "record")), default="teacher", show_default=True)  # fmt: skip
@@ -69,15 +71,16 @@ def _noise_flags(function: F) -> F:
               "2^-20; 1 for no coins.", default=0.5, show_default=True)  # fmt: skip
 @click.option("--delta", help="delta at which epsilons are compared; a small one needs many trials.", default=0.01,
               show_default=True)  # fmt: skip
-@click.option("--confidence", help="Probability that all lower bounds hold together.", default=0.999,
-              show_default=True)  # fmt: skip
+@click.option("--confidence", help="Probability that all lower bounds hold and no law is rejected by chance.",
+              default=0.999, show_default=True)  # fmt: skip
 @click.option("--noise", help="seeded: the nodes' sampler with a seeded stream; system: with the operating "
               "system's generator; fast: NumPy's normals.", type=click.Choice(NOISES), default="seeded",
               show_default=True)  # fmt: skip
 @click.option("--seed", help="Seed of noise and coins.", default=0, show_default=True)
-@click.option("--break", "broken", type=click.Choice(list(dict.fromkeys([*BREAKS, *FAULTS]))),
+@click.option("--break", "broken", type=click.Choice(list(dict.fromkeys([*BREAKS, *RUN_BREAKS, *FAULTS]))),
               help="Break the mechanism on purpose: "
-              + "; ".join(f"{name}, {one.meaning}" for name, one in BREAKS.items()) + ". With --votes-by record: "
+              + "; ".join(f"{name}, {one.meaning}" for name, one in (BREAKS | RUN_BREAKS).items())
+              + ". With --votes-by record: "
               + "; ".join(f"{name}, {meaning}" for name, meaning in FAULTS.items()) + ".")  # fmt: skip
 @click.option("--out", help="Folder for audit.json and the figure.", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the audit as JSON on standard output.")
@@ -112,7 +115,7 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     else:
         shown(audit)
         if audit.failed:
-            click.echo("FAILED: more leakage than claimed")
+            click.echo(f"FAILED: {audit.failure}")
         if out is not None:
             click.echo(f"written  {out / 'audit.json'}")
     if audit.failed:
@@ -192,18 +195,18 @@ def _print_records(audit: RecordAuditResult) -> None:
             finding.unit, finding.level.words, f"{finding.sigma:.4g}",
             *(_decimals(value) for value in (finding.claim.epsilon, finding.lower.value, finding.lower_by_mu,
                                              finding.exact, finding.lower_of_claimed)),
-            f"{finding.moves:.6f}", "FAILED" if finding.failed else "passed",
+            f"{finding.moves:.6f}", f"{finding.law.p:.2g}", "FAILED" if finding.failed else "passed",
         ]
         for finding in audit.findings
     ]  # fmt: skip
     print_rows(
         f"{audit.subject}, view histogram, replace-one{broken}",
         ["unit", "seen", "sigma", "claimed", "lower bound", "by Gaussian DP", "exact", "lower/claimed", "moved/allowed",
-         "verdict"],
+         "law: p", "verdict"],
         rows,
     )  # fmt: skip
     click.echo(
-        f"{settings.trials:,} trials on each side of a case, noise {settings.noise}; all lower bounds hold together "
+        f"{settings.trials:,} trials on each side of a case, noise {settings.noise}; all bounds and laws hold together "
         f"with confidence {settings.confidence:g} (Clopper-Pearson); squared moves are exact, in whole lattice units"
     )
 
@@ -221,23 +224,32 @@ def _print(audit: AuditResult) -> None:
             _decimals(finding.claim.epsilon), _decimals(finding.lower.value),
             *([_decimals(finding.lower_by_mu)] if by_mu else []),
             *(_decimals(value) for value in (finding.exact, finding.lower_of_claimed, finding.lower_of_exact)),
-            "FAILED" if finding.failed else "passed",
+            f"{finding.law.p:.2g}", "FAILED" if finding.failed else "passed",
         ]
         for finding in audit.findings
     ]  # fmt: skip
-    print_rows(
-        f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of {settings.weight:g} votes, "
-        f"replace-one, {settings.classes} classes{broken}",
-        ["mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []), "exact",
-         "lower/claimed", "lower/exact", "verdict"],
-        rows,
-    )  # fmt: skip
+    if rows:
+        print_rows(
+            f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of {settings.weight:g} votes, "
+            f"replace-one, {settings.classes} classes{broken}",
+            ["mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []),
+             "exact", "lower/claimed", "lower/exact", "law: p", "verdict"],
+            rows,
+        )  # fmt: skip
+    studies: list[list[object]] = [
+        [one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", "FAILED" if one.failed else "passed"]
+        for one in audit.runs
+    ]
+    if studies:
+        print_rows(f"studies as they run{broken}", ["seen", "mechanism", "queries", "law: p", "verdict"], studies)
     click.echo(
-        f"{settings.trials:,} trials on each side of a pair, noise {settings.noise}; all lower bounds hold together "
-        f"with confidence {settings.confidence:g} (Clopper-Pearson)"
+        f"{settings.trials:,} trials on each side of a pair, noise {settings.noise}; all lower bounds and all tests of "
+        f"laws hold together with confidence {settings.confidence:g} (Clopper-Pearson; Bonferroni)"
     )
     if any(finding.target.rate < 1 for finding in audit.findings):
         click.echo(f"secret coins of rate {settings.rate:.9g}, a multiple of 2^-20")
+    for words in audit.words:
+        click.echo(words)
 
 
 def _decimals(value: float | None) -> str:

@@ -20,7 +20,7 @@ from simulations.audit.target import Target
 
 # Public levels, in multiples of the noise, far enough from zero and from each other that no count is negative and that
 # the unit's class alone carries the tested maximum in round two.
-THRESHOLD_NOISES, _BASE_NOISES = 40.0, 120.0
+THRESHOLD_NOISES, BASE_NOISES = 40.0, 120.0
 # The search: points of the coarse grid along each of one, two or three dimensions, up to _REACH noise scales; then, in
 # each round, the number of best points kept, around which the step shrinks.
 _REACH, _LIMIT = 4.5, 7.0
@@ -125,14 +125,14 @@ def _votes_at(target: Target, positions: Float64[ndarray, "pairs dimensions"]) -
     last = np.zeros((len(positions), 1))
     gaps = unit * np.concatenate([positions[:, : 1 if target.classes == 2 else 2], last], axis=1)
     if threshold is None:
-        levels = _BASE_NOISES * unit + gaps
+        levels = BASE_NOISES * unit + gaps
         return levels, None, _total(target, levels)
     margin = threshold.noise * positions[:, -1]
     if not target.mechanism.interactive:
         levels = threshold.votes + margin[:, None] + gaps - gaps.max(axis=1, keepdims=True)
         return levels, None, _total(target, levels)
     # Round two: the student gives class 0 so little that class 0 alone carries the maximum, at the threshold + margin.
-    levels = _BASE_NOISES * (unit + threshold.noise) + gaps
+    levels = BASE_NOISES * (unit + threshold.noise) + gaps
     total = _total(target, levels)
     first = (levels[:, 0] - threshold.votes - margin) / total
     rest = np.repeat(((1 - first) / (target.classes - 1))[:, None], levels.shape[1] - 1, axis=1)

@@ -11,6 +11,8 @@ from protocols.budgets.accountant import default_accountant
 from protocols.budgets.participation import check_rate
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, Mechanism, View
+from simulations.audit.as_run.breaks import RUN_BREAKS
+from simulations.audit.as_run.studies import AuditedRun, audited_runs
 from simulations.audit.breaks import BREAKS
 from simulations.audit.neighbours import THRESHOLD_NOISES
 from simulations.audit.target import Target
@@ -18,6 +20,8 @@ from simulations.audit.target import Target
 NOISES = ("seeded", "system", "fast")
 # With more, the enumeration of outcomes grows too large.
 _MOST_QUERIES = 64
+# With more, the tests of laws would take most of an audit whose bounds need millions.
+_MOST_LAW_TRIALS = 200_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +31,8 @@ class AuditSettings:
     trials: on each side of each pair; sigma: the scale of all noise that `parameters` does not set, in votes;
     parameters: noise scales of the mechanisms, by name; weight: of the unit, in votes; rate: of secret coins;
     confidence: with which all bounds of the audit hold together; noise: "seeded" (the node's sampler with a seeded
-    stream), "system" (with the operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS or
-    None.
+    stream), "system" (with the operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS
+    or RUN_BREAKS, or None; law_trials: the trials of the tests of laws, None for as many, but at most 200,000.
     """
 
     mechanisms: tuple[str, ...] = field(default=tuple(MECHANISMS))
@@ -45,11 +49,13 @@ class AuditSettings:
     noise: str
     seed: int
     broken: str | None = None
+    law_trials: int | None = None
 
     def __post_init__(self) -> None:
         for name in self.mechanisms:
             _ = MECHANISMS[name]  # refuses an unknown name
         check_between("trials", self.trials, 1000, 20_000_000)
+        check_between("law_trials", self.trials_of_laws, 1000, 20_000_000)
         check_between("queries", self.queries, 1, _MOST_QUERIES)
         check_between("classes", self.classes, 2, 1000)
         check_between("seed", self.seed, 0, 2**63 - 1)
@@ -63,8 +69,23 @@ class AuditSettings:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: in (0, 1)")
         if self.noise not in NOISES:
             raise InvalidInput(f"noise is {self.noise!r}; allowed: {', '.join(NOISES)}")
-        if self.broken is not None and self.broken not in BREAKS:
-            raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join(BREAKS)}")
+        if self.broken is not None and self.broken not in (*BREAKS, *RUN_BREAKS):
+            raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join((*BREAKS, *RUN_BREAKS))}")
+        if self.broken in RUN_BREAKS and not self.runs():
+            raise InvalidInput(
+                f"break is {self.broken!r}, of level {RUN_BREAKS[self.broken].level!r}, at which "
+                f"{', '.join(self.mechanisms)} is not audited; allowed: a mechanism that runs there"
+            )
+
+    @property
+    def trials_of_laws(self) -> int:
+        """In how many trials what is released is held against its law: a few times ten queries in each."""
+        return min(self.trials, _MOST_LAW_TRIALS) if self.law_trials is None else self.law_trials
+
+    @property
+    def of_laws(self) -> dict[str, int]:
+        """The trials and the seed of every test of a law, by keyword."""
+        return {"trials": self.trials_of_laws, "seed": self.seed}
 
     def targets(self) -> list[Target]:
         """Every mechanism under each view for which an accountant is valid; again with secret coins, where one is.
@@ -88,6 +109,15 @@ class AuditSettings:
                 "to a histogram that is seen"
             )
         return found
+
+    def runs(self) -> list[tuple[AuditedRun, type[Mechanism]]]:
+        """Every mechanism at each level as it runs; only the level of a break of the levels' code."""
+        level = RUN_BREAKS[self.broken].level if self.broken in RUN_BREAKS else None
+        return [
+            (run, kind)
+            for run, kind in audited_runs(self.mechanisms)
+            if run.view in self.views and level in (None, run.level)
+        ]
 
     def _target(self, mechanism: Mechanism, view: View, rate: float) -> Target:
         return Target(

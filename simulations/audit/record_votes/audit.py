@@ -21,8 +21,10 @@ from protocols.crypto.randomness import RandomSource, simulation_rng, system_sou
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
 from protocols.study.study import Study
+from simulations.audit.agreement.agreement import Agreement
 from simulations.audit.distinguishing import LowerBound, Samples, epsilon_lower_bound, mu_lower_bound
 from simulations.audit.record_votes.breaks import HONEST, RECORD_BREAKS
+from simulations.audit.record_votes.noise_law import released_noise
 from simulations.audit.record_votes.releases import Sides, learned, sides_of, told_apart
 from simulations.audit.record_votes.settings import LEVELS, UNITS, AuditedLevel, RecordAuditSettings
 from simulations.audit.record_votes.worst_cases import WorstCase, worst_cases
@@ -35,7 +37,8 @@ class AuditedRecords:
 
     lower: the largest lower bound shown, in the case `case`; lower_mu, lower_by_mu: no mu below it is true, and its
     epsilon; exact: the epsilon of how far the sums move, under the noise that is accounted for; moves: the largest
-    squared move as a share of what a weight allows; too_far: whether it is above it by a lattice unit or more.
+    squared move as a share of what a weight allows; too_far: whether it is above it by a lattice unit or more; law:
+    what was found against the law of the noise.
     """
 
     level: AuditedLevel
@@ -49,12 +52,18 @@ class AuditedRecords:
     exact: float
     moves: float
     too_far: bool
+    law: Agreement
 
     @property
-    def failed(self) -> bool:
+    def refuted(self) -> bool:
         """Whether the claim is refuted: by the trials, or because the sums move further than a weight allows."""
         shown = self.lower.value > self.claim.epsilon
         return shown or self.too_far or (self.claim.mu is not None and self.lower_mu > self.claim.mu)
+
+    @property
+    def failed(self) -> bool:
+        """Whether the claim is refuted, or the noise of the released cells has another law."""
+        return self.refuted or self.law.failed
 
     @property
     def lower_of_claimed(self) -> float:
@@ -88,6 +97,7 @@ class AuditedRecords:
             "hits": self.lower.hits,
             "false_hits": self.lower.false_hits,
             "evaluated_trials": self.lower.trials,
+            "law": self.law.to_json(),
             "verdict": "FAILED" if self.failed else "passed",
         }
 
@@ -103,6 +113,13 @@ class RecordAuditResult:
     def failed(self) -> bool:
         """Whether any claim was refuted."""
         return any(finding.failed for finding in self.findings)
+
+    @property
+    def failure(self) -> str:
+        """What failed, in a few words."""
+        if any(finding.refuted for finding in self.findings):
+            return "more leakage than claimed"
+        return next(f"another law: {finding.law.worst.family}" for finding in self.findings if finding.failed)
 
     @property
     def subject(self) -> str:
@@ -130,8 +147,8 @@ class RecordAuditResult:
 def run_record_audit(settings: RecordAuditSettings, *, progress: Callable[[str, int, int], None]) -> RecordAuditResult:
     """Audits every unit at every level. progress(title, trials done, trials in all). Raises InvalidInput."""
     targets = [(level, unit) for level in LEVELS for unit in UNITS]
-    # Two tests of each: of epsilon, and of mu.
-    alpha = (1 - settings.confidence) / (2 * len(targets))
+    # Three tests of each: of epsilon, of mu, and of the law of the noise.
+    alpha = (1 - settings.confidence) / (3 * len(targets))
     return RecordAuditResult(
         settings,
         tuple(
@@ -188,6 +205,15 @@ def _audited(
         exact=_epsilon(float(moved), settings.delta),
         moves=furthest / allowed,
         too_far=furthest > allowed,
+        law=released_noise(
+            pairs[0][1],
+            pairs[0][2],
+            broken,
+            trials=settings.trials,
+            noise=lambda run, moved: _seen_noise(settings, run, (number, len(cases), int(moved))),
+            alpha=alpha,
+            seed=settings.seed,
+        ),
     )
 
 

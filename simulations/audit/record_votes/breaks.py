@@ -50,6 +50,30 @@ def _one_noise_for_all(draws: Draws) -> Draws:
     return np.broadcast_to(draws[:, :1], draws.shape)
 
 
+def _nine_tenths(study: Study) -> Study:
+    return replace(study, mechanism=GNMax(sigma=0.9 * study.gaussian.sigma))
+
+
+def _rounded_to(draws: Draws, changed: Float64[ndarray, "trials cells"]) -> Draws:
+    """Integer noise stays integer."""
+    return np.rint(changed).astype(np.int64) if draws.dtype == np.int64 else changed
+
+
+def _ends_at_three(draws: Draws) -> Draws:
+    most = 3 * float(draws.std())
+    return _rounded_to(draws, np.clip(draws, -most, most).astype(np.float64))
+
+
+def _correlated(draws: Draws) -> Draws:
+    return _rounded_to(draws, 0.8 * draws + 0.6 * np.roll(draws, 1, axis=1))
+
+
+def _again(draws: Draws) -> Draws:
+    changed = draws.copy()
+    changed[1::2] = changed[: 2 * (len(draws) // 2) : 2]
+    return changed
+
+
 def _unscaled(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
     return contributions(replace(study, unit="record"), queries, holdings)
 
@@ -131,6 +155,10 @@ RECORD_BREAKS: dict[str, RecordBreak] = {
     "fresh-noise": RecordBreak(releases=4),
     "bare-cell": RecordBreak(noise=_no_noise_in_one),
     "one-noise": RecordBreak(noise=_one_noise_for_all),
+    "noise-90": RecordBreak(run=_nine_tenths),
+    "clipped": RecordBreak(noise=_ends_at_three),
+    "correlated-cells": RecordBreak(noise=_correlated),
+    "noise-again": RecordBreak(noise=_again),
     "wrong-weight": RecordBreak(contribute=_largest_weight),
 }
 

@@ -12,5 +12,9 @@ FAULTS: dict[str, str] = {
     "fresh-noise": "the batch is asked four times with fresh noise, charged once",
     "bare-cell": "one cell has no noise",
     "one-noise": "the noise of one cell serves all",
+    "noise-90": "nine tenths of the noise that is accounted for",
+    "clipped": "noise ends at three standard deviations",
+    "correlated-cells": "noise of neighbouring cells is correlated",
+    "noise-again": "every second release has the noise of the one before",
     "wrong-weight": "the weight of the party with the largest budget for all",
 }

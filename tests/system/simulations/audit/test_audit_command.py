@@ -6,7 +6,7 @@ import pytest
 
 from simulations.commands.group import run_command
 
-QUICK = ["--trials", "20000", "--noise", "fast", "--quiet"]
+QUICK = ["--trials", "5000", "--noise", "fast", "--quiet"]
 
 
 def test_an_honest_audit_ends_with_code_0_and_writes_its_findings(tmp_path, capsys):
@@ -15,8 +15,13 @@ def test_an_honest_audit_ends_with_code_0_and_writes_its_findings(tmp_path, caps
     printed = capsys.readouterr().out
     assert "passed" in printed
     assert "FAILED" not in printed
+    assert "no difference from the stated laws was found" in printed
+    assert "two_server, both servers" in printed
     document = json.loads((out / "audit.json").read_text())
     assert {one["mechanism"] for one in document["findings"]} == {"gnmax", "lnmax"}
+    assert {one["level"] for one in document["studies_as_run"]} == {"clear", "secure_sum", "two_server"}
+    laws = [one["law"] for one in (*document["findings"], *document["studies_as_run"])]
+    assert all(law["verdict"] == "no difference found" and law["tests"] > 100 for law in laws)
     assert {path.name for path in (out / "figures").iterdir()} == {"audit.svg", "audit.png"}
     assert run_command(["audit", "--out", str(out), *QUICK]) == 2
 
@@ -31,7 +36,17 @@ def test_record_votes_are_audited_and_a_broken_study_of_them_ends_with_code_8(tm
     assert json.loads(capsys.readouterr().out)["broken"] == "bare-cell"
 
 
-@pytest.mark.parametrize("name", ["half-noise", "same-noise", "double-votes"])
+@pytest.mark.parametrize("name", ["one-server", "share-missing", "vote-left-out"])
+def test_a_broken_level_ends_with_code_8_and_only_its_level_is_audited(name, capsys):
+    flags = ["--mechanism", "gnmax", "--break", name, "--noise", "fast", "--quiet", "--trials", "60000", "--json"]
+    assert run_command(["audit", *flags]) == 8
+    document = json.loads(capsys.readouterr().out)
+    assert document["findings"] == []
+    assert len({one["level"] for one in document["studies_as_run"]}) == 1
+    assert document["verdict"] == "FAILED"
+
+
+@pytest.mark.parametrize("name", ["half-noise", "same-noise", "batch-noise"])
 def test_a_broken_mechanism_ends_with_code_8(name, capsys):
     flags = ["--mechanism", "gnmax", "--view", "histogram", "--rate", "1", "--break", name, "--json"]
     assert run_command(["audit", *flags, *QUICK]) == 8
@@ -57,6 +72,7 @@ def test_a_broken_mechanism_ends_with_code_8(name, capsys):
         (["--votes-by", "record", "--sigma-threshold", "3"], "--sigma-threshold has no effect with --votes-by record"),
         (["--votes-by", "record", "--break", "same-noise"], "break is 'same-noise'; allowed where records vote"),
         (["--break", "bare-cell"], "break is 'bare-cell'; allowed: half-noise"),
+        (["--break", "one-server", "--mechanism", "lnmax"], "of level 'two_server', at which lnmax is not audited"),
     ],
 )
 def test_a_flag_out_of_range_is_one_line_and_code_2(flags, message, capsys):

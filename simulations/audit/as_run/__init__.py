@@ -1,0 +1,1 @@
+"""The audit of whole studies, as they run: parties, ballots, servers and their noise, at each level."""

@@ -1,0 +1,143 @@
+"""Deliberately broken code of the levels: a function of the running code is replaced where it is called.
+
+Everything else is the code of parties and servers. An audit of the studies as they run must detect each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any  # Any: functions of any signature are replaced
+
+import numpy as np
+
+from protocols.errors import InvalidInput
+from protocols.votes import ABSTAIN
+from simulations.audit.as_run.studies import WEIGHTS
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class RunBreak:
+    """meaning: what is wrong; level: where; places: module:name of what is replaced; wrong: from the right function."""
+
+    meaning: str
+    level: str
+    places: tuple[str, ...]
+    wrong: Callable[[Function], Function]
+
+
+def _first_class_for_none(right: Function) -> Function:
+    return lambda votes, *given, **more: right(np.where(votes == ABSTAIN, 0, votes), *given, **more)
+
+
+def _heaviest_twice(right: Function) -> Function:
+    heaviest = WEIGHTS.max()
+    return lambda votes, weights, **more: right(votes, np.where(weights == heaviest, 2 * weights, weights), **more)
+
+
+def _heaviest_units_twice(right: Function) -> Function:
+    def weights(*given: Any, **more: Any) -> Any:
+        units = right(*given, **more)
+        return np.where(units == units.max(), 2 * units, units)
+
+    return weights
+
+
+def _last_party_left_out(right: Function) -> Function:
+    return lambda votes, weights, **more: right(votes[:-1], weights[:-1], **more)
+
+
+def _no_noise(right: Function) -> Function:
+    def silent(*given: Any, **more: Any) -> Any:
+        bit, label = right(*given, **more)
+        return None if bit is None else np.zeros_like(bit), np.zeros_like(label)
+
+    return silent
+
+
+def _known_seed(right: Function) -> Function:
+    return lambda study, seed: right(study, bytes(len(seed)))
+
+
+def _smaller_share(right: Function) -> Function:
+    return lambda study: right(study) * 9 / 10
+
+
+def _every_sixth_silent(right: Function) -> Function:
+    calls = 0
+
+    def draw(*given: Any, **more: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        drawn = right(*given, **more)
+        return np.zeros_like(drawn) if calls % len(WEIGHTS) == 0 else drawn
+
+    return draw
+
+
+def _smaller_units(right: Function) -> Function:
+    return lambda source, *, sigma, size: right(source, sigma=sigma * 17 / 20, size=size)
+
+
+_CLEAR, _SUMMED = "protocols.levels.clear", "protocols.levels.secure_sum.ballot"
+_COORDINATOR, _GUARDIAN = "protocols.levels.two_server.aggregation", "protocols.levels.guardian"
+RUN_BREAKS: dict[str, RunBreak] = {
+    "abstentions-first": RunBreak(
+        "clear: abstentions are counted for class 0", "clear", (f"{_CLEAR}:count_votes",), _first_class_for_none
+    ),
+    "weight-twice": RunBreak(
+        "clear: one party's weight is doubled", "clear", (f"{_CLEAR}:count_votes",), _heaviest_twice
+    ),
+    "vote-left-out": RunBreak(
+        "clear: the last party's votes are not counted", "clear", (f"{_CLEAR}:count_votes",), _last_party_left_out
+    ),
+    "smaller-integers": RunBreak(
+        "clear: integer noise of 0.85 of its sigma", "clear", ("protocols.noise:discrete_gaussian",), _smaller_units
+    ),
+    "share-missing": RunBreak(
+        "secure_sum: one party adds no noise", "secure_sum", (f"{_SUMMED}:discrete_gaussian",), _every_sixth_silent
+    ),
+    "smaller-shares": RunBreak(
+        "secure_sum: shares of nine tenths of the noise", "secure_sum", (f"{_SUMMED}:noise_share",), _smaller_share
+    ),
+    "shares-first": RunBreak(
+        "secure_sum: abstentions are counted for class 0", "secure_sum", (f"{_SUMMED}:count_votes",),
+        _first_class_for_none,
+    ),
+    "one-server": RunBreak(
+        "two_server: the guardian adds no noise", "two_server", (f"{_GUARDIAN}:server_noise",), _no_noise
+    ),
+    "known-seed": RunBreak(
+        "two_server: the coordinator's noise is the same in every batch", "two_server", (f"{_COORDINATOR}:_noise",),
+        _known_seed,
+    ),
+    "units-twice": RunBreak(
+        "two_server: one party's weight is doubled by both servers", "two_server",
+        (f"{_COORDINATOR}:own_weights", f"{_GUARDIAN}:own_weights"), _heaviest_units_twice,
+    ),
+}  # fmt: skip
+
+
+@contextmanager
+def broken_code(name: str | None) -> Iterator[None]:
+    """The running code is broken in this block. None: it is not. Raises InvalidInput with the known names."""
+    if name is None:
+        yield
+        return
+    if name not in RUN_BREAKS:
+        raise InvalidInput(f"break is {name!r}; allowed: {', '.join(RUN_BREAKS)}")
+    broken, right = RUN_BREAKS[name], {}
+    for place in broken.places:
+        module, _, function = place.partition(":")
+        right[place] = import_module(module), function, getattr(import_module(module), function)
+    try:
+        for found, function, was in right.values():
+            setattr(found, function, broken.wrong(was))
+        yield
+    finally:
+        for found, function, was in right.values():
+            setattr(found, function, was)

@@ -1,0 +1,99 @@
+"""Lines of an audit against the exact law: honest mechanisms agree with it, every break is found, quickly.
+
+Seeds are fixed, so nothing here fails by chance. A line's false alarms are 1e-6: with other seeds one honest line in a
+million would fail.
+"""
+
+import numpy as np
+import pytest
+
+from protocols.mechanisms import GNMax
+from protocols.noise import simulated
+from simulations.audit.agreement.agreement import target_agreement
+from simulations.audit.agreement.batches import audited_batches
+from simulations.audit.agreement.power import FACTORS, power
+from simulations.audit.agreement.seen_noise import seen_noise_evidence
+from simulations.audit.breaks import BREAKS, break_named, scaled_noise
+from simulations.audit.settings import AuditSettings
+
+ALPHA = 1e-6
+SETTINGS = AuditSettings(
+    trials=6000, queries=8, classes=3, weight=1.0, sigma=4.0, rate=0.5, delta=0.01, confidence=0.999, noise="fast",
+    seed=0,
+)  # fmt: skip
+TARGETS = {(target.name, target.view): target for target in SETTINGS.targets()}
+# Breaks that only some mechanisms have a place for.
+THRESHOLD_ONLY = {"bare-threshold"}
+
+
+def line(target, *, broken=None, trials=6000, seed=0):
+    rng = np.random.default_rng(seed)
+    return target_agreement(
+        target, break_named(broken), trials=trials, alpha=ALPHA, seed=0, noise=simulated(rng), coins_from=rng.bytes
+    )
+
+
+@pytest.mark.parametrize("which", TARGETS, ids=lambda each: " ".join(each))
+def test_no_honest_mechanism_differs_from_its_law(which):
+    found = line(TARGETS[which])
+    assert not found.failed, found.worst
+    assert found.families > 10
+
+
+# The trials at which each break was found with room to spare; 6,000 for all others.
+TRIALS = {"noise-90": 20_000, "clipped": 200_000, "sparse": 60_000, "uniform": 12_000, "whole-votes": 20_000}
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_every_break_is_found_through_labels_alone(name):
+    found = line(TARGETS["confident_gnmax", "label"], broken=name, trials=TRIALS.get(name, 6000))
+    assert found.failed, found.worst
+
+
+@pytest.mark.parametrize("name", [name for name in BREAKS if name not in THRESHOLD_ONLY | {"sure-noiseless"}])
+def test_every_break_of_noise_that_is_seen_is_found(name):
+    found = line(TARGETS["gnmax", "histogram"], broken=name, trials=6000)
+    assert found.failed, found.worst
+
+
+@pytest.mark.parametrize("which", [("thresholded_gnmax", "label"), ("lnmax", "label")], ids=lambda each: each[0])
+@pytest.mark.parametrize("name", ["batch-noise", "sure-noiseless", "noise-85", "query-before", "bare-class"])
+def test_the_breaks_that_bounds_cannot_show_are_found_in_other_mechanisms_too(which, name):
+    assert line(TARGETS[which], broken=name, trials=12_000).failed
+
+
+def test_a_batch_asks_every_kind_twice_and_its_laws_are_those_of_the_votes():
+    batch, second = audited_batches(TARGETS["interactive_gnmax", "label"], seed=0)
+    for one in (batch, second):
+        np.testing.assert_allclose(one.laws.sum(axis=1), 1, atol=1e-9)
+        assert (np.bincount(one.kinds) == 2).all()
+        for kind in range(3):
+            first, again = np.flatnonzero(one.kinds == kind)
+            assert (one.without[first] == one.without[again]).all()
+    assert batch.predictions is None
+    assert second.predictions is not None
+    np.testing.assert_allclose(second.predictions.sum(axis=1), 1)
+    # Answers are neither certain nor impossible around the threshold.
+    assert ((second.laws[:, -1] > 0.05) & (second.laws[:, -1] < 0.95)).sum() > 10
+
+
+def test_the_stated_power_is_reached_and_grows_with_trials_and_with_the_fault():
+    target = TARGETS["gnmax", "label"]
+    told = dict(alpha=ALPHA, families=40, seed=0)
+    assert power(target, 0.9, trials=2000, **told) < power(target, 0.9, trials=8000, **told)
+    assert list(FACTORS) == sorted(FACTORS, reverse=True)
+    by_factor = [power(target, factor, trials=8000, **told) for factor in FACTORS]
+    assert by_factor == sorted(by_factor)
+    # 20 audits of a noise for which half of them should fail: at least 3 do, but for a probability of 2e-4.
+    at = next(trials for trials in range(1000, 20_000, 250) if power(target, 0.9, trials=trials, **told) > 0.5)
+    broken = scaled_noise(0.9)
+    assert isinstance(broken(target.mechanism), GNMax)
+    assert sum(line(target, broken="noise-90", trials=at, seed=seed).failed for seed in range(20)) >= 3
+
+
+def test_uniform_values_pass_and_a_correlation_of_a_tenth_does_not():
+    rng = np.random.default_rng(0)
+    uniform = rng.random((4000, 5, 3))
+    assert min(each.p for each in seen_noise_evidence(uniform)) > 1e-4
+    uniform[:, 1, 0] = np.where(rng.random(4000) < 0.1, uniform[:, 4, 2], uniform[:, 1, 0])
+    assert min(each.p for each in seen_noise_evidence(uniform)) < 1e-6

@@ -1,0 +1,59 @@
+"""Studies as they run, at each level: honest code agrees with its law, and each break of the levels' code is found.
+
+Seeds are fixed, so nothing here fails by chance; a line's false alarms are 1e-6.
+"""
+
+import numpy as np
+import pytest
+
+from protocols.errors import InvalidInput
+from protocols.levels import clear
+from protocols.mechanisms import MECHANISMS
+from simulations.audit.as_run.as_run import audit_run
+from simulations.audit.as_run.breaks import RUN_BREAKS, broken_code
+from simulations.audit.as_run.studies import RUNS, WEIGHTS, asked_votes, audited_runs, stated_counts
+
+LINES = {(run.words, kind.name): (run, kind) for run, kind in audited_runs(tuple(MECHANISMS))}
+
+
+def line(run, kind, *, broken=None, trials=8000):
+    return audit_run(run, kind, trials=trials, alpha=1e-6, seed=0, broken=broken)
+
+
+@pytest.mark.parametrize("which", LINES, ids=lambda each: ", ".join(each))
+def test_an_honest_study_releases_labels_of_the_stated_law(which):
+    found = line(*LINES[which])
+    assert not found.failed, found.law.worst
+    assert found.queries >= 1900
+
+
+# Queries as a share of trials differ by level: what is weak needs more of them.
+TRIALS = {"smaller-integers": 60_000, "share-missing": 60_000, "one-server": 60_000, "known-seed": 120_000}
+
+
+@pytest.mark.parametrize("name", RUN_BREAKS)
+def test_every_break_of_a_level_is_found_at_that_level(name):
+    run = next(run for run in RUNS[::-1] if run.level == RUN_BREAKS[name].level)
+    found = line(run, MECHANISMS["gnmax"], broken=name, trials=TRIALS.get(name, 8000))
+    assert found.failed, found.law.worst
+
+
+def test_code_is_broken_within_the_block_only_and_an_unknown_break_is_refused():
+    right = clear.count_votes
+    with broken_code("weight-twice"):
+        assert clear.count_votes is not right
+    assert clear.count_votes is right
+    with pytest.raises(KeyError), broken_code("weight-twice"):
+        raise KeyError
+    assert clear.count_votes is right
+    with pytest.raises(InvalidInput, match="break is 'none'"), broken_code("none"):
+        pass
+
+
+def test_votes_of_every_kind_come_twice_and_some_parties_abstain():
+    asked = asked_votes(seed=0)
+    assert (np.bincount(asked.kinds) == 2).all()
+    assert (asked.votes == -1).any()
+    counts = stated_counts(asked)
+    assert counts.max() == WEIGHTS.sum()
+    np.testing.assert_allclose(counts.sum(axis=1), WEIGHTS @ (asked.votes >= 0))
