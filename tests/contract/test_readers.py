@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import ConclaveError
+from tests.harness.failing_disk import scratch
 from tests.harness.readers import INPUTS, npy, npz, readers
 
 # A reader that hangs is ended; a slow machine is not told from one.
@@ -28,6 +29,13 @@ _MUTATIONS = 40
 @pytest.fixture(scope="module")
 def table(tmp_path_factory):
     return readers(tmp_path_factory.mktemp("readers"))
+
+
+@pytest.fixture
+def tmp_path():
+    """In memory: thousands of files are written, and none need reach a platter."""
+    with scratch() as folder:
+        yield Path(folder)
 
 
 @pytest.fixture(autouse=True)
