@@ -29,7 +29,13 @@ _NAME = "a name or a number of them, which everybody has"
 _STUDY = "of the study, which everybody has"
 _PUBLIC = "public by its protocol"
 # A number in, a number out: these see budgets and settings of studies alone.
-ACCOUNTING = ("protocols.bounds.", "protocols.budgets.filter.", "protocols.budgets.planned.")
+ACCOUNTING = (
+    "protocols.bounds.",
+    "protocols.budgets.filter.",
+    "protocols.budgets.planned.",
+    "protocols.budgets.planned_queries.",
+    "protocols.budgets.privacy_curve.",
+)
 SHOWN = {
     "coordinator.connection.session.Question.about": _DIGEST,
     "party.voting.teacher_process._Task.digest": _DIGEST,
