@@ -266,7 +266,7 @@ def _labels(
         weight=study.weights,
         epsilon_guaranteed=filters.epsilon_guaranteed,
         epsilon_spent=filters.epsilon_of(spent),
-        share_of_budget=spent / filters.cap,
+        share_of_budget=filters.share(spent),
         spent=spent,
         stop=result.labelling.stop.reason,
         accuracy=result.label_accuracy,

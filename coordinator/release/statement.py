@@ -195,7 +195,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
                 "votes_moved": study.votes_per_unit * seat.weight,
                 "guarantee": guarantee_table(own),
                 "cap_nano": cap,
-                "budget_used_share": float(spent[position] / cap),
+                "budget_used_share": float(budgets.share(spent)[position]),
                 "budget_used_reading": float(used[position]),
                 "ledger": stand[seat.party],
             }

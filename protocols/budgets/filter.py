@@ -49,7 +49,8 @@ class BudgetFilter:
 
     order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
     ask, answer: spend per query at that order, not rounded; once: whether a batch costs as much as one query, however
-    many it has. planned: under exact composition cap and charges are numbers of queries, not nano-units of spend.
+    many it has. planned: under exact composition cap and charges are numbers of queries, not nano-units of spend, and the
+    cap of a budget that buys no query is 0.
     """
 
     accountant: Accountant
@@ -95,6 +96,10 @@ class BudgetFilter:
         """Whether a batch costs some party less when queries of it are not answered. If not, it has one price, which is
         charged at once, and nobody's word on what was answered changes it."""
         return bool((self.answer > 0).any())
+
+    def share(self, spent: Int64[ndarray, "*rows parties"]) -> Float64[ndarray, "*rows parties"]:
+        """The share of each cap that was spent, in [0, 1]; 0 of a cap that affords nothing."""
+        return spent / np.maximum(self.cap, 1)
 
     def epsilon_of(self, spent: Int64[ndarray, " parties"]) -> Float64[ndarray, " parties"]:
         """The ledger converted at each party's own order, 0 if nothing was spent: an operator's reading."""

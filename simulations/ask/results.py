@@ -194,7 +194,7 @@ def _groups(result: AskResult) -> list[Summary]:
     study, filters = result.inputs.study, result.inputs.study.budgets
     spent = np.array([one.spent for one in result.asked])
     reading = np.max([filters.epsilon_of(row) for row in spent], axis=0)
-    share = (spent / filters.cap).mean(axis=0)
+    share = filters.share(spent).mean(axis=0)
     budgets = result.inputs.budgets
     distinct, member = np.unique(np.stack([budgets.epsilon, budgets.delta, study.weights]), axis=1, return_inverse=True)
     return [
@@ -230,7 +230,7 @@ def _parties(result: AskResult) -> str:
         "spent": filters.spend(spent),
         "epsilon_guaranteed": filters.epsilon_guaranteed,
         "epsilon_spent": filters.epsilon_of(spent),
-        "share_of_budget_used": spent / filters.cap,
+        "share_of_budget_used": filters.share(spent),
     }
     return _table(list(columns), [list(row) for row in zip(*(list(c) for c in columns.values()), strict=True)])
 

@@ -23,7 +23,7 @@ def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
                "answers (half answered)", "epsilon per answer"]  # fmt: skip
     rows: list[list[object]] = [
         [g.budget, g.delta, g.parties, g.weight, g.order or "none", g.epsilon_guaranteed, g.answers_all, g.answers_half,
-         g.epsilon_per_answer]
+         "none" if g.epsilon_per_answer is None else g.epsilon_per_answer]
         for g in shown
     ]  # fmt: skip
     terms = plan.to_json()

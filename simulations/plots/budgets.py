@@ -137,9 +137,8 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
 
 def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
     """How much of its cap each budget group used, and which ran out first."""
-    cap = result.study.budgets.cap
-    spent = np.array([seed.labelling.spent for seed in result.seeds])
-    sums = np.stack([np.bincount(groups.member, weights=row / cap, minlength=len(groups)) for row in spent])
+    share = result.study.budgets.share(np.array([seed.labelling.spent for seed in result.seeds]))
+    sums = np.stack([np.bincount(groups.member, weights=row, minlength=len(groups)) for row in share])
     by_seed = sums / groups.size
     mean, several = by_seed.mean(axis=0), len(result.seeds) > 1
     # If all run out at once, none is highlighted.

@@ -260,7 +260,7 @@ def _parties(result: RunResult) -> list[Row]:
     """The first parties of the roster, with their ledgers after the first seed."""
     study, filters = result.study, result.study.budgets
     spent = result.seeds[0].labelling.spent
-    guaranteed, reading, share = filters.epsilon_guaranteed, filters.epsilon_of(spent), spent / filters.cap
+    guaranteed, reading, share = filters.epsilon_guaranteed, filters.epsilon_of(spent), filters.share(spent)
     sizes = result.source.party_sizes
     accuracy = result.teacher_accuracy if study.pooled_teachers is None else None
     return [

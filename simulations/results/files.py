@@ -199,7 +199,7 @@ def _groups(result: RunResult) -> list[Summary]:
     spent = np.array([seed.labelling.spent for seed in result.seeds])
     guaranteed = filters.epsilon_guaranteed
     epsilon_spent = np.max([filters.epsilon_of(row) for row in spent], axis=0)
-    share = (spent / filters.cap).mean(axis=0)
+    share = filters.share(spent).mean(axis=0)
     given = np.stack([result.budgets.epsilon, result.budgets.delta, study.weights])
     distinct, member = np.unique(given, axis=1, return_inverse=True)
     groups = []
@@ -309,7 +309,7 @@ def _parties(result: RunResult) -> str:
         "spent": filters.spend(spent),
         "epsilon_guaranteed": filters.epsilon_guaranteed,
         "epsilon_spent": filters.epsilon_of(spent),
-        "share_of_budget_used": spent / filters.cap,
+        "share_of_budget_used": filters.share(spent),
     }
     if result.source.party_sizes is not None:
         columns["records"] = result.source.party_sizes

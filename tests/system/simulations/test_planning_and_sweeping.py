@@ -53,6 +53,17 @@ def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
     assert "no label at all" in capsys.readouterr().err
 
 
+def test_a_budget_that_buys_no_planned_query_is_shown_as_none_and_its_party_takes_no_part(stored, tmp_path, capsys):
+    flags = [*stored, "--accountant", "exact_composition", "--mechanism", "gnmax", "--budgets", "0.01:0.5,8:0.5"]
+    flags += ["--weights", "uniform", "--stop", "drop-exhausted"]
+    assert run("plan", *flags) == 0
+    assert "none" in capsys.readouterr().out
+    assert run(*flags, "--out", "out") == 0
+    poor, rich = json.loads((tmp_path / "out" / "summary.json").read_text())["groups"]
+    assert (poor["epsilon_guaranteed"], poor["share_of_budget_used"]) == (0, 0)
+    assert rich["share_of_budget_used"] > 0
+
+
 def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(
         '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'

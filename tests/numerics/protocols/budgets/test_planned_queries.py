@@ -67,6 +67,7 @@ def test_a_budget_that_buys_no_query_has_a_cap_of_none():
     found = filters("exact_composition", epsilon=np.array([1e-3, 2.0]))
     assert found.cap[0] == 0
     assert found.epsilon_guaranteed[0] == 0
+    assert found.share(np.array([[0, 0], [0, found.cap[1]]])).tolist() == [[0, 0], [0, 1]]
 
 
 def test_the_reading_of_what_was_spent_is_the_curve_at_that_number():
