@@ -9,7 +9,7 @@ import numpy as np
 from conclave.arguments import check_whole
 from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.accountant import default_accountant
-from protocols.budgets.privacy_curve import SPACING, PrivacyCurve, curve_of_queries
+from protocols.budgets.privacy_curve import LARGEST, SPACING, PrivacyCurve, curve_of_queries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, Sensitivity, check_view
 from runtime.distribution import install
@@ -28,12 +28,13 @@ def privacy_curve(
     """delta as a function of epsilon for a number of queries that was fixed beforehand, all answered.
 
     mechanism: a name of `mechanisms()`, with its noise as keywords, in votes; view: "label" or "histogram";
-    sensitivity: > 0, the votes that a unit moves, by one vote if composition is exact; accountant: a name of
-    `accountants()`, by default the tightest for a planned number. Noise is ideal; a study sets delta aside for rounded
-    noise. Raises InvalidInput.
+    sensitivity: > 0, the votes that a unit moves; accountant: a name of `accountants()`, by default the tightest for
+    any number of votes. "exact_composition" is tighter, and proved only for a unit that moves one vote, of the weight
+    `sensitivity`. Noise is ideal; a study sets delta aside for rounded noise. Raises InvalidInput.
 
     >>> import conclave
-    >>> curve = conclave.privacy_curve("gnmax", queries=100, sigma=40.0, view="label", sensitivity=1.0, classes=2)
+    >>> curve = conclave.privacy_curve("gnmax", queries=100, sigma=40.0, view="label", sensitivity=1.0, classes=2,
+    ...                                accountant="exact_composition")
     >>> round(curve.epsilon_at(1e-5), 2)
     1.09
     """
@@ -42,9 +43,14 @@ def privacy_curve(
         raise InvalidInput(f"sensitivity is {sensitivity}; allowed: a finite number of votes > 0")
     seen = check_view(view)
     made = MECHANISMS[mechanism].build(view=seen, given=noise)
-    account = default_accountant(made, seen, planned=True) if accountant is None else accountant_of(accountant)
+    account = default_accountant(made, seen) if accountant is None else accountant_of(accountant)
     moved = Sensitivity.always(np.array([sensitivity], dtype=np.float64))
-    return curve_of_queries(account, made, moved, queries=queries, view=seen, classes=classes)
+    curve = curve_of_queries(account, made, moved, queries=queries, view=seen, classes=classes)
+    if curve.delta[-1] >= 1:
+        raise InvalidInput(
+            f"queries is {queries}; allowed: so few that at some epsilon up to {LARGEST:g} their delta is below 1"
+        )
+    return curve
 
 
 def privacy_loss_distribution(curve: PrivacyCurve) -> Any:  # Any: see above

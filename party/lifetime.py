@@ -27,6 +27,7 @@ from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
 from protocols.budgets.accountant import GaussianDp, accountant
 from protocols.budgets.filter import NANO, cap_nano, noise_reserve
+from protocols.claims import COUNTED_LIFETIME
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.refusals.code import Code
@@ -79,11 +80,13 @@ def _afforded(cap: LifetimeCap, noise_distance: float) -> Float64[ndarray, " cur
 class StudyCost:
     """The most that a study costs one unit of a data set, in nano-units of each of CURRENCIES, rounded up.
 
-    noise_distance: total variation between the study's float64 noise and ideal noise, over all its queries.
+    noise_distance: total variation between the study's float64 noise and ideal noise, over all its queries;
+    counted: whether its queries are counted and composed exactly, so that it may cost more than its own epsilon.
     """
 
     nano: Float64[ndarray, " currencies"]
     noise_distance: float
+    counted: bool
 
     def at(self, order: float) -> int:
         """The cost in one of CURRENCIES, in nano-units. Raises Refused("lifetime_currency") if it has no finite
@@ -139,7 +142,7 @@ def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] 
         total_weight=study.largest_weight,
     )
     curves = [_seat_nano(study, seat, unit=unit, spent=None if spent is None else spent[seat]) for seat in seats]
-    return StudyCost(np.max(curves, axis=0), float(distance[0]) / 2)
+    return StudyCost(np.max(curves, axis=0), float(distance[0]) / 2, study.budgets.planned is not None)
 
 
 def seats_of(study: Study, party: str) -> tuple[str, ...]:
@@ -228,7 +231,7 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
             Code.LIFETIME_CAP,
             f"the study may cost more than the whole lifetime cap, epsilon {cap.epsilon:g} at delta {cap.delta:g} "
             f"({float(copies[best]):.3g} of it would fit); allowed: a study with smaller caps, or a larger lifetime "
-            "cap in node.toml",
+            f"cap in node.toml{f'. {COUNTED_LIFETIME}' if cost.counted else ''}",
         )
     return float(CURRENCIES[best]), room
 

@@ -117,6 +117,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
             "charged_in_words": claims.charged(about),
+            "spend_in_words": claims.CONVERTED_SPEND if study.budgets.planned is None else claims.COUNTED_SPEND,
             "publishable": True,
             "publishable_in_words": claims.publishable(about),
         },

@@ -8,7 +8,7 @@ from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.claims import Protection, charged, not_covered_by_approval, used_once, who_sees_votes
+from protocols.claims import COUNTED_LIFETIME, Protection, charged, not_covered_by_approval, used_once, who_sees_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
@@ -130,7 +130,7 @@ def _lifetime(study: DeployedStudy, settings: PartySettings, forecasts: list[For
                 "    here for one record: as data.patient is set, studies in which teachers vote take it for a whole "
                 "patient, but in this one a patient with several records may cost more than the cap"
             )
-    return lines
+    return lines if study.budgets.planned is None else [*lines, f"  {COUNTED_LIFETIME}"]
 
 
 def _last(study: DeployedStudy, settings: PartySettings) -> list[str]:

@@ -23,7 +23,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
 
 SPACING: Final = 0.005
-_MOST: Final = 30.0
+LARGEST: Final = 30.0
 # Below this a curve ends: what is left counts as an unbounded loss.
 _LEAST: Final = 1e-13
 
@@ -95,7 +95,7 @@ def curve_of_queries(
 
 
 def _grid() -> Float64[ndarray, " points"]:
-    return np.arange(round(_MOST / SPACING) + 1) * SPACING
+    return np.arange(round(LARGEST / SPACING) + 1) * SPACING
 
 
 def _converted(

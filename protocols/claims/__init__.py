@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from protocols.claims.coverage import (
     ANY_VOTES,
+    CONVERTED_SPEND,
+    COUNTED_LIFETIME,
+    COUNTED_SPEND,
     EACH_RECORD,
     EARLIER,
     ONE_SERVER,
@@ -39,6 +42,9 @@ from protocols.claims.who_sees import (
 
 __all__ = [
     "ANY_VOTES",
+    "CONVERTED_SPEND",
+    "COUNTED_LIFETIME",
+    "COUNTED_SPEND",
     "EACH_RECORD",
     "EARLIER",
     "LEVELS",

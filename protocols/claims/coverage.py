@@ -32,6 +32,15 @@ EARLIER: Final = (
     "that no budget was chosen by looking at private data. Epsilons add up, or Renyi divergences at one common order, "
     "whichever is less; deltas add up."
 )
+COUNTED_LIFETIME: Final = (
+    "This study's queries are counted and composed exactly, which holds for the study alone: with other studies it is "
+    "added up in Renyi differential privacy, so it may take more of a lifetime cap than its own epsilon."
+)
+COUNTED_SPEND: Final = (
+    "A seat's epsilon is that of its counted queries, composed exactly. Its order and spend are only for composing this "
+    "release with others: alone they may convert to a larger epsilon."
+)
+CONVERTED_SPEND: Final = "A seat's epsilon follows from its order and spend."
 EACH_RECORD: Final = (
     "A patient with several records is not covered as a whole: each record on its own is. The unit 'patient' covers "
     "all that a hospital has of one."

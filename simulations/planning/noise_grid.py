@@ -172,7 +172,7 @@ def _slice(
 def _tightest(study: Study) -> Int64[ndarray, " few"]:
     """One party of each of the distinct budgets that end the study first."""
     filters = study.budgets
-    order = np.argsort(filters.cap / (filters.ask + 0.5 * filters.answer), kind="stable")
+    order = np.argsort(filters.spend(filters.cap) / (filters.ask + 0.5 * filters.answer), kind="stable")
     alike = np.stack([filters.epsilon, filters.delta, study.weights])[:, order]
     _, first = np.unique(alike, axis=1, return_index=True)
     return order[np.sort(first)[:_TIGHTEST]]

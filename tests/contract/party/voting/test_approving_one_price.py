@@ -1,11 +1,13 @@
 """A hospital approves a study in which every query costs the same: what it is told, and what it is not asked."""
 
+import re
 from dataclasses import replace
 
 import pytest
 
 from party.commands.group import run_command
 from party.settings import read_settings
+from protocols.claims import COUNTED_LIFETIME
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
 from tests.harness.homes import FEATURES, make_member, study_file
@@ -58,3 +60,20 @@ def test_one_that_lets_outcomes_lower_charges_is_told_whom_it_trusts(approve):
     assert "A query that is not answered costs less." in said
     assert TRUSTED in said
     assert ONE_PRICE not in said
+
+
+def test_one_composed_exactly_is_said_to_take_more_of_the_lifetime_cap_than_its_own_epsilon(approve):
+    code, said, _ = approve("", **ONE_DRAW, account="exact_composition", epsilon=2.0)
+    assert code == 0
+    assert COUNTED_LIFETIME in said
+    own = re.search(r"hospital-0: epsilon ([\d.]+)", said)
+    reserved = re.search(r"epsilon ([\d.]+) in all", said)
+    assert float(reserved[1]) > float(own[1])
+
+
+@pytest.mark.parametrize(("account", "epsilon"), [("exact_composition", 12.0), ("label_only", 12.5)])
+def test_a_refusal_says_why_a_study_of_no_more_epsilon_than_the_cap_does_not_fit(approve, account, epsilon):
+    code, said, _ = approve("", **ONE_DRAW, account=account, epsilon=epsilon, pool=200)
+    assert code == Exit.BUDGET
+    assert "[lifetime_cap]: the study may cost more than the whole lifetime cap, epsilon 12 at delta" in said
+    assert (COUNTED_LIFETIME in said) is (account == "exact_composition")

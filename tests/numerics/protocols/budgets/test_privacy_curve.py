@@ -69,3 +69,17 @@ def test_a_curve_is_plain_json_on_an_even_grid_from_zero():
     assert curve.epsilon_at(1e-6) == pytest.approx(gdp_epsilon(mu[:1], np.array([1e-6]))[0], abs=1e-4)
     with pytest.raises(InvalidInput, match="where the curve ends"):
         curve.epsilon_at(1e-15)
+
+
+def test_several_votes_are_not_taken_for_one_unless_exact_composition_is_named():
+    several = TERMS | {"sensitivity": 3.0}
+    default = conclave.privacy_curve("gnmax", queries=20, **several)
+    direct = conclave.epsilon_after(20, "gnmax", delta=1e-5, accountant="label_only", **several)
+    assert abs(default.epsilon_at(1e-5) - direct) < 1e-3
+    named = conclave.privacy_curve("gnmax", queries=20, accountant="exact_composition", **several)
+    assert named.epsilon_at(1e-5) < default.epsilon_at(1e-5) * 0.99
+
+
+def test_more_queries_than_any_delta_below_one_can_have_are_refused():
+    with pytest.raises(InvalidInput, match=r"queries is 2000000000; allowed: so few that at some epsilon up to 30"):
+        conclave.privacy_curve("gnmax", queries=2_000_000_000, **TERMS)

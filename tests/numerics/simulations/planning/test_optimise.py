@@ -15,6 +15,7 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.noise import simulated
 from simulations.planning.batch_costs import batch_costs
 from simulations.planning.frontier_plot import frontier_figure
+from simulations.planning.noise_grid import _tightest
 from simulations.planning.objectives import OBJECTIVES, information
 from simulations.planning.plan import make_plan
 from simulations.planning.planned_votes import AssumedVotes, PilotVotes
@@ -160,6 +161,15 @@ def test_a_prediction_affords_what_the_plan_of_the_same_study_affords(small):
     predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
     # All are answered, so nothing is left to chance.
     assert predicted.answered == pytest.approx(min(make_plan(study, small.budgets).answers_all, small.pool), abs=1e-6)
+
+
+def test_the_budgets_that_end_a_study_first_are_those_that_afford_fewest_queries_however_they_are_counted():
+    """Exhaustive weights: all afford nearly the same number, at costs that differ by half."""
+    terms = {"mechanism": "thresholded_gnmax", "sigma": 60.0, "sigma_threshold": None, "threshold": 1.0, "classes": 4}
+    for account in ("exact_composition", "label_only"):
+        study = study_with([2.0, 2.2, 3.0], rule="exhaustive", account=account, **terms)
+        fits = study.budgets.affordable(np.zeros(3, np.int64), limit=1000)
+        assert fits[_tightest(study)].tolist() == sorted(fits.tolist())
 
 
 def test_no_neighbour_of_the_chosen_settings_is_better(small, found):
