@@ -149,7 +149,7 @@ def test_a_mechanism_that_changes_its_cost_does_not_inherit_the_pairs_of_another
 
 
 def test_units_that_move_several_votes_are_refused():
-    with pytest.raises(InvalidInput, match="proved for units that move one vote"):
+    with pytest.raises(InvalidInput, match=r"units that move one vote.*: label_only, gaussian, .* and no upsampling"):
         accountant("exact_composition").check(ONE_DRAW, "label", several_votes=True)
 
 
