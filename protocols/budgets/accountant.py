@@ -288,6 +288,8 @@ def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins
     names = mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
     if isinstance(mechanism, Mechanism) and mechanism.coarse:
         names = tuple(name for name in names if name != GaussianDp.name)
+    if not mechanism.pairs_are_its_own():
+        names = tuple(name for name in names if name != ExactComposition.name)
     if not names:
         raise InvalidInput(
             f"no accountant holds for {_seen(mechanism, view, secret_coins=secret_coins)}; allowed: another mechanism, "
