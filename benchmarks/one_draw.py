@@ -55,7 +55,7 @@ def frontier() -> None:
         pilot = PilotVotes.of(stored, None)
         planner = Planner.of(settings, pilot, OBJECTIVES["labels"], pool=stored.queries)
         for level in LEVELS:
-            for each in optimise_each(planner, min_accuracy=level, first="confident_gnmax"):
+            for each in optimise_each(planner, min_accuracy=level, first="confident_gnmax")[0]:
                 best = each.chosen
                 print(f"{name:8}{level:<11}{each.mechanism:20}{best.noise.words}: {best.answered:.0f} of "
                       f"{best.accuracy:.4f}", flush=True)  # fmt: skip

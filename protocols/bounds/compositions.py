@@ -1,14 +1,15 @@
 """Compositions that were computed once are kept: in memory, and on disk in the user's cache folder.
 
-The folder is $CONCLAVE_CACHE, or conclave in $XDG_CACHE_HOME or ~/.cache. A file is written whole or not at all, and
-read only if its digest holds; one that cannot be written or read costs a second of computing, nothing else. Whoever can
-write there can already change the program.
+The folder is $CONCLAVE_CACHE, or conclave in $XDG_CACHE_HOME or ~/.cache. A file is written whole or not at all. It is
+read only if nobody else can write it, its digest holds, and its values can be those of the composition; one that cannot
+be written or read costs a second of computing, nothing else.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from functools import lru_cache
@@ -20,19 +21,18 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.array_files import array_bytes, parse_array
-from protocols.bounds.exact_composition import DEPTH, Composition, compose
+from protocols.bounds.exact_composition import DEPTH, Composition, assembled, compose
 from protocols.bounds.label_pairs import PairKind
-from protocols.errors import DataCorrupt, DataUnavailable, StorageFailed
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, StorageFailed
 from protocols.private_files import private_folder
 from protocols.reading import read_bytes
 
 # Changes with every change of the numbers.
-VERSION: Final = 1
+VERSION: Final = 2
 _MOST_FILES: Final = 400
 _MOST_BYTES: Final = 2**27
 _DIGEST: Final = 32
-# What stands before the values: spacing, first grid point, factor, drift.
-_HEAD: Final = 4
+_OTHERS_WRITE: Final = stat.S_IWGRP | stat.S_IWOTH
 
 
 def composition(kind: PairKind, shift: float, *, queries: int) -> Composition:
@@ -48,7 +48,10 @@ def composition(kind: PairKind, shift: float, *, queries: int) -> Composition:
 
 @lru_cache(maxsize=32)
 def _kept(kind: PairKind, shift: float, depth: int) -> Composition:
-    path = cache_folder() / f"{_name(kind, shift, depth)}.npy"
+    try:
+        path = cache_folder() / f"{_name(kind, shift, depth)}.npy"
+    except RuntimeError:  # a user without a home folder, as in containers
+        return compose(kind, shift, queries=depth)
     found = _read(path, kind, shift, depth)
     if found is None:
         found = compose(kind, shift, queries=depth)
@@ -58,7 +61,7 @@ def _kept(kind: PairKind, shift: float, depth: int) -> Composition:
 
 
 def cache_folder() -> Path:
-    """Where compositions are kept on disk."""
+    """Where compositions are kept on disk. Raises RuntimeError for a user without a home folder."""
     own = os.environ.get("CONCLAVE_CACHE")
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     root = Path(own).expanduser() if own else Path(base).expanduser() / "conclave"
@@ -77,24 +80,32 @@ def _digest(path: Path, body: bytes) -> bytes:
 
 def _read(path: Path, kind: PairKind, shift: float, depth: int) -> Composition | None:
     try:
+        if not (_own(path.parent) and _own(path)):
+            return None
         content = read_bytes(path, most=_MOST_BYTES)
         if _digest(path, content[_DIGEST:]) != content[:_DIGEST]:
             return None
         held: Float64[ndarray, "..."] = parse_array(content[_DIGEST:], where=str(path))
     except (OSError, DataCorrupt, DataUnavailable):
         return None
-    if held.ndim != 1 or held.dtype != np.float64 or (len(held) - _HEAD) % (depth + 1):
+    if held.ndim != 2 or held.dtype != np.float64 or len(held) != depth + 1:
         return None
-    spacing, first, factor, drift = held[:_HEAD].tolist()
-    rows = held[_HEAD:].reshape(depth + 1, -1)
-    return Composition(kind, shift, spacing, int(first), rows, factor, drift)
+    try:
+        return assembled(kind, shift, held)
+    except InvalidInput:
+        return None
+
+
+def _own(path: Path) -> bool:
+    """Whether a file or folder is the user's own, and nobody else may write it."""
+    found = path.stat()
+    return found.st_uid == os.getuid() and not found.st_mode & _OTHERS_WRITE
 
 
 def _write(path: Path, made: Composition) -> None:
     folder = path.parent
     private_folder(folder)
-    head = np.array([made.spacing, made.first, made.factor, made.drift])
-    body = array_bytes(np.concatenate([head, made.rows.ravel()]))
+    body = array_bytes(made.rows)
     descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=folder)
     part = Path(name)
     try:

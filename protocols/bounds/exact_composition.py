@@ -10,7 +10,7 @@ and limits: docs/explanation/exact-composition.md.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from math import ceil, sqrt
+from math import ceil, exp, sqrt
 from typing import Final
 
 import numpy as np
@@ -19,7 +19,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.bounds.gaussian import gdp_delta, gdp_epsilon, gdp_mu
-from protocols.bounds.label_pairs import SLACK, PairKind, Steps, steps_of, weights_of
+from protocols.bounds.label_pairs import SLACK, PairKind, Steps, grid_of, steps_of, weights_of
 from protocols.errors import InvalidInput
 
 # Queries that are played one by one; the curve of a block of so many is composed with itself.
@@ -31,6 +31,8 @@ _VARIANCE, _DEVIATIONS = 1.29, 7.5
 # float64 dot products, relative; a Fourier transform of values in [0, 1], absolute.
 _ROUNDING, _TRANSFORM = 1.0 + 1e-13, 2e-14
 _COLUMNS: Final = 128
+# By how much float64 errors may make values fall that do not.
+_FALLING: Final = 1e-12
 LARGEST_EPSILON: Final = 50.0
 _BISECTIONS: Final = 60
 _MOST_VALUES: Final = 64
@@ -93,6 +95,7 @@ class Composition:
 
         queries: >= 0; epsilon: from 0 to 50. Raises InvalidInput.
         """
+        epsilon = np.asarray(epsilon, dtype=np.float64)
         if queries < 0 or not ((epsilon >= 0) & (epsilon <= LARGEST_EPSILON)).all():
             raise InvalidInput(
                 f"{queries} queries at epsilon {epsilon}; allowed: >= 0, and epsilon from 0 to {LARGEST_EPSILON:g}"
@@ -123,7 +126,7 @@ class Composition:
 
     def queries(self, epsilon: float, delta: float, *, limit: int) -> int:
         """The most queries, at most `limit`, that are (epsilon, delta)-DP together; 0 if one is not."""
-        at = np.array([epsilon])
+        at = np.array([epsilon], dtype=np.float64)
 
         def fits(count: int) -> bool:
             return bool(self.delta(count, at)[0] <= delta)
@@ -145,7 +148,9 @@ class Composition:
         if queries not in self._values:
             if len(self._values) >= _MOST_VALUES:
                 self._values.clear()
-            self._values[queries] = self._composed(queries)
+            value = self._composed(queries)
+            self._values[queries] = value
+            return value
         return self._values[queries]
 
     def _composed(self, queries: int) -> Value:
@@ -194,7 +199,28 @@ def compose(kind: PairKind, shift: float, *, queries: int) -> Composition:
     for played in range(1, depth + 1):
         steps = early if played <= _EARLY else late
         rows[played] = _one_more(steps, rows[played - 1], low, _reach(played, shift, steps.spacing))
-    return Composition(kind, shift, early.spacing, low, rows, early.factor * _ROUNDING, early.drift)
+    return assembled(kind, shift, rows)
+
+
+def assembled(kind: PairKind, shift: float, rows: Float64[ndarray, "queries points"]) -> Composition:
+    """The composition whose queries, played one by one, have these values. shift: in (0, 6].
+
+    Raises InvalidInput for rows that cannot be such values: of another grid, outside [0, 1], not those of no query in
+    the first row, or falling with more queries or with z.
+    """
+    spacing, drift = grid_of(shift)
+    low, high = _reach(len(rows) - 1, shift, spacing)
+    start = np.maximum(0.0, -np.expm1(-spacing * np.arange(low, high + 1)))
+    if rows.shape[1] != len(start) or not (
+        (rows >= 0).all()
+        and (rows <= 1).all()
+        and np.array_equal(rows[0], start)
+        and all((np.diff(rows, axis=axis) >= -_FALLING).all() for axis in (0, 1))
+    ):
+        raise InvalidInput(
+            f"these are not the values of {len(rows) - 1} queries at shift {shift:g}; allowed: their own"
+        )
+    return Composition(kind, shift, spacing, low, rows, exp(drift) * _ROUNDING, drift)
 
 
 def _reach(queries: int, shift: float, spacing: float) -> tuple[int, int]:

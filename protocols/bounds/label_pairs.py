@@ -95,14 +95,11 @@ def steps_of(kind: PairKind, shift: float) -> tuple[Steps, Steps]:
         raise InvalidInput(f"shift is {shift}; allowed: in (0, {LARGEST_SHIFT:g}]")
     smoothing = _SMOOTHING * _STEP
     moved = sqrt(2) * shift * sqrt(1 + smoothing**2)
-    spacing = moved / sqrt(2) / _KNOTS_PER_SHIFT
+    spacing, once = grid_of(shift)
     offsets = _offsets(moved * (_REACH + 2 * moved), spacing)
     knots = np.exp(offsets * spacing)
     families = _families(kind.classes, moved, smoothing, knots)
     gaussian = _gaussian_curve(moved, offsets * spacing)
-    # Every direction that is smoothed, and the random rounding of integer noise, changes densities by up to 1 -+ r.
-    ripples = 3 * float(ripple(_SMOOTHING / sqrt(1 + (_SMOOTHING * _FAR_STEP) ** 2)))
-    once = log1p(ripples) - log1p(-ripples)
 
     def shared(exponents: Float64[ndarray, " tests"]) -> Steps:
         curves = _shared_curves(families, exponents * sqrt(2) / moved - 0.5, knots)
@@ -111,6 +108,15 @@ def steps_of(kind: PairKind, shift: float) -> tuple[Steps, Steps]:
         return Steps(spacing, offsets, weights, certain, exp(once), once)
 
     return shared(_EARLY), shared(_LATE)
+
+
+def grid_of(shift: float) -> tuple[float, float]:
+    """The spacing of privacy losses, in nats, and what smoothing costs a query: its drift, the logarithm of its factor.
+
+    Every direction that is smoothed, and the random rounding of integer noise, changes densities by up to 1 -+ r.
+    """
+    ripples = 3 * float(ripple(_SMOOTHING / sqrt(1 + (_SMOOTHING * _FAR_STEP) ** 2)))
+    return shift * sqrt(1 + (_SMOOTHING * _STEP) ** 2) / _KNOTS_PER_SHIFT, log1p(ripples) - log1p(-ripples)
 
 
 def weights_of(

@@ -86,15 +86,16 @@ class Accountant(ABC):
         several_votes: bool = False,
     ) -> None:
         """Raises InvalidInput if it is not valid for the view, the noise, secret coins, or a unit's several votes."""
-        if several_votes and self.single_vote:
-            raise InvalidInput(
-                f"accountant {self.name!r} is proved for units that move one vote, and here a unit moves several; "
-                "allowed: label_only, unit 'record', or one teacher per party"
-            )
         if self.bound not in (allowed := _holding(mechanism, view, secret_coins=secret_coins)):
             raise InvalidInput(
                 f"accountant {self.name!r} does not hold for {_seen(mechanism, view, secret_coins=secret_coins)}; "
                 f"allowed: {', '.join(allowed)}"
+            )
+        if several_votes and self.single_vote:
+            others = [name for name in allowed if not ACCOUNTANTS[name].single_vote]
+            raise InvalidInput(
+                f"accountant {self.name!r} is proved for units that move one vote, and here a unit moves several; "
+                f"allowed: {', '.join(others)}; or unit 'record' or one teacher per party, and no upsampling"
             )
 
 
@@ -271,10 +272,11 @@ def accountant(name: str) -> Accountant:
 def default_accountant(
     mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool = False, planned: bool = False
 ) -> Accountant:
-    """The tightest accountant that the noise, the view and the participation allow. Raises InvalidInput if there is
-    none.
+    """The first accountant that the mechanism names for its noise, the view and the participation. Raises InvalidInput
+    if there is none.
 
-    planned: whether the number of queries is fixed beforehand, and a unit moves a single vote.
+    planned: whether one that holds for a number of queries fixed beforehand, and units that move a single vote, may be
+    it; it affords more than the others.
     """
     known = [accountant(name) for name in _holding(mechanism, view, secret_coins=secret_coins)]
     return next((each for each in known if planned or not each.single_vote), known[0])
@@ -286,6 +288,8 @@ def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins
     names = mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
     if isinstance(mechanism, Mechanism) and mechanism.coarse:
         names = tuple(name for name in names if name != GaussianDp.name)
+    if not mechanism.pairs_are_its_own():
+        names = tuple(name for name in names if name != ExactComposition.name)
     if not names:
         raise InvalidInput(
             f"no accountant holds for {_seen(mechanism, view, secret_coins=secret_coins)}; allowed: another mechanism, "

@@ -251,6 +251,16 @@ class Mechanism(ABC):
             "'exact_composition' for a mechanism that defines label_pairs"
         )
 
+    @classmethod
+    def pairs_are_its_own(cls) -> bool:
+        """Whether `label_pairs` was defined for what it releases: no subclass of that class changes release or cost."""
+        kinds = cls.__mro__
+        proved = next(kind for kind in kinds if "label_pairs" in vars(kind))
+        later = kinds[: kinds.index(proved)]
+        return not any(
+            name in vars(kind) for kind in later for name in ("release", "noisy", "noise_rdp", "label_only_rdp")
+        )
+
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
         """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1].
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from math import sqrt
+from math import floor, sqrt
 
 import numpy as np
 
+from protocols.mechanisms import Mechanism
 from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.study import Study
+
+# Quotients that are whole numbers but for rounding.
+_DUST = 1e-9
 
 
 def noise_in(study: Study, *, voted: int | None = None) -> float:
@@ -31,25 +35,45 @@ def little_released(study: Study) -> str | None:
 
 
 def few_answers(study: Study) -> str | None:
+    """`seldom_answered` of a study: of the queries that its budgets afford, at most the number that may be asked."""
+    mechanism = study.mechanism
+    if mechanism.needed(second_round=False) is None:
+        return None
+    # More noise than is accounted for is the same as votes that are nearer to the threshold.
+    factor = mechanism.label_sigma / noise_in(study)
+    answered = _answered(mechanism, study.largest_weight, classes=study.classes, factor=factor)
+    filters = study.budgets
+    most = filters.spend(filters.cap) / (filters.ask + answered * filters.answer)
+    queries = min(study.query_limit, floor(most.max() + _DUST))
+    return _if_few(mechanism, study.largest_weight, answered, queries=queries) if queries else None
+
+
+def seldom_answered(mechanism: Mechanism, *, votes: float, classes: int, queries: int) -> str | None:
     """A warning if less than one answer is to be expected even where all votes of every query agree; else None.
 
     A threshold above the number of votes is no fault: Papernot et al. 2018 ask for 300 of 250, and noise lifts the
-    maximum above it.
+    maximum above it. Nor is one that unanimous votes reach more often than not, however few queries there are.
     """
-    needed = study.mechanism.needed(second_round=False)
-    if needed is None:
+    if mechanism.needed(second_round=False) is None:
         return None
-    # More noise than is accounted for is the same as votes that are nearer to the threshold.
-    factor = study.mechanism.label_sigma / noise_in(study)
-    unanimous = needed + (np.array([study.largest_weight, 0.0]) - needed) * factor
-    law = study.mechanism.outcome_log_law(unanimous, np.array([1, study.classes - 1]))
-    answered = float(np.exp(law[:-1]).sum())
-    if answered * study.query_limit >= 1:
+    return _if_few(mechanism, votes, _answered(mechanism, votes, classes=classes, factor=1.0), queries=queries)
+
+
+def _answered(mechanism: Mechanism, votes: float, *, classes: int, factor: float) -> float:
+    """The probability of an answer to unanimous votes; factor: the noise accounted for over the noise released."""
+    needed = mechanism.needed(second_round=False) or 0.0
+    unanimous = needed + (np.array([votes, 0.0]) - needed) * factor
+    law = mechanism.outcome_log_law(unanimous, np.array([1, classes - 1]))
+    return float(np.exp(law[:-1]).sum())
+
+
+def _if_few(mechanism: Mechanism, votes: float, answered: float, *, queries: int) -> str | None:
+    if answered >= 0.5 or answered * queries >= 1:
         return None
     return (
-        f"the threshold is {needed:g} votes, and {study.largest_weight:g} can be cast: even a query on which all agree "
-        f"is answered with a probability of {answered:.2g}, so less than one label is to be expected of "
-        f"{study.query_limit:,} queries; a lower threshold or more noise helps"
+        f"the threshold is {mechanism.needed(second_round=False):g} votes, and {votes:g} can be cast: even a query on "
+        f"which all agree is answered with a probability of {answered:.2g}, so less than one label is to be expected "
+        f"of {queries:,} queries; a lower threshold or more noise helps"
     )
 
 

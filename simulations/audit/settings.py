@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -12,10 +13,12 @@ from protocols.budgets.participation import check_rate
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, Mechanism, View
 from simulations.audit.as_run.breaks import RUN_BREAKS
-from simulations.audit.as_run.studies import AuditedRun, audited_runs
 from simulations.audit.breaks import BREAKS
 from simulations.audit.neighbours import THRESHOLD_NOISES
 from simulations.audit.target import Target
+
+if TYPE_CHECKING:
+    from simulations.audit.as_run.studies import AuditedRun
 
 NOISES = ("seeded", "system", "fast")
 # With more, the enumeration of outcomes grows too large.
@@ -112,6 +115,8 @@ class AuditSettings:
 
     def runs(self) -> list[tuple[AuditedRun, type[Mechanism]]]:
         """Every mechanism at each level as it runs; only the level of a break of the levels' code."""
+        from simulations.audit.as_run.studies import audited_runs
+
         level = RUN_BREAKS[self.broken].level if self.broken in RUN_BREAKS else None
         return [
             (run, kind)

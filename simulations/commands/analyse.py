@@ -35,13 +35,20 @@ def analyse_flags(**flags: Any) -> None:
 
     \b
     Examples:
-      conclave-simulate analyse --votes counts.npy --mechanism confident_gnmax --threshold 300 --delta 1e-6
+      conclave-simulate analyse --votes counts.npy --votes-kind counts --mechanism confident_gnmax --threshold 300
       conclave-simulate analyse --votes ids.npy --votes-kind ids --mechanism lnmax --gamma 0.1 --labels truth.npy --json
     """
+    from protocols.study.released_noise import seldom_answered
     from simulations.private.vote_analysis import analyse_votes
     from simulations.report.private_section import analysis_document, printed_analysis
 
-    analysis = analyse_votes(_votes(flags), seed=flags["seed"])
+    inputs = _votes(flags)
+    analysis = analyse_votes(inputs, seed=flags["seed"])
+    # Of public figures alone, as every warning.
+    if warning := seldom_answered(
+        analysis.mechanism, votes=float(analysis.votes), classes=inputs.stored.classes, queries=analysis.queries
+    ):
+        click.echo(f"warning: {warning}", err=True)
     document = json.dumps(analysis_document(analysis), indent=2, allow_nan=False)
     if flags["out"]:
         write_atomically(Path(flags["out"]), document + "\n")

@@ -84,7 +84,7 @@ def cli() -> None:
       conclave-simulate run --votes votes.npy --votes-kind ids --labels truth.npy --budgets 2.0
       conclave-simulate sweep sweep.toml --out runs/sweep
       conclave-simulate compare runs/a runs/b
-      conclave-simulate analyse --votes votes.npy --queries 640
+      conclave-simulate analyse --votes votes.npy --votes-kind ids --mechanism gnmax --queries 640
       conclave-simulate accountants
       conclave-simulate audit --mechanism gnmax
     """

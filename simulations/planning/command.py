@@ -91,10 +91,12 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"], pool=pool)
     given = given_settings(flags)
     with reporter.stage("optimise") as stage:
-        optima = optimise_each(planner, min_accuracy=low, first=settings.mechanism if "mechanism" in given else None)
+        first = settings.mechanism if "mechanism" in given else None
+        optima, refused = optimise_each(planner, min_accuracy=low, first=first)
         found = optima[0]
         stage.result = f"{found.chosen.answered:.1f} labels of accuracy {found.chosen.accuracy:.3f} expected"
     document = _document(planner, optima, min_accuracy=low, command=run_line(given, planner, found))
+    document["not_compared"] = refused
     if out is not None:
         _write(optima, document, out)
     if flags["as_json"]:
@@ -259,6 +261,8 @@ def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, An
     )
     for each in optima[1:]:
         click.echo(f"compared   {_compared(found, each, planner.objective.name)}")
+    for name, reason in document["not_compared"].items():
+        click.echo(f"left out   {name} is not compared: {reason}")
     click.echo(f"run it     {document['command']}")
 
 

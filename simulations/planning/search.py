@@ -16,6 +16,7 @@ import scipy
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
+from protocols.budgets.accountant import accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.mechanisms.parameter import Parameter
@@ -59,8 +60,11 @@ class Optimum:
 def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     """The settings with the largest objective among those whose labels are expected to be at least this accurate.
 
-    Raises BudgetExceeded if no setting releases a label, InvalidInput if none releases labels that accurate.
+    Raises BudgetExceeded if no setting releases a label, InvalidInput if none releases labels that accurate, or if the
+    accountant does not hold for the mechanism.
     """
+    if planner.settings.accountant is not None:
+        accountant(planner.settings.accountant).check(planner.kind, "label")
     total, common = planner.total, planned_parameters(planner.kind).values()
     grid = predict_grid(planner, Axes.wide(planner))
     fine = grid
@@ -97,24 +101,29 @@ def planned_mechanisms() -> dict[str, dict[str, Parameter]]:
     return {name: parameters for name, parameters in known.items() if parameters}
 
 
-def optimise_each(planner: Planner, *, min_accuracy: float, first: str | None) -> tuple[Optimum, ...]:
-    """The optimum of every mechanism that can be planned under these budgets, the largest objective first.
+def optimise_each(
+    planner: Planner, *, min_accuracy: float, first: str | None
+) -> tuple[tuple[Optimum, ...], dict[str, str]]:
+    """The optimum of every mechanism that can be planned under these budgets, the largest objective first; and why
+    others have none, by name.
 
-    first: a mechanism that comes first whatever it is worth, None for the best. One that releases no label so accurate
-    is left out. Raises as `optimise` does, for `first`, or if it does for every mechanism.
+    first: a mechanism that comes first whatever it is worth, None for the best. One that the settings do not allow, or
+    that releases no label so accurate, has none. Raises as `optimise` does, for `first`, or if it does for every
+    mechanism.
     """
     found: list[Optimum] = []
-    refused: Exception | None = None
+    refused: dict[str, BudgetExceeded | InvalidInput] = {}
     for name in planned_mechanisms():
         try:
             found.append(optimise(planner.with_mechanism(name), min_accuracy=min_accuracy))
         except (BudgetExceeded, InvalidInput) as error:
             if name == first:
                 raise
-            refused = refused or error
-    if refused is not None and not found:
-        raise refused
-    return tuple(sorted(found, key=lambda each: (each.mechanism != first, -each.chosen.value)))
+            refused[name] = error
+    if refused and not found:
+        raise next(iter(refused.values()))
+    ranked = sorted(found, key=lambda each: (each.mechanism != first, -each.chosen.value))
+    return tuple(ranked), {name: str(error) for name, error in refused.items()}
 
 
 def climb(planner: Planner, start: Noise, *, min_accuracy: float) -> Noise:

@@ -15,7 +15,7 @@ import numpy as np
 
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN
-from simulations.audit.as_run.studies import WEIGHTS
+from simulations.audit.as_run.weights import WEIGHTS
 
 Function = Callable[..., Any]
 

@@ -20,9 +20,9 @@ from protocols.noise import Noise
 from protocols.ranges import LARGEST_CAP
 from protocols.study.study import Seat, Study
 from simulations.audit.as_run.lattice_law import IntegerNoise, integer_laws, summed_noise
+from simulations.audit.as_run.weights import WEIGHTS
 from simulations.setup.levels import simulated_level
 
-WEIGHTS = np.array([1.0, 1.0, 2.0, 0.5, 1.5, 3.0])
 _UNITS = 64
 _CLASSES = 3
 _KINDS = 24

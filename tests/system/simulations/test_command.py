@@ -79,7 +79,7 @@ def test_resume_goes_on_in_the_same_folder_and_refuses_another_config(stored, ca
         (["--view", "clear"], 2, "'label'"),
         (["--mechanism", "max"], 2, "'gnmax'"),
         (["--weights", "vanishing"], 2, "'uniform'"),
-        (["--accountant", "moments"], 2, "allowed: label_only, gaussian, gaussian_dp"),
+        (["--accountant", "moments"], 2, "allowed: exact_composition, label_only, gaussian"),
         (["--view", "histogram", "--accountant", "label_only"], 2, "does not hold for view 'histogram'"),
         (["--mechanism", "confident_gnmax", "--view", "histogram", "--sigma-threshold", "3"], 2, "leave it out"),
         (["--mechanism", "gnmax", "--threshold", "3"], 2, "which gnmax does not use"),

@@ -1,5 +1,7 @@
 """Filters that count a planned number of queries: caps, guarantees, and what they cost in Renyi DP."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -130,8 +132,25 @@ def test_a_mixture_of_prices_is_refused(mechanism, secret):
         accountant("exact_composition").check(mechanism, "label", secret_coins=secret)
 
 
+class Dearer(GNMax):
+    """What another distribution may derive: it inherits the pairs of GNMax, which are not its own."""
+
+    name = "dearer"
+
+    def label_only_rdp(self, sensitivity, orders, *, classes):
+        cost = super().label_only_rdp(sensitivity, orders, classes=classes)
+        return replace(cost, ask=4 * cost.ask)
+
+
+def test_a_mechanism_that_changes_its_cost_does_not_inherit_the_pairs_of_another():
+    dearer = Dearer(sigma=20.0)
+    assert default_accountant(dearer, "label", planned=True).name == "label_only"
+    with pytest.raises(InvalidInput, match="accountant 'exact_composition' does not hold"):
+        filters("exact_composition", dearer)
+
+
 def test_units_that_move_several_votes_are_refused():
-    with pytest.raises(InvalidInput, match="proved for units that move one vote"):
+    with pytest.raises(InvalidInput, match=r"units that move one vote.*: label_only, gaussian, .* and no upsampling"):
         accountant("exact_composition").check(ONE_DRAW, "label", several_votes=True)
 
 

@@ -65,6 +65,12 @@ def test_public_pilot_votes_stand_for_an_accuracy(tmp_path, capsys, monkeypatch)
     assert "run it     conclave-simulate run --parties 12" in printed
 
 
+def test_a_mechanism_for_which_the_accountant_does_not_hold_is_said_to_be_left_out(capsys):
+    assert run_command([*FLAGS, "--accuracy", "0.8", "--accountant", "exact_composition"]) == 0
+    said = "left out   confident_gnmax is not compared: accountant 'exact_composition' does not hold for view 'label'"
+    assert said in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [

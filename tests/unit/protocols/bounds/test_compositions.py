@@ -1,11 +1,14 @@
 import numpy as np
 import pytest
 
+from protocols.array_files import array_bytes
 from protocols.bounds import compositions
 from protocols.bounds.label_pairs import PairKind
 
 KIND = PairKind(2)
 AT = np.array([0.1, 0.5])
+# delta at epsilon 0.2 and 1 of four labels at shift 0.25.
+EXPECTED = [0.17285866768431088, 0.022800355528501813]
 
 
 @pytest.fixture
@@ -51,6 +54,52 @@ def test_a_damaged_file_is_computed_anew_and_replaced(folder, monkeypatch, damag
     assert path.read_bytes() == whole
 
 
+def altered(path, rows):
+    """Writes rows under a valid digest, as somebody would who can write there."""
+    body = array_bytes(rows)
+    path.write_bytes(compositions._digest(path, body) + body)
+    compositions._kept.cache_clear()
+
+
+@pytest.mark.parametrize(
+    "alter", [np.zeros_like, lambda rows: rows * np.nan, lambda rows: rows[:, ::-1], lambda rows: rows / 2]
+)
+def test_values_that_no_composition_has_are_not_believed_whatever_their_digest(folder, alter):
+    first = compositions.composition(KIND, 0.2, queries=2)
+    (path,) = folder.iterdir()
+    altered(path, np.ascontiguousarray(alter(first.rows)))
+    np.testing.assert_array_equal(compositions.composition(KIND, 0.2, queries=2).delta(2, AT), first.delta(2, AT))
+
+
+@pytest.mark.parametrize("shared", ["file", "folder"])
+def test_what_others_can_write_is_not_read(folder, monkeypatch, shared):
+    compositions.composition(KIND, 0.2, queries=2)
+    (path,) = folder.iterdir()
+    (path if shared == "file" else folder).chmod(0o777)
+    compositions._kept.cache_clear()
+    seen = computed(monkeypatch)
+    compositions.composition(KIND, 0.2, queries=2)
+    assert seen == [0.2]
+
+
+def test_a_user_without_a_home_folder_computes(monkeypatch):
+    def homeless(path):
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("CONCLAVE_CACHE", raising=False)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.setattr(compositions.Path, "expanduser", homeless)
+    compositions._kept.cache_clear()
+    assert compositions.composition(KIND, 0.2, queries=2).depth == 2
+
+
+def test_the_numbers_are_those_of_this_version_of_the_cache():
+    """Where they change, VERSION must change with them."""
+    made = compositions.compose(PairKind(3), 0.25, queries=4)
+    assert compositions.VERSION == 2
+    np.testing.assert_allclose(made.delta(4, np.array([0.2, 1.0])), EXPECTED, rtol=1e-9)
+
+
 def test_a_file_of_another_composition_is_not_taken_for_this_one(folder, monkeypatch):
     compositions.composition(KIND, 0.2, queries=8)
     (one,) = folder.iterdir()
@@ -73,3 +122,8 @@ def test_the_oldest_files_go_once_there_are_too_many(folder, monkeypatch):
     for shift in (0.2, 0.3, 0.4, 0.5):
         compositions.composition(KIND, shift, queries=1)
     assert len(list(folder.iterdir())) == 2
+
+
+def test_whole_numbers_of_epsilon_are_not_rounded_noise():
+    made = compositions.compose(PairKind(3), 1.0, queries=4)
+    assert made.queries(12, 1e-5, limit=50) == made.queries(12.0, 1e-5, limit=50)

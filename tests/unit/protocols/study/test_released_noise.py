@@ -1,12 +1,14 @@
 """A warning of noise that hides the votes, or of a threshold out of reach, counts the noise that is released."""
 
 from dataclasses import replace
+from math import floor
 
+import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from protocols.mechanisms import GNMax
-from protocols.study.released_noise import few_answers, little_released, noise_in, thin_queries
+from protocols.study.released_noise import few_answers, little_released, noise_in, seldom_answered, thin_queries
 from tests.harness.deployed_records import draft
 from tests.harness.levels import two_server
 from tests.harness.studies import make_study
@@ -46,6 +48,31 @@ def test_a_threshold_out_of_reach_is_warned_of_with_the_probability_of_an_answer
     assert probability_stated(replace(one_draw, query_limit=100)) == pytest.approx(reached, rel=0.05)
     # Where one query in a thousand is answered, a thousand queries are worth asking.
     assert few_answers(replace(study, query_limit=2000, mechanism=replace(study.mechanism, threshold=720.0))) is None
+
+
+def test_only_queries_that_the_budgets_afford_are_counted():
+    """A thousand may be asked of 250 votes at a chance of 0.00135; a budget of 2 pays for fewer."""
+    rich, poor = (
+        make_study([epsilon] * 250, mechanism="thresholded_gnmax", sigma_threshold=None, threshold=370.0)
+        for epsilon in (8.0, 2.0)
+    )
+    reached = 1 - ndtr((370 - 250) / 40) * ndtr(370 / 40) ** 9
+    asked = int(poor.budgets.affordable(np.zeros(250, dtype=np.int64), limit=1000)[0])
+    assert asked * reached < 1 < reached * 1000
+    assert f"expected of {asked:,} queries" in little_released(poor)
+    assert little_released(rich) is None
+    # An abstention costs less than an answer, so that more queries are paid for than if all were answered.
+    confident = make_study([2.0] * 250, threshold=900.0, queries=100_000)
+    asked = floor(confident.budgets.cap[0] / 1e9 / confident.budgets.ask[0])
+    assert int(little_released(confident).split("expected of ")[1].split()[0].replace(",", "")) == pytest.approx(
+        asked, abs=1
+    )
+
+
+def test_a_threshold_that_unanimous_votes_reach_is_no_reason_for_a_warning_however_few_queries_there_are():
+    mechanism = make_study([2.0] * 250).mechanism
+    assert seldom_answered(mechanism, votes=250.0, classes=10, queries=1) is None
+    assert "of 1 queries" in seldom_answered(mechanism, votes=100.0, classes=10, queries=1)
 
 
 def test_the_noise_of_both_servers_lifts_votes_to_a_threshold_that_one_servers_would_not():

@@ -11,7 +11,8 @@ from protocols.levels import clear
 from protocols.mechanisms import MECHANISMS
 from simulations.audit.as_run.as_run import audit_run
 from simulations.audit.as_run.breaks import RUN_BREAKS, broken_code
-from simulations.audit.as_run.studies import RUNS, WEIGHTS, asked_votes, audited_runs, stated_counts
+from simulations.audit.as_run.studies import RUNS, asked_votes, audited_runs, stated_counts
+from simulations.audit.as_run.weights import WEIGHTS
 
 LINES = {(run.words, kind.name): (run, kind) for run, kind in audited_runs(tuple(MECHANISMS))}
 
