@@ -49,8 +49,8 @@ class BudgetFilter:
 
     order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
     ask, answer: spend per query at that order, not rounded; once: whether a batch costs as much as one query, however
-    many it has. planned: under exact composition cap and charges are numbers of queries, not nano-units of spend, and the
-    cap of a budget that buys no query is 0.
+    many it has. planned: under exact composition cap and charges are numbers of queries, not nano-units of spend, and
+    the cap of a budget that buys no query is 0.
     """
 
     accountant: Accountant

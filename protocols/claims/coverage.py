@@ -37,8 +37,8 @@ COUNTED_LIFETIME: Final = (
     "added up in Renyi differential privacy, so it may take more of a lifetime cap than its own epsilon."
 )
 COUNTED_SPEND: Final = (
-    "A seat's epsilon is that of its counted queries, composed exactly. Its order and spend are only for composing this "
-    "release with others: alone they may convert to a larger epsilon."
+    "A seat's epsilon is that of its counted queries, composed exactly. Its order and spend are only for composing "
+    "this release with others: alone they may convert to a larger epsilon."
 )
 CONVERTED_SPEND: Final = "A seat's epsilon follows from its order and spend."
 EACH_RECORD: Final = (

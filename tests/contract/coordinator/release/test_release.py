@@ -10,8 +10,6 @@ import pytest
 from coordinator.labelling.training import train_student
 from coordinator.release.evidence import collect
 from coordinator.release.verify import verify_release
-from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.claims import CONVERTED_SPEND, COUNTED_SPEND
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.release.labels import labels_csv, read_labels
@@ -211,18 +209,6 @@ def test_other_studies_release_and_verify(signed, tmp_path, changes):
     folder = consortium.release(labelled, tmp_path / "other", named=[["hospital-0", "hospital-2"]])
     assert [check for check in verify_release(folder, None) if not check.passed] == []
     assert statement_of(folder)["several_hospitals"]["named"][0]["hospitals"] == ["hospital-0", "hospital-2"]
-
-
-@pytest.mark.parametrize("account", ["exact_composition", "label_only"])
-def test_a_statement_says_whether_a_seats_epsilon_follows_from_its_order_and_spend(signed, tmp_path, account):
-    study = small_study(name="spend", mechanism="thresholded_gnmax", sigma_threshold=None, account=account)
-    made = statement_of(signed[0].release(signed[0].label(study), tmp_path / "spend"))
-    seat = made["seats"][0]
-    own, delta = seat["guarantee"], seat["delta"] - seat["delta_set_aside_for_float_noise"]
-    converted = rdp_to_epsilon(np.array([own["spend"]]), np.array([own["order"]]), delta=np.array([delta]))[0]
-    counted = account == "exact_composition"
-    assert made["accounting"]["spend_in_words"] == (COUNTED_SPEND if counted else CONVERTED_SPEND)
-    assert converted > own["epsilon"] if counted else converted == pytest.approx(own["epsilon"], rel=1e-9)
 
 
 def test_labels_that_an_interactive_study_reinforced_are_marked_as_the_students(signed, tmp_path):
