@@ -40,7 +40,7 @@ def rdp_curve(
     """The Renyi differential privacy of one answered query, as the accountant bounds it.
 
     mechanism: a name of `mechanisms()`, with its noise as keywords, in votes; view: "label" or "histogram";
-    sensitivity: > 0, votes; accountant: a name of `accountants()`, by default the tightest that the view allows.
+    sensitivity: > 0, votes; accountant: a name of `accountants()`, by default label_only for labels, else the tightest.
     Curves add (`+`), are composed with themselves (`* queries`) and are converted with `to_epsilon(delta=...)`.
 
     Raises InvalidInput for a value out of range, and for an accountant that has no Renyi orders ("gaussian_dp").

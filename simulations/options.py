@@ -94,7 +94,8 @@ _SETTINGS = [
           "[record].", type=click.Choice(["record", "patient", "party"])),
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
-    _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [the tightest for the view]; "
+    _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [label_only for labels, else the "
+          "tightest; exact_composition affords more where it is valid]; "
           f"in a list with it, those that analyse the votes for research: {', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: retrainings with one record replaced, per party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax].", type=click.Choice(list(MECHANISMS))),

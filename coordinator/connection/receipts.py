@@ -132,8 +132,8 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
     if not least <= settled.spent <= cap:
         raise Refused(
             BAD_RECEIPT,
-            f"the receipt of {seat!r} says that {settled.spent} nano-units are spent; allowed: from {least}, charged "
-            f"here, to its cap, {cap}",
+            f"the receipt of {seat!r} says that {settled.spent} units of account are spent; allowed: from {least}, "
+            f"charged here, to its cap, {cap}",
         )
     if answer.own.count < 1:
         raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} refers to an empty log")

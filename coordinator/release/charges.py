@@ -51,13 +51,17 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         final = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
         for seat, amount in charge.reserved.items():
             if amount != worst[study.seats[seat]]:
-                raise DataCorrupt(f"{where} reserved {amount} nano-units of {seat!r}, not {worst[study.seats[seat]]}")
+                raise DataCorrupt(
+                    f"{where} reserved {amount} units of account of {seat!r}, not {worst[study.seats[seat]]}"
+                )
         if charge.settled is not None:
             if charge.settled.keys() != charge.reserved.keys():
                 raise DataCorrupt(f"{where} is settled for other seats than it was reserved for")
             for seat, amount in charge.settled.items():
                 if amount not in (0, final[study.seats[seat]]):
-                    raise DataCorrupt(f"{where} cost {seat!r} {amount} nano-units, not {final[study.seats[seat]]}")
+                    raise DataCorrupt(
+                        f"{where} cost {seat!r} {amount} units of account, not {final[study.seats[seat]]}"
+                    )
             voted = sum(amount > 0 for amount in charge.settled.values())
             if voted < study.quorum and not (final == 0).any():
                 raise DataCorrupt(f"{where} was released with the votes of {voted} seats; the quorum is {study.quorum}")
@@ -71,7 +75,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         )
     for seat, amount in spent.items():
         if amount > caps[seat]:
-            raise DataCorrupt(f"{seat!r} is charged {amount} nano-units, above its cap of {caps[seat]}")
+            raise DataCorrupt(f"{seat!r} is charged {amount} units of account, above its cap of {caps[seat]}")
 
 
 def _check_schedule(

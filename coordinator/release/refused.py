@@ -78,11 +78,11 @@ def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> 
             )
         elif spent < least:
             flaws[seat, receipt.number] = (
-                f"the party's ledger holds {spent} nano-units, less than the {least} that these labels cost it: it was "
-                "told another outcome, lost its ledger, or does not tell the truth"
+                f"the party's ledger holds {spent} units of account, less than the {least} that these labels cost "
+                "it: it was told another outcome, lost its ledger, or does not tell the truth"
             )
         elif spent > cap:
-            flaws[seat, receipt.number] = f"the party's ledger holds {spent} nano-units, above its cap of {cap}"
+            flaws[seat, receipt.number] = f"the party's ledger holds {spent} units of account, above its cap of {cap}"
         else:
             newest[seat] = (own.count, own.hash, latest)
     return flaws

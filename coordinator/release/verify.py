@@ -152,7 +152,7 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate, p
         fine = len(confirmed(released.study, evidence, opened))
         said = f"{fine} receipts agree with the labels and the ledger"
         if differ:
-            said += f"; parties' ledgers that are higher, in nano-units: {differ}"
+            said += f"; parties' ledgers that are higher, in units of account: {differ}"
         if missing:
             said += f"; missing receipts: {missing}; those parties can compare with their own node"
         refused = refused_receipts(released.study, evidence, opened)

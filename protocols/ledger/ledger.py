@@ -106,10 +106,12 @@ class Ledger:
         with self._transaction():
             for name, cap in caps.items():
                 if cap < 0:
-                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 nano-units")
+                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 units of account")
                 row = self._database.execute("SELECT cap FROM account WHERE name = ?", (name,)).fetchone()
                 if row is not None and row[0] != cap:
-                    raise InvalidInput(f"cap of {name!r} is {row[0]} nano-units in this ledger; {cap} was asked for")
+                    raise InvalidInput(
+                        f"cap of {name!r} is {row[0]} units of account in this ledger; {cap} was asked for"
+                    )
                 self._database.execute("INSERT OR IGNORE INTO account (name, cap) VALUES (?, ?)", (name, cap))
 
     def reserve(
@@ -153,7 +155,7 @@ class Ledger:
                 balance = self.balance(name)
                 if amount < 0 or balance.spent + amount > balance.cap:
                     raise BudgetExceeded(
-                        f"batch {number} costs {name!r} {amount} nano-units; allowed: 0 to "
+                        f"batch {number} costs {name!r} {amount} units of account; allowed: 0 to "
                         f"{balance.cap - balance.spent} (cap {balance.cap}, spent {balance.spent})"
                     )
                 self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name))

@@ -99,10 +99,6 @@ class ConfidentGNMax(GaussianMechanism):
     def needed(self, *, second_round: bool) -> float:
         return self.threshold
 
-    @property
-    def threshold_noise(self) -> float | None:
-        return self.sigma_threshold
-
     def decision(self, *, second_round: bool) -> Decision:
         return Decision(sigma=self.sigma, threshold=self.threshold, sigma_threshold=self.sigma_threshold)
 

@@ -64,6 +64,10 @@ class GaussianMechanism(Mechanism):
         return Decision(sigma=self.sigma)
 
     @property
+    def threshold_noise(self) -> float | None:
+        return self.decision(second_round=False).sigma_threshold
+
+    @property
     def tested_scale(self) -> float | None:
         decision = self.decision(second_round=False)
         return decision.sigma if decision.one_draw else decision.sigma_threshold

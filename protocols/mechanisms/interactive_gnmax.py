@@ -94,10 +94,6 @@ class InteractiveGNMax(GaussianMechanism):
     def needed(self, *, second_round: bool) -> float:
         return self.interactive_threshold if second_round else self.threshold
 
-    @property
-    def threshold_noise(self) -> float | None:
-        return self.sigma_threshold
-
     def decision(self, *, second_round: bool) -> Decision:
         return replace(self._confident.decision(second_round=False), threshold=self.needed(second_round=second_round))
 

@@ -109,4 +109,6 @@ class ThresholdedGNMax(GaussianMechanism):
 
     def released_words(self, *, total_weight: float) -> str:
         reach = f"{self.threshold:g} of {total_weight:.4g} votes"
-        return f"Thresholded GNMax: a label only where the most noisy votes reach {reach}; {sigma_words(self.sigma)}"
+        return (
+            f"Thresholded GNMax: a label only where the largest noisy count reaches {reach}; {sigma_words(self.sigma)}"
+        )

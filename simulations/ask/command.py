@@ -46,7 +46,12 @@ if TYPE_CHECKING:
 @click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 per party].", type=float)
 @click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.3 per party].",
               type=float)  # fmt: skip
-@click.option("--threshold", help="Votes that the noisy plurality must reach [0.4 per party].", type=float)
+@click.option(
+    "--threshold",
+    type=float,
+    help="Votes that must be reached: thresholded_gnmax, by the largest noisy count; confident_gnmax, by the "
+    "plurality with the threshold's noise [0.4 per party].",
+)
 @click.option("--units", help="Lattice units per vote, a power of two: weights and noise are multiples of a unit [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",

@@ -73,7 +73,7 @@ def accountant_table() -> list[AccountantRow]:
 
 
 def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
-    """The accountant that charges (None: the tightest valid one), and those that analyse, from "a,b,c".
+    """The accountant that charges (None: the default for mechanism and view), and those that analyse, from "a,b,c".
 
     Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
     """

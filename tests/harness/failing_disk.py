@@ -35,6 +35,8 @@ class Disk:
         self.moments: list[int] = []
         # Those that a full disk can refuse.
         self.writes: list[int] = []
+        # Those that charge an account for a batch.
+        self.charges: list[int] = []
         self._happened = happened
         self._before: tuple[int, int] | None = None
         self.dead = False
@@ -48,6 +50,8 @@ class Disk:
             self._before = now
         if not statement.startswith("SELECT"):
             self.writes.append(self.statements)
+        if statement.startswith("INSERT INTO charge"):
+            self.charges.append(self.statements)
 
     def _step(self, work):
         self.statements += 1

@@ -29,7 +29,7 @@ def test_a_ledger_survives_being_closed(tmp_path):
 def test_a_reservation_is_all_or_nothing_over_accounts():
     with Ledger(":memory:") as ledger:
         ledger.open_accounts({"rich": 100, "poor": 5})
-        with pytest.raises(BudgetExceeded, match="'poor' 6 nano-units; allowed: 0 to 5"):
+        with pytest.raises(BudgetExceeded, match="'poor' 6 units of account; allowed: 0 to 5"):
             ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"", queries=[3, 4], limit=2000)
         assert ledger.balance("rich").spent == 0
         assert ledger.stored(0) is None
