@@ -91,6 +91,8 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
     caps = result.study.budgets.epsilon_guaranteed[groups.first[shown]]
     seed = result.seeds[0]
     total = answers[-1]
+    planned = result.study.budgets.planned is not None
+    converted = "composed exactly" if planned else "converted at the order that was fixed for it beforehand"
     with style():
         figure = new_figure(height=3.9)
         axes = figure.add_subplot()
@@ -116,7 +118,7 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
             ha="center",
         )
         axes.set_xlabel(f"labels released by seed {seed.seed}, up to the stop at {count(total)}")
-        axes.set_ylabel("ε at the party's own δ and fixed order")
+        axes.set_ylabel("ε at the party's own δ" if planned else "ε at the party's own δ and fixed order")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=7, integer=True))
         light_grid(axes, "y")
     some = ""
@@ -124,10 +126,10 @@ def spending(result: RunResult, groups: BudgetGroups) -> Drawing:
         some = f" {len(shown)} of {len(groups)} budget groups are drawn, at even quantiles of ε."
     return Drawing(
         "epsilon_spent",
-        "Each line is the spend in a party's ledger, converted at the order that was fixed for it "
-        f"beforehand (seed {seed.seed}). It is an operator's reading of budget used, not a guarantee: what "
-        "may be published is the cap, the dashed line. Lines start above zero where the conversion has a "
-        f"constant part, however little is spent. The study ended after {count(total)} released labels: "
+        f"Each line is the spend in a party's ledger, {converted} (seed {seed.seed}). It is an operator's "
+        "reading of budget used, not a guarantee: what may be published is the cap, the dashed line. Lines start "
+        "above zero where the conversion has a constant part, however little is spent. The study ended after "
+        f"{count(total)} released labels: "
         f"{STOP_MEANINGS[seed.labelling.stop.reason]}.{some}",
         f"Line chart of epsilon spent over labels released, {len(shown)} budget groups. The lines end at "
         f"{_list(epsilon[-1])}; their caps are {_list(caps)}.",

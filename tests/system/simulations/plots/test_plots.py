@@ -103,6 +103,16 @@ def test_the_spending_figure_says_that_it_is_a_reading_and_marks_the_stop(result
     assert "not a guarantee" in drawing.caption
 
 
+@pytest.mark.parametrize(
+    ("account", "said", "order"), [("exact_composition", "composed exactly", False), ("label_only", "fixed for", True)]
+)
+def test_the_spending_figure_names_an_order_only_where_the_spend_is_converted_at_one(tmp_path, account, said, order):
+    run = stored_run(tmp_path, mechanism="gnmax", accountant=account)
+    drawing = spending(run, budget_groups(run, []))
+    assert said in drawing.caption
+    assert ("order" in drawing.caption, "order" in words_of(drawing.figure)) == (order, order)
+
+
 def test_many_budgets_are_drawn_by_representatives_and_this_is_said(tmp_path):
     run = stored_run(tmp_path, parties=60, budgets="lognormal:3,0.5")
     groups = budget_groups(run, summary(run)["exhausted_first"])
