@@ -36,7 +36,7 @@ def privacy_curve(
     >>> curve = conclave.privacy_curve("gnmax", queries=100, sigma=40.0, view="label", sensitivity=1.0, classes=2,
     ...                                accountant="exact_composition")
     >>> round(curve.epsilon_at(1e-5), 2)
-    1.09
+    1.07
     """
     check_whole("queries", queries, least=1)
     if not (np.isfinite(sensitivity) and sensitivity > 0):
