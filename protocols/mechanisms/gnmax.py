@@ -28,8 +28,30 @@ from protocols.votes import LATTICE
 SIGMA = parameter("the standard deviation of the label noise, in votes", unit="votes", role="noise", default=0.16)
 
 
+class OneHistogram(GaussianMechanism):
+    """What is released is a function of one noisy histogram, the only noise: a query has one price, answered or not."""
+
+    @classmethod
+    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+        return ("exact_composition", *known) if view == "label" and not secret_coins else known
+
+    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
+        cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
+        return QueryCost(cost, np.zeros_like(cost))
+
+    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
+        cost = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
+        return QueryCost(cost, np.zeros_like(cost))
+
+    def noise_distance(self, *, classes: int, total_weight: float) -> float:
+        if self.lattice is not None:
+            return integer_noise_distance(self.lattice, draws=2 * classes)
+        return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
+
+
 @dataclass(frozen=True, kw_only=True)
-class GNMax(GaussianMechanism):
+class GNMax(OneHistogram):
     """argmax(n + N(0, sigma^2) drawn independently per class); every query is answered.
 
     sigma: standard deviation in votes, > 0. (Individualized PATE says "the same noise in each dimension": that
@@ -41,11 +63,6 @@ class GNMax(GaussianMechanism):
     name: ClassVar[str] = "gnmax"
     title: ClassVar[str] = "GNMax"
 
-    @classmethod
-    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
-        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
-        return ("exact_composition", *known) if view == "label" and not secret_coins else known
-
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
 
@@ -53,10 +70,6 @@ class GNMax(GaussianMechanism):
         self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
     ) -> Float64[ndarray, "queries classes"]:
         return noisy_histogram(counts, noise, sigma=self.sigma, view=view)
-
-    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
-        cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
-        return QueryCost(cost, np.zeros_like(cost))
 
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
@@ -66,15 +79,6 @@ class GNMax(GaussianMechanism):
 
     def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
         return label_pairs(sensitivity, sigma=self.sigma, classes=classes, lattice=self.lattice)
-
-    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
-        cost = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
-        return QueryCost(cost, np.zeros_like(cost))
-
-    def noise_distance(self, *, classes: int, total_weight: float) -> float:
-        if self.lattice is not None:
-            return integer_noise_distance(self.lattice, draws=2 * classes)
-        return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
 
     def released_words(self, *, total_weight: float) -> str:
         return f"GNMax: the class with the most noisy votes; {sigma_words(self.sigma)}"

@@ -17,11 +17,8 @@ from numpy import ndarray
 from protocols.bounds.label_pairs import LabelPairs
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
 from protocols.mechanisms.gnmax import (
-    histogram_mu_squared,
-    histogram_rdp,
-    integer_noise_distance,
+    OneHistogram,
     label_pairs,
     label_rdp,
     noisy_histogram,
@@ -29,7 +26,7 @@ from protocols.mechanisms.gnmax import (
 )
 from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import View, parameter
-from protocols.noise import Noise, check_sigma, float_noise_distance
+from protocols.noise import Noise, check_sigma
 from protocols.votes import ABSTAIN
 
 # Abstaining is one outcome more than the classes: with two classes the bound of three or more holds.
@@ -37,7 +34,7 @@ _LEAST_CLASSES: Final = 3
 
 
 @dataclass(frozen=True, kw_only=True)
-class ThresholdedGNMax(GaussianMechanism):
+class ThresholdedGNMax(OneHistogram):
     """h = n + N(0, sigma^2), independent per class: argmax(h) where max(h) >= threshold, else ABSTAIN.
 
     sigma: standard deviation in votes, > 0; threshold: votes, finite; lattice: of integer noise, None for real-valued
@@ -55,11 +52,6 @@ class ThresholdedGNMax(GaussianMechanism):
     lattice: Lattice | None = None
     name: ClassVar[str] = "thresholded_gnmax"
     title: ClassVar[str] = "Thresholded GNMax"
-
-    @classmethod
-    def accountants(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
-        known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
-        return ("exact_composition", *known) if view == "label" and not secret_coins else known
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
@@ -84,10 +76,6 @@ class ThresholdedGNMax(GaussianMechanism):
     def decision(self, *, second_round: bool) -> Decision:
         return Decision(sigma=self.sigma, threshold=self.threshold)
 
-    def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
-        cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
-        return QueryCost(cost, np.zeros_like(cost))
-
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
@@ -97,15 +85,6 @@ class ThresholdedGNMax(GaussianMechanism):
 
     def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
         return label_pairs(sensitivity, sigma=self.sigma, classes=max(classes, _LEAST_CLASSES), lattice=self.lattice)
-
-    def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
-        cost = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
-        return QueryCost(cost, np.zeros_like(cost))
-
-    def noise_distance(self, *, classes: int, total_weight: float) -> float:
-        if self.lattice is not None:
-            return integer_noise_distance(self.lattice, draws=2 * classes)
-        return float_noise_distance(sigma=self.sigma, classes=classes, total_weight=total_weight)
 
     def released_words(self, *, total_weight: float) -> str:
         reach = f"{self.threshold:g} of {total_weight:.4g} votes"
