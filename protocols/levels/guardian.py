@@ -1,8 +1,9 @@
 """The guardian: the second server of level `two_server`, run by another organisation.
 
-It holds the share of every vote that the coordinator does not have, its own ledger, which refuses whatever would exceed
-a party's cap, and its own noise. It learns who took part and which queries were answered, but no label and no vote;
-where records vote, it learns who took part and the noisy sums, which are what is released.
+It holds the share of every vote that the coordinator does not have, its own ledger, which refuses whatever would
+exceed a party's cap, and its own noise. It learns who took part, and the labels, which it signs, but no vote; for
+hidden queries it learns which were answered, and signs masked labels. Where records vote, it learns who took part and
+the noisy sums, which are what is released.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
+from protocols.levels.two_server.agreement import guardian_opens, is_evaluated, logged_break
+from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, guardian_inputs
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
@@ -39,20 +43,24 @@ from protocols.levels.two_server.conversation import (
     unseal,
     whole_seats,
 )
-from protocols.levels.two_server.noisy_argmax import guardian_side
+from protocols.levels.two_server.evaluation import Evaluated
+from protocols.levels.two_server.noisy_argmax import guardian_evaluates
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
+from protocols.levels.two_server.signed_labels import labels_statement
 from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.weighted_sums import guardian_sums
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
+from protocols.votes import ABSTAIN
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
-# How often the labels of one batch may be computed: enough for broken connections, too few for an oracle.
+# How often the labels of one batch may be evaluated: enough for broken connections. Evaluations that broke off show
+# nothing, and one is opened (agreement.py).
 _ATTEMPTS = 16
 
 
@@ -150,8 +158,10 @@ class Guardian:
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
             if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
                 raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
-            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
-                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
+            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None and not is_evaluated(
+                BatchNotes(ledger, digest)
+            ):
+                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were evaluated {_ATTEMPTS} times")
             noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             queries_asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.amount(queries_asked, queries_asked)
@@ -192,19 +202,35 @@ class Guardian:
         valid = whole_seats(study, voters)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
-        self._begin(submission)
+        self._fix(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
         bit, label = server_noise(study, self._noise(noise_seed), queries=len(ids))
-        answered = guardian_side(
-            channel,
+        inputs = guardian_inputs(
             sums,
             label_noise=label,
             threshold_noise=bit,
             threshold=study.threshold_units(self._units, second_round=submission.second_round) is not None,
-            source=self._source,
+            masked=study.confidentiality.hides_queries,
         )
-        signature = self._settle(submission, seats[valid], answered)
-        send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
+        labels = self._labels(channel, submission, inputs)
+        outcome = self._settle(submission, seats[valid], labels != ABSTAIN)
+        statement = labels_statement(study.digest, submission.request, ids.tolist(), labels)
+        signatures = (outcome, self._signing_key.sign(statement))
+        send(
+            channel,
+            (*(np.frombuffer(each, dtype=np.uint8) for each in signatures), head_array(ledger.log.head())),
+        )
+
+    def _labels(self, channel: Channel, submission: Submission, inputs: CircuitInputs) -> Int64[ndarray, " queries"]:
+        """The labels on which both servers agree, masked where queries are hidden. Logs an attempt that breaks off."""
+
+        def evaluate() -> Evaluated:
+            self._begin(submission)
+            return guardian_evaluates(channel, inputs, source=self._source)
+
+        notes = BatchNotes(self._ledger, submission.request)
+        with logged_break(notes, submission.number):
+            return guardian_opens(channel, inputs.sizes, notes=notes, evaluate=evaluate).signed
 
     def _open_sums(
         self,
@@ -262,17 +288,13 @@ class Guardian:
             raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
 
     def _begin(self, submission: Submission) -> None:
-        """Fixes the submission from which labels are computed, and counts how often they are.
-
-        Otherwise a coordinator that shifted its sums and started again would learn more about the counts each time.
-        """
+        """Counts how often labels of a batch are evaluated."""
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():
-            self._fix(submission)
             number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
             ledger.note(digest, _attempt(number), b"")
             if number > 0:
-                ledger.log.append("computed_again", batch=submission.number, times=number + 1)
+                ledger.log.append("evaluated_again", batch=submission.number, times=number + 1)
 
 
 def _attempt(number: int) -> str:

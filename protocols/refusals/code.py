@@ -79,6 +79,7 @@ class Code(StrEnum):
     OTHER_SUBMISSION = auto()
     OTHER_COIN = auto()
     OTHER_SUMS = auto()
+    LABELS_DIFFER = auto()
     TOO_MANY_ATTEMPTS = auto()
     OTHER_ROUND = auto()
     BAD_SEAL = auto()

@@ -1,8 +1,8 @@
 """Level `two_server`: a party shares its votes between two servers, and the coordinator is one of them.
 
-Both servers are semi-honest and do not collude; even a malicious party can cast only one vote per teacher and query.
-Where records vote, a party shares the sum of its contributions, of which nothing is proved (shared_sums.py), and both
-servers open the noisy sum. See conversation.py for the messages, levels/guardian.py for the other server.
+The servers do not collude; even a malicious party can cast only one vote per teacher and query. Where records vote, a
+party shares the sum of its contributions, of which nothing is proved (shared_sums.py), and both servers open the noisy
+sum. See conversation.py for the messages, levels/guardian.py for the other server.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.two_server.agreement import EVALUATION_NOTES, coordinator_opens, logged_break
+from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, coordinator_inputs
 from protocols.levels.two_server.conversation import (
     COIN_SEED,
     COIN_SEED_BYTES,
@@ -41,10 +44,11 @@ from protocols.levels.two_server.conversation import (
     server_noise,
     whole_seats,
 )
-from protocols.levels.two_server.noisy_argmax import coordinator_side
+from protocols.levels.two_server.noisy_argmax import coordinator_evaluates
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import SumShare, check_sum_share, share_sum
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, check_coordinator_share, share_votes
+from protocols.levels.two_server.signed_labels import SignedLabels
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
 from protocols.noise import LatticeNoise, lattice_noise
@@ -206,20 +210,33 @@ class SharedAggregation(Aggregation):
         )
         level = guarded(study.confidentiality)
         bit, label = server_noise(study, _noise(study, seed), queries=len(ids))
-        labels = coordinator_side(
-            channel,
+        inputs = coordinator_inputs(
             sums,
             label_noise=label,
             threshold_noise=bit,
             threshold=study.threshold_units(level.units, second_round=offsets is not None),
             offsets=offsets,
             total_units=study.total_units(level.units),
-            source=self._source,
+            masked=level.hides_queries,
         )
-        signature, known = _signed(receive(channel))
-        self._believe(reserved, labels != ABSTAIN, signature, known)
+        labels, outcome = self._labels(channel, reserved, inputs)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
-        return Counted(labels, voted, left_out, signature)
+        return Counted(labels, voted, left_out, outcome)
+
+    def _labels(
+        self, channel: Channel, reserved: ReservedBatch, inputs: CircuitInputs
+    ) -> tuple[Int64[ndarray, " queries"], bytes]:
+        """The labels on which both servers agree, and the guardian's signature of the outcome."""
+        study, request, ledger = reserved.study, reserved.request, reserved.ledger
+        evaluate = partial(coordinator_evaluates, channel, inputs, source=self._source)
+        with logged_break(notes := BatchNotes(ledger, request.digest), request.batch.number):
+            opened = coordinator_opens(channel, inputs.sizes, notes=notes, evaluate=evaluate)
+            outcome, signature, known = _signed(receive(channel))
+            signed = SignedLabels(opened.signed, signature)
+            signed.check(study, request.digest, request.batch.ids.tolist())
+            self._believe(reserved, opened.labels != ABSTAIN, outcome, known)
+        signed.note(ledger, request.digest)
+        return opened.labels, outcome
 
     def _open_sums(
         self,
@@ -269,8 +286,8 @@ class SharedAggregation(Aggregation):
 
 
 def forget(ledger: Ledger, digest: bytes) -> None:
-    """Deletes the shares and the noise seed of a batch."""
-    for kind in (_SUBMITTED, _NOISE_SEED):
+    """Deletes the shares and the noise seed of a batch, and what was evaluated."""
+    for kind in (_SUBMITTED, _NOISE_SEED, *EVALUATION_NOTES):
         ledger.forget(digest, kind)
 
 
@@ -326,7 +343,8 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
     return arrays[0], arrays[1]
 
 
-def _signed(arrays: tuple[ndarray, ...]) -> tuple[bytes, ndarray]:
-    if len(arrays) != 2:
+def _signed(arrays: tuple[ndarray, ...]) -> tuple[bytes, bytes, ndarray]:
+    """The guardian's signatures of the outcome and of the labels, and its log's head."""
+    if len(arrays) != 3:
         raise MalformedMessage("the guardian's outcome is malformed")
-    return check_bytes(arrays[0], SIGNATURE_BYTES), arrays[1]
+    return check_bytes(arrays[0], SIGNATURE_BYTES), check_bytes(arrays[1], SIGNATURE_BYTES), arrays[2]

@@ -18,7 +18,7 @@ view uniform, and show in how two go together.
 import numpy as np
 import pytest
 
-from protocols.crypto import oblivious_transfer
+from protocols.crypto import base_transfers
 from protocols.crypto.hashing import LabelHash
 from protocols.crypto.prg_chacha import derived_key
 from protocols.levels import guardian as guardian_module
@@ -126,5 +126,5 @@ def test_tables_that_show_their_permute_bits_would_be_told_by_the_coordinator_al
 
 def test_an_extension_matrix_that_is_not_masked_would_be_told_by_the_guardian_alone(monkeypatch) -> None:
     """Its columns are the coordinator's numbers, which are uniform; the guardian's own share opens them."""
-    monkeypatch.setattr(oblivious_transfer, "_key", lambda number, *_: derived_key("same", bytes([number])))
+    monkeypatch.setattr(base_transfers, "_key", lambda number, *_: derived_key("same", bytes([number])))
     assert compared(BROKEN_RUNS) == {"coordinator": False, "guardian": True}
