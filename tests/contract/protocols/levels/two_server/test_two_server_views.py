@@ -186,7 +186,7 @@ def views_of_the_argmax(counts, seed, monkeypatch, test):
     half = len(seen) // 2
     coordinator, guardian = (end.received for end in ends)
     matrix = coordinator[3][CHALLENGE_BYTES:]
-    coordinators = _view(coordinators, matrix, coordinator[5:-3], coordinator[-3], seen[:half], gates, numbers)
+    coordinators = _view(coordinators, matrix, coordinator[5:-2], coordinator[-2], seen[:half], gates, numbers)
     question = guardian[-2][:-POINT_BYTES]
     return coordinators, _view(guardians, guardian[1], guardian[3:-3], question, seen[half:], gates, numbers)
 
