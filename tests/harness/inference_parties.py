@@ -64,7 +64,7 @@ def votes(querier, answerer):
 
 
 def guardians(answerer, queries):
-    """What the guardian expands of the one voter: shares of votes, of what follows from them, and of what is uniform."""
+    """What the guardian expands of the one voter: shares of votes, what follows from them, what is uniform."""
     seeds = answerer.guardian_share.seeds
     classes = answerer._plan.vote.classes
     determined = guardian_determined(seeds, queries=queries, classes=classes, context=CONTEXT)

@@ -20,7 +20,6 @@ from party.party import Party
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
 from protocols.crypto.oblivious_transfer import COLUMNS, CorrelatedReceiver, CorrelatedSender
-from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
@@ -36,6 +35,7 @@ from protocols.levels.two_server.shares import (
 )
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
+from tests.harness.kept_messages import Cut, Kept
 from tests.harness.levels import SEALING_KEY, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
@@ -57,34 +57,6 @@ POOL = np.zeros((QUERIES, 2), np.float32)
 _STEPS = 16
 _SHOWN_COLUMNS = 6
 _PAIRS = 300
-
-
-class Cut:
-    """A guardian's end that keeps what arrives, and is gone after so many messages there and back."""
-
-    def __init__(self, end, left, kept):
-        self.end, self.left, self.kept = end, left, kept
-
-    def _step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise ChannelClosed("cut")
-
-    def send(self, data):
-        self._step()
-        self.end.send(data)
-
-    def recv(self, limit):
-        self._step()
-        self.kept.append(self.end.recv(limit))
-        return self.kept[-1]
-
-
-class Kept(Cut):
-    """A coordinator's end that keeps what arrives."""
-
-    def _step(self):
-        pass
 
 
 @dataclass
@@ -151,7 +123,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             )
             labelling = coordinator.label(POOL)
             run.digest = own.stored(0).digest
-            run.coins.append(own.noted(run.digest, "coin"))
+            run.coins.append(own.noted(run.digest, "check coin"))
             if attempt == 0:
                 assert labelling.stop.reason == "guardian_lost", labelling
                 between(own, guardians)

@@ -57,7 +57,7 @@ def with_moved(what, amount, at=...):
 
     def change(coordinator, guardian):
         values = getattr(coordinator, what).copy()
-        values[CHEAT][at] = plus(values[CHEAT][at], np.uint32(amount))
+        values[CHEAT][at] = plus(values[CHEAT][at], np.array(amount, dtype=np.uint32))
         return replace(coordinator, **{what: values}), guardian
 
     return change
@@ -142,7 +142,7 @@ CHEATS = {
     "sum one, not one-hot, with its key": with_vector_and_key([1, 1, -1, 0]),
     "half a vote twice with its key": with_vector_and_key([HALF, 0, HALF, 0]),
     "another key": with_vote_of_another_key,
-    "a moved product with the key": with_moved("keyed", 1, (1, 2, 0)),
+    "a moved product with the key": with_moved("keyed", 1, (1, slice(2, 3), 0)),
     "moved constants": with_moved("constants", 1),
     "a moved constant of one query": with_moved("constants", P - 1, (0, 2)),
     "two votes with constants moved to match": lambda c, g: with_moved("constants", P - 2, (slice(None), 3))(

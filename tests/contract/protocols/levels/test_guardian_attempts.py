@@ -100,16 +100,23 @@ def test_what_the_guardian_sees_of_the_votes_is_the_same_in_every_attempt(world)
         assert kept[1:6] == whole[1 : len(kept[1:6]) + 1]
 
 
-def test_a_coordinator_that_comes_with_another_coin_is_refused(world):
+@pytest.mark.parametrize("forgetful", ["coordinator", "guardian"])
+def test_a_server_that_comes_with_another_number_is_refused_by_the_other(world, forgetful):
     world.wrap = lambda channel: Breaking(channel, 15)
     assert world.label().stop.reason == "guardian_lost"
     digest = world.own.stored(0).digest
-    assert world.guardians.noted(digest, "coin") is not None
-    for kind in ("check secret", "check coin"):
-        world.own.forget(digest, kind)
+    assert world.guardians.noted(digest, "check coin") is not None
     world.wrap = lambda channel: channel
-    assert world.label(source=9).stop.reason == "guardian_lost"
-    assert "other_coin" in str(world.here.faults[0])
+    if forgetful == "coordinator":
+        for kind in ("check secret", "check coin"):
+            world.own.forget(digest, kind)
+        assert world.label(source=9).stop.reason == "guardian_lost"
+        assert "other_check" in str(world.here.faults[0])
+    else:
+        for kind in ("check secret", "check coin"):
+            world.guardians.forget(digest, kind)
+        with pytest.raises(Refused, match="other_coin"):
+            world.label(source=9)
 
 
 def test_before_votes_are_checked_other_shares_may_take_the_place_of_the_first(world):

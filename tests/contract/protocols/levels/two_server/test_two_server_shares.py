@@ -54,7 +54,9 @@ def test_shares_add_up_to_one_hot_vectors_their_keyed_copies_and_a_polynomial_of
 
 def test_shares_have_the_size_that_the_design_says() -> None:
     coordinator, guardian = shared(np.zeros((1, 1000), dtype=np.int64), 10)
-    assert sum(array.nbytes for array in coordinator.arrays()) == 4 * (1000 * (10 + 11 * REPETITIONS) + REPETITIONS) + 16
+    assert (
+        sum(array.nbytes for array in coordinator.arrays()) == 4 * (1000 * (10 + 11 * REPETITIONS) + REPETITIONS) + 16
+    )
     assert sum(array.nbytes for array in guardian.arrays()) == 16
 
 

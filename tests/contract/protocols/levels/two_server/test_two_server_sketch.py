@@ -131,7 +131,9 @@ def test_a_check_of_fewer_voters_blinds_nothing_with_what_served_before() -> Non
     """Which `pin` refuses at once; but the factors would be others too."""
     first, fewer = (sent_in_one_attempt(each) for each in (slice(None), slice(1, None)))
     for server, step in ((0, 3), (1, 2)):
-        before, after = (np.frombuffer(each[server][step][: -64 if server == 0 else None], "<u4") for each in (first, fewer))
+        before, after = (
+            np.frombuffer(each[server][step][: -64 if server == 0 else None], "<u4") for each in (first, fewer)
+        )
         assert not np.isin(after.reshape(2, -1, 3)[0], before.reshape(2, -1, 3)[0]).any()
 
 
