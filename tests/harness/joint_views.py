@@ -1,7 +1,8 @@
 """Whole batches of level `two_server` in one process, and everything that each server saw of one, as rows of bits.
 
-A batch is asked twice: the line breaks once when the coordinator has learnt the labels and the guardian has not heard
-the pass bits. So a view has two of everything that is drawn afresh, over one set of shares and under one coin.
+A batch is asked twice: the line breaks once when both servers have evaluated the circuits and the guardian has not
+heard that the coordinator has. So a view has two of everything that is drawn afresh, over one set of shares and under
+one coin.
 
 Both servers' noise is zero. That is the harder case: nothing but shares and labels hides the votes then, and the
 outputs are the same in every run.
@@ -17,9 +18,10 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
+from protocols.crypto.base_transfers import COLUMNS
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
-from protocols.crypto.oblivious_transfer import COLUMNS, CorrelatedReceiver, CorrelatedSender
+from protocols.crypto.oblivious_transfer import CorrelatedReceiver, CorrelatedSender
 from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -27,9 +29,16 @@ from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
 from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
 from protocols.levels.two_server.conversation import ballots_of
-from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, expand_guardian
+from protocols.levels.two_server.shares import (
+    REPETITIONS,
+    coordinator_blinds,
+    guardian_blinds,
+    guardian_determined,
+    guardian_votes,
+)
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
+from tests.harness.kept_messages import Kept
 from tests.harness.levels import SEALING_KEY, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
@@ -47,38 +56,19 @@ STUDY = make_study(
     quorum=PARTIES,
 )
 POOL = np.zeros((QUERIES, 2), np.float32)
-# Of the guardian's messages in a conversation: it stops instead of taking the labels of the pass bits.
-_STEPS = 13
 _SHOWN_COLUMNS = 6
 _PAIRS = 300
 
 
-class Cut:
-    """A guardian's end that keeps what arrives, and is gone after so many messages there and back."""
-
-    def __init__(self, end, left, kept):
-        self.end, self.left, self.kept = end, left, kept
-
-    def _step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise ChannelClosed("cut")
-
-    def send(self, data):
-        self._step()
-        self.end.send(data)
+class Unready(Kept):
+    """An end that is gone when the coordinator says that it evaluated the batch."""
 
     def recv(self, limit):
-        self._step()
-        self.kept.append(self.end.recv(limit))
-        return self.kept[-1]
-
-
-class Kept(Cut):
-    """A coordinator's end that keeps what arrives."""
-
-    def _step(self):
-        pass
+        data = super().recv(limit)
+        if data == b"evaluated":
+            self.kept.pop()
+            raise ChannelClosed("cut")
+        return data
 
 
 @dataclass
@@ -121,14 +111,14 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
 
     exchange = InProcessTransport({name: lambda request, name=name: handle(name, request) for name in parties})
     with _watched(run):
-        for attempt, left in enumerate((_STEPS, 10**9)):
+        for attempt in range(2):
             run.to_coordinator.append([])
             run.to_guardian.append([])
             here = GuardianHere(
                 STUDY,
                 guardians,
                 seeded_source(seed, attempt, 1),
-                wrap=lambda end, left=left: Cut(end, left, run.to_guardian[-1]),
+                wrap=lambda end, attempt=attempt: (Kept, Unready)[1 - attempt](end, 0, run.to_guardian[-1]),
             )
 
             @contextmanager
@@ -145,7 +135,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             )
             labelling = coordinator.label(POOL)
             run.digest = own.stored(0).digest
-            run.coins.append(own.noted(run.digest, "coin"))
+            run.coins.append(own.noted(run.digest, "check coin"))
             if attempt == 0:
                 assert labelling.stop.reason == "guardian_lost", labelling
                 between(own, guardians)
@@ -160,7 +150,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
 @contextmanager
 def _watched(run):
     """Keeps what the servers work out of what they get, where it is not in a message; noise is zero."""
-    real = Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.extend
+    real = Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.checked
     modules = shared_votes, guardian_module
     noise = [module.server_noise for module in modules]
 
@@ -180,21 +170,21 @@ def _watched(run):
         run.chosen.append((bits, active))
         return active, message
 
-    def sender(self, message, count):
-        run.zeros.append(real[3](self, message, count))
+    def sender(self, challenge, answer):
+        run.zeros.append(real[3](self, challenge, answer))
         return run.zeros[-1]
 
     def silent(study, noise, *, queries):
         return np.zeros(queries, dtype=np.int64), np.zeros((queries, study.classes), dtype=np.int64)
 
     Evaluator.conjunction, TableReader.read = conjunction, read
-    CorrelatedReceiver.extend, CorrelatedSender.extend = receiver, sender
+    CorrelatedReceiver.extend, CorrelatedSender.checked = receiver, sender
     for module in modules:
         module.server_noise = silent
     try:
         yield
     finally:
-        Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.extend = real
+        Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.checked = real
         for module, drawing in zip(modules, noise, strict=True):
             module.server_noise = drawing
 
@@ -206,44 +196,69 @@ def views(run):
     """((bits a copy, bits an octet) of the coordinator, the same of the guardian)."""
     of_coordinator, of_guardian = _shares(run)
     openings = [_openings(run, attempt) for attempt in range(2)]
-    # The coins are known to both servers, and so is d, from what one has and what the other sent.
+    # The coins are known to both servers, and so is Z, from what one has and what the other sent.
     public = [*(part for each in openings for part in each), *(plus(*each) for each in openings), _tried(run, openings)]
-    coordinators, guardians = (
-        _combined(np.concatenate([*held, *public], axis=3)) for held in (of_coordinator, of_guardian)
-    )
-    gates = np.concatenate([_copies(each) for each in run.gates], axis=1)
+    sides = []
+    for at, held in enumerate((of_coordinator, of_guardian)):
+        elements = _combined(np.concatenate([*held, *public], axis=3))
+        sides.append(np.concatenate([_bits(elements), *_of_the_circuits(run, at, held[0])], axis=1))
+    seals = [np.concatenate([reply[0], reply[5][0]]) for reply in _ordered(run)]
+    return (sides[0], _octets(run, seals)), (sides[1], _octets(run, _seeds(run)))
+
+
+def _of_the_circuits(run, at, votes):
+    """What a server (0: the coordinator) has of both attempts' circuits; votes: its shares."""
+    # An attempt has a circuit that the coordinator evaluates, and then one that the guardian does.
+    quarter = len(run.gates) // 4
+    ranges = (slice((2 * attempt + at) * quarter, (2 * attempt + at + 1) * quarter) for attempt in range(2))
+    gates = np.concatenate([_copies(each) for part in ranges for each in run.gates[part]], axis=1)
     pairs = gates.reshape(COPIES, -1, 7)
     # The colours that an evaluator sees, under the tables' that would unmask them.
     crossed = [pairs[:, :, wire] ^ pairs[:, :, table] for wire in range(3) for table in (3, 4)]
-    own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen]
-    active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen]
-    masks = [_masks(messages) for messages in run.to_coordinator]
-    bits = [_bits(coordinators), gates, *crossed, *own_bits, *active, own_bits[0] ^ active[0], *masks]
-    matrices = [_matrix(messages) for messages in run.to_guardian]
-    zeros = [_copies(_low(labels).reshape(8, -1, QUERIES)) for labels in run.zeros]
-    numbers = [_numbers(matrix, of_guardian[0]) for matrix in matrices]
+    own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen[at::2]]
+    active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen[at::2]]
+    messages = (run.to_coordinator, run.to_guardian)[at]
+    matrices = [_matrix(each[8 if at == 0 else 7]) for each in messages]
+    # The guardian answers to the challenge of the other's matrix first.
+    zeros = [_copies(_low(labels).reshape(8, -1, QUERIES)) for labels in run.zeros[1 - at :: 2]]
+    numbers = [_numbers(matrix, votes) for matrix in matrices]
     shown = [_copies(matrix.reshape(_SHOWN_COLUMNS, -1, QUERIES)) for matrix in matrices]
-    others = [_bits(guardians), *map(_bits, numbers), *shown, shown[0] ^ shown[1], *zeros, zeros[0] ^ zeros[1]]
-    return (
-        (
-            np.concatenate(bits, axis=1),
-            _octets(run, [np.concatenate([reply[0], reply[3][0]]) for reply in _ordered(run)]),
-        ),
-        (np.concatenate(others, axis=1), _octets(run, _seeds(run))),
-    )
+    evaluated = [
+        gates,
+        *crossed,
+        *own_bits,
+        *active,
+        own_bits[0] ^ active[0],
+        _masks(messages[1][-3 if at == 0 else -2]),
+    ]
+    return [*evaluated, *map(_bits, numbers), *shown, shown[0] ^ shown[1], *zeros, zeros[0] ^ zeros[1]]
 
 
 def _shares(run):
-    """What each holds: shares of vectors, of a^2 and of a; [copies, kinds, parties, places] each."""
+    """What each holds: shares of v, of k v, of B, of a and of A; [copies, kinds, parties, places] each."""
     ordered = _ordered(run)
     sizes = {"queries": QUERIES, "context": run.digest}
-    votes, squares, seeds = (np.concatenate([reply[at] for reply in ordered]) for at in (1, 2, 3))
-    masks, g_points, g_squares = expand_guardian(np.concatenate(_seeds(run)), classes=CLASSES, **sizes)
+    votes, keyed, constants, seeds = (np.concatenate([reply[at] for reply in ordered]) for at in (1, 2, 3, 5))
+    guardians = np.concatenate(_seeds(run))
+    masks = guardian_votes(guardians, classes=CLASSES, **sizes)
+    other = guardian_determined(guardians, classes=CLASSES, **sizes)
     # What the coordinator would have if the seal were none: the last bytes before the tag are those of the seed.
     plain = np.stack([reply[0][-32:-16] for reply in ordered])
-    unsealed = plus(votes, expand_guardian(plain, classes=CLASSES, **sizes)[0])
-    mine = [votes, squares, expand_coordinator(seeds, **sizes), unsealed]
-    return [_of_copies(each) for each in mine], [_of_copies(each) for each in (masks, g_squares, g_points)]
+    unsealed = plus(votes, guardian_votes(plain, classes=CLASSES, **sizes))
+    held = [
+        [first, *(_by_query(each) for each in (*determined, blinds.points, blinds.slopes))]
+        for first, determined, blinds in (
+            (votes, (keyed, constants), coordinator_blinds(seeds, **sizes)),
+            (masks, (other.keyed, other.constants), guardian_blinds(guardians, **sizes)),
+        )
+    ]
+    held[0].append(unsealed)
+    return tuple([_of_copies(each) for each in server] for server in held)
+
+
+def _by_query(values):
+    """[voters, repetitions, queries, ...] with the queries second."""
+    return np.ascontiguousarray(np.moveaxis(values, 2, 1)).reshape(PARTIES, QUERIES, -1)
 
 
 def _ordered(run):
@@ -259,18 +274,19 @@ def _seeds(run):
 
 
 def _openings(run, attempt):
-    """(the coordinator's part of d, the guardian's)."""
+    """(the coordinator's part of Z, the guardian's)."""
     sent = run.to_guardian[attempt][3], run.to_coordinator[attempt][2]
-    shape = (PARTIES, QUERIES, REPETITIONS)
-    return [_of_copies(np.frombuffer(data, "<u4", count=int(np.prod(shape))).reshape(shape)) for data in sent]
+    shape = (PARTIES, REPETITIONS, QUERIES)
+    parts = [np.frombuffer(data, "<u4", count=int(np.prod(shape))).reshape(shape) for data in sent]
+    return [_of_copies(_by_query(each)) for each in parts]
 
 
 def _tried(run, openings):
-    """For every class what d says if it was the vote, and what two openings say of it together."""
+    """For every class what Z says if it was the vote, and what two openings say of it together."""
     takes_part = np.ones((PARTIES, QUERIES), dtype=bool)
     ballots = ballots_of(STUDY, run.digest, takes_part)
     opened = [plus(*each) for each in openings]
-    powers = [_challenge(coin, ballots).powers[:, :, :REPETITIONS] for coin in run.coins]
+    powers = [_challenge(coin, ballots).points for coin in run.coins]
     # [copies, kinds, 1, repetitions] of each class.
     first, second = ([each[:, at].reshape(COPIES, KINDS, 1, -1) for at in range(CLASSES)] for each in powers)
     singly = [minus(opened[0], r) for r in first]
@@ -308,22 +324,23 @@ def _copies(bits):
     return moved.transpose(1, 2, 0, 3).reshape(COPIES, -1)
 
 
-def _masks(messages):
+def _masks(message):
     """The masks of the outputs: 2 bits of the label and the pass bit of each query."""
-    data = np.frombuffer(messages[5], np.uint8)
+    data = np.frombuffer(message, np.uint8)
     return _copies(np.unpackbits(data, count=3 * QUERIES).astype(bool).reshape(1, 3, QUERIES))
 
 
-def _matrix(messages):
-    """Some columns of the extension matrix: [columns, 31, rows, queries]."""
-    packed = np.frombuffer(messages[6], np.uint8).reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
+def _matrix(message):
+    """Some columns of an extension matrix: [columns, 31, rows, queries]; a challenge may stand before it."""
     count = BITS * 2 * CLASSES * QUERIES
+    size = CorrelatedSender.message_bytes(count)
+    packed = np.frombuffer(message, np.uint8)[-size:].reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
     bits = np.unpackbits(packed, axis=1, bitorder="little", count=count)
     return bits.reshape(_SHOWN_COLUMNS, BITS, 2 * CLASSES, QUERIES).astype(bool)
 
 
 def _numbers(matrix, masks):
-    """What each column would be if it were the coordinator's numbers in clear, put together with the guardian's own."""
+    """What each column would be if it were the other's numbers in clear, put together with the server's own."""
     numbers = (matrix.astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=1, dtype="u4")
     own = masks[:, :, 0]
     for voter in range(1, PARTIES):
@@ -340,9 +357,8 @@ def _low(labels):
 
 def _octets(run, held):
     """What is of a whole batch: seals or seeds, and what the check gave of each voter; [octets, bits]."""
-    sent = [
-        np.frombuffer(data[-REPETITIONS * PARTIES * 8 :], "<u4")
-        for data in (run.to_guardian[0][4], run.to_coordinator[0][2])
-    ]
+    size = 2 * REPETITIONS * PARTIES
+    # Of l and R as they were masked: the tests that follow are determined, and add up to zero.
+    sent = [np.frombuffer(data, "<u4", count=size) for data in (run.to_guardian[0][4], run.to_coordinator[0][3])]
     octets = [np.ascontiguousarray(each).view(np.uint8).reshape(-1) for each in (*held, *sent, plus(*sent))]
     return np.unpackbits(np.concatenate(octets)[:, None], axis=1).astype(bool)

@@ -92,7 +92,7 @@ def split(counts, rng):
 
 def notes_of_a_batch():
     """Of a ledger that is not kept."""
-    return BatchNotes(Ledger(":memory:"), b"request")
+    return BatchNotes(Ledger(":memory:"), b"request", 0, other="the other server")
 
 
 def coordinator_side(channel, share, *, source, notes=None, masked=False, evaluates=coordinator_evaluates, **numbers):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -21,12 +20,11 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
-from protocols.levels.two_server.agreement import EVALUATION_NOTES, coordinator_opens, logged_break
+from protocols.levels.two_server.agreed_labels import coordinator_labels
+from protocols.levels.two_server.agreement import EVALUATION_NOTES
 from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.circuit_inputs import CircuitInputs, coordinator_inputs
+from protocols.levels.two_server.circuit_inputs import coordinator_inputs
 from protocols.levels.two_server.conversation import (
-    COIN_SEED,
-    COIN_SEED_BYTES,
     NOISE_SEED_BYTES,
     SIGNATURE_BYTES,
     Submission,
@@ -36,7 +34,6 @@ from protocols.levels.two_server.conversation import (
     check_outcome,
     head_of,
     own_weights,
-    pin_coin,
     receive,
     seal,
     sealed_bytes,
@@ -44,11 +41,10 @@ from protocols.levels.two_server.conversation import (
     server_noise,
     whole_seats,
 )
-from protocols.levels.two_server.noisy_argmax import coordinator_evaluates
+from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import SumShare, check_sum_share, share_sum
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, check_coordinator_share, share_votes
-from protocols.levels.two_server.signed_labels import SignedLabels
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums
 from protocols.noise import LatticeNoise, lattice_noise
@@ -197,12 +193,13 @@ class SharedAggregation(Aggregation):
             return self._open_sums(channel, reserved, seats, shares, seed, left_out)
         ballots = ballots_of(study, request.digest, reserved.takes_part[seats])
         share = CoordinatorShare.of_all([each for each in shares if isinstance(each, CoordinatorShare)])
-        coin_seed = reserved.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
-        voters = coordinator_checks(
-            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, reserved.ledger, request.digest)
-        )
+        check = _check_of(reserved)
+        with check.attempt(submission.digest + seats.tobytes()) as pin:
+            voters = coordinator_checks(channel, share, ballots, secret=check.secret(self._source), pin=pin)
         valid = whole_seats(study, voters)
-        left_out |= {study.roster[seat].party: Code.BAD_VOTES for seat in seats[~valid].tolist()}
+        refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
+        check.end(refused)
+        left_out |= dict.fromkeys(refused, Code.BAD_VOTES)
         if valid.sum() < study.quorum:
             return self._below_quorum(reserved, left_out)
         sums = coordinator_sums(
@@ -219,24 +216,11 @@ class SharedAggregation(Aggregation):
             total_units=study.total_units(level.units),
             masked=level.hides_queries,
         )
-        labels, outcome = self._labels(channel, reserved, inputs)
+        notes = BatchNotes(reserved.ledger, request.digest, request.batch.number, other=_GUARDIAN)
+        agreed = coordinator_labels(channel, study, inputs, ids=ids.tolist(), notes=notes, source=self._source)
+        self._believe(reserved, agreed.labels != ABSTAIN, agreed.outcome, agreed.head)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
-        return Counted(labels, voted, left_out, outcome)
-
-    def _labels(
-        self, channel: Channel, reserved: ReservedBatch, inputs: CircuitInputs
-    ) -> tuple[Int64[ndarray, " queries"], bytes]:
-        """The labels on which both servers agree, and the guardian's signature of the outcome."""
-        study, request, ledger = reserved.study, reserved.request, reserved.ledger
-        evaluate = partial(coordinator_evaluates, channel, inputs, source=self._source)
-        with logged_break(notes := BatchNotes(ledger, request.digest), request.batch.number):
-            opened = coordinator_opens(channel, inputs.sizes, notes=notes, evaluate=evaluate)
-            outcome, signature, known = _signed(receive(channel))
-            signed = SignedLabels(opened.signed, signature)
-            signed.check(study, request.digest, request.batch.ids.tolist())
-            self._believe(reserved, opened.labels != ABSTAIN, outcome, known)
-        signed.note(ledger, request.digest)
-        return opened.labels, outcome
+        return Counted(agreed.labels, voted, left_out, agreed.outcome)
 
     def _open_sums(
         self,
@@ -276,13 +260,19 @@ class SharedAggregation(Aggregation):
         reserved.ledger.log.remember(_GUARDIAN, head_of(known), proof=b"")
 
     def _below_quorum(self, reserved: ReservedBatch, left_out: dict[str, str]) -> Counted:
-        """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
-        reserved.ledger.forget(reserved.request.digest, _SUBMITTED)
+        """Too few shares are well formed, so nothing was computed from them. Before they were checked, others may take
+        their place; afterwards the batch is never checked with others, and can only be given up."""
+        if not _check_of(reserved).begun:
+            reserved.ledger.forget(reserved.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)
 
     def released(self, reserved: ReservedBatch) -> None:
         """Forgets shares and noise of a settled batch, which are never needed again."""
         forget(reserved.ledger, reserved.request.digest)
+
+
+def _check_of(reserved: ReservedBatch) -> OneCheck:
+    return OneCheck(reserved.ledger, reserved.request.digest, number=reserved.request.batch.number, other=_GUARDIAN)
 
 
 def forget(ledger: Ledger, digest: bytes) -> None:
@@ -341,10 +331,3 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
     if len(arrays) != 2 or arrays[0].dtype != np.bool_ or arrays[0].shape != (seats,):
         raise MalformedMessage("the guardian's acceptance is malformed")
     return arrays[0], arrays[1]
-
-
-def _signed(arrays: tuple[ndarray, ...]) -> tuple[bytes, bytes, ndarray]:
-    """The guardian's signatures of the outcome and of the labels, and its log's head."""
-    if len(arrays) != 3:
-        raise MalformedMessage("the guardian's outcome is malformed")
-    return check_bytes(arrays[0], SIGNATURE_BYTES), check_bytes(arrays[1], SIGNATURE_BYTES), arrays[2]

@@ -23,8 +23,7 @@ never evaluated again. Honest servers lose nothing by a broken connection, where
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from hmac import compare_digest
 
@@ -36,7 +35,7 @@ from protocols.crypto.base_transfers import POINT_BYTES
 from protocols.crypto.channel import Channel
 from protocols.crypto.equality import TAG_BYTES, EqualityTest
 from protocols.crypto.wire_arrays import receive
-from protocols.errors import ChannelClosed, MalformedMessage, Refused
+from protocols.errors import Refused
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import Sizes
 from protocols.levels.two_server.evaluation import Evaluated
@@ -124,18 +123,6 @@ def guardian_opens(channel: Channel, sizes: Sizes, *, notes: BatchNotes, evaluat
 def is_evaluated(notes: BatchNotes) -> bool:
     """Whether the guardian holds an evaluation that is to be opened, or was."""
     return any(notes.noted(kind) is not None for kind in (_EVALUATED, _COMPARED))
-
-
-@contextmanager
-def logged_break(notes: BatchNotes, batch: int) -> Iterator[None]:
-    """Logs how the other server ended the computation of a batch's labels, if it did. What ended it is raised on."""
-    try:
-        yield
-    except (ChannelClosed, MalformedMessage, Refused) as error:
-        reason = {ChannelClosed: "gone", MalformedMessage: Code.MALFORMED.value}.get(type(error))
-        code = error.code if isinstance(error, Refused) else reason
-        notes.ledger.log.append("labels_broken_off", batch=batch, by="the other server", reason=str(code))
-        raise
 
 
 def _evaluated(channel: Channel, notes: BatchNotes, evaluate: Callable[[], Evaluated]) -> Evaluated:

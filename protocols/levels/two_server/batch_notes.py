@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
+from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.refusals.code import Code
 
 
 @dataclass(frozen=True)
 class BatchNotes:
-    """Notes under the digest of a batch's request."""
+    """Notes under the digest of a batch's request. number: the batch's; other: the other server, for the log."""
 
     ledger: Ledger
     request: bytes
+    number: int
+    other: str
 
     def note(self, kind: str, value: bytes) -> bytes:
         """Stores a value of that kind unless there is one; returns the stored one."""
@@ -31,3 +37,15 @@ class BatchNotes:
     def forget(self, kind: str) -> None:
         """Deletes a value that is never needed again."""
         self.ledger.forget(self.request, kind)
+
+    @contextmanager
+    def logged_break(self) -> Iterator[None]:
+        """Logs who broke off the computation of the labels, if it does not end. What ended it is raised on."""
+        try:
+            yield
+        except (ChannelClosed, MalformedMessage, Refused) as error:
+            code, by = error.code if isinstance(error, Refused) else Code.MALFORMED, self.other
+            if isinstance(error, ChannelClosed):
+                code, by = Code.UNREACHABLE, f"{self.other} or the line"
+            self.ledger.log.append("labels_broken_off", batch=self.number, by=by, code=code)
+            raise
