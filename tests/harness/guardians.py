@@ -110,6 +110,7 @@ class Guardianship(Certifying):
             authority=self.authority,
             denied=lambda identity: self.denied_there.get(identity.name),
             find=self.find,
+            asks=self.asks,
             on_event=lambda event, fields: self.events.append((event, fields)),
             silence_s=self.silence_s,
         )
@@ -136,6 +137,9 @@ class Guardianship(Certifying):
         if digest != self.study.digest:
             raise Refused("unknown_study", f"study {digest.hex()[:16]} is not approved here")
         return GuardedStudy(self.study, self.guardian, self.busy)
+
+    def asks(self, name: str) -> bool:
+        return name == self.study.who_asks
 
     def codes(self) -> list[str]:
         """What happened at the port, in order."""
