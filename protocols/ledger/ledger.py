@@ -59,10 +59,11 @@ class StoredBatch:
 class Ledger:
     """Accounts with caps of ONE study in one SQLite file (or ":memory:"), a context manager. A method is one step."""
 
-    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
+    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns, audited: bool = False) -> None:
         """Opens or creates the file. Raises StorageFailed when it cannot be opened, is not a ledger, or is damaged.
 
-        clock: nanoseconds since 1970, for `log`, which records charges in the transactions that make them.
+        clock: nanoseconds since 1970, for `log`, which records charges in the transactions that make them; audited:
+        whether one whose amounts do not add up is opened too, for an audit that says which.
         """
         self._lock = threading.RLock()
         try:
@@ -71,7 +72,7 @@ class Ledger:
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
             )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
-            check_sums(self._database)
+            check_sums(self._database, audited=audited)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of some errors quotes damaged text
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
 
@@ -142,8 +143,7 @@ class Ledger:
                 raise Refused(
                     Code.QUERY_LIMIT, f"{len(queries)} queries after {asked}; allowed: {limit}, each below it"
                 )
-            columns = (number, digest, payload)
-            self._database.execute("INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", columns)
+            self._database.execute("INSERT INTO batch VALUES (?, ?, ?, 0)", (number, digest, payload))
             try:
                 self._database.execute(
                     "INSERT INTO asked SELECT value, ? FROM json_each(?)", (number, json.dumps(list(queries)))
