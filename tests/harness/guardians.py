@@ -246,7 +246,8 @@ class TwoOrganisations:
     def seeds(self, ledger: Path | str) -> dict[bytes, bytes]:
         """The noise seed of each request that a server has noted and not forgotten."""
         with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=300) as database:
-            return dict(database.execute("SELECT digest, substr(value, 9) FROM note WHERE kind = 'noise_seed'").fetchall())
+            noted = database.execute("SELECT digest, substr(value, 9) FROM note WHERE kind = 'noise_seed'")
+            return dict(noted.fetchall())
 
 
 class _Counted:
