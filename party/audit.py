@@ -183,7 +183,7 @@ def _check_batch(
             findings.append(Discrepancy(Code.NO_EVIDENCE, f"batch {number}: settled without a signed outcome"))
         return 0
     try:
-        check_believable(study, outcome)
+        check_believable(study, outcome, seat)
     except Refused as error:
         findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):

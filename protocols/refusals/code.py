@@ -81,6 +81,7 @@ class Code(StrEnum):
     OTHER_SUMS = auto()
     TOO_MANY_ATTEMPTS = auto()
     OTHER_ROUND = auto()
+    UNSIGNED_VOTES = auto()
     BAD_SEAL = auto()
     BAD_VOTES = auto()
 
@@ -107,6 +108,7 @@ class Code(StrEnum):
     NOT_A_SURVIVOR = auto()
     TOO_FEW_PARTIES = auto()
     UNSIGNED_OUTCOME = auto()
+    OTHER_VOTES = auto()
     NO_SUCH_STEP = auto()
     BATCH_REUSED = auto()
     UNKNOWN_BATCH = auto()

@@ -39,6 +39,7 @@ def two_server(*, abstention: bool = False, units: int = UNITS) -> TwoServer:
         guardian="guardian",
         sealing_key=SEALING_KEY.public_key().public_bytes_raw().hex(),
         signing_key=SIGNING_KEY.public_key().public_bytes_raw().hex(),
+        seat_keys=seat_keys(SEAT_KEYS),
     )
 
 
