@@ -34,7 +34,7 @@ from protocols.wire.guardian.greeting import (
     read_opening,
     welcome,
 )
-from protocols.wire.guardian.line import SILENCE_S
+from protocols.wire.guardian.line import DENY_POLL_S, SILENCE_S
 from protocols.wire.guardian.stream import GuardianStream
 from runtime.grpc_options import ANSWER_PINGS, GUARDIAN_STREAM, LISTEN
 
@@ -142,16 +142,21 @@ class GuardianPort:
             self._welcome(stream, opening)
         elif guarded.busy.acquire(blocking=False):
             try:
-                self._serve(stream, opening, guarded, address)
+                self._serve(stream, opening, guarded, peer, address)
             finally:
                 guarded.busy.release()
         else:
             self._on_event("turned_away", {"address": address, "code": Code.BUSY, "study": guarded.study.name})
             stream.say_goodbye(Code.BUSY, "another conversation about this study is open; ask again when it has ended")
 
-    def _serve(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str) -> None:
+    def _serve(
+        self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
+    ) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(stream, peer, about, ended), daemon=True)
+        watch.start()
         try:
             self._welcome(stream, opening)
             guarded.guardian.serve(stream)
@@ -170,6 +175,9 @@ class GuardianPort:
             stream.say_goodbye(Code.ERROR, "an unexpected error occurred at the guardian; its log says of what kind")
         else:
             self._on_event("conversation_ended", about)
+        finally:
+            ended.set()
+            watch.join()
 
     def _welcome(self, stream: GuardianStream, opening: Opening) -> None:
         stream.send(welcome(opening, key=self._key, certificate=self._certificate))
@@ -191,10 +199,25 @@ class GuardianPort:
             raise Refused(
                 Code.SAME_ORGANISATION, "the coordinator uses this guardian's own key; allowed: a key of its own"
             )
+        self._check_allowed(peer)
+        return peer
+
+    def _check_allowed(self, peer: Identity) -> None:
         reason = self._denied(peer)
         if reason is not None:
             raise Refused(Code.REVOKED, f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
-        return peer
+
+    def _watch(
+        self, stream: GuardianStream, peer: Identity, about: dict[str, str | int], ended: threading.Event
+    ) -> None:
+        """Cuts a conversation soon after its other side is denied, whatever it is about."""
+        while not ended.wait(DENY_POLL_S):
+            try:
+                self._check_allowed(peer)
+            except Refused as refused:
+                self._on_event("conversation_cut", about | {"code": refused.code, "reason": str(refused)[:200]})
+                stream.cut(refused.code, _said(refused))
+                return
 
     def _find_for(self, peer: Identity, opening: Opening) -> GuardedStudy:
         """The study that the conversation is about. Raises Refused unless this caller may ask about it now."""

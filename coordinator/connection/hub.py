@@ -22,8 +22,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.connection.admission import code_of
 from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_heads
+from coordinator.connection.ports import DENY_POLL_S, NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
-from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
 from coordinator.connection.relaying import Relay
 from coordinator.connection.session import Connected as Connected
@@ -60,7 +60,6 @@ if TYPE_CHECKING:  # these types cannot be subscripted at run time
 # Seconds for a goodbye to a party that may no longer read.
 _FAREWELL_S = 2.0
 _RENEWAL_PAUSE_S = 60.0
-_DENY_POLL_S = 0.5
 _T = TypeVar("_T")
 
 
@@ -159,7 +158,7 @@ class Hub:
         sessions = grpc.method_handlers_generic_handler(
             service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
         )
-        relay = relay_handler(self._peer, self._relay)
+        relay = relay_handler(self._peer, self._check_allowed, self._relay)
         server, port = await open_port(listen, mutual, sessions, relay, options=NODE_OPTIONS, at_once=4096)
         self._servers.append(server)
         if enrol_listen is None:
@@ -309,7 +308,7 @@ class Hub:
     async def _watch_denials(self, session: Session) -> None:
         """Ends a session soon after its party is denied, even if nothing is sent."""
         while True:
-            await asyncio.sleep(_DENY_POLL_S)
+            await asyncio.sleep(DENY_POLL_S)
             try:
                 await self._check_allowed(session.party)
             except Refused as error:
