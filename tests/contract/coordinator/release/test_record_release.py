@@ -216,7 +216,7 @@ def shared(study):
     ("level", "parts"),
     [
         (replace(secure_sum(colluders=1, units=1024), seat_keys=seat_keys(SEAT_KEYS[:3])), summed),
-        (two_server(units=1024), shared),
+        (two_server(units=1024, seats=3), shared),
     ],
     ids=["secure_sum", "two_server"],
 )
@@ -264,7 +264,7 @@ def guarded_release(tmp_path_factory):
     """A consortium with a guardian, and its release."""
     folder = tmp_path_factory.mktemp("guarded")
     consortium = Consortium(folder)
-    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024))
+    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024, seats=3))
     with Ledger(":memory:") as guardians:
         labelled = consortium.label(
             study,
