@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import grpc
 
 from coordinator.connection.relaying import Relay
+from coordinator.connection.session import DENY_POLL_S
 from coordinator.connection.unfinished import Unfinished
 from protocols.crypto.identity import Identity
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -37,8 +38,6 @@ _ENROL_OPTIONS = [
     ("grpc.max_connection_age_grace_ms", 10_000),
 ]
 _RELAYED_WAIT_S = 120.0
-# How often an open session or call looks whether its party was denied meanwhile.
-DENY_POLL_S = 0.5
 # The size of what a node may send: the votes of one batch and little else.
 INBOUND_BYTES = 8 * 2**20
 NODE_OPTIONS = [
