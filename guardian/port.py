@@ -133,14 +133,16 @@ class GuardianPort:
             name = peer.name
             with self._callers.conversation(peer):
                 opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
-                self._begin(stream, opening, self._find_for(peer, opening), address, name)
+                self._begin(stream, opening, self._find_for(peer, opening), peer, address)
         except ChannelClosed:
             return
         except ConclaveError as error:
             self._turned_away(address, name, code_of(error), str(error))
             stream.say_goodbye(code_of(error), _said(error))
 
-    def _begin(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str, name: str) -> None:
+    def _begin(
+        self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
+    ) -> None:
         """Answers a check, or serves a batch unless the study has another conversation open."""
         if opening.purpose == "check":
             self._on_event("checked", {"address": address, "study": guarded.study.name})
@@ -152,7 +154,7 @@ class GuardianPort:
                 guarded.busy.release()
         else:
             said = "another conversation about this study is open; ask again when it has ended"
-            self._turned_away(address, name, Code.BUSY, said)
+            self._turned_away(address, peer.name, Code.BUSY, said)
             stream.say_goodbye(Code.BUSY, said)
 
     def _turned_away(self, address: str, name: str, code: str, reason: str) -> None:
