@@ -14,18 +14,19 @@ from protocols.errors import MalformedMessage
 from protocols.levels.two_server.agreement import coordinator_opens
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import CircuitInputs
-from protocols.levels.two_server.conversation import SIGNATURE_BYTES, check_bytes, receive
+from protocols.levels.two_server.conversation import check_bytes, receive
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates
 from protocols.levels.two_server.signed_labels import SignedLabels
+from protocols.levels.two_server.statement import SIGNATURE_BYTES
 from protocols.study.study import Study
 
 
 @dataclass(frozen=True, eq=False)
 class AgreedLabels:
-    """labels: class ids or ABSTAIN; outcome: the guardian's signature of it, not yet verified; head: of its log."""
+    """labels: class ids or ABSTAIN; statement: the guardian's, not yet verified; head: of its log."""
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
-    outcome: bytes = field(repr=False)
+    statement: bytes = field(repr=False)
     head: ndarray = field(repr=False)
 
 
@@ -55,4 +56,4 @@ def coordinator_labels(
         signed = SignedLabels(opened.signed, check_bytes(answer[1], SIGNATURE_BYTES))
         signed.check(study, notes.request, ids)
     signed.note(notes.ledger, notes.request)
-    return AgreedLabels(opened.labels, check_bytes(answer[0], SIGNATURE_BYTES), answer[2])
+    return AgreedLabels(opened.labels, check_bytes(answer[0], answer[0].size), answer[2])
