@@ -22,7 +22,6 @@ from protocols.crypto.base_transfers import COLUMNS
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
 from protocols.crypto.oblivious_transfer import CorrelatedReceiver, CorrelatedSender
-from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
@@ -39,7 +38,7 @@ from protocols.levels.two_server.shares import (
 )
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
-from tests.harness.kept_messages import Kept
+from tests.harness.kept_messages import Kept, Unready
 from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
@@ -59,17 +58,6 @@ STUDY = make_study(
 POOL = np.zeros((QUERIES, 2), np.float32)
 _SHOWN_COLUMNS = 6
 _PAIRS = 300
-
-
-class Unready(Kept):
-    """An end that is gone when the coordinator says that it evaluated the batch."""
-
-    def recv(self, limit):
-        data = super().recv(limit)
-        if data == b"evaluated":
-            self.kept.pop()
-            raise ChannelClosed("cut")
-        return data
 
 
 @dataclass
@@ -211,16 +199,15 @@ def _of_the_circuits(run, at, votes):
     """What a server (0: the coordinator) has of both attempts' circuits; votes: its shares."""
     # An attempt has a circuit that the coordinator evaluates, and then one that the guardian does.
     quarter = len(run.gates) // 4
-    ranges = (slice((2 * attempt + at) * quarter, (2 * attempt + at + 1) * quarter) for attempt in range(2))
-    gates = np.concatenate([_copies(each) for part in ranges for each in run.gates[part]], axis=1)
+    own = [each for part in (at, 2 + at) for each in run.gates[part * quarter : (part + 1) * quarter]]
+    gates = np.concatenate([_copies(each) for each in own], axis=1)
     pairs = gates.reshape(COPIES, -1, 7)
     # The colours that an evaluator sees, under the tables' that would unmask them.
     crossed = [pairs[:, :, wire] ^ pairs[:, :, table] for wire in range(3) for table in (3, 4)]
     own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen[at::2]]
     active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen[at::2]]
     messages = (run.to_coordinator, run.to_guardian)[at]
-    matrices = [_matrix(each[8 if at == 0 else 7]) for each in messages]
-    # The guardian answers to the challenge of the other's matrix first.
+    matrices = [_matrix(each[8 - at]) for each in messages]
     zeros = [_copies(_low(labels).reshape(8, -1, QUERIES)) for labels in run.zeros[1 - at :: 2]]
     numbers = [_numbers(matrix, votes) for matrix in matrices]
     shown = [_copies(matrix.reshape(_SHOWN_COLUMNS, -1, QUERIES)) for matrix in matrices]
@@ -341,7 +328,7 @@ def _matrix(message):
 
 
 def _numbers(matrix, masks):
-    """What each column would be if it were the other's numbers in clear, put together with the server's own."""
+    """What each column would be if it were the other's numbers in clear, with the server's own."""
     numbers = (matrix.astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=1, dtype="u4")
     own = masks[:, :, 0]
     for voter in range(1, PARTIES):

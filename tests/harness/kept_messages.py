@@ -29,3 +29,14 @@ class Kept(Cut):
 
     def _step(self):
         pass
+
+
+class Unready(Kept):
+    """An end that is gone when the coordinator says that it evaluated the batch."""
+
+    def recv(self, limit):
+        data = super().recv(limit)
+        if data == b"evaluated":
+            self.kept.pop()
+            raise ChannelClosed("cut")
+        return data
