@@ -39,10 +39,10 @@ class Sequences:
         self.promises = Promises(self.world)
         self.copies: dict[str, Path] = {}
 
-    def run(self) -> int:
-        """The number of sequences. Raises AssertionError where a promise is broken."""
+    def run(self, most: int | None = None) -> int:
+        """The number of sequences, at most `most`. Raises AssertionError where a promise is broken."""
         count, done, records = 0, 0, self.world.study.records is not None
-        while count < self.world.kind.queries:
+        while count < self.world.kind.queries and done != most:
             count = self.world.kind.queries if records else count + self.draw.randint(1, SIZE)
             count = min(count, self.world.kind.queries)
             done += 1
@@ -75,12 +75,13 @@ class Sequences:
     def finish(self, count: int, reason: str) -> str:
         """Attempts without new faults until the batch has ended, one way or the other: it must, and soon."""
         for attempt in range(8):
+            if reason not in ENDS:
+                reason = reason_of(self.world.attempt(count))
+                self.promises.check()
             if reason in ENDS:
                 return reason
-            reason = reason_of(self.world.attempt(count))
-            self.promises.check()
             # What a hospital charged for a request that contradicts the coordinator's, it does not answer again.
-            if reason not in ENDS and attempt % 2 and self.world.coordinator.open_batch is not None:
+            if attempt % 2 and self.world.coordinator.open_batch is not None:
                 self.give_up(count, reason)
         raise AssertionError(f"nothing is broken any more, and the batch does not end: {reason}")
 
@@ -156,12 +157,15 @@ def centre_settled(path: Path) -> list[tuple[int]]:
         return database.execute("SELECT number FROM batch WHERE settled").fetchall()
 
 
-def study_of(name: str, seed: str, tried: Counter[str], broken: set) -> int:
-    """One study of this kind, from this seed: the number of its sequences. Raises AssertionError, see Promises."""
+def study_of(name: str, seed: str, tried: Counter[str], broken: set, *, most: int | None = None) -> int:
+    """One study of this kind, from this seed: the number of its sequences, at most `most`.
+
+    Raises AssertionError, see Promises.
+    """
     with scratch() as folder:
         made = Sequences(kinds()[name], Path(folder), random.Random(f"{name} {seed}"), tried)
         try:
-            return made.run()
+            return made.run(most)
         finally:
             made.world.close()
             broken |= made.world.broken

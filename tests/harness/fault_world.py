@@ -75,6 +75,7 @@ class FaultWorld:
         self.ledgers: dict[str, Ledger] = {}
         self.seats: dict[str, ServedSeat] = {}
         self.connected: set[str] = set()
+        self.untold: dict[str, tuple[bytes, ...]] = {}
         self.away: set[str] = set()
         self.refused: list[str] = []
         self.old: dict[str, list] = {name: [] for name in self.names}
@@ -184,14 +185,21 @@ class FaultWorld:
 
     def exchange(self, requests):
         """One round: every request to its hospital, and what came back, as the hub stores it."""
+        self.check_fault()
         answers = {}
         for name, request in requests.items():
             if isinstance(request, VoteRequest):
                 self.sizes[request.digest] = len(request.batch.ids)
             answers[name] = self.ask(name, request)
+        self.check_fault()
         if self.kind.hidden:  # whoever relays keeps no answer
             return {name: None if each is None else decode(each.answer.envelope) for name, each in answers.items()}
         return record(self.study, self.ledgers["coordinator"], requests, answers, on_event=lambda event, fields: None)
+
+    def check_fault(self) -> None:
+        """Raises Refused if a hospital knows a newer state of the coordinator's ledger, as the hub's sessions do."""
+        if self.opened.fault is not None:
+            raise self.opened.fault
 
     def ask(self, name: str, request) -> Answered | None:
         """One request on its way to a hospital, and its answer on the way back; None: it did not answer in time."""
@@ -230,7 +238,8 @@ class FaultWorld:
                 self.sizes[other.digest] = len(ids)
                 self.deliver(name, other)
         elif isinstance(request, Outcome):
-            self.deliver(name, replace(request, answered=~request.answered), lie=True)
+            if self.deliver(name, replace(request, answered=~request.answered), lie=True) is None:
+                self.lies.add((name, request.batch_digest))  # it died, perhaps after it believed the lie
 
     def deliver(self, name: str, request, *, lie: bool = False) -> Answered | None:
         """The node's answer to one request, as it leaves the hospital; None if its process died."""
@@ -282,8 +291,8 @@ class FaultWorld:
                 known = self.told[name].setdefault(request.batch_digest, request.answered)
                 np.testing.assert_array_equal(known, request.answered, err_msg="two outcomes of one batch")
 
-    def connect(self, name: str) -> bool:
-        """Hello and Welcome, as the hub does them: both logs' heads are compared, and missed outcomes told."""
+    def connect(self, name: str, *, tell: bool = True) -> bool:
+        """Hello and Welcome, as the hub does them: both logs' heads are compared, then missed outcomes told."""
         if self.kind.hidden or name in self.connected:
             return True
         if self.opened.fault is not None:
@@ -301,18 +310,29 @@ class FaultWorld:
             self.refused.append(error.code)
             return False
         self.connected.add(name)
-        for digest in heads.untold:
+        self.untold[name] = heads.untold
+        if tell:
+            self.tell(name)
+        return True
+
+    def tell(self, name: str) -> None:
+        """The outcomes that a hospital missed."""
+        for digest in self.untold.pop(name, ()) if self.opened.fault is None else ():
             outcome = self.coordinator.outcome_for(name, digest)
             if outcome is not None and (answered := self.deliver(name, outcome)) is not None:
                 centre = self.ledgers["coordinator"]
                 record(self.study, centre, {name: outcome}, {name: answered}, on_event=lambda event, fields: None)
-        return True
 
     def attempt(self, count: int, faults=(), cuts=()) -> Labelling | str:
         """Labels the first so many queries; or why the process ended: somebody starts it again."""
         self.faults, self.cuts = iter(faults), iter(cuts)
         self.away.clear()
         try:
+            # All dial before the first is told anything: a hospital that an old copy spoke to knows that copy.
+            for name in self.names:
+                self.connect(name, tell=False)
+            for name in self.names:
+                self.tell(name)
             return self.coordinator.label(self.kind.pool(count))
         except Crash:
             return "crash"
