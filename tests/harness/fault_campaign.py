@@ -23,8 +23,8 @@ from tests.harness.fault_kinds import kinds
 from tests.harness.fault_sequences import study_of
 
 # How often each kind of study is drawn: a circuit takes 0.1 s, and a study of records has one batch.
-WEIGHTS = {"clear": 40, "secure_sum": 10, "two_server": 1, "hidden_queries": 1}
-RECORDS = 8
+WEIGHTS = {"clear": 100, "secure_sum": 10, "two_server": 1, "hidden_queries": 1}
+RECORDS = 6
 
 
 def weight(name: str) -> int:

@@ -28,7 +28,7 @@ from party.party import Party
 from protocols.crypto.channel import pair
 from protocols.crypto.identity import Identity
 from protocols.crypto.randomness import system_source
-from protocols.errors import ChannelClosed, ConclaveError, Refused, StorageFailed
+from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
@@ -36,31 +36,13 @@ from protocols.wire.frames import Answer, Ask
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.failing_disk import Crash, open_ledger
 from tests.harness.fault_kinds import GUARDIANS_KEYS, Kind
+from tests.harness.guardian_attempts import Breaking
 
 TODAY = datetime.date(2026, 1, 1)
 SESSION = bytes(16)
 CENTRE = Identity("centre", "coordinator", None)
-
-
-class Breaking:
-    """A channel that is gone after so many messages, sent and received; None: never."""
-
-    def __init__(self, channel, left: int | None) -> None:
-        self._channel, self.left = channel, left
-
-    def _step(self) -> None:
-        if self.left is not None:
-            self.left -= 1
-            if self.left < 0:
-                raise ChannelClosed("cut")
-
-    def send(self, data: bytes) -> None:
-        self._step()
-        self._channel.send(data)
-
-    def recv(self, limit: int) -> bytes:
-        self._step()
-        return self._channel.recv(limit)
+# More messages than any conversation has.
+NEVER = 10**6
 
 
 class FaultWorld:
@@ -173,14 +155,13 @@ class FaultWorld:
 
         thread = threading.Thread(target=serve)
         thread.start()
-        cut = next(self.cuts, None)
-        channel = Breaking(here, cut)
+        channel = Breaking(here, next(self.cuts, NEVER))
         try:
             yield channel
         finally:
             here.close()
             thread.join()
-            if cut is not None and channel.left < 0:
+            if channel.left < 0:
                 self.tried["conversation cut"] += 1
 
     def exchange(self, requests):
@@ -245,32 +226,29 @@ class FaultWorld:
         """The node's answer to one request, as it leaves the hospital; None if its process died."""
         self.frames += 1
         seat, ledger, centre = self.seats[name], self.ledgers[name], self.ledgers["coordinator"]
-        before = ledger.balance(name).spent if lie else 0
+        about = (self.study.digest, name, centre.log.head(), centre.log.peer(name))
         try:
-            own, seen = (self.log_heads(name, centre)) if not self.kind.hidden else (None, None)
+            before = ledger.balance(name).spent if lie else 0
             if self.kind.hidden:
                 said = seat.answer(lambda: seat.party.handle(request))
-                ask = None
             else:
-                ask = Ask(SESSION, self.frames, SESSION, self.study.digest, name, own, seen, encode(request))
+                ask = Ask(SESSION, self.frames, SESSION, *about, encode(request))
                 said = seat.answer(partial(reply, ask, b"signed", CENTRE, seat, today=TODAY))
-            heads = ledger.log.head(), ledger.log.peer("coordinator")
         except Crash:
             self.open_party(name)
             return None
         except StorageFailed:
-            said, heads = Refusal("storage_failed", "nothing was answered"), None
+            said = Refusal("storage_failed", "nothing was answered")
         except Refused as error:  # the node ends the stream
             self.refused.append(error.code)
             return None
-        self.witness(name, request, said, lie=lie, before=before)
-        if heads is None:
+        try:
             heads = ledger.log.head(), ledger.log.peer("coordinator")
+        except (Crash, StorageFailed):  # the node ends, and what it did stands
+            self.open_party(name)
+            return None
+        self.witness(name, request, said, lie=lie, before=before)
         return Answered(b"asked", b"signed", Answer(SESSION, 1, self.study.digest, name, *heads, encode(said)))
-
-    def log_heads(self, name: str, centre: Ledger):
-        """The coordinator's head, and the newest of the hospital's that it knows."""
-        return centre.log.head(), centre.log.peer(name)
 
     def witness(self, name: str, request, said, *, lie: bool, before: int) -> None:
         """Keeps what left a hospital. What it says about one request must never change."""
