@@ -36,7 +36,7 @@ LEVELS = ("clear", "secure_sum", "two_server", "hidden_queries")
 # A guard against hanging, for one kill with what follows it.
 STEP_S = 300.0
 # After a batch was released, the next kill comes within so many seconds.
-WITHIN_S = 0.3
+WITHIN_S = 0.15
 ENDED = ("finished", "labelled")
 SERVERS = ("centre", "guardian", "notary", "ask")
 
