@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -106,7 +106,7 @@ def _records(level) -> DeployedStudy:
 def _teachers(level=None, *, hospitals: int = 3, **more) -> DeployedStudy:
     given = {"pool": POOL, "batch_limit": SIZE, "quorum": 2, "sigma": 3.0, "sigma_threshold": 3.0, "threshold": 0.5}
     given |= {"confidentiality": level or Clear()} | more
-    keys = KEYS if isinstance(given["confidentiality"], SecureSum) else ()
+    keys = () if isinstance(given["confidentiality"], Clear) else KEYS
     return deployed_study(hospitals, keys=keys, **given)
 
 
@@ -133,7 +133,7 @@ def kinds() -> dict[str, Kind]:
         Kind("two_server, settles", _teachers(two_server(), epsilon=6.0)),
         Kind("two_server, one draw", _teachers(two_server(), epsilon=5.5, **ONE_DRAW)),
         Kind("two_server, exact composition", _teachers(two_server(), epsilon=5.5, **ONE_DRAW, **EXACT)),
-        Kind("two_server, records", _records(two_server())),
+        Kind("two_server, records", _records(replace(two_server(), seat_keys=seat_keys(KEYS)))),
         Kind("hidden_queries, plain", _asked()),
         Kind("hidden_queries, settles", _asked(mechanism="confident_gnmax", sigma_threshold=3.0, threshold=0.5)),
         Kind("hidden_queries, one draw", _asked(mechanism="thresholded_gnmax", threshold=0.5)),
