@@ -34,7 +34,7 @@ from jaxtyping import Bool, Int64, UInt32
 from numpy import ndarray
 
 from benchmarks.authenticated_inputs.linear_macs import Held, Holder, Keeper, Kept, message_bytes
-from benchmarks.authenticated_inputs.masks import REPETITIONS
+from benchmarks.authenticated_inputs.masks import REPETITIONS, KeyedShares
 from benchmarks.authenticated_inputs.noise_pool import (
     ROWS_A_QUERY,
     NoiseLaw,
@@ -52,21 +52,6 @@ from protocols.errors import MalformedMessage
 
 _HASH_BYTES = 32
 _NUMBER_BYTES = 32
-
-
-@dataclass(frozen=True, eq=False)
-class KeyedShares:
-    """A server's shares of the votes that count, with what authenticates them; entries that do not count are zero.
-
-    keyed: of k v; keys: of k; masks: of z; keyed_masks: of k z, all after the vote check, which has tested them.
-    """
-
-    votes: UInt32[ndarray, "voters queries classes"] = field(repr=False)
-    keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
-    keys: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
-    masks: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
-    keyed_masks: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
-    weights: Int64[ndarray, "voters queries"] = field(repr=False)
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,15 +96,17 @@ class Transfers:
 class InputCheck:
     """One server's side, step by step: each method takes the other's message of the step before.
 
-    first: whether this is the coordinator; secret: 32 secret bytes of this batch, the same in every attempt; digest: of
-    what both know about the batch; transfers: fresh ones. Any method raises MalformedMessage, after
-    which nothing more may be sent.
+    weights: in units, zero where a vote does not count; first: whether this is the coordinator; secret: 32 secret bytes
+    of this batch, the same in every attempt; digest: of what both know about the batch; transfers: fresh ones. Any
+    method raises MalformedMessage, after which nothing more may be sent.
     """
 
     def __init__(
-        self, shares: KeyedShares, law: NoiseLaw, *, first: bool, secret: bytes, digest: bytes, transfers: Transfers
-    ) -> None:
-        self._shares, self._law, self._first, self._digest, self._transfers = shares, law, first, digest, transfers
+        self, shares: KeyedShares, weights: Int64[ndarray, "voters queries"], law: NoiseLaw, *, first: bool,
+        secret: bytes, digest: bytes, transfers: Transfers,
+    ) -> None:  # fmt: skip
+        self._shares, self._weights = shares.counted(weights != 0), weights
+        self._law, self._first, self._digest, self._transfers = law, first, digest, transfers
         self._queries, self._classes = shares.votes.shape[1:]
         self._rows = ROWS_A_QUERY * self._queries
         self._numbers = [derived_key(f"input coin {number}", secret, digest) for number in (1, 2)]
@@ -211,12 +198,12 @@ class InputCheck:
         return Bound(self._used(self._held), self._used(self._kept))
 
     def _inputs(self, noise: Int64[ndarray, "rows width"]) -> UInt32[ndarray, " cells"]:
-        sums = _weighted(self._shares.votes, self._shares.weights)
-        masks = _total(times(self._shares.masks, _field(self._shares.weights)[:, None]))
+        sums = _weighted(self._shares.votes, self._weights)
+        masks = _total(times(self._shares.masks, _field(self._weights)[:, None]))
         return np.concatenate([sums.reshape(-1), masks, from_integers(noise).reshape(-1)])
 
     def _counted(self) -> UInt32[ndarray, "voters 1 queries"]:
-        return (self._shares.weights != 0).astype(np.uint32)[:, None]
+        return (self._weights != 0).astype(np.uint32)[:, None]
 
     def _sums(self, rows: UInt32[ndarray, "repetitions cells"]) -> UInt32[ndarray, " repetitions"]:
         """<r, x> + Z of numbers, macs or keys, those of each repetition."""
@@ -228,7 +215,7 @@ class InputCheck:
     def _check_sums(
         self, opened: UInt32[ndarray, "voters repetitions queries"], macs: UInt32[ndarray, " repetitions"]
     ) -> None:
-        weighted = _total(times(opened, _field(self._shares.weights)[:, None]))
+        weighted = _total(times(opened, _field(self._weights)[:, None]))
         own = self._sums(np.broadcast_to(self._held.numbers, self._held.macs.shape))
         theirs = minus(weighted, own)
         expected = minus(self._sums(self._kept.keys), times(self._kept.alphas, theirs))

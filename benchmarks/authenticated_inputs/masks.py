@@ -7,6 +7,9 @@ out: for random g the servers open g z + y, and what shares of g k z + k y - (g 
 sacrifice of Damgard, Pastro, Smart & Zakarias 2012, "Multiparty computation from somewhat homomorphic encryption",
 section 3.3).
 
+A server that shifts what it opens here gets the voter left out, and sees one combination of its keys. So this test
+comes after the vote check, whose keys must be secret until it has ended.
+
 Masks and spare masks come from seeds of both servers. What the party sends on top of its votes is the coordinator's
 share of k z and k y: 16 bytes a query for two repetitions. A hidden query's party does not know v, but knows k and
 deals masks in the same way.
@@ -26,9 +29,41 @@ from protocols.crypto.field import minus, plus, times
 from protocols.crypto.prg_chacha import derived_key, field_elements
 from protocols.crypto.wire_arrays import elements
 from protocols.errors import MalformedMessage
+from protocols.levels.two_server.shares import (
+    Blinds,
+    CoordinatorShare,
+    GuardianShare,
+    coordinator_blinds,
+    guardian_blinds,
+    guardian_determined,
+    guardian_votes,
+)
 
 REPETITIONS = 2
 _SALT_BYTES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class KeyedShares:
+    """A server's shares of the votes, with what authenticates them.
+
+    keyed: of k v; keys: of k; masks: of z; keyed_masks: of k z, of the first REPETITIONS of the vote check's.
+    """
+
+    votes: UInt32[ndarray, "voters queries classes"] = field(repr=False)
+    keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
+    keys: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+    masks: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+    keyed_masks: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+
+    def counted(self, counts: Bool[ndarray, "voters queries"]) -> KeyedShares:
+        """Zero where a vote does not count: where it takes no part, or failed a check."""
+        factors = counts.astype(np.uint32)
+        return KeyedShares(
+            self.votes * factors[..., None],
+            self.keyed * factors[:, None, :, None],
+            *(each * factors[:, None] for each in (self.keys, self.masks, self.keyed_masks)),
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,6 +96,27 @@ def coordinator_masks(
 def guardian_masks(seeds: UInt8[ndarray, "voters 16"], queries: int, context: bytes) -> MaskShares:
     """The guardian's shares."""
     return MaskShares(*_expanded("guardian's masks", seeds, queries, 2, context))
+
+
+def coordinator_keyed_shares(
+    share: CoordinatorShare, sent: UInt32[ndarray, "2 voters repetitions queries"], *, context: bytes
+) -> tuple[KeyedShares, MaskShares]:
+    """The coordinator's shares of a batch's votes and masks; sent: what `deal_masks` gave."""
+    queries = share.votes.shape[1]
+    blinds = coordinator_blinds(share.seeds, queries=queries, context=context)
+    masks = MaskShares(coordinator_masks(share.seeds, queries, context), sent)
+    return _keyed(share.votes, share.keyed, blinds, masks), masks
+
+
+def guardian_keyed_shares(
+    share: GuardianShare, *, queries: int, classes: int, context: bytes
+) -> tuple[KeyedShares, MaskShares]:
+    """The guardian's."""
+    sizes = {"queries": queries, "classes": classes}
+    votes = guardian_votes(share.seeds, **sizes, context=context)
+    keyed = guardian_determined(share.seeds, **sizes, context=context).keyed
+    masks = guardian_masks(share.seeds, queries, context)
+    return _keyed(votes, keyed, guardian_blinds(share.seeds, queries=queries, context=context), masks), masks
 
 
 class MaskTest:
@@ -107,6 +163,11 @@ class MaskTest:
     @staticmethod
     def _sealed(first: bool, content: bytes, salt: bytes) -> bytes:
         return hashlib.sha256(b"conclave masks" + bytes([first]) + salt + content).digest()
+
+
+def _keyed(votes: ndarray, keyed: ndarray, blinds: Blinds, masks: MaskShares) -> KeyedShares:
+    keys = plus(blinds.slopes, plus(blinds.points, blinds.points))
+    return KeyedShares(votes, keyed[:, :REPETITIONS], keys[:, :REPETITIONS], masks.masks[0], masks.keyed[0])
 
 
 def _expanded(

@@ -23,10 +23,11 @@ from multiprocessing.connection import Connection
 import numpy as np
 
 from benchmarks.authenticated_inputs.bit_tags import evaluator_secret, evaluator_tags, garbler_secret, garbler_tags
-from benchmarks.authenticated_inputs.input_check import Bound, InputCheck, KeyedShares, Transfers
+from benchmarks.authenticated_inputs.input_check import Bound, InputCheck, Transfers
 from benchmarks.authenticated_inputs.linear_macs import Held, Kept
 from benchmarks.authenticated_inputs.masks import (
     REPETITIONS,
+    KeyedShares,
     MaskShares,
     MaskTest,
     coordinator_masks,
@@ -74,8 +75,7 @@ def dealt(case: Case) -> tuple[np.ndarray, np.ndarray, list[KeyedShares], list[M
     ]
     weights = np.repeat(rng.integers(UNITS // 2, 2 * UNITS, (case.parties, 1)), case.queries, axis=1)
     shares = [
-        KeyedShares(*parts, mask.masks[0], mask.keyed[0], weights)
-        for parts, mask in zip((ours, theirs), masks, strict=True)
+        KeyedShares(*parts, mask.masks[0], mask.keyed[0]) for parts, mask in zip((ours, theirs), masks, strict=True)
     ]
     return votes, weights, shares, masks, [ours[2], theirs[2]]
 
@@ -125,8 +125,9 @@ def server(case: Case, first: bool, connecting: socket.socket | int, report: Con
     start, used, sent = time.perf_counter(), time.process_time(), channel.sent
     law = NoiseLaw((Fraction(case.sigma) * UNITS,), (case.classes,))
     check = InputCheck(
-        all_shares[at], law, first=first, secret=system_source(32), digest=bytes(32), transfers=Transfers(system_source)
-    )
+        all_shares[at], weights, law, first=first, secret=system_source(32), digest=bytes(32),
+        transfers=Transfers(system_source),
+    )  # fmt: skip
     answer = exchange.of(check.commitment())
     for step in INPUT_STEPS[:-1]:
         answer = exchange.of(getattr(check, step)(answer))
