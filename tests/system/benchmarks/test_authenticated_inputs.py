@@ -106,9 +106,15 @@ def run(sides):
     return messages
 
 
+def total(values):
+    """The sum over voters and queries, of each repetition."""
+    return (values.astype(np.uint64).sum(axis=(0, 2)) % np.uint64(P)).astype(np.uint32)
+
+
 def noticed(rng, cheat, cheater):
     """Whether the honest side broke the check off."""
     _, _, sides = pair(rng, cheat=cheat, cheater=cheater)
+    sides[cheater].others_keys = sides[1 - cheater]._shares.keys
     messages = [side.commitment() for side in sides]
     for step in STEPS:
         try:
@@ -193,12 +199,24 @@ class ShiftsWhatItOpens(ShiftsOneCount):
         message = bytearray(super().open(theirs))
         voter = int(np.flatnonzero(self._weights[:, 0])[0])
         weight = int(self._weights[voter, 0])
+        self.added = np.zeros_like(self._opened)
         for repetition in range(2):
             added = int(self._drawn.r[repetition, 0, 1]) * 64 * pow(weight, -1, P) % P
             at = (voter, repetition, 0)
-            self._opened[at] = (int(self._opened[at]) + added) % P
+            self.added[at] = added
+        self._opened = plus(self._opened, self.added)
         message[: self._opened.nbytes] = self._opened.astype("<u4").tobytes()
         return bytes(message)
+
+
+class KnowsAHospitalsKeys(ShiftsWhatItOpens):
+    """Shifts the masked result of a voter whose keys it has, and its own result by what that changes."""
+
+    def promise(self, theirs):
+        super().promise(theirs)
+        keys = plus(self._shares.keys, self.others_keys)
+        self._result = plus(self._result, total(times(times(self.added, keys), self._drawn.rho)))
+        return self._sealed(self._first, 2, self._result.astype("<u4").tobytes(), self._salt_of(2))
 
 
 class LeavesNoiseOut(InputCheck):
@@ -250,6 +268,13 @@ EVERY_TRIAL = [
 def test_a_server_that_deviates_is_noticed_every_time(cheat, cheater):
     rng = np.random.default_rng(2)
     assert all(noticed(rng, cheat, cheater) for _ in range(4))
+
+
+@pytest.mark.parametrize("cheater", [0, 1], ids=["coordinator", "guardian"])
+def test_a_server_that_has_one_hospitals_keys_is_not_noticed(cheater):
+    """What the check does not do: a server and a hospital that help each other shift counts by any amount."""
+    rng = np.random.default_rng(8)
+    assert not any(noticed(rng, KnowsAHospitalsKeys, cheater) for _ in range(4))
 
 
 def test_noise_falsified_in_a_row_goes_unnoticed_as_often_as_stated():
