@@ -7,8 +7,6 @@ where records vote, it learns who took part and the noisy sums, which are what i
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
@@ -22,8 +20,6 @@ from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Ref
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.two_server.conversation import (
-    COIN_SEED,
-    COIN_SEED_BYTES,
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
     Submission,
@@ -32,7 +28,6 @@ from protocols.levels.two_server.conversation import (
     opened_statement,
     outcome_statement,
     own_weights,
-    pin_coin,
     receive,
     send,
     server_noise,
@@ -40,6 +35,7 @@ from protocols.levels.two_server.conversation import (
     whole_seats,
 )
 from protocols.levels.two_server.noisy_argmax import guardian_side
+from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
@@ -141,15 +137,16 @@ class Guardian:
     def _accept(self, submission: Submission) -> bytes:
         """Reserves the batch and notes a noise seed, in one transaction; or finds both again. Returns the seed.
 
-        Until labels are computed from a submission, another with the same members and queries may replace it: under the
-        batch's single coin that reveals nothing more about anybody's votes.
+        Until the votes of a submission are checked, or their sum is opened, another with the same members and queries
+        may replace it.
         """
         study, ledger, digest = self._study, self._ledger, submission.request
         with ledger.log.together():
             ledger.log.check_known(submission.seen, by="the coordinator")
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
             if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
-                raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
+                raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
+            self._check_of(submission).check_count()
             if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
                 raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
             noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
@@ -185,11 +182,12 @@ class Guardian:
         takes_part = study.participation.votes(ids)
         ballots = ballots_of(study, submission.request, takes_part[seats])
         share = GuardianShare.of_all(shares)
-        coin_seed = ledger.note(submission.request, COIN_SEED, self._source(COIN_SEED_BYTES))
-        voters = guardian_checks(
-            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, ledger, submission.request)
-        )
+        check = self._check_of(submission)
+        self._fix(submission)
+        with check.attempt(submission.digest + seats.tobytes()) as pin:
+            voters = guardian_checks(channel, share, ballots, secret=check.secret(self._source), pin=pin)
         valid = whole_seats(study, voters)
+        check.end([study.roster[seat].party for seat in seats[~valid].tolist()])
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
         self._begin(submission)
@@ -253,22 +251,25 @@ class Guardian:
         return self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
 
     def _below_quorum(self, submission: Submission) -> None:
-        """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
+        """Too few shares are well formed, so nothing was computed from them. Before they were checked, the batch may be
+        submitted with others."""
         self._ledger.log.append("below_quorum", batch=submission.number)
 
+    def _check_of(self, submission: Submission) -> OneCheck:
+        return OneCheck(self._ledger, submission.request, number=submission.number, other=_COORDINATOR)
+
     def _fix(self, submission: Submission) -> None:
-        """Fixes the submission from which labels or sums are computed."""
+        """Fixes the submission whose votes are checked, or whose sums are opened."""
         if self._ledger.note(submission.request, _SUBMISSION, submission.digest) != submission.digest:
-            raise Refused(Code.OTHER_SUBMISSION, "labels were computed of other shares of this batch")
+            raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
 
     def _begin(self, submission: Submission) -> None:
-        """Fixes the submission from which labels are computed, and counts how often they are.
+        """Counts how often labels are computed.
 
         Otherwise a coordinator that shifted its sums and started again would learn more about the counts each time.
         """
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():
-            self._fix(submission)
             number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
             ledger.note(digest, _attempt(number), b"")
             if number > 0:

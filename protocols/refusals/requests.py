@@ -27,6 +27,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
+        Code.OTHER_CHECK: Meaning(
+            "the check of a batch's votes was repeated with other voters or other messages, which would reveal them",
+            "keep the log: with honest servers and their newest ledgers this does not happen",
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
+        ),
         Code.OTHER_SUMS: Meaning(
             "the noisy sums of a batch were to be opened a second time, with other shares, or are not those that the "
             "guardian signed",
@@ -37,6 +43,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.TOO_MANY_ATTEMPTS: Meaning(
             "the labels of one batch were to be computed more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
+        ),
+        Code.TOO_MANY_CHECKS: Meaning(
+            "the check of one batch's votes was broken off 16 times",
+            "both servers' logs say by whom (check_broken_off): ask why. The batch can only be given up",
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
@@ -92,7 +104,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.NOT_QUERIER: Meaning(
             "another hospital asks than the study's `querier`",
             "ask in the study whose [confidentiality] names this hospital as its querier",
-            COMMAND | OPERATOR | ASKER,
+            COMMAND | OPERATOR | ASKER | GUARDIAN,
         ),
         Code.NOT_ENROLLED: Meaning("`ask` before there is a certificate", "run: conclave-party enrol", COMMAND),
         Code.QUORUM_LOST: Meaning(

@@ -113,9 +113,9 @@ def test_absent_and_malformed_parties_are_named_and_the_rest_goes_on():
     def bad_votes(request):
         reply = parties.parties["p4"].handle(request)
         if isinstance(reply, HiddenVotes):
-            share = reply.arrays[2].copy()
+            share = reply.arrays[3].copy()
             share[0, 0, 0] ^= 1  # no longer one-hot
-            return replace(reply, arrays=(*reply.arrays[:2], share, *reply.arrays[3:]))
+            return replace(reply, arrays=(*reply.arrays[:3], share, *reply.arrays[4:]))
         return reply
 
     parties.handlers |= {"p2": bad_step, "p3": bad_offer, "p4": bad_votes}

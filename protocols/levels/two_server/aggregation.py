@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -22,8 +21,6 @@ from protocols.errors import CannotVote, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.levels.two_server.conversation import (
-    COIN_SEED,
-    COIN_SEED_BYTES,
     NOISE_SEED_BYTES,
     SIGNATURE_BYTES,
     Submission,
@@ -33,7 +30,6 @@ from protocols.levels.two_server.conversation import (
     check_outcome,
     head_of,
     own_weights,
-    pin_coin,
     receive,
     seal,
     sealed_bytes,
@@ -42,6 +38,7 @@ from protocols.levels.two_server.conversation import (
     whole_seats,
 )
 from protocols.levels.two_server.noisy_argmax import coordinator_side
+from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import SumShare, check_sum_share, share_sum
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, check_coordinator_share, share_votes
@@ -193,12 +190,13 @@ class SharedAggregation(Aggregation):
             return self._open_sums(channel, reserved, seats, shares, seed, left_out)
         ballots = ballots_of(study, request.digest, reserved.takes_part[seats])
         share = CoordinatorShare.of_all([each for each in shares if isinstance(each, CoordinatorShare)])
-        coin_seed = reserved.ledger.note(request.digest, COIN_SEED, self._source(COIN_SEED_BYTES))
-        voters = coordinator_checks(
-            channel, share, ballots, coin_seed=coin_seed, pin=partial(pin_coin, reserved.ledger, request.digest)
-        )
+        check = _check_of(reserved)
+        with check.attempt(submission.digest + seats.tobytes()) as pin:
+            voters = coordinator_checks(channel, share, ballots, secret=check.secret(self._source), pin=pin)
         valid = whole_seats(study, voters)
-        left_out |= {study.roster[seat].party: Code.BAD_VOTES for seat in seats[~valid].tolist()}
+        refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
+        check.end(refused)
+        left_out |= dict.fromkeys(refused, Code.BAD_VOTES)
         if valid.sum() < study.quorum:
             return self._below_quorum(reserved, left_out)
         sums = coordinator_sums(
@@ -259,13 +257,19 @@ class SharedAggregation(Aggregation):
         reserved.ledger.log.remember(_GUARDIAN, head_of(known), proof=b"")
 
     def _below_quorum(self, reserved: ReservedBatch, left_out: dict[str, str]) -> Counted:
-        """Too few shares are well formed: nothing was computed from them, so the batch may be submitted with others."""
-        reserved.ledger.forget(reserved.request.digest, _SUBMITTED)
+        """Too few shares are well formed, so nothing was computed from them. Before they were checked, others may take
+        their place; afterwards the batch is never checked with others, and can only be given up."""
+        if not _check_of(reserved).begun:
+            reserved.ledger.forget(reserved.request.digest, _SUBMITTED)
         return Counted(None, (), left_out)
 
     def released(self, reserved: ReservedBatch) -> None:
         """Forgets shares and noise of a settled batch, which are never needed again."""
         forget(reserved.ledger, reserved.request.digest)
+
+
+def _check_of(reserved: ReservedBatch) -> OneCheck:
+    return OneCheck(reserved.ledger, reserved.request.digest, number=reserved.request.batch.number, other=_GUARDIAN)
 
 
 def forget(ledger: Ledger, digest: bytes) -> None:

@@ -24,7 +24,6 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.prg_chacha import SEED_BYTES
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.audit_log import Head
-from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.sketch import Ballots
 from protocols.noise import LatticeNoise
 from protocols.ranges import MESSAGE_BYTES, check, integer, integers, positions
@@ -34,9 +33,6 @@ from protocols.study.study import Study
 from protocols.wire.messages import Outcome, decode_arrays, encode_arrays
 
 NOISE_SEED_BYTES = 32
-COIN_SEED_BYTES = 32
-# Notes of a batch: a server's secret part of its coin, and the coin that was followed.
-COIN_SEED, _COIN = "coin_seed", "coin"
 GUARDIAN_NOISE = "guardian noise"
 SIGNATURE_BYTES = 64
 _SHARE = b"conclave guardian share 1\n"
@@ -123,15 +119,6 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
         guarded(study.confidentiality).abstains,
         request,
     )
-
-
-def pin_coin(ledger: Ledger, request: bytes, coin: bytes) -> None:
-    """Stores the coin under which the votes of a batch are checked. Raises Refused("other_coin") for a second one.
-
-    Under two coins, what the servers open would reveal the votes (sketch.py).
-    """
-    if ledger.note(request, _COIN, coin) != coin:
-        raise Refused(Code.OTHER_COIN, "the batch was checked before, under another coin")
 
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
