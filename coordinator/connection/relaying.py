@@ -49,8 +49,8 @@ from runtime.logs import Event
 # Requests relayed at once, and per second: a querying party that sends more has to wait.
 AT_ONCE = 32
 PER_SECOND = 200.0
-# Refusals of one party's seats to one querying party: in a burst, and per day. A node tolerates ten times as many from all
-# together and then stops, so one querying party must not be able to stop it.
+# Refusals of one party's seats to one querying party: in a burst, and per day. A node tolerates ten times as many from
+# all together and then stops, so one querying party must not be able to stop it.
 REFUSALS = 100
 _DAY_S = 86_400.0
 _NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
