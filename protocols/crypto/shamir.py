@@ -30,22 +30,27 @@ def split(coefficients: Sequence[int], *, shares: int) -> list[int]:
     return [value(coefficients, point) for point in range(1, shares + 1)]
 
 
-def reconstruct(rows: Sequence[int], shares: Sequence[int]) -> int:
-    """The secret, of shares `rows`, distinct and as many as the polynomial has coefficients: Lagrange at 0."""
-    return sum(weight * share for weight, share in zip(_weights(tuple(rows)), shares, strict=True)) % ORDER
+def reconstruct(rows: Sequence[int], shares: Sequence[int], *, among: int) -> int:
+    """The secret, of all shares `rows` that are there, of `among` that were dealt: Lagrange at 0.
+
+    The weights are those of all rows, each changed for every row that is missing: few are.
+    """
+    there, weights = frozenset(rows), _weights(among)
+    missing = [row for row in range(among) if row not in there]
+    total = sum(
+        weights[row] * prod([other - row for other in missing]) % ORDER * share
+        for row, share in zip(rows, shares, strict=True)
+    )
+    return total * pow(prod([other + 1 for other in missing]), -1, ORDER) % ORDER
 
 
-@lru_cache(maxsize=1024)
-def _weights(rows: tuple[int, ...]) -> tuple[int, ...]:
-    """The product over others of x' / (x' - x), for each point x; with one inversion (Montgomery's trick)."""
-    points = [row + 1 for row in rows]
-    everything = prod(points)
-    below = [point * prod(other - point for other in points if other != point) % ORDER for point in points]
-    before = [1]
-    for each in below:
-        before.append(before[-1] * each % ORDER)
-    inverse, weights = pow(before[-1], -1, ORDER), []
-    for place in range(len(points) - 1, -1, -1):
-        weights.append(everything * inverse * before[place] % ORDER)
-        inverse = inverse * below[place] % ORDER
-    return tuple(reversed(weights))
+@lru_cache(maxsize=8)
+def _weights(among: int) -> tuple[int, ...]:
+    """The product of x' / (x' - x) over all other points x', for each point x."""
+    points = range(1, among + 1)
+    return tuple(
+        prod(other for other in points if other != point)
+        * pow(prod(other - point for other in points if other != point), -1, ORDER)
+        % ORDER
+        for point in points
+    )

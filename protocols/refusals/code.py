@@ -110,6 +110,7 @@ class Code(StrEnum):
     BAD_SHARES = auto()
     FALSE_ACCUSATION = auto()
     WRONG_SHARE = auto()
+    WRONG_SEED = auto()
     TOO_FEW_SHARES = auto()
     UNSIGNED_OUTCOME = auto()
     NO_SUCH_STEP = auto()

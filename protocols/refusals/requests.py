@@ -163,6 +163,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR,
             Cost.STANDS,
         ),
+        Code.WRONG_SEED: Meaning(
+            "in a masked sum, a hospital opened another seed than it had committed to; the others opened it for it",
+            "ask that hospital to install the node again: what answers is not this software",
+            OPERATOR,
+            Cost.STANDS,
+        ),
         Code.TOO_FEW_SHARES: Meaning(
             "too few hospitals are there to open what this one masked with",
             "the batch waits until more are back",

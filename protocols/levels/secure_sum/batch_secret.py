@@ -49,15 +49,16 @@ class Secrets:
         """That key as a scalar, to prove what it agreed on."""
         return evened(self._derived(b"sealing key"))[0]
 
-    def coefficients(self, about: bytes) -> tuple[list[int], list[int]]:
-        """Uniformly random scalars of one dealing: for two polynomials with given secrets, and for two to blind them.
+    def coefficients(self, about: bytes) -> tuple[list[int], list[int], list[int]]:
+        """Uniformly random scalars of one dealing: the coefficients of the seed's polynomial and of the key's, without
+        their values at 0, and of the one that blinds the key's.
 
         Dealings of the same secrets to other keys (`about`) have other coefficients: two answers that are blinded
         alike would show what they differ by.
         """
         degree = self._context.threshold - 1
-        scalars = _scalars(derived(self._derived(b"coefficients"), b"dealing", about), 4 * degree + 2)
-        return scalars[: 2 * degree], scalars[2 * degree :]
+        scalars = _scalars(derived(self._derived(b"coefficients"), b"dealing", about), 3 * degree + 1)
+        return scalars[:degree], scalars[degree : 2 * degree], scalars[2 * degree :]
 
     def proof_nonce(self, about: bytes) -> bytes:
         """64 bytes for one proof of what the sealing key agreed on."""

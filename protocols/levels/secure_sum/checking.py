@@ -17,7 +17,7 @@ import hashlib
 import numpy as np
 from numpy import ndarray
 
-from protocols.crypto.edwards import POINT_BYTES, lifted
+from protocols.crypto.edwards import POINT_BYTES, SCALAR_BYTES, lifted
 from protocols.crypto.masks import KEY_BYTES
 from protocols.crypto.same_logarithm import PROOF_BYTES, prove
 from protocols.errors import MalformedMessage
@@ -39,6 +39,7 @@ from protocols.levels.secure_sum.wire import (
     KEYS,
     NOT_VALID,
     SEALED_BYTES,
+    SEALING_ROW,
     SECRETS,
     SIGNATURE_BYTES,
     VALID,
@@ -82,7 +83,7 @@ def check(
     neighbours, publics = keys.neighbours.tolist(), rows_of(table.reshape(degree, -1))
     rows = [rows_of(each) for each in (blindings, roots, answers, tags, sealed, hashes)]
     verdicts = np.zeros(degree, dtype=np.uint8)
-    values, shares = [bytes(SHARES_BYTES)] * degree, [bytes(SHARES_BYTES)] * degree
+    values, shares = [bytes(SCALAR_BYTES)] * degree, [bytes(SHARES_BYTES)] * degree
     for row in np.flatnonzero(dealt).tolist():
         blinding, root, answer, tag, box, commitment = (each[row] for each in rows)
         dealer = neighbours[row]
@@ -120,7 +121,7 @@ def accuse(
         ("receipt", "|u1", (receipt_bytes(degree),)),
         ("disputed", "|u1", (degree,)),
         ("blindings", "|u1", (count, POINT_BYTES)),
-        ("answers", "|u1", (count, SECRETS, threshold, KEY_BYTES)),
+        ("answers", "|u1", (count, threshold, KEY_BYTES)),
         ("signatures", "|u1", (count, SIGNATURE_BYTES)),
         ("sealed", "|u1", (count, degree, SEALED_BYTES)),
         ("commitments", "|u1", (count, degree, SECRETS * COMMITMENT_BYTES)),
@@ -128,7 +129,7 @@ def accuse(
     keys = VerifiedKeys.read(context, index, present, table, receipt)
     opening = keys.recall(secrets)
     keys.check_has(disputed, "dealers")
-    verdicts, values = np.zeros(count, dtype=np.uint8), np.zeros((count, SHARES_BYTES), dtype=np.uint8)
+    verdicts, values = np.zeros(count, dtype=np.uint8), np.zeros((count, SCALAR_BYTES), dtype=np.uint8)
     points, proofs = np.zeros((count, POINT_BYTES), dtype=np.uint8), np.zeros((count, PROOF_BYTES), dtype=np.uint8)
     for place, row in enumerate(np.flatnonzero(disputed).tolist()):
         dealing = Dealing(blindings[place].tobytes(), sealed[place], hashes[place], answers[place])
@@ -143,7 +144,7 @@ def accuse(
         verdicts[place] = NOT_VALID
         about = pair_of(context, dealer, index)
         nonce = secrets.proof_nonce(hashlib.sha256(about + statement).digest())
-        base = lifted(table[row, 0].tobytes())
+        base = lifted(table[row, SEALING_ROW].tobytes())
         point, proof = prove(secrets.sealing_scalar(), base, about=about, nonce=nonce)
         points[place], proofs[place] = octets(point), octets(proof)
     return verdicts, values, points, proofs
@@ -160,4 +161,4 @@ def valid_share(
     if plaintext is None:
         return None
     value = combined(plaintext, challenge(context, dealer, keys.tobytes(), dealing.blinding, dealing.root()))
-    return value if value == answered(dealing.polynomials(), row) else None
+    return value if value == answered(dealing.answer(), row) else None

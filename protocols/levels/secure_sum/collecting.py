@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
 from protocols.crypto.edwards import is_public_key
@@ -21,6 +21,8 @@ from protocols.levels.secure_sum.authenticator import TAG_BYTES, Verify
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.wire import (
     KEYS,
+    MASK_ROW,
+    SEALING_ROW,
     SIGNATURE_BYTES,
     Arrays,
     checked,
@@ -52,7 +54,7 @@ class Keys:
 
     context: Context
     present: Bool[ndarray, " parties"]
-    table: UInt8[ndarray, "parties 2 32"] = field(repr=False)
+    table: UInt8[ndarray, "parties 3 32"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def of_neighbours(self, index: int) -> Arrays:
@@ -115,22 +117,22 @@ class Agreed:
 
     masked: Masked
     present: Bool[ndarray, " parties"]
+    signers: Int64[ndarray, " quorum"]
     signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
     tags: UInt8[ndarray, "parties parties 16"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:
         """Step 6's request to a survivor."""
-        signers, signed, signatures = self._quorum
-        kept = self.masked.shared.kept[index]
-        return *self.masked.request, kept, signed, signatures, self.tags[signers, index]
+        kept, (signed, signatures) = self.masked.shared.kept[index], self._signed
+        return *self.masked.request, kept, signed, signatures, self.tags[self.signers, index]
 
     @cached_property
-    def _quorum(self) -> Arrays:
-        signers = np.flatnonzero(self.present)[: self.masked.shared.keys.context.quorum]
+    def _signed(self) -> tuple[UInt8[ndarray, " parties"], UInt8[ndarray, "quorum 73"]]:
+        """Who is in the quorum, and their signatures."""
         signed = np.zeros(len(self.present), dtype=np.uint8)
-        signed[signers] = 1
-        return signers, signed, self.signatures[signers]
+        signed[self.signers] = 1
+        return signed, self.signatures[self.signers]
 
 
 def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Advertised:
@@ -154,7 +156,7 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
         statement = keys_statement(context.digest, index, table[index])
         if not verify(context.members[index], statement, unpadded(signatures[index])):
             return Code.BAD_SIGNATURE
-        sealing, masking = (key.tobytes() for key in table[index])
+        sealing, masking = (table[index, row].tobytes() for row in (SEALING_ROW, MASK_ROW))
         return None if sealing != masking and is_public_key(sealing) and is_public_key(masking) else Code.WEAK_KEY
 
     everyone = np.ones(context.parties, dtype=bool)
@@ -178,22 +180,30 @@ def collect_masked(shared: Shared, replies: Replies) -> Masked:
 
 
 def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:
-    """Collects step 5's replies. A party that is left out here stays in the sum. Raises QuorumLost."""
+    """Collects step 5's replies, and verifies signatures until there is a quorum of them.
+
+    A party that is left out here stays in the sum. Raises QuorumLost.
+    """
     context = masked.shared.keys.context
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
     tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
     statement = survivors_statement(context.digest, masked.shared.present, masked.present)
+    signers: list[int] = []
 
     def take(index: int, reply: Arrays) -> str | None:
         signatures[index], tags[index] = checked(
             reply, ("signature", "|u1", (SIGNATURE_BYTES,)), ("tags", "|u1", (context.parties, TAG_BYTES))
         )
-        return None if verify(context.members[index], statement, unpadded(signatures[index])) else Code.BAD_SIGNATURE
+        if len(signers) < context.quorum:
+            if not verify(context.members[index], statement, unpadded(signatures[index])):
+                return Code.BAD_SIGNATURE
+            signers.append(index)
+        return None
 
     present, left_out = collect(
         context, masked.present, replies, take, masked.left_out, "signed the survivors", context.quorum
     )
-    return Agreed(masked, present, signatures, tags, left_out)
+    return Agreed(masked, present, np.array(signers), signatures, tags, left_out)
 
 
 def collect(

@@ -1,14 +1,17 @@
 """What a party deals to its neighbours: shares of its two secrets, which are checked before anybody relies on them.
 
-For each secret, a polynomial f with the secret at 0, and a random polynomial g that blinds it. Neighbour r gets
-f(r + 1) and g(r + 1), sealed; the coordinator gets a hash of each f(r + 1), which later tells a right share from a
-wrong one. With a challenge c, a hash of all of that, the dealer answers with the polynomial c f + g, which shows
-nothing of f; what a neighbour's shares combine to is compared with it. If the shares of the honest neighbours are not
-those of one polynomial, no answer fits all of them, except for one challenge in 2**252: the test of a Reed-Solomon code
-by a random linear combination (Ames, Hazay, Ishai & Venkitasubramaniam 2017, "Ligero", section 4.2), in which here no
-honest neighbour may be off. That the secret at 0 is the private key of masks follows from the point g(0) B, sent along:
-(c f + g)(0) B = c S + g(0) B, with S the public key (Schnorr 1991, by the hash of Fiat & Shamir 1986). The seed is
-whatever its polynomial has at 0, so there is nothing to compare it with.
+For each secret, a polynomial with the secret at 0: f for the private key of masks, and one for the seed. A random
+polynomial g blinds f. Neighbour r gets the values of all three at r + 1, sealed; the coordinator gets a hash of each
+share of a secret, which later tells a right share from a wrong one. With a challenge c, a hash of all of that, the
+dealer answers with the polynomial c f + g, which shows nothing of f; what a neighbour's shares combine to is compared
+with it. If the shares of f of the honest neighbours are not those of one polynomial, no answer fits all of them, except
+for one challenge in 2**252: the test of a Reed-Solomon code by a random linear combination (Ames, Hazay, Ishai &
+Venkitasubramaniam 2017, "Ligero", section 4.2), in which here no honest neighbour may be off. That f(0) is the private
+key of masks follows from the point g(0) B, sent along: (c f + g)(0) B = c S + g(0) B, with S the public key (Schnorr
+1991, by the hash of Fiat & Shamir 1986).
+
+Of the seed nothing more needs to be checked. Whatever its shares give is taken for the seed, and a party whose self
+mask is another one has added some vector to the sum, as any party can.
 
 Feldman's commitments to all coefficients would do the same with a multiplication of a point for each coefficient and
 neighbour.
@@ -28,7 +31,7 @@ from protocols.crypto.edwards import ORDER, SCALAR_BYTES, encoded, multiple_of_b
 from protocols.crypto.shamir import split, value
 from protocols.levels.secure_sum.batch_secret import Secrets, pair_of, seal, unseal
 from protocols.levels.secure_sum.context import Context
-from protocols.levels.secure_sum.wire import MASK_KEY, SEALED_BYTES, SECRETS, octets, table_of
+from protocols.levels.secure_sum.wire import MASK_KEY, SEALED_BYTES, SECRETS, table_of
 
 COMMITMENT_BYTES = 32
 # Shares of the secrets, without those that blind them.
@@ -40,13 +43,13 @@ class Dealing:
     """One party's dealing.
 
     blinding: the point g(0) B of the key of masks; sealed, commitments: a row for each neighbour; answers: the
-    coefficients of c f + g, of each secret.
+    coefficients of c f + g.
     """
 
     blinding: bytes
     sealed: UInt8[ndarray, "neighbours sealed"] = field(repr=False)
     commitments: UInt8[ndarray, "neighbours 64"] = field(repr=False)
-    answers: UInt8[ndarray, "2 threshold 32"] = field(repr=False)
+    answers: UInt8[ndarray, "threshold 32"] = field(repr=False)
 
     def root(self) -> bytes:
         """The hash of all that was dealt before the challenge."""
@@ -56,9 +59,9 @@ class Dealing:
         """What the dealer signs."""
         return dealing_statement(context.digest, index, self.blinding, self.root(), answers_hash(self.answers))
 
-    def polynomials(self) -> list[list[int]]:
-        """The answers, as polynomials."""
-        return [scalars(answer.tobytes()) for answer in self.answers]
+    def answer(self) -> list[int]:
+        """The answers, as a polynomial."""
+        return scalars(self.answers.tobytes())
 
 
 def deal(
@@ -68,13 +71,11 @@ def deal(
 
     keys: this party's public keys; about: which neighbours with which keys.
     """
-    graph, degree = context.graph, context.threshold - 1
-    coefficients, blinds = secrets.coefficients(about)
-    private = (secrets.seed(), secrets.shared_mask_key())
-    sharing = [[private[kind], *coefficients[kind * degree : (kind + 1) * degree]] for kind in range(SECRETS)]
-    blinded = [blinds[kind * (degree + 1) : (kind + 1) * (degree + 1)] for kind in range(SECRETS)]
-    blinding = multiple_of_base(blinded[MASK_KEY][0])
-    columns = [split(polynomial, shares=graph.degree) for polynomial in (*sharing, *blinded)]
+    graph = context.graph
+    of_seed, of_key, blind = secrets.coefficients(about)
+    polynomial = [secrets.shared_mask_key(), *of_key]
+    blinding = multiple_of_base(blind[0])
+    columns = [split(each, shares=graph.degree) for each in ([secrets.seed(), *of_seed], polynomial, blind)]
     neighbours, hashes = graph.neighbours(index).tolist(), [bytes(SECRETS * COMMITMENT_BYTES)] * graph.degree
     sealed = [bytes(SEALED_BYTES)] * graph.degree
     for row, key in sealing.items():
@@ -83,18 +84,14 @@ def deal(
         sealed[row] = seal(plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding)
     tables = table_of(sealed), table_of(hashes)
     c = challenge(context, index, keys, blinding, dealt_root(*tables))
-    answers = [
-        encoded((c * secret + blind) % ORDER)
-        for polynomial, blinds_it in zip(sharing, blinded, strict=True)
-        for secret, blind in zip(polynomial, blinds_it, strict=True)
-    ]
-    return Dealing(blinding, *tables, octets(b"".join(answers)).reshape(SECRETS, context.threshold, SCALAR_BYTES))
+    answers = [encoded((c * secret + blinds_it) % ORDER) for secret, blinds_it in zip(polynomial, blind, strict=True)]
+    return Dealing(blinding, *tables, table_of(answers))
 
 
 def opened(
     sealed: bytes, hashes: bytes, key: bytes, context: Context, *, dealer: int, receiver: int, blinding: bytes
 ) -> bytes | None:
-    """The shares, and those that blind them; None if they do not open or are not what the dealer committed to."""
+    """The shares, and what blinds the second; None if they do not open, or are not what the dealer committed to."""
     plaintext = unseal(sealed, key, context, sender=dealer, receiver=receiver, blinding=blinding)
     if plaintext is None or commitments(context, dealer, receiver, plaintext[:SHARES_BYTES]) != hashes:
         return None
@@ -102,14 +99,14 @@ def opened(
 
 
 def combined(plaintext: bytes, c: int) -> bytes:
-    """c f + g at a neighbour's point, of each secret, from what was sealed to it."""
+    """c f + g at a neighbour's point, from what was sealed to it."""
     numbers = scalars(plaintext)
-    return b"".join(encoded((c * numbers[kind] + numbers[SECRETS + kind]) % ORDER) for kind in range(SECRETS))
+    return encoded((c * numbers[MASK_KEY] + numbers[SECRETS]) % ORDER)
 
 
-def answered(polynomials: list[list[int]], row: int) -> bytes:
+def answered(polynomial: list[int], row: int) -> bytes:
     """What the neighbour in the dealer's row `row` must have `combined`."""
-    return b"".join(encoded(value(polynomial, row + 1)) for polynomial in polynomials)
+    return encoded(value(polynomial, row + 1))
 
 
 def scalars(content: bytes) -> list[int]:
@@ -121,11 +118,11 @@ def commitments(context: Context, dealer: int, receiver: int, shares: bytes) -> 
     """A hash of each share; shares are as hard to guess as the secrets, so that their hashes hide them."""
     about = pair_of(context, dealer, receiver)
     return b"".join(
-        commitment(about, kind, shares[kind * SCALAR_BYTES : (kind + 1) * SCALAR_BYTES]) for kind in range(SECRETS)
+        share_hash(about, kind, shares[kind * SCALAR_BYTES : (kind + 1) * SCALAR_BYTES]) for kind in range(SECRETS)
     )
 
 
-def commitment(about: bytes, kind: int, share: bytes) -> bytes:
+def share_hash(about: bytes, kind: int, share: bytes) -> bytes:
     """The hash of one share. about: see `pair_of`."""
     return hashlib.sha256(b"conclave secure sum share 2\n" + about + bytes([kind]) + share).digest()
 
@@ -141,7 +138,7 @@ def dealt_root(sealed: UInt8[ndarray, "neighbours sealed"], hashes: UInt8[ndarra
     return hashlib.sha256(b"conclave secure sum dealt 2\n" + sealed.tobytes() + hashes.tobytes()).digest()
 
 
-def answers_hash(answers: UInt8[ndarray, "2 threshold 32"]) -> bytes:
+def answers_hash(answers: UInt8[ndarray, "threshold 32"]) -> bytes:
     """The hash of a dealer's answers."""
     return hashlib.sha256(b"conclave secure sum answers 2\n" + answers.tobytes()).digest()
 

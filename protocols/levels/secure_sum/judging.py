@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from operator import mul
 
 import numpy as np
 from jaxtyping import Bool, UInt8
@@ -18,6 +19,7 @@ from numpy import ndarray
 from protocols.crypto.edwards import (
     ORDER,
     POINT_BYTES,
+    SCALAR_BYTES,
     all_lifted,
     difference,
     is_point,
@@ -35,7 +37,6 @@ from protocols.levels.secure_sum.checking import valid_share
 from protocols.levels.secure_sum.collecting import Keys, Replies, Shared, collect, enough, reply_fault
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.dealing import (
-    SHARES_BYTES,
     Dealing,
     answered,
     answers_hash,
@@ -44,8 +45,8 @@ from protocols.levels.secure_sum.dealing import (
     scalars,
 )
 from protocols.levels.secure_sum.wire import (
-    MASK_KEY,
-    SECRETS,
+    MASK_ROW,
+    SEALING_ROW,
     SIGNATURE_BYTES,
     VALID,
     Arrays,
@@ -129,7 +130,7 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
     tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
     receipts = np.zeros((context.parties, receipt_bytes(degree)), dtype=np.uint8)
     dealings: dict[int, Dealing] = {}
-    points = all_lifted([key.tobytes() for key in keys.table[:, MASK_KEY]])
+    points = all_lifted([key.tobytes() for key in keys.table[:, MASK_ROW]])
 
     def take(index: int, reply: Arrays) -> str | None:
         blinding, sealed[index], commitments[index], answers, signatures[index], tags[index], receipts[index] = checked(
@@ -137,7 +138,7 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
             ("blinding", "|u1", (POINT_BYTES,)),
             ("sealed", "|u1", sealed.shape[1:]),
             ("commitments", "|u1", commitments.shape[1:]),
-            ("answers", "|u1", (SECRETS, threshold, KEY_BYTES)),
+            ("answers", "|u1", (threshold, KEY_BYTES)),
             ("signature", "|u1", (SIGNATURE_BYTES,)),
             ("tags", "|u1", (degree, TAG_BYTES)),
             ("receipt", "|u1", (receipt_bytes(degree),)),
@@ -161,14 +162,14 @@ def collect_checks(dealt: Dealt, replies: Replies, *, verify: Verify) -> Checked
     context = dealt.keys.context
     degree = context.graph.degree
     verdicts = np.zeros((context.parties, degree), dtype=np.uint8)
-    values = np.zeros((context.parties, degree, SHARES_BYTES), dtype=np.uint8)
+    values = np.zeros((context.parties, degree, SCALAR_BYTES), dtype=np.uint8)
     kept = np.zeros((context.parties, kept_bytes(degree)), dtype=np.uint8)
 
     def take(index: int, reply: Arrays) -> None:
         verdicts[index], values[index], kept[index] = checked(
             reply,
             ("verdicts", "|u1", (degree,)),
-            ("values", "|u1", (degree, SHARES_BYTES)),
+            ("values", "|u1", (degree, SCALAR_BYTES)),
             ("kept", "|u1", (kept_bytes(degree),)),
         )
 
@@ -178,7 +179,7 @@ def collect_checks(dealt: Dealt, replies: Replies, *, verify: Verify) -> Checked
     for index in sorted({*disputes, *(dealer for dealers in disputes.values() for dealer in dealers)}):
         name = context.members[index]
         statement = dealt.dealings[index].statement(context, index)
-        if not is_point(lifted(dealt.keys.table[index, 0].tobytes())):
+        if not is_point(lifted(dealt.keys.table[index, SEALING_ROW].tobytes())):
             left_out[name] = Code.WEAK_KEY
         elif not verify(name, statement, unpadded(dealt.signatures[index])):
             left_out[name] = Code.BAD_SIGNATURE
@@ -204,7 +205,7 @@ def settle_disputes(checked_shares: Checked, replies: Replies) -> Shared:
             shown = checked(
                 reply,
                 ("verdicts", "|u1", (len(dealers),)),
-                ("values", "|u1", (len(dealers), SHARES_BYTES)),
+                ("values", "|u1", (len(dealers), SCALAR_BYTES)),
                 ("points", "|u1", (len(dealers), POINT_BYTES)),
                 ("proofs", "|u1", (len(dealers), PROOF_BYTES)),
             )
@@ -213,7 +214,7 @@ def settle_disputes(checked_shares: Checked, replies: Replies) -> Shared:
                     continue
                 if verdict == VALID:
                     row = _row_at(context, dealer, index)
-                    if value.tobytes() != answered(dealt.dealings[dealer].polynomials(), row):
+                    if value.tobytes() != answered(dealt.dealings[dealer].answer(), row):
                         return Code.FALSE_ACCUSATION
                 elif not _convicts(dealt, dealer, index, point.tobytes(), proof.tobytes()):
                     return Code.FALSE_ACCUSATION
@@ -234,7 +235,7 @@ def settle_disputes(checked_shares: Checked, replies: Replies) -> Shared:
 
 def _fits(dealing: Dealing, c: int, public: bytes) -> bool:
     """Whether a dealer's answers at 0 fit the point of its public key of masks."""
-    answer = int.from_bytes(dealing.answers[MASK_KEY, 0].tobytes(), "little")
+    answer = int.from_bytes(dealing.answers[0].tobytes(), "little")
     try:
         return difference(multiple_of_base(answer), multiple(c, public)) == dealing.blinding
     except MalformedMessage:
@@ -245,7 +246,7 @@ def _disputes(
     dealt: Dealt,
     present: Bool[ndarray, " parties"],
     verdicts: UInt8[ndarray, "parties neighbours"],
-    values: UInt8[ndarray, "parties neighbours 64"],
+    values: UInt8[ndarray, "parties neighbours 32"],
 ) -> dict[int, list[int]]:
     """By accuser, the dealers with whose answers it does not agree."""
     context = dealt.keys.context
@@ -253,7 +254,7 @@ def _disputes(
     weights = _Weights(values, context)
     for dealer in np.flatnonzero(present).tolist():
         holders = graph.neighbours(dealer)
-        polynomials = dealt.dealings[dealer].polynomials()
+        polynomial = dealt.dealings[dealer].answer()
         there = present[holders]
         valid = there & (verdicts[holders, graph.reverse] == VALID)
         said = values[holders, graph.reverse]
@@ -261,11 +262,11 @@ def _disputes(
             # Rows without a value get the right one, so that the others can be compared together.
             said = said.copy()
             for row in np.flatnonzero(~valid).tolist():
-                said[row] = np.frombuffer(answered(polynomials, row), dtype=np.uint8)
+                said[row] = np.frombuffer(answered(polynomial, row), dtype=np.uint8)
         wrong = there & ~valid
-        if not weights.agree(polynomials, said.tobytes()):
+        if not weights.agree(polynomial, said.tobytes()):
             for row in np.flatnonzero(valid).tolist():
-                wrong[row] = said[row].tobytes() != answered(polynomials, row)
+                wrong[row] = said[row].tobytes() != answered(polynomial, row)
         for row in np.flatnonzero(wrong).tolist():
             disputes.add(int(holders[row]), dealer)
     return disputes.sorted(context)
@@ -296,36 +297,27 @@ class _Weights:
     They are hashes of all values, which were sent before they were known.
     """
 
-    def __init__(self, values: UInt8[ndarray, "parties neighbours 64"], context: Context) -> None:
+    def __init__(self, values: UInt8[ndarray, "parties neighbours 32"], context: Context) -> None:
         key = hashlib.sha256(b"conclave secure sum weights 2\n" + context.digest + values.tobytes()).digest()
         size = _WEIGHT_BITS // 8
-        stream = key_stream(key, SECRETS * context.graph.degree * size, bits=8).tobytes()
+        stream = key_stream(key, context.graph.degree * size, bits=8).tobytes()
         self._of_values = [int.from_bytes(stream[at : at + size], "little") for at in range(0, len(stream), size)]
         # What the coefficients of a polynomial are weighed with, so that its values are weighed as above.
         self._of_coefficients = [
-            [
-                sum(self._of_values[SECRETS * row + kind] * (row + 1) ** power for row in range(context.graph.degree))
-                % ORDER
-                for power in range(context.threshold)
-            ]
-            for kind in range(SECRETS)
+            sum(weight * (row + 1) ** power for row, weight in enumerate(self._of_values)) % ORDER
+            for power in range(context.threshold)
         ]
 
-    def agree(self, polynomials: list[list[int]], said: bytes) -> bool:
-        """Whether the values of all rows are those of the polynomials."""
-        values = sum(weight * value for weight, value in zip(self._of_values, scalars(said), strict=True))
-        answers = sum(
-            weight * coefficient
-            for weights, polynomial in zip(self._of_coefficients, polynomials, strict=True)
-            for weight, coefficient in zip(weights, polynomial, strict=True)
-        )
-        return (values - answers) % ORDER == 0
+    def agree(self, polynomial: list[int], said: bytes) -> bool:
+        """Whether the values of all rows are those of the polynomial."""
+        values = sum(map(mul, self._of_values, scalars(said)))
+        return (values - sum(map(mul, self._of_coefficients, polynomial))) % ORDER == 0
 
 
 def _convicts(dealt: Dealt, dealer: int, accuser: int, point: bytes, proof: bytes) -> bool:
     """Whether the point is what the two agreed on, and with it the dealer's share for the accuser is not valid."""
     context, table = dealt.keys.context, dealt.keys.table
-    publics = [lifted(table[index, 0].tobytes()) for index in (accuser, dealer)]
+    publics = [lifted(table[index, SEALING_ROW].tobytes()) for index in (accuser, dealer)]
     if not proves(publics[0], publics[1], point, proof, about=pair_of(context, dealer, accuser)):
         return False
     _, opening = sealing_keys(projected(point), context, own=accuser, their=dealer)

@@ -1,7 +1,8 @@
 """Opening the sum: secrets from shares, and masks off (Bonawitz et al. 2017, Figure 4, round 4).
 
-Every share was checked before anybody masked (judging.py), and its hash is known, so a wrong one shows, and any
-`threshold` right ones give what the masks were made of.
+A survivor gives its own seed. What dropped out, and the seeds of those that left last, are opened from shares, which
+were checked before anybody masked (judging.py), and whose hashes are known: wrong ones show, and any `threshold` right
+ones give the secret.
 """
 
 from __future__ import annotations
@@ -14,15 +15,25 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from protocols.crypto.edwards import lifted, multiple, private_key, projected
+from protocols.crypto.edwards import SCALAR_BYTES, lifted, multiple, private_key, projected
 from protocols.crypto.masked_ring import from_ring
 from protocols.crypto.masks import KEY_BYTES, MaskSum, agreed
 from protocols.crypto.shamir import reconstruct
 from protocols.levels.secure_sum.batch_secret import pair_mask_key, pair_of, self_mask_key
 from protocols.levels.secure_sum.collecting import Agreed, Masked, QuorumLost, Replies, reply_fault
 from protocols.levels.secure_sum.context import Context
-from protocols.levels.secure_sum.dealing import COMMITMENT_BYTES, commitment
-from protocols.levels.secure_sum.wire import MASK_KEY, SECRETS, SEED, Arrays, checked, rows_of
+from protocols.levels.secure_sum.dealing import COMMITMENT_BYTES, share_hash
+from protocols.levels.secure_sum.wire import (
+    COMMITMENT_ROW,
+    MASK_KEY,
+    MASK_ROW,
+    SECRETS,
+    SEED,
+    Arrays,
+    checked,
+    commitment,
+    rows_of,
+)
 from protocols.refusals.code import Code
 
 
@@ -30,8 +41,8 @@ from protocols.refusals.code import Code
 class Opened:
     """The sum of the survivors' values. left_out: why others are not in it; faults: of parties that are.
 
-    A fault in the last steps removes nothing from the sum: absent, malformed, bad_signature; wrong_share: a share that
-    is not the one that the party found valid.
+    A fault in the last steps removes nothing from the sum: absent, malformed, bad_signature; wrong_seed: its own seed;
+    wrong_share: a share that is not the one that the party found valid, of those that were needed.
     """
 
     sums: Int64[ndarray, " cells"] = field(repr=False)
@@ -49,9 +60,7 @@ def open_sum(agreement: Agreed, replies: Replies) -> Opened:
         fault = reply_fault(replies.get(index), index, gathered.take)
         if fault is not None:
             faults.setdefault(gathered.context.members[index], fault)
-    seeds, keys = (
-        gathered.secrets(wanted, faults) for wanted in (masked.present, masked.shared.present & ~masked.present)
-    )
+    seeds, keys = gathered.secrets(faults)
     sums = from_ring(masked.total - _masks(masked, seeds, keys))
     names = gathered.context.members
     survivors = {names[index] for index in np.flatnonzero(masked.present).tolist()}
@@ -64,56 +73,67 @@ def open_sum(agreement: Agreed, replies: Replies) -> Opened:
 
 
 class _Gathered:
-    """Shares of the last step, as they arrive: by owner, the holder's row and the share."""
+    """Seeds and shares of the last step, as they arrive."""
 
     def __init__(self, masked: Masked) -> None:
-        self.context = masked.shared.keys.context
-        self._kinds = np.where(masked.present, SEED, MASK_KEY)
-        self._sharers = masked.shared.present
-        size = self.context.parties, self.context.graph.degree, SECRETS, COMMITMENT_BYTES
-        self._commitments = masked.shared.commitments.reshape(size)
-        self._shares: dict[int, list[tuple[int, bytes]]] = {
-            owner: [] for owner in np.flatnonzero(self._sharers).tolist()
-        }
+        self.masked, self.context = masked, masked.shared.keys.context
+        # By holder and row, as sent.
+        size = self.context.parties, self.context.graph.degree
+        self._shares, self._given = np.zeros((*size, KEY_BYTES), dtype=np.uint8), np.zeros(size[0], dtype=bool)
+        self._committed = masked.shared.commitments.reshape(*size, SECRETS, COMMITMENT_BYTES)
+        self._seeds: dict[int, int] = {}
 
     def take(self, index: int, reply: Arrays) -> str | None:
-        context, graph = self.context, self.context.graph
-        (shares,) = checked(reply, ("shares", "|u1", (graph.degree, KEY_BYTES)))
-        neighbours, fault = graph.neighbours(index), None
-        sharing = np.flatnonzero(self._sharers[neighbours])
-        owners, kinds = neighbours[sharing].tolist(), self._kinds[neighbours[sharing]]
-        committed = self._commitments[neighbours[sharing], graph.reverse[sharing], kinds]
-        offered = zip(owners, kinds.tolist(), graph.reverse[sharing].tolist(), rows_of(shares[sharing]), strict=True)
-        for (owner, kind, row, share), right in zip(offered, rows_of(committed), strict=True):
-            if commitment(pair_of(context, owner, index), kind, share) != right:
-                fault = Code.WRONG_SHARE
-                continue
-            self._shares[owner].append((row, share))
-        return fault
+        seed, self._shares[index] = checked(
+            reply, ("seed", "|u1", (SCALAR_BYTES,)), ("shares", "|u1", (self.context.graph.degree, KEY_BYTES))
+        )
+        self._given[index] = True
+        committed = self.masked.shared.keys.table[index, COMMITMENT_ROW].tobytes()
+        if commitment(self.context.digest, index, seed.tobytes()) != committed:
+            return Code.WRONG_SEED
+        self._seeds[index] = int.from_bytes(seed.tobytes(), "little")
+        return None
 
-    def secrets(self, wanted: Bool[ndarray, " parties"], faults: dict[str, str]) -> dict[int, int]:
-        """The secrets of the wanted parties, which were asked for."""
-        threshold, names, opened, short = self.context.threshold, self.context.members, {}, []
-        for owner in np.flatnonzero(wanted).tolist():
-            if len(self._shares[owner]) < threshold:
-                short.append(names[owner])
+    def secrets(self, faults: dict[str, str]) -> tuple[Mapping[int, int], Mapping[int, int]]:
+        """The seeds of all survivors, and the mask keys of all who shared and did not survive."""
+        masked, short = self.masked, []
+        lost = [index for index in np.flatnonzero(masked.present).tolist() if index not in self._seeds]
+        dropped = np.flatnonzero(masked.shared.present & ~masked.present).tolist()
+        opened: dict[int, int] = {}
+        for owner, kind in [(index, SEED) for index in lost] + [(index, MASK_KEY) for index in dropped]:
+            shares = self._right_shares(owner, kind, faults)
+            if len(shares) < self.context.threshold:
+                short.append(self.context.members[owner])
                 continue
-            first = sorted(self._shares[owner])[:threshold]
-            shares = [int.from_bytes(share, "little") for _, share in first]
-            opened[owner] = reconstruct([row for row, _ in first], shares)
+            opened[owner] = reconstruct(list(shares), list(shares.values()), among=self.context.graph.degree)
         if short:
             raise QuorumLost(
-                f"of {', '.join(short)} there are fewer than {threshold} shares",
+                f"of {', '.join(short)} there are fewer than {self.context.threshold} shares",
                 faults | dict.fromkeys(short, Code.TOO_FEW_SHARES),
             )
-        return opened
+        return self._seeds | {index: opened[index] for index in lost}, {index: opened[index] for index in dropped}
+
+    def _right_shares(self, owner: int, kind: int, faults: dict[str, str]) -> dict[int, int]:
+        """The shares of a secret by the holder's row; names the holders whose shares are others than were dealt."""
+        graph, right = self.context.graph, {}
+        holders = graph.neighbours(owner)
+        rows = np.flatnonzero(self._given[holders])
+        shares = rows_of(self._shares[holders[rows], graph.reverse[rows]]) if rows.size else []
+        for row, share in zip(rows.tolist(), shares, strict=True):
+            holder = int(holders[row])
+            hashed = share_hash(pair_of(self.context, owner, holder), kind, share)
+            if hashed == self._committed[owner, row, kind].tobytes():
+                right[row] = int.from_bytes(share, "little")
+            else:
+                faults.setdefault(self.context.members[holder], Code.WRONG_SHARE)
+        return right
 
 
 def _masks(masked: Masked, seeds: Mapping[int, int], keys: Mapping[int, int]) -> ndarray:
     """The masks in the survivors' total: their self masks, and those that they share with parties that dropped out."""
     context: Context = masked.shared.keys.context
     table, about = masked.shared.keys.table, context.mask_context(masked.shared.present)
-    publics = rows_of(table[:, MASK_KEY])
+    publics = rows_of(table[:, MASK_ROW])
     masks = MaskSum(context.cells, bits=context.bits)
     for index, seed in seeds.items():
         masks.add(self_mask_key(seed, context, index), sign=1)

@@ -28,7 +28,7 @@ class VerifiedKeys:
 
     neighbours: Int64[ndarray, " neighbours"] = field(repr=False)
     present: Bool[ndarray, " neighbours"] = field(repr=False)
-    table: UInt8[ndarray, "neighbours 2 32"] = field(repr=False)
+    table: UInt8[ndarray, "neighbours 3 32"] = field(repr=False)
     receipt: bytes = field(repr=False)
 
     @classmethod
@@ -48,7 +48,7 @@ class VerifiedKeys:
             raise MalformedMessage(f"keys: those of a neighbour among the {what} are missing; allowed: all of them")
 
 
-def verified(present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighbours 2 32"]) -> bytes:
+def verified(present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighbours 3 32"]) -> bytes:
     """Which neighbours have which keys."""
     return hashlib.sha256(present.tobytes() + keys.tobytes()).digest()
 

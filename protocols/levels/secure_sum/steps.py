@@ -26,6 +26,7 @@ import numpy as np
 from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
+from protocols.crypto.edwards import encoded
 from protocols.crypto.masked_ring import to_ring
 from protocols.crypto.masks import KEY_BYTES, MaskSum, agreed, same
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -37,10 +38,13 @@ from protocols.levels.secure_sum.receipts import RECEIPT, VerifiedKeys, kept_sha
 from protocols.levels.secure_sum.wire import (
     KEYS,
     MASK_KEY,
+    MASK_ROW,
+    SEALING_ROW,
     SEED,
     SIGNATURE_BYTES,
     Arrays,
     checked,
+    commitment,
     flags,
     kept_bytes,
     keys_statement,
@@ -86,7 +90,7 @@ def share(
         name, statement = context.members[neighbours[row]], keys_statement(context.digest, neighbours[row], keys[row])
         if not _authentic(authenticator, name, statement, tagged[row], signatures[row]):
             raise MalformedMessage(f"keys of {name!r}: neither tag nor signature is that member's")
-    publics, own_key = rows_of(keys[:, 0]), secrets.sealing_key()
+    publics, own_key = rows_of(keys[:, SEALING_ROW]), secrets.sealing_key()
     sealing: dict[int, bytes] = {}
     opening = [bytes(KEY_BYTES)] * graph.degree
     for row in rows:
@@ -107,10 +111,10 @@ def share(
     )
 
 
-def _own_keys(secrets: Secrets, context: Context, index: int) -> tuple[UInt8[ndarray, "2 32"], bytes]:
-    """This party's public keys, and what it signs about them."""
+def _own_keys(secrets: Secrets, context: Context, index: int) -> tuple[UInt8[ndarray, "3 32"], bytes]:
+    """This party's public keys and its commitment, and what it signs about them."""
     publics = [key.public_key().public_bytes_raw() for key in (secrets.sealing_key(), secrets.mask_key())]
-    keys = table_of(publics)
+    keys = table_of([*publics, commitment(context.digest, index, encoded(secrets.seed()))])
     return keys, keys_statement(context.digest, index, keys)
 
 
@@ -143,7 +147,7 @@ def mask(
         raise Refused(Code.OTHER_SHARERS, "the batch was masked before, for another set of sharers")
     masking.keys.recall(secrets)
     masked, own_key, neighbours = MaskSum(context.cells, bits=context.bits), secrets.mask_key(), masking.keys.neighbours
-    own_public, publics = own_key.public_key().public_bytes_raw(), rows_of(masking.keys.table[:, 1])
+    own_public, publics = own_key.public_key().public_bytes_raw(), rows_of(masking.keys.table[:, MASK_ROW])
     sharing = np.flatnonzero(masking.sharers[neighbours]).tolist()
     secrets_of = {row: agreed(own_key, publics[row]) for row in sharing}
     for row in sharing:
@@ -190,8 +194,9 @@ def unmask(
     noted: bytes,
     authenticator: Authenticator,
 ) -> Arrays:
-    """Step 6: of each neighbour the share of its seed if it is left, of its mask key if not; zeros for those that did
-    not share.
+    """Step 6: this party's seed, and of each neighbour the share of its seed if it is left, of its mask key if not.
+
+    Zeros for neighbours that did not share.
 
     masked, noted: the masking_note and the survivors_note that were kept. Raises as `agree`, and MalformedMessage,
     naming the party, where neither tag nor signature is its own.
@@ -218,7 +223,8 @@ def unmask(
             )
     shares, neighbours = kept_shares(secrets, kept.tobytes()), graph.neighbours(index)
     kinds = np.where(survivors[neighbours], SEED, MASK_KEY)
-    return (np.where(sharers[neighbours, None], shares[np.arange(graph.degree), kinds], np.uint8(0)),)
+    opened = np.where(sharers[neighbours, None], shares[np.arange(graph.degree), kinds], np.uint8(0))
+    return octets(encoded(secrets.seed())), opened
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,13 +15,14 @@ from protocols.errors import InvalidInput, MalformedMessage
 
 # A length and a signature: ECDSA over P-256 in DER has at most 72 bytes, Ed25519 has 64.
 SIGNATURE_BYTES = 73
-# The public key that shares are sealed to, and the public key of masks.
-KEYS = (2, KEY_BYTES)
+# The public key that shares are sealed to, the public key of masks, a commitment to the self-mask seed.
+KEYS = (3, KEY_BYTES)
+SEALING_ROW, MASK_ROW, COMMITMENT_ROW = range(3)
 # The kinds of secrets, in the order in which their shares stand everywhere.
 SEED, MASK_KEY = range(2)
 SECRETS = 2
-# For each kind a share of the secret and one of what blinds it, and a Poly1305 tag.
-SEALED_BYTES = 2 * SECRETS * SCALAR_BYTES + 16
+# A share of each secret and of what blinds the key of masks, and a Poly1305 tag.
+SEALED_BYTES = (SECRETS + 1) * SCALAR_BYTES + 16
 # What a party found of a neighbour's dealing.
 NOTHING, VALID, NOT_VALID = range(3)
 
@@ -94,7 +96,7 @@ def table_of(rows: Sequence[bytes]) -> UInt8[ndarray, "rows width"]:
     return octets(b"".join(rows)).reshape(len(rows), -1)
 
 
-def keys_statement(digest: bytes, index: int, keys: UInt8[ndarray, "2 32"]) -> bytes:
+def keys_statement(digest: bytes, index: int, keys: UInt8[ndarray, "3 32"]) -> bytes:
     """What a party signs about its keys."""
     return b"conclave secure sum keys 1\n" + digest + index.to_bytes(4, "big") + keys.tobytes()
 
@@ -105,3 +107,8 @@ def survivors_statement(
     """What a party signs about who is left."""
     sets = np.packbits(sharers).tobytes() + np.packbits(survivors).tobytes()
     return b"conclave secure sum survivors 1\n" + digest + sets
+
+
+def commitment(digest: bytes, index: int, seed: bytes) -> bytes:
+    """Commits a party to its self-mask seed; the seed is uniform, so its hash hides it."""
+    return hashlib.sha256(b"conclave secure sum seed 2\n" + digest + index.to_bytes(4, "big") + seed).digest()

@@ -27,7 +27,7 @@ STUDY = lattice_study(secure_sum(colluders=1), batch_limit=40)
 NAMES = [seat.party for seat in STUDY.roster]
 VOTES = rng_votes(6, 1, 40, 5, 3)
 POOL = np.zeros((40, 2), np.float32)
-STEPS = ["sum_keys", "sum_shares", "vote", "sum_agree", "sum_open"]
+STEPS = ["sum_keys", "sum_shares", "sum_check", "vote", "sum_agree", "sum_open"]
 
 
 def kind(request):
@@ -117,7 +117,7 @@ def truncated(reply):
     return StepReply(reply.batch_digest, reply.step, reply.arrays[:-1])
 
 
-@pytest.mark.parametrize("step", ["sum_keys", "sum_shares", "vote"])
+@pytest.mark.parametrize("step", ["sum_keys", "sum_shares", "sum_check", "vote"])
 def test_a_malformed_reply_leaves_its_party_out_and_names_it(step):
     world = World(lambda name, request, reply: truncated(reply) if name == "p1" and kind(request) == step else reply)
     got = world.label()
@@ -161,7 +161,7 @@ def test_survivors_other_than_the_first_are_refused_before_the_outcome():
     world.close()
 
 
-@pytest.mark.parametrize("step", ["sum_shares", "sum_agree", "sum_open"])
+@pytest.mark.parametrize("step", ["sum_shares", "sum_check", "sum_dispute", "sum_agree", "sum_open"])
 def test_a_step_out_of_the_blue_is_refused_and_charges_nothing(step):
     world = World()
     request = StepRequest(STUDY.digest, bytes(32), step, ())
