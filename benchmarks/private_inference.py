@@ -56,7 +56,7 @@ from protocols.levels.hidden_queries.inference.model import (
 )
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.levels.hidden_queries.inference.querier import Querier
-from protocols.levels.two_server.shares import expand_guardian
+from protocols.levels.two_server.shares import guardian_votes
 from protocols.wire.messages import decode_arrays, encode_arrays
 
 MODELS = ("linear", "mlp", "cnn")
@@ -299,7 +299,7 @@ def free_port() -> int:
 def check(share: np.ndarray, seeds: np.ndarray, expected: np.ndarray) -> None:
     """Both shares must make the one-hot votes that plain arithmetic gives."""
     _, queries, classes = share.shape
-    masks, _, _ = expand_guardian(seeds, queries=queries, classes=classes, context=b"")
+    masks = guardian_votes(seeds, queries=queries, classes=classes, context=b"")
     votes = (share.astype(np.int64) + masks) % P
     if not (votes[0] == np.eye(classes)[expected]).all():
         raise SystemExit("private votes differ from plain inference")

@@ -136,7 +136,8 @@ def coordinator(case: Case, port: int, report: Connection) -> None:
     channel = SocketChannel(socket.create_connection(("127.0.0.1", port)), case.rtt_ms / 2000)
     channel.recv(1)
     valid = watch.of(
-        "check", lambda: coordinator_checks(channel, share, ballots, coin_seed=system_source(32), pin=lambda coin: None)
+        "check",
+        lambda: coordinator_checks(channel, share, ballots, secret=system_source(32), pin=lambda step, value: None),
     )
     checked = channel.sent
     sums = watch.of("sums", lambda: coordinator_sums(share, ballots, weights=weights, valid=valid))
@@ -162,7 +163,8 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
     channel.send(b"")
     watch = Stopwatch()
     valid = watch.of(
-        "check", lambda: guardian_checks(channel, share, ballots, coin_seed=system_source(32), pin=lambda coin: None)
+        "check",
+        lambda: guardian_checks(channel, share, ballots, secret=system_source(32), pin=lambda step, value: None),
     )
     checked = channel.sent
     sums = watch.of("sums", lambda: guardian_sums(share, ballots, weights=weights, valid=valid))

@@ -15,6 +15,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from guardian.callers import CONVERSATIONS, Callers
 from protocols.crypto.identity import Identity, certificate_from_pem, fingerprint, identify, key_to_pem, to_pem
 from protocols.errors import (
     BudgetExceeded,
@@ -34,7 +35,7 @@ from protocols.wire.guardian.greeting import (
     read_opening,
     welcome,
 )
-from protocols.wire.guardian.line import SILENCE_S
+from protocols.wire.guardian.line import DENY_POLL_S, SILENCE_S
 from protocols.wire.guardian.stream import GuardianStream
 from runtime.grpc_options import ANSWER_PINGS, GUARDIAN_STREAM, LISTEN
 
@@ -42,7 +43,6 @@ Event = Callable[[str, dict[str, str | int]], None]
 
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
-_CONVERSATIONS = 16
 _OPTIONS = [*GUARDIAN_STREAM, *ANSWER_PINGS, *LISTEN]
 
 
@@ -50,8 +50,8 @@ class GuardianPort:
     """Listens for the coordinator.
 
     key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the approved
-    study, or Refused; on_event(event, fields): for logs, holds only names, codes and counts; silence_s: how long the
-    coordinator may be silent.
+    study, or Refused; asks(name): whether an approved study names this party as the one that asks; on_event(event,
+    fields): for logs, holds only names, codes and counts; silence_s: how long the coordinator may be silent.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class GuardianPort:
         authority: x509.Certificate,
         denied: Callable[[Identity], str | None],
         find: Callable[[bytes], GuardedStudy],
+        asks: Callable[[str], bool],
         on_event: Event,
         silence_s: float = SILENCE_S,
     ) -> None:
@@ -70,11 +71,12 @@ class GuardianPort:
         self._authority = authority
         self._denied = denied
         self._find = find
+        self._callers = Callers(asks=asks)
         self._on_event = on_event
         self._silence_s = silence_s
         self._open: dict[GuardianStream, threading.Thread] = {}
-        self._threads = ThreadPoolExecutor(_CONVERSATIONS, thread_name_prefix="guardian-port")
-        self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=_CONVERSATIONS)
+        self._threads = ThreadPoolExecutor(CONVERSATIONS, thread_name_prefix="guardian-port")
+        self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=CONVERSATIONS)
         _, service, method = CONVERSE_METHOD.split("/")
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._converse)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -125,33 +127,50 @@ class GuardianPort:
             self._open.pop(stream, None)
 
     def _greet_and_serve(self, stream: GuardianStream, context: grpc.ServicerContext) -> None:
-        address = context.peer()
+        address, name = context.peer(), ""
         try:
             peer = self._identify(context)
-            opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
-            guarded = self._find_for(peer, opening)
+            name = peer.name
+            with self._callers.conversation(peer):
+                opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
+                self._begin(stream, opening, self._find_for(peer, opening), peer, address)
         except ChannelClosed:
             return
         except ConclaveError as error:
-            code = code_of(error)
-            self._on_event("turned_away", {"address": address, "code": code, "reason": str(error)[:200]})
-            stream.say_goodbye(code, _said(error))
-            return
+            self._turned_away(address, name, code_of(error), str(error))
+            stream.say_goodbye(code_of(error), _said(error))
+
+    def _begin(
+        self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
+    ) -> None:
+        """Answers a check, or serves a batch unless the study has another conversation open."""
         if opening.purpose == "check":
             self._on_event("checked", {"address": address, "study": guarded.study.name})
             self._welcome(stream, opening)
         elif guarded.busy.acquire(blocking=False):
             try:
-                self._serve(stream, opening, guarded, address)
+                self._serve(stream, opening, guarded, peer, address)
             finally:
                 guarded.busy.release()
         else:
-            self._on_event("turned_away", {"address": address, "code": Code.BUSY, "study": guarded.study.name})
-            stream.say_goodbye(Code.BUSY, "another conversation about this study is open; ask again when it has ended")
+            said = "another conversation about this study is open; ask again when it has ended"
+            self._turned_away(address, peer.name, Code.BUSY, said)
+            stream.say_goodbye(Code.BUSY, said)
 
-    def _serve(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str) -> None:
+    def _turned_away(self, address: str, name: str, code: str, reason: str) -> None:
+        times = self._callers.turned_away(name, code)
+        if times:
+            about: dict[str, str | int] = {"address": address, "code": code, "reason": reason[:200], "times": times}
+            self._on_event("turned_away", about | ({"party": name} if name else {}))
+
+    def _serve(
+        self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
+    ) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(stream, peer, about, ended), daemon=True)
+        watch.start()
         try:
             self._welcome(stream, opening)
             guarded.guardian.serve(stream)
@@ -170,6 +189,9 @@ class GuardianPort:
             stream.say_goodbye(Code.ERROR, "an unexpected error occurred at the guardian; its log says of what kind")
         else:
             self._on_event("conversation_ended", about)
+        finally:
+            ended.set()
+            watch.join()
 
     def _welcome(self, stream: GuardianStream, opening: Opening) -> None:
         stream.send(welcome(opening, key=self._key, certificate=self._certificate))
@@ -191,10 +213,25 @@ class GuardianPort:
             raise Refused(
                 Code.SAME_ORGANISATION, "the coordinator uses this guardian's own key; allowed: a key of its own"
             )
+        self._check_allowed(peer)
+        return peer
+
+    def _check_allowed(self, peer: Identity) -> None:
         reason = self._denied(peer)
         if reason is not None:
             raise Refused(Code.REVOKED, f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
-        return peer
+
+    def _watch(
+        self, stream: GuardianStream, peer: Identity, about: dict[str, str | int], ended: threading.Event
+    ) -> None:
+        """Cuts a conversation soon after its other side is denied, whatever it is about."""
+        while not ended.wait(DENY_POLL_S):
+            try:
+                self._check_allowed(peer)
+            except Refused as refused:
+                self._on_event("conversation_cut", about | {"code": refused.code, "reason": str(refused)[:200]})
+                stream.cut(refused.code, _said(refused))
+                return
 
     def _find_for(self, peer: Identity, opening: Opening) -> GuardedStudy:
         """The study that the conversation is about. Raises Refused unless this caller may ask about it now."""

@@ -105,7 +105,9 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         *(f"  - {line}" for line in not_covered_by_guardian(about)),
         "  - Without your keys and ledger the study cannot continue: back the home up, and never run two copies of it.",
         "",
-        "Compare the digest with each hospital by telephone: whoever replaces your keys in their file replaces you.",
+        "Read the fingerprint of your keys out to each hospital by telephone; they type it when they approve. Whoever",
+        "replaces your keys in their file replaces you.",
+        f"fingerprint of your keys {guarded(level).fingerprint}",
     ]
 
 
@@ -136,6 +138,20 @@ class ApprovedStudies:
         self._source = source
         self._lock = threading.Lock()
         self._open: dict[bytes, tuple[GuardedStudy, Ledger]] = {}
+        # Who asks in the study of a folder, by the time at which its file was written.
+        self._asking: dict[str, tuple[int, str]] = {}
+
+    def asks(self, name: str) -> bool:
+        """Whether an approved study names this party, or coordinator, as the one that asks.
+
+        A file is read once, so that it costs little to turn others away. Raises InvalidInput as listed does.
+        """
+        with self._lock:
+            for file in self._home.studies.glob("[!.]*/study.toml"):
+                written, folder = file.stat().st_mtime_ns, file.parent.name
+                if self._asking.get(folder, (0, ""))[0] != written:
+                    self._asking[folder] = written, read_deployed(file).who_asks
+            return any(name == who for _, who in self._asking.values())
 
     def find(self, digest: bytes) -> GuardedStudy:
         """The study with this digest. Raises Refused("unknown_study"), StorageFailed, InvalidInput."""

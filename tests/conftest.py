@@ -5,10 +5,14 @@ calls have their arrays' types and shapes checked, and the garbage collector's.
 import functools
 import gc
 import itertools
+import os
 from typing import Any
 
 import jaxtyping
 from hypothesis import settings
+
+# As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 settings.register_profile("conclave", deadline=None)
 settings.load_profile("conclave")

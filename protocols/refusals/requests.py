@@ -27,6 +27,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
+        Code.OTHER_CHECK: Meaning(
+            "the check of a batch's votes was repeated with other voters or other messages, which would reveal them",
+            "keep the log: with honest servers and their newest ledgers this does not happen",
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
+        ),
         Code.OTHER_SUMS: Meaning(
             "the noisy sums of a batch were to be opened a second time, with other shares, or are not those that the "
             "guardian signed",
@@ -40,10 +46,22 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
+        Code.TOO_MANY_CHECKS: Meaning(
+            "the check of one batch's votes was broken off 16 times",
+            "both servers' logs say by whom (check_broken_off): ask why. The batch can only be given up",
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
+        ),
         Code.OTHER_ROUND: Meaning(
             "a batch of one round was submitted for the other round",
             "the operator's software is at fault",
             OPERATOR | GUARDIAN,
+            Cost.STANDS,
+        ),
+        Code.UNSIGNED_VOTES: Meaning(
+            "votes without the signature of the hospital whose seat it is: it, or whoever passed them on, is at fault",
+            "compare the hospital's log; the others' votes count",
+            OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
         Code.BAD_SEAL: Meaning(
@@ -92,7 +110,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.NOT_QUERIER: Meaning(
             "another hospital asks than the study's `querier`",
             "ask in the study whose [confidentiality] names this hospital as its querier",
-            COMMAND | OPERATOR | ASKER,
+            COMMAND | OPERATOR | ASKER | GUARDIAN,
         ),
         Code.NOT_ENROLLED: Meaning("`ask` before there is a certificate", "run: conclave-party enrol", COMMAND),
         Code.QUORUM_LOST: Meaning(
@@ -178,6 +196,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.UNSIGNED_OUTCOME: Meaning(
             "an outcome without the guardian's signature",
             "ask the operator why the guardian did not sign",
+            ANSWERED,
+            Cost.STANDS,
+        ),
+        Code.OTHER_VOTES: Meaning(
+            "the guardian counted other votes of this seat than its ledger holds",
+            "find out who else has this hospital's key, or a copy of its node; tell the guardian",
             ANSWERED,
             Cost.STANDS,
         ),

@@ -154,7 +154,8 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
         )
     if study.classes > MAX_CLASSES:
         raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
-    _check_held(study, cells=study.classes + 3, word_bytes=4)
+    # Of each query: the vector, and for each of three repetitions its product with a key, and a constant.
+    _check_held(study, cells=4 * study.classes + 3, word_bytes=4)
     mechanism = study.gaussian
     thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
     with _named(study, level, units):

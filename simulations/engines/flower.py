@@ -62,6 +62,7 @@ os.environ.update(
     FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION="1",
     RAY_USAGE_STATS_ENABLED="0",
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",  # the future behaviour; without it Ray warns about it
+    GRPC_ENABLE_FORK_SUPPORT="0",  # what is forked runs another program; else gRPC prints of each fork
 )
 with warnings.catch_warnings():
     # Both use deprecated parts of other packages, and Flower's Ray backend changes the warning filters.

@@ -8,7 +8,7 @@ from protocols.levels.hidden_queries.inference.dealer import deal
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 from protocols.levels.hidden_queries.inference.querier import Querier
-from protocols.levels.two_server.shares import expand_guardian
+from protocols.levels.two_server.shares import guardian_blinds, guardian_determined, guardian_votes
 from tests.harness.seeded import seeded_source
 
 CONTEXT = b"a batch"
@@ -64,10 +64,13 @@ def votes(querier, answerer):
 
 
 def guardians(answerer, queries):
-    """What the guardian expands: shares of votes, of points and of squares, of the one voter."""
+    """What the guardian expands of the one voter: shares of votes, what follows from them, what is uniform."""
     seeds = answerer.guardian_share.seeds
     classes = answerer._plan.vote.classes
-    return [each[0] for each in expand_guardian(seeds, queries=queries, classes=classes, context=CONTEXT)]
+    determined = guardian_determined(seeds, queries=queries, classes=classes, context=CONTEXT)
+    blinds = guardian_blinds(seeds, queries=queries, context=CONTEXT)
+    votes = guardian_votes(seeds, queries=queries, classes=classes, context=CONTEXT)
+    return votes[0], determined, blinds
 
 
 def private_votes(model, inputs, *key):

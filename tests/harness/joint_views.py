@@ -20,17 +20,24 @@ from party.party import Party
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
 from protocols.crypto.oblivious_transfer import COLUMNS, CorrelatedReceiver, CorrelatedSender
-from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import ballots_of
-from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, expand_guardian
+from protocols.levels.two_server.shares import (
+    REPETITIONS,
+    coordinator_blinds,
+    guardian_blinds,
+    guardian_determined,
+    guardian_votes,
+)
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
-from tests.harness.levels import SEALING_KEY, GuardianHere, two_server
+from tests.harness.kept_messages import Cut, Kept
+from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
 
@@ -48,37 +55,9 @@ STUDY = make_study(
 )
 POOL = np.zeros((QUERIES, 2), np.float32)
 # Of the guardian's messages in a conversation: it stops instead of taking the labels of the pass bits.
-_STEPS = 13
+_STEPS = 16
 _SHOWN_COLUMNS = 6
 _PAIRS = 300
-
-
-class Cut:
-    """A guardian's end that keeps what arrives, and is gone after so many messages there and back."""
-
-    def __init__(self, end, left, kept):
-        self.end, self.left, self.kept = end, left, kept
-
-    def _step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise ChannelClosed("cut")
-
-    def send(self, data):
-        self._step()
-        self.end.send(data)
-
-    def recv(self, limit):
-        self._step()
-        self.kept.append(self.end.recv(limit))
-        return self.kept[-1]
-
-
-class Kept(Cut):
-    """A coordinator's end that keeps what arrives."""
-
-    def _step(self):
-        pass
 
 
 @dataclass
@@ -108,7 +87,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             ledger=ledgers[at],
             voter=lambda batch, at=at: tiled[at : at + 1, batch.ids],
             coins_from=None,
-            ballot=SharedBallot(STUDY, seat.party, source=seeded_source(seed, 9, party_seed(at))),
+            ballot=SharedBallot(STUDY, seat.party, key=SEAT_KEYS[at], source=seeded_source(seed, 9, party_seed(at))),
         )
         for at, seat in enumerate(STUDY.roster)
     }
@@ -116,7 +95,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
     def handle(name, request):
         reply = parties[name].handle(request)
         if isinstance(reply, HiddenVotes):
-            run.replies[name] = reply.arrays
+            run.replies[name] = reply.arrays[:-1]
         return reply
 
     exchange = InProcessTransport({name: lambda request, name=name: handle(name, request) for name in parties})
@@ -145,7 +124,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             )
             labelling = coordinator.label(POOL)
             run.digest = own.stored(0).digest
-            run.coins.append(own.noted(run.digest, "coin"))
+            run.coins.append(own.noted(run.digest, "check coin"))
             if attempt == 0:
                 assert labelling.stop.reason == "guardian_lost", labelling
                 between(own, guardians)
@@ -206,7 +185,7 @@ def views(run):
     """((bits a copy, bits an octet) of the coordinator, the same of the guardian)."""
     of_coordinator, of_guardian = _shares(run)
     openings = [_openings(run, attempt) for attempt in range(2)]
-    # The coins are known to both servers, and so is d, from what one has and what the other sent.
+    # The coins are known to both servers, and so is Z, from what one has and what the other sent.
     public = [*(part for each in openings for part in each), *(plus(*each) for each in openings), _tried(run, openings)]
     coordinators, guardians = (
         _combined(np.concatenate([*held, *public], axis=3)) for held in (of_coordinator, of_guardian)
@@ -227,23 +206,37 @@ def views(run):
     return (
         (
             np.concatenate(bits, axis=1),
-            _octets(run, [np.concatenate([reply[0], reply[3][0]]) for reply in _ordered(run)]),
+            _octets(run, [np.concatenate([reply[0], reply[5][0]]) for reply in _ordered(run)]),
         ),
         (np.concatenate(others, axis=1), _octets(run, _seeds(run))),
     )
 
 
 def _shares(run):
-    """What each holds: shares of vectors, of a^2 and of a; [copies, kinds, parties, places] each."""
+    """What each holds: shares of v, of k v, of B, of a and of A; [copies, kinds, parties, places] each."""
     ordered = _ordered(run)
     sizes = {"queries": QUERIES, "context": run.digest}
-    votes, squares, seeds = (np.concatenate([reply[at] for reply in ordered]) for at in (1, 2, 3))
-    masks, g_points, g_squares = expand_guardian(np.concatenate(_seeds(run)), classes=CLASSES, **sizes)
+    votes, keyed, constants, seeds = (np.concatenate([reply[at] for reply in ordered]) for at in (1, 2, 3, 5))
+    guardians = np.concatenate(_seeds(run))
+    masks = guardian_votes(guardians, classes=CLASSES, **sizes)
+    other = guardian_determined(guardians, classes=CLASSES, **sizes)
     # What the coordinator would have if the seal were none: the last bytes before the tag are those of the seed.
     plain = np.stack([reply[0][-32:-16] for reply in ordered])
-    unsealed = plus(votes, expand_guardian(plain, classes=CLASSES, **sizes)[0])
-    mine = [votes, squares, expand_coordinator(seeds, **sizes), unsealed]
-    return [_of_copies(each) for each in mine], [_of_copies(each) for each in (masks, g_squares, g_points)]
+    unsealed = plus(votes, guardian_votes(plain, classes=CLASSES, **sizes))
+    held = [
+        [first, *(_by_query(each) for each in (*determined, blinds.points, blinds.slopes))]
+        for first, determined, blinds in (
+            (votes, (keyed, constants), coordinator_blinds(seeds, **sizes)),
+            (masks, (other.keyed, other.constants), guardian_blinds(guardians, **sizes)),
+        )
+    ]
+    held[0].append(unsealed)
+    return tuple([_of_copies(each) for each in server] for server in held)
+
+
+def _by_query(values):
+    """[voters, repetitions, queries, ...] with the queries second."""
+    return np.ascontiguousarray(np.moveaxis(values, 2, 1)).reshape(PARTIES, QUERIES, -1)
 
 
 def _ordered(run):
@@ -259,18 +252,19 @@ def _seeds(run):
 
 
 def _openings(run, attempt):
-    """(the coordinator's part of d, the guardian's)."""
+    """(the coordinator's part of Z, the guardian's)."""
     sent = run.to_guardian[attempt][3], run.to_coordinator[attempt][2]
-    shape = (PARTIES, QUERIES, REPETITIONS)
-    return [_of_copies(np.frombuffer(data, "<u4", count=int(np.prod(shape))).reshape(shape)) for data in sent]
+    shape = (PARTIES, REPETITIONS, QUERIES)
+    parts = [np.frombuffer(data, "<u4", count=int(np.prod(shape))).reshape(shape) for data in sent]
+    return [_of_copies(_by_query(each)) for each in parts]
 
 
 def _tried(run, openings):
-    """For every class what d says if it was the vote, and what two openings say of it together."""
+    """For every class what Z says if it was the vote, and what two openings say of it together."""
     takes_part = np.ones((PARTIES, QUERIES), dtype=bool)
     ballots = ballots_of(STUDY, run.digest, takes_part)
     opened = [plus(*each) for each in openings]
-    powers = [_challenge(coin, ballots).powers[:, :, :REPETITIONS] for coin in run.coins]
+    powers = [_challenge(coin, ballots).points for coin in run.coins]
     # [copies, kinds, 1, repetitions] of each class.
     first, second = ([each[:, at].reshape(COPIES, KINDS, 1, -1) for at in range(CLASSES)] for each in powers)
     singly = [minus(opened[0], r) for r in first]
@@ -310,13 +304,13 @@ def _copies(bits):
 
 def _masks(messages):
     """The masks of the outputs: 2 bits of the label and the pass bit of each query."""
-    data = np.frombuffer(messages[5], np.uint8)
+    data = np.frombuffer(messages[7], np.uint8)
     return _copies(np.unpackbits(data, count=3 * QUERIES).astype(bool).reshape(1, 3, QUERIES))
 
 
 def _matrix(messages):
     """Some columns of the extension matrix: [columns, 31, rows, queries]."""
-    packed = np.frombuffer(messages[6], np.uint8).reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
+    packed = np.frombuffer(messages[7], np.uint8).reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
     count = BITS * 2 * CLASSES * QUERIES
     bits = np.unpackbits(packed, axis=1, bitorder="little", count=count)
     return bits.reshape(_SHOWN_COLUMNS, BITS, 2 * CLASSES, QUERIES).astype(bool)
@@ -340,9 +334,8 @@ def _low(labels):
 
 def _octets(run, held):
     """What is of a whole batch: seals or seeds, and what the check gave of each voter; [octets, bits]."""
-    sent = [
-        np.frombuffer(data[-REPETITIONS * PARTIES * 8 :], "<u4")
-        for data in (run.to_guardian[0][4], run.to_coordinator[0][2])
-    ]
+    size = 2 * REPETITIONS * PARTIES
+    # Of l and R as they were masked: the tests that follow are determined, and add up to zero.
+    sent = [np.frombuffer(data, "<u4", count=size) for data in (run.to_guardian[0][4], run.to_coordinator[0][3])]
     octets = [np.ascontiguousarray(each).view(np.uint8).reshape(-1) for each in (*held, *sent, plus(*sent))]
     return np.unpackbits(np.concatenate(octets)[:, None], axis=1).astype(bool)

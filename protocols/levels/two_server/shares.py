@@ -1,11 +1,16 @@
-"""Votes as additive shares over F_p, one for the coordinator and one for the guardian.
+"""Votes as additive shares over F_p, one for the coordinator and one for the guardian, with what their check needs.
 
-A vote in a query is a one-hot vector over the classes, unweighted; an abstention is the zero vector. The guardian's
-share is expanded from a seed of 16 bytes, the coordinator's is the difference: either alone is uniform and says nothing
-about the vote. Every vector comes with REPETITIONS shared squares (a, a^2) of random a, which the servers consume in
-their check (sketch.py); the coordinator's shares of a come from a seed too.
+A vote in a query is a one-hot vector v over the classes, unweighted; an abstention is the zero vector. For each query
+and each of the check's REPETITIONS the party draws a key k and a point a, uniform in F_p and used nowhere else, and
+shares v, k v, and the polynomial Z^2 + A Z + B whose value at Z = s + a is s^2 + k s: A = k - 2 a, B = a^2 - a k
+(sketch.py). For each repetition it shares a product of two random factors, by which a server blinds the result.
+
+Uniform numbers are shared by two seeds of 16 bytes, one a server: a, A (and with it k = A + 2 a) and the factors. What
+is determined by others is v, k v, B and the product: the guardian's share of it comes from its seed, the coordinator's
+is the difference. So either server's share alone is uniform, and says nothing about vote or key.
 
 Seeds are bound to `context`, which names the batch: shares of one batch are useless in another.
+docs/explanation/vote-check.md specifies all of it byte by byte.
 """
 
 from __future__ import annotations
@@ -25,37 +30,37 @@ from protocols.errors import InvalidInput, MalformedMessage
 from protocols.ranges import in_range
 from protocols.votes import ABSTAIN
 
-# Independent repetitions of the check, each with an error of at most 2/p for a vector.
+# Independent repetitions of the check, each with an error of at most 4/p for a voter.
 REPETITIONS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class CoordinatorShare:
-    """What the coordinator gets: shares of one-hot vectors, shares of a^2, and the seeds of its shares of a."""
+    """What the coordinator gets: shares of v, of k v, of B and of the factors' products, and seeds of the rest."""
 
     votes: UInt32[ndarray, "voters queries classes"] = field(repr=False)
-    squares: UInt32[ndarray, "voters queries repetitions"] = field(repr=False)
+    keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
+    constants: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+    products: UInt32[ndarray, "voters repetitions"] = field(repr=False)
     seeds: UInt8[ndarray, "voters 16"] = field(repr=False)
 
-    def arrays(self) -> tuple[ndarray, ndarray, ndarray]:
+    def arrays(self) -> tuple[ndarray, ...]:
         """As they travel."""
-        return self.votes.astype("<u4", copy=False), self.squares.astype("<u4", copy=False), self.seeds
+        elements = (self.votes, self.keyed, self.constants, self.products)
+        return (*(each.astype("<u4", copy=False) for each in elements), self.seeds)
 
     @staticmethod
     def of_all(shares: Sequence[CoordinatorShare]) -> CoordinatorShare:
         """The shares of several parties, whose voters follow each other. Raises InvalidInput."""
         if not shares:
             raise InvalidInput("0 shares; allowed: 1 or more")
-        return CoordinatorShare(
-            np.concatenate([share.votes for share in shares]),
-            np.concatenate([share.squares for share in shares]),
-            np.concatenate([share.seeds for share in shares]),
-        )
+        arrays = zip(*(share.arrays() for share in shares), strict=True)
+        return CoordinatorShare(*(np.concatenate(each) for each in arrays))
 
 
 @dataclass(frozen=True, eq=False)
 class GuardianShare:
-    """What the guardian gets: one seed per voter, from which it expands shares of vectors, of a and of a^2."""
+    """What the guardian gets: one seed per voter, from which it expands its share of everything."""
 
     seeds: UInt8[ndarray, "voters 16"] = field(repr=False)
 
@@ -71,6 +76,24 @@ class GuardianShare:
         return GuardianShare(np.concatenate([share.seeds for share in shares]))
 
 
+@dataclass(frozen=True, eq=False)
+class Blinds:
+    """A server's shares of what is uniform: of a, of A, and of the two factors of each repetition."""
+
+    points: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+    slopes: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+    factors: UInt32[ndarray, "2 voters repetitions"] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
+class Determined:
+    """A server's shares of what follows from vote and blinds: of k v, of B, and of the products of the factors."""
+
+    keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
+    constants: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
+    products: UInt32[ndarray, "voters repetitions"] = field(repr=False)
+
+
 def share_votes(
     votes: Int64[ndarray, "voters queries"], *, classes: int, context: bytes, source: RandomSource
 ) -> tuple[CoordinatorShare, GuardianShare]:
@@ -84,52 +107,74 @@ def share_votes(
         raise InvalidInput(f"a vote is outside the allowed range: class ids 0 to {classes - 1}, or {ABSTAIN}")
     voters, queries = votes.shape
     drawn = np.frombuffer(source(2 * SEED_BYTES * voters), dtype=np.uint8).reshape(2, voters, SEED_BYTES)
-    guardian = GuardianShare(drawn[0].copy())
-    masks, g_points, g_squares = expand_guardian(guardian.seeds, queries=queries, classes=classes, context=context)
-    points = expand_coordinator(drawn[1], queries=queries, context=context)
-    a = plus(points, g_points)
-    squares = minus(times(a, a), g_squares)
+    guardian, seeds = GuardianShare(drawn[0].copy()), drawn[1].copy()
+    a, slopes, factors = _joint(guardian.seeds, seeds, queries=queries, context=context)
+    keys = plus(slopes, plus(a, a))
     one_hot = (votes[:, :, None] == np.arange(classes)).astype(np.uint32)
-    return CoordinatorShare(minus(one_hot, masks), squares, drawn[1].copy()), guardian
+    masks = guardian_votes(guardian.seeds, queries=queries, classes=classes, context=context)
+    other = guardian_determined(guardian.seeds, queries=queries, classes=classes, context=context)
+    coordinator = CoordinatorShare(
+        minus(one_hot, masks),
+        minus(one_hot[:, None] * keys[..., None], other.keyed),
+        minus(minus(times(a, a), times(a, keys)), other.constants),
+        minus(times(factors[0], factors[1]), other.products),
+        seeds,
+    )
+    return coordinator, guardian
 
 
-def expand_guardian(
+def vote_keys(
+    coordinator: CoordinatorShare, guardian: GuardianShare, *, queries: int, context: bytes
+) -> UInt32[ndarray, "voters repetitions queries"]:
+    """The keys k of shares that were made by `share_votes`: only who has both shares knows them."""
+    a, slopes, _ = _joint(guardian.seeds, coordinator.seeds, queries=queries, context=context)
+    return plus(slopes, plus(a, a))
+
+
+def guardian_votes(
     seeds: UInt8[ndarray, "voters 16"], *, queries: int, classes: int, context: bytes
-) -> tuple[
-    UInt32[ndarray, "voters queries classes"],
-    UInt32[ndarray, "voters queries repetitions"],
-    UInt32[ndarray, "voters queries repetitions"],
-]:
-    """The guardian's shares of the vectors, of a and of a^2."""
-    cells, squares = queries * classes, queries * REPETITIONS
-    stream = _expanded("guardian's share", seeds, cells + 2 * squares, context)
-    return (
-        stream[:, :cells].reshape(len(seeds), queries, classes),
-        stream[:, cells : cells + squares].reshape(len(seeds), queries, REPETITIONS),
-        stream[:, cells + squares :].reshape(len(seeds), queries, REPETITIONS),
+) -> UInt32[ndarray, "voters queries classes"]:
+    """The guardian's shares of the vectors."""
+    return _expanded("guardian's votes", seeds, queries * classes, context).reshape(len(seeds), queries, classes)
+
+
+def guardian_determined(
+    seeds: UInt8[ndarray, "voters 16"], *, queries: int, classes: int, context: bytes
+) -> Determined:
+    """The guardian's shares of k v, of B and of the products."""
+    voters, keyed, constants = len(seeds), REPETITIONS * queries * classes, REPETITIONS * queries
+    stream = _expanded("guardian's check", seeds, keyed + constants + REPETITIONS, context)
+    return Determined(
+        stream[:, :keyed].reshape(voters, REPETITIONS, queries, classes),
+        stream[:, keyed : keyed + constants].reshape(voters, REPETITIONS, queries),
+        stream[:, keyed + constants :],
     )
 
 
-def expand_coordinator(
-    seeds: UInt8[ndarray, "voters 16"], *, queries: int, context: bytes
-) -> UInt32[ndarray, "voters queries repetitions"]:
-    """The coordinator's shares of a."""
-    stream = _expanded("coordinator's points", seeds, queries * REPETITIONS, context)
-    return stream.reshape(len(seeds), queries, REPETITIONS)
+def guardian_blinds(seeds: UInt8[ndarray, "voters 16"], *, queries: int, context: bytes) -> Blinds:
+    """The guardian's shares of what is uniform."""
+    return _blinds("guardian's blinds", seeds, queries, context)
+
+
+def coordinator_blinds(seeds: UInt8[ndarray, "voters 16"], *, queries: int, context: bytes) -> Blinds:
+    """The coordinator's shares of what is uniform."""
+    return _blinds("coordinator's blinds", seeds, queries, context)
 
 
 def check_coordinator_share(
     arrays: tuple[ndarray, ...], *, voters: int, queries: int, classes: int
 ) -> CoordinatorShare:
     """The share that a party sent to the coordinator. Raises MalformedMessage."""
-    _check_count(arrays, 3)
-    votes, squares, seeds = arrays
+    _check_count(arrays, 5)
+    votes, keyed, constants, products, seeds = arrays
     _check_array(votes, "votes", np.uint32, (voters, queries, classes))
-    _check_array(squares, "squares", np.uint32, (voters, queries, REPETITIONS))
+    _check_array(keyed, "keyed votes", np.uint32, (voters, REPETITIONS, queries, classes))
+    _check_array(constants, "constants", np.uint32, (voters, REPETITIONS, queries))
+    _check_array(products, "products", np.uint32, (voters, REPETITIONS))
     _check_array(seeds, "seeds", np.uint8, (voters, SEED_BYTES))
-    for values in (votes, squares):
+    for values in arrays[:-1]:
         in_range("two servers", "field element", values)
-    return CoordinatorShare(_native(votes), _native(squares), _native(seeds))
+    return CoordinatorShare(*(_native(each) for each in arrays))
 
 
 def check_guardian_share(arrays: tuple[ndarray, ...], *, voters: int) -> GuardianShare:
@@ -137,6 +182,22 @@ def check_guardian_share(arrays: tuple[ndarray, ...], *, voters: int) -> Guardia
     _check_count(arrays, 1)
     _check_array(arrays[0], "seeds", np.uint8, (voters, SEED_BYTES))
     return GuardianShare(_native(arrays[0]))
+
+
+def _joint(
+    guardians: UInt8[ndarray, "voters 16"], coordinators: UInt8[ndarray, "voters 16"], *, queries: int, context: bytes
+) -> tuple[ndarray, ndarray, ndarray]:
+    """(a, A, the factors) of both servers' seeds."""
+    one = guardian_blinds(guardians, queries=queries, context=context)
+    other = coordinator_blinds(coordinators, queries=queries, context=context)
+    return plus(one.points, other.points), plus(one.slopes, other.slopes), plus(one.factors, other.factors)
+
+
+def _blinds(label: str, seeds: UInt8[ndarray, "voters 16"], queries: int, context: bytes) -> Blinds:
+    size, shape = REPETITIONS * queries, (len(seeds), REPETITIONS, queries)
+    stream = _expanded(label, seeds, 2 * size + 2 * REPETITIONS, context)
+    factors = stream[:, 2 * size :].reshape(len(seeds), 2, REPETITIONS).transpose(1, 0, 2)
+    return Blinds(stream[:, :size].reshape(shape), stream[:, size : 2 * size].reshape(shape), factors)
 
 
 def _expanded(label: str, seeds: UInt8[ndarray, "voters 16"], count: int, context: bytes) -> UInt32[ndarray, "..."]:

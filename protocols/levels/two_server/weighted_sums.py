@@ -15,7 +15,7 @@ from numpy import ndarray
 from protocols.crypto.counting_ring import LIMIT
 from protocols.crypto.field import matrix_product, plus
 from protocols.errors import InvalidInput
-from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, expand_guardian
+from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, guardian_votes
 from protocols.levels.two_server.sketch import Ballots, voter_blocks
 
 
@@ -39,7 +39,7 @@ def guardian_sums(
 
     def blocks() -> Iterator[tuple[slice, UInt32[ndarray, "some queries classes"]]]:
         for at in voter_blocks(len(share.seeds), ballots.queries * ballots.classes):
-            yield at, expand_guardian(share.seeds[at], **sizes, context=ballots.context)[0]
+            yield at, guardian_votes(share.seeds[at], **sizes, context=ballots.context)
 
     return _sums(blocks(), ballots, weights, valid)
 

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import UInt32
 from numpy import ndarray
 
-from protocols.crypto.field import plus
+from protocols.crypto.field import minus, plus
 from protocols.crypto.prg_aes import Stream
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
@@ -22,8 +22,8 @@ from protocols.levels.hidden_queries.inference.material import Arrays, drawn, re
 from protocols.levels.hidden_queries.inference.plan import SEED, InferencePlan, LinearGate
 from protocols.levels.hidden_queries.inference.relu import ReLUSide
 from protocols.levels.hidden_queries.inference.ring import by_small
-from protocols.levels.hidden_queries.inference.vote import Vote
-from protocols.levels.two_server.shares import GuardianShare, share_votes
+from protocols.levels.hidden_queries.inference.vote import Vote, key_masks, keyed_at, votes_at
+from protocols.levels.two_server.shares import GuardianShare, share_votes, vote_keys
 from protocols.votes import ABSTAIN
 
 
@@ -40,10 +40,11 @@ class Answerer:
         self._plan = InferencePlan.of(model.architecture, queries)
         self._model = model
         self._dealt = received("the dealt randomness", dealt, (SEED, *self._plan.corrections))
-        # Shares of zero, to which the vote is added on the querying party's side.
+        # Shares of zero, to which the vote, and its product with the key, are added on the querying party's side.
         self._zero, self._guardian_share = share_votes(
             np.full((1, queries), ABSTAIN), classes=model.architecture.classes, context=context, source=source
         )
+        self._keys = vote_keys(self._zero, self._guardian_share, queries=queries, context=context)[0]
         self._waiting = list(self._plan.exchanges)
         self._over = False
         self._replies = self._answers()
@@ -110,8 +111,11 @@ class Answerer:
         wins = vote.wins(lookups, their_lookups)
         # The guardian knows the dealt tables, so this party's own share would tell it the vote. It gets a fresh share,
         # and the querying party the difference, which is uniform to it.
-        zero, squares, seeds = self._zero.arrays()
-        yield wins, plus(vote.shares(wins, their_wins)[None], zero), squares, seeds
+        votes = vote.shares(wins, their_wins)
+        keyed = keyed_at(votes, self._keys, votes_at(next(dealt), wins, their_wins))
+        zero, no_keyed, *rest = self._zero.arrays()
+        masked = minus(self._keys, key_masks(self._dealt[0].tobytes(), plan.queries))
+        yield wins, masked, plus(votes[None], zero), plus(keyed[None], no_keyed), *rest
 
     def _masked_weights(self, free: list[Arrays]) -> Arrays:
         return tuple(

@@ -13,6 +13,7 @@ from protocols.levels.hidden_queries.inference.architecture import Architecture,
 from protocols.levels.hidden_queries.inference.material import Arrays, Piece, corrections, drawn, joined
 from protocols.levels.hidden_queries.inference.plan import InferencePlan, LinearGate
 from protocols.levels.hidden_queries.inference.ring import by_uniform
+from protocols.levels.hidden_queries.inference.vote import keyed_masks, keyed_seed
 
 
 def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> tuple[Arrays, Arrays]:
@@ -34,6 +35,10 @@ def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> t
         else:
             pieces = step.derived
             secrets = step.secrets(joined(step.free, drawn(asking, step.free), drawn(answering, step.free)))
-        sent += corrections(pieces, secrets, drawn(asking, pieces))
+        own = drawn(asking, pieces)
+        sent += corrections(pieces, secrets, own)
+    # The last that was drawn for the querying party is its share of the table of votes.
+    gate, masks = plan.vote, keyed_masks(keyed_seed(seeds[0]), plan.vote.keyed.shape)
+    sent += corrections((gate.keyed,), (gate.keyed_secret(own[-1], seeds[1]),), (masks,))
     first, second = (np.frombuffer(seed, dtype=np.uint8) for seed in seeds)
     return (first,), (second, *sent)

@@ -165,16 +165,19 @@ class InferencePlan:
                 pieces.append(step.result)
             elif not isinstance(step, PoolShape):
                 pieces += step.derived
-        return tuple(pieces)
+        return (*pieces, self.vote.keyed)
 
 
 def last_reply(queries: int, classes: int) -> tuple[Piece, ...]:
-    """The arrays of the reply with the votes: masked wins, and the querying party's share with its squares and
-    seeds.
+    """The arrays of the reply with the votes: masked wins, masked keys, and the querying party's share without its
+    own part of v and of k v.
     """
     return (
         Piece("ring", "<u1", (queries, classes)),
+        Piece("field", "<u4", (REPETITIONS, queries)),
         Piece("field", "<u4", (1, queries, classes)),
-        Piece("field", "<u4", (1, queries, REPETITIONS)),
+        Piece("field", "<u4", (1, REPETITIONS, queries, classes)),
+        Piece("field", "<u4", (1, REPETITIONS, queries)),
+        Piece("field", "<u4", (1, REPETITIONS)),
         Piece("xor", "<u1", (1, SEED_BYTES)),
     )

@@ -21,7 +21,7 @@ from protocols.levels.hidden_queries.inference.material import Arrays, drawn, re
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, InferencePlan, LinearGate, last_reply
 from protocols.levels.hidden_queries.inference.relu import ReLUSide
 from protocols.levels.hidden_queries.inference.ring import by_uniform
-from protocols.levels.hidden_queries.inference.vote import Vote, votes_at
+from protocols.levels.hidden_queries.inference.vote import Vote, keyed_at, keyed_masks, keyed_seed, votes_at
 from protocols.levels.two_server.shares import CoordinatorShare
 
 Request = tuple[str, Arrays]
@@ -108,12 +108,16 @@ class Querier:
         their_masked, their_lookups = yield (*opening, masked)
         lookups = vote.lookups(masked, their_masked)
         wins = vote.wins(lookups, their_lookups)
-        self._unfinished = wins, vote.table
+        seed = np.frombuffer(keyed_seed(self._seed.tobytes()), dtype=np.uint8)
+        self._unfinished = wins, vote.table, seed
         return finish(self._unfinished, (yield lookups, wins))
 
 
 def finish(unfinished: Arrays, reply: Arrays) -> CoordinatorShare:
     """The querying party's share, from Querier.unfinished and the last reply. Raises MalformedMessage for a bad one."""
-    wins, table = unfinished
-    their_wins, their_share, squares, seeds = received(LAST_REQUEST, reply, last_reply(*wins.shape))
-    return CoordinatorShare(plus(votes_at(table, wins, their_wins)[None], their_share), squares, seeds)
+    wins, table, seed = unfinished
+    their_wins, keys, zero, no_keyed, *rest = received(LAST_REQUEST, reply, last_reply(*wins.shape))
+    votes = votes_at(table, wins, their_wins)
+    dealt = keyed_masks(seed.tobytes(), (len(keys), *table.shape))
+    keyed = keyed_at(votes, keys, votes_at(dealt, wins, their_wins))
+    return CoordinatorShare(plus(votes[None], zero), plus(keyed[None], no_keyed), *rest)

@@ -2,7 +2,14 @@
 
 Three openings: masked differences of all pairs of scores; their masked lookups (comparison.py), which give integer
 shares of each comparison; and, masked modulo a power of two, how many others each class beats. The winner alone beats
-all others, so a dealt table over F_p, looked up at the opened number, is the one-hot vote.
+all others, so a dealt table over F_p, looked up at the opened number, is the one-hot vote v.
+
+The servers' check needs shares of k v too, with a key k for each query and repetition that the answering party alone
+knows. Whoever knew it together with a server could shift that server's messages unnoticed, so the dealer must not, nor
+the querying party. The dealer knows the table's shares t_Q + t_A, and deals a uniform x to the answering party and
+shares w_Q + w_A = x t_Q. The answering party sends k - x, uniform to the querying party, with its last reply. Then
+(k - x) t_Q + w_Q and k t_A + w_A, looked up at the opened number, add up to k v: the products of one-time tables
+(Ishai et al. 2013) by the dealt product of Beaver 1991.
 """
 
 from __future__ import annotations
@@ -13,9 +20,13 @@ import numpy as np
 from jaxtyping import UInt8, UInt32
 from numpy import ndarray
 
+from protocols.crypto.field import plus, times
+from protocols.crypto.prg_aes import Stream
+from protocols.crypto.prg_chacha import SEED_BYTES, derived_key
 from protocols.levels.hidden_queries.inference import comparison
 from protocols.levels.hidden_queries.inference.comparison import Digits
 from protocols.levels.hidden_queries.inference.material import Arrays, Piece
+from protocols.levels.two_server.shares import REPETITIONS
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,15 @@ class VoteGate:
             Piece("ring", "<u1", (self.digits.products, numbers)),
             Piece("field", "<u4", (self.entries, self.queries, self.classes)),
         )
+
+    @property
+    def keyed(self) -> Piece:
+        """The answering party's share of x times the querying party's table."""
+        return Piece("field", "<u4", (REPETITIONS, self.entries, self.queries, self.classes))
+
+    def keyed_secret(self, table: UInt32[ndarray, "entries queries classes"], seed: bytes) -> ndarray:
+        """What the shares of `keyed` add up to. table: the querying party's; seed: dealt to the answering party."""
+        return times(table, key_masks(seed, self.queries)[:, None, :, None])
 
     def secrets(self, free: Arrays) -> Arrays:
         """Tables of digits, products of masks, and the table of votes."""
@@ -112,10 +132,37 @@ class Vote:
 
 
 def votes_at(
-    table: UInt32[ndarray, "entries queries classes"],
+    table: UInt32[ndarray, "*tables entries queries classes"],
     mine: UInt8[ndarray, "queries classes"],
     theirs: UInt8[ndarray, "queries classes"],
-) -> UInt32[ndarray, "queries classes"]:
-    """The table looked up at what the two masked shares of wins open to."""
-    opened = (mine + theirs) & np.uint8(len(table) - 1)
-    return np.take_along_axis(table, opened[None].astype(np.intp), axis=0)[0]
+) -> UInt32[ndarray, "*tables queries classes"]:
+    """The table, or each of several, looked up at what the two masked shares of wins open to."""
+    opened = (mine + theirs) & np.uint8(table.shape[-3] - 1)
+    at = np.broadcast_to(opened.astype(np.intp), (*table.shape[:-3], 1, *opened.shape))
+    return np.take_along_axis(table, at, axis=-3)[..., 0, :, :]
+
+
+def keyed_at(
+    votes: UInt32[ndarray, "queries classes"],
+    factors: UInt32[ndarray, "repetitions queries"],
+    dealt: UInt32[ndarray, "repetitions queries classes"],
+) -> UInt32[ndarray, "repetitions queries classes"]:
+    """A party's share of k v. votes: its share of v; factors: k, or k - x at the querying party; dealt: its share of x
+    times the querying party's share of v.
+    """
+    return plus(times(votes, factors[..., None]), dealt)
+
+
+def key_masks(seed: bytes, queries: int) -> UInt32[ndarray, "repetitions queries"]:
+    """x, from the seed that is dealt to the answering party."""
+    return Stream(derived_key("key masks", seed)[:SEED_BYTES]).field((REPETITIONS, queries))
+
+
+def keyed_masks(seed: bytes, gate_shape: tuple[int, ...]) -> UInt32[ndarray, "repetitions entries queries classes"]:
+    """The querying party's share of x times its table, of `VoteGate.keyed`'s shape; see `keyed_seed`."""
+    return Stream(seed).field(gate_shape)
+
+
+def keyed_seed(seed: bytes) -> bytes:
+    """The seed of `keyed_masks`, from the one that is dealt to the querying party. It is stored in the masks' place."""
+    return derived_key("keyed masks", seed)[:SEED_BYTES]

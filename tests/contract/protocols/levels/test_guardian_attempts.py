@@ -58,7 +58,7 @@ def test_a_guardian_without_its_ledger_is_not_believed(world):
 
 
 def test_the_same_batch_with_other_shares_is_refused_by_the_guardian(world):
-    world.wrap = lambda channel: Breaking(channel, 12)
+    world.wrap = lambda channel: Breaking(channel, 15)
     world.label()
     digest = world.own.stored(0).digest
     world.own.forget(digest, "submitted")
@@ -86,37 +86,44 @@ class Recorded:
 
 def test_what_the_guardian_sees_of_the_votes_is_the_same_in_every_attempt(world):
     attempts = []
-    for cut in (6, 8, 10, None):
+    for cut in (6, 8, 10, 13, None):
         kept = []
         attempts.append(kept)
         world.wrap = lambda channel, cut=cut, kept=kept: Recorded(
             channel if cut is None else Breaking(channel, cut), kept
         )
         world.label(source=10 + len(attempts))
-    # Submission, commitment, number, elements: heads in the first differ, the rest is that of the first attempt.
+    # Submission, commitment, and four openings: heads in the first differ, the rest is that of the first attempt.
     whole = attempts[-1]
     for kept in attempts[:-1]:
         assert len(kept) >= 3
-        assert kept[1:4] == whole[1 : len(kept[1:4]) + 1]
+        assert kept[1:6] == whole[1 : len(kept[1:6]) + 1]
 
 
-def test_a_coordinator_that_comes_with_another_coin_is_refused(world):
-    world.wrap = lambda channel: Breaking(channel, 12)
+@pytest.mark.parametrize("forgetful", ["coordinator", "guardian"])
+def test_a_server_that_comes_with_another_number_is_refused_by_the_other(world, forgetful):
+    world.wrap = lambda channel: Breaking(channel, 15)
     assert world.label().stop.reason == "guardian_lost"
     digest = world.own.stored(0).digest
-    assert world.guardians.noted(digest, "coin") is not None
-    for kind in ("coin_seed", "coin"):
-        world.own.forget(digest, kind)
+    assert world.guardians.noted(digest, "check coin") is not None
     world.wrap = lambda channel: channel
-    assert world.label(source=9).stop.reason == "guardian_lost"
-    assert "other_coin" in str(world.here.faults[0])
+    if forgetful == "coordinator":
+        for kind in ("check secret", "check coin"):
+            world.own.forget(digest, kind)
+        assert world.label(source=9).stop.reason == "guardian_lost"
+        assert "other_check" in str(world.here.faults[0])
+    else:
+        for kind in ("check secret", "check coin"):
+            world.guardians.forget(digest, kind)
+        with pytest.raises(Refused, match="other_coin"):
+            world.label(source=9)
 
 
-def test_before_labels_are_computed_other_shares_may_take_the_place_of_the_first(world):
+def test_before_votes_are_checked_other_shares_may_take_the_place_of_the_first(world):
     world.exchange = InProcessTransport(
         {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
     )
-    world.wrap = lambda channel: Breaking(channel, 4)
+    world.wrap = lambda channel: Breaking(channel, 1)
     assert world.label().stop.reason == "guardian_lost"
     world.own.forget(world.own.stored(0).digest, "submitted")
     world.exchange = InProcessTransport({name: world.parties[name].handle for name in NAMES})
@@ -128,7 +135,7 @@ def test_before_labels_are_computed_other_shares_may_take_the_place_of_the_first
 
 
 def test_labels_of_one_batch_are_computed_so_often_and_no_more(world):
-    world.wrap = lambda channel: Breaking(channel, 12)
+    world.wrap = lambda channel: Breaking(channel, 15)
     for _ in range(16):
         assert world.label().stop.reason == "guardian_lost"
     world.wrap = lambda channel: channel

@@ -23,9 +23,9 @@ NOISE = np.zeros((QUERIES, CLASSES), dtype=np.int64)
 
 SIDES = {
     "the coordinator's check": lambda channel: coordinator_checks(
-        channel, SHARES[0], BALLOTS, coin_seed=seeded_source(2)(32), pin=lambda coin: None),
+        channel, SHARES[0], BALLOTS, secret=seeded_source(2)(32), pin=lambda step, value: None),
     "the guardian's check": lambda channel: guardian_checks(
-        channel, SHARES[1], BALLOTS, coin_seed=seeded_source(3)(32), pin=lambda coin: None),
+        channel, SHARES[1], BALLOTS, secret=seeded_source(3)(32), pin=lambda step, value: None),
     "the coordinator's argmax": lambda channel: coordinator_side(
         channel, COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0], threshold=2, offsets=None, total_units=9,
         source=seeded_source(4),
@@ -128,17 +128,20 @@ def test_messages_that_stop_close_the_run(name) -> None:
             SIDES[name](Scripted(HONEST[name][:kept]))
 
 
-def test_a_number_that_was_not_committed_to_is_refused() -> None:
-    first, number, *rest = HONEST["the guardian's check"]
-    with pytest.raises(MalformedMessage, match="committed"):
-        SIDES["the guardian's check"](Scripted([first, bytes(32) + number[32:], *rest]))
+def test_what_was_not_committed_to_is_refused() -> None:
+    first, *rest = HONEST["the guardian's check"]
+    for at, message in enumerate(rest):
+        changed = bytes([message[0] ^ 1]) + message[1:]
+        with pytest.raises(MalformedMessage, match="committed"):
+            SIDES["the guardian's check"](Scripted([first, *rest[:at], changed]))
 
 
 def test_an_element_of_p_or_more_is_refused() -> None:
-    *before, sketch, result = HONEST["the guardian's check"]
-    for messages in ([sketch[:-4] + b"\xff" * 4, result], [sketch, b"\xff\xff\xff\x7f" + result[4:]]):
-        with pytest.raises(MalformedMessage, match="field element is out of range"):
-            SIDES["the guardian's check"](Scripted([*before, *messages]))
+    number, *messages = HONEST["the coordinator's check"]
+    for at, message in enumerate(messages):
+        for changed in (message[:-4] + b"\xff" * 4, b"\xff\xff\xff\x7f" + message[4:]):
+            with pytest.raises(MalformedMessage, match="field element is out of range"):
+                SIDES["the coordinator's check"](Scripted([number, *messages[:at], changed]))
 
 
 @pytest.mark.parametrize("bit", [0, 1, 127])

@@ -22,7 +22,7 @@ from protocols.crypto import oblivious_transfer
 from protocols.crypto.hashing import LabelHash
 from protocols.crypto.prg_chacha import derived_key
 from protocols.levels import guardian as guardian_module
-from protocols.levels.two_server import aggregation as shared_votes
+from protocols.levels.two_server import ballot as shared_votes
 from protocols.levels.two_server import shares
 from protocols.wire.messages import decode_arrays, encode_arrays
 from tests.harness.joint_views import QUERIES, batch, views
@@ -94,8 +94,8 @@ def test_votes_that_are_opened_under_two_coins_would_be_told() -> None:
 
     def forgotten(own, guardians):
         for ledger in (own, guardians):
-            for kind in ("coin_seed", "coin"):
-                ledger.forget(own.stored(0).digest, kind)
+            for kind in ("secret", "number", "coin", "blinded sums", "masked results", "tests"):
+                ledger.forget(own.stored(0).digest, f"check {kind}")
 
     assert compared(BROKEN_RUNS, between=forgotten) == {"coordinator": True, "guardian": True}
 

@@ -25,7 +25,7 @@ from tests.harness.two_server_cheats import (
     ballots,
     shared,
     verdicts,
-    with_squares,
+    with_moved,
     with_votes,
 )
 from tests.harness.two_server_sides import centred, converse, unbuffered_pair
@@ -72,21 +72,21 @@ def test_a_cheat_is_named_and_the_rest_goes_on(name, abstention) -> None:
     np.testing.assert_array_equal(centred(sums), np.einsum("v,vqc->qc", rest, VOTES[:, :, None] == np.arange(CLASSES)))
 
 
-def test_the_servers_exchange_one_element_a_repetition_and_query() -> None:
+def test_the_servers_exchange_one_element_a_repetition_and_query_and_three_a_repetition() -> None:
     coordinator, guardian = shared()
     ends = pair()
     converse(
         lambda channel: coordinator_checks(
-            channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+            channel, coordinator, ballots(), secret=seeded_source(1)(32), pin=lambda step, value: None
         ),
         lambda channel: guardian_checks(
-            channel, guardian, ballots(), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+            channel, guardian, ballots(), secret=seeded_source(2)(32), pin=lambda step, value: None
         ),
         channels=ends,
     )
-    elements = 4 * VOTERS * 3 * (QUERIES + 2)
-    # Digest, numbers, the coordinator's commitment and its opening have 32 bytes each.
-    assert [end.sent for end in ends] == [elements + 4 * 32, elements + 2 * 32]
+    elements = 4 * VOTERS * 3 * (QUERIES + 3)
+    # Digest, number, and the coordinator's four commitments and salts have 32 bytes each.
+    assert [end.sent for end in ends] == [elements + 10 * 32, elements + 2 * 32]
 
 
 class Recorded:
@@ -109,26 +109,32 @@ class Recorded:
 def sent_in_one_attempt(voters: slice) -> list[list[bytes]]:
     """What each server sends about these voters, with the seeds of one batch."""
     coordinator, guardian = shared()
-    some = CoordinatorShare(coordinator.votes[voters], coordinator.squares[voters], coordinator.seeds[voters])
+    some = CoordinatorShare(*(array[voters] for array in coordinator.arrays()))
     terms = ballots(takes_part=np.ones((len(some.seeds), QUERIES), dtype=bool))
     ends = tuple(Recorded(end) for end in pair())
     converse(
-        lambda channel: coordinator_checks(channel, some, terms, coin_seed=bytes(32), pin=lambda coin: None),
+        lambda channel: coordinator_checks(channel, some, terms, secret=bytes(32), pin=lambda step, value: None),
         lambda channel: guardian_checks(
-            channel, GuardianShare(guardian.seeds[voters]), terms, coin_seed=bytes([1]) * 32, pin=lambda coin: None
+            channel, GuardianShare(guardian.seeds[voters]), terms, secret=bytes([1]) * 32, pin=lambda step, value: None
         ),
         channels=ends,
     )
     return [end.messages for end in ends]
 
 
-def test_a_second_attempt_opens_nothing_that_the_first_did_not_whoever_is_in_it() -> None:
-    # Under another coin the differences of what is opened would give every vote.
-    first, again, fewer = (sent_in_one_attempt(each) for each in (slice(None), slice(None), slice(1, None)))
-    assert first == again
-    size = 4 * QUERIES * 3
-    for server, opening in ((0, 2), (1, 1)):
-        assert fewer[server][opening][: size * (VOTERS - 1)] == first[server][opening][size : size * VOTERS]
+def test_a_second_attempt_sends_what_the_first_did() -> None:
+    # Under another coin, or after another message of the other side, differences of what is opened would give votes.
+    assert sent_in_one_attempt(slice(None)) == sent_in_one_attempt(slice(None))
+
+
+def test_a_check_of_fewer_voters_blinds_nothing_with_what_served_before() -> None:
+    """Which `pin` refuses at once; but the factors would be others too."""
+    first, fewer = (sent_in_one_attempt(each) for each in (slice(None), slice(1, None)))
+    for server, step in ((0, 3), (1, 2)):
+        before, after = (
+            np.frombuffer(each[server][step][: -64 if server == 0 else None], "<u4") for each in (first, fewer)
+        )
+        assert not np.isin(after.reshape(2, -1, 3)[0], before.reshape(2, -1, 3)[0]).any()
 
 
 @pytest.mark.parametrize("refusing", ["coordinator", "guardian"])
@@ -136,9 +142,9 @@ def test_a_server_that_pins_another_coin_sends_nothing_of_its_shares(refusing: s
     coordinator, guardian = shared()
     ends = tuple(Recorded(end) for end in pair(wait_s=1.0))
 
-    def pin(server: str) -> Callable[[bytes], None]:
-        def check(coin: bytes) -> None:
-            if server == refusing:
+    def pin(server: str) -> Callable[[str, bytes], None]:
+        def check(step: str, value: bytes) -> None:
+            if server == refusing and step == "coin":
                 raise Refused("other_coin", "another coin was followed before")
 
         return check
@@ -146,23 +152,23 @@ def test_a_server_that_pins_another_coin_sends_nothing_of_its_shares(refusing: s
     with pytest.raises((Refused, ChannelClosed)):
         converse(
             lambda channel: coordinator_checks(
-                channel, coordinator, ballots(), coin_seed=bytes(32), pin=pin("coordinator")
+                channel, coordinator, ballots(), secret=bytes(32), pin=pin("coordinator")
             ),
-            lambda channel: guardian_checks(channel, guardian, ballots(), coin_seed=bytes(32), pin=pin("guardian")),
+            lambda channel: guardian_checks(channel, guardian, ballots(), secret=bytes(32), pin=pin("guardian")),
             channels=ends,
         )
     mine = ends[refusing == "guardian"].messages
-    assert all(len(message) <= 64 for message in mine), "elements were sent"
+    assert all(len(message) <= 96 for message in mine), "elements were sent"
 
 
 def test_a_channel_without_buffers_does_not_lock_the_check() -> None:
     coordinator, guardian = shared()
     found = converse(
         lambda channel: coordinator_checks(
-            channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+            channel, coordinator, ballots(), secret=seeded_source(1)(32), pin=lambda step, value: None
         ),
         lambda channel: guardian_checks(
-            channel, guardian, ballots(), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+            channel, guardian, ballots(), secret=seeded_source(2)(32), pin=lambda step, value: None
         ),
         channels=unbuffered_pair(),
     )
@@ -188,7 +194,7 @@ def test_an_abstention_passes_only_where_the_study_allows_it() -> None:
 
 def test_what_takes_no_part_is_neither_checked_nor_counted() -> None:
     coordinator, guardian = with_votes([7, 7, 7, 7])(*shared())
-    coordinator, guardian = with_squares(5, queries=3)(coordinator, guardian)
+    coordinator, guardian = with_moved("constants", 5, (slice(None), 3))(coordinator, guardian)
     takes_part = np.ones((VOTERS, QUERIES), dtype=bool)
     takes_part[CHEAT, 3] = False
     terms = ballots(takes_part=takes_part)
@@ -234,10 +240,10 @@ def test_servers_that_differ_in_the_batch_stop_before_anything_is_opened(other) 
     with pytest.raises(MalformedMessage, match="servers differ"):
         converse(
             lambda channel: coordinator_checks(
-                channel, coordinator, ballots(), coin_seed=seeded_source(1)(32), pin=lambda coin: None
+                channel, coordinator, ballots(), secret=seeded_source(1)(32), pin=lambda step, value: None
             ),
             lambda channel: guardian_checks(
-                channel, guardian, ballots(**other), coin_seed=seeded_source(2)(32), pin=lambda coin: None
+                channel, guardian, ballots(**other), secret=seeded_source(2)(32), pin=lambda step, value: None
             ),
         )
 
@@ -246,9 +252,9 @@ def test_shares_of_another_size_than_the_batch_are_refused() -> None:
     coordinator, guardian = shared()
     terms = ballots(voters=4)
     with pytest.raises(InvalidInput, match="expected"):
-        coordinator_checks(Untouched(), coordinator, terms, coin_seed=seeded_source(1)(32), pin=lambda coin: None)
+        coordinator_checks(Untouched(), coordinator, terms, secret=seeded_source(1)(32), pin=lambda step, value: None)
     with pytest.raises(InvalidInput, match="expected"):
-        guardian_checks(Untouched(), guardian, terms, coin_seed=seeded_source(1)(32), pin=lambda coin: None)
+        guardian_checks(Untouched(), guardian, terms, secret=seeded_source(1)(32), pin=lambda step, value: None)
 
 
 def test_weights_that_the_ring_cannot_hold_are_refused() -> None:

@@ -21,7 +21,14 @@ from protocols.crypto.oblivious_transfer import COLUMNS, POINT_BYTES, BaseReceiv
 from protocols.crypto.prg_chacha import derived_key
 from protocols.levels.two_server import noisy_argmax as argmax
 from protocols.levels.two_server import shares
-from protocols.levels.two_server.shares import REPETITIONS, expand_coordinator, expand_guardian, share_votes
+from protocols.levels.two_server.shares import (
+    REPETITIONS,
+    coordinator_blinds,
+    guardian_blinds,
+    guardian_determined,
+    guardian_votes,
+    share_votes,
+)
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.harness.seeded import seeded_source
 from tests.harness.two_server_sides import converse, split
@@ -77,32 +84,46 @@ def views_of_the_check(choices, seed):
     valid = checked(coordinator, guardian, votes.shape, seed, ends)
     assert valid.all()
     sizes = {"queries": QUERIES, "context": b"view"}
-    of_guardian, of_coordinator = ends[0].received[1], ends[1].received[2]
-    from_guardian, from_coordinator = (
-        np.frombuffer(sent, "<u4", count=VOTERS * QUERIES * REPETITIONS).reshape(VOTERS, QUERIES, REPETITIONS)
-        for sent in (of_guardian, of_coordinator)
-    )
-    guardians_result, coordinators_result = (
-        np.frombuffer(sent, "<u4").reshape(REPETITIONS, VOTERS, -1).transpose(1, 0, 2)
-        for sent in (of_guardian[from_guardian.nbytes :], ends[1].received[3])
-    )
-    opened = plus(from_guardian, from_coordinator)
-    own = (*coordinator.arrays(), expand_coordinator(coordinator.seeds, **sizes))
-    others = (guardian.seeds, *expand_guardian(guardian.seeds, classes=CLASSES, **sizes))
-    return [
-        bits(*own, from_guardian, guardians_result, opened, minus(from_guardian, own[3]), plus(own[0], own[1])),
-        bits(*others, from_coordinator, coordinators_result, opened, plus(from_coordinator, others[1])),
+    # What was sent of Z, of the masked factors and results, and of the tests; rows of voters.
+    heard = [
+        [_rows(data, shape) for data, shape in zip(end.received[at:], SHAPES, strict=True)]
+        for end, at in ((ends[0], 1), (ends[1], 2))
     ]
+    opened = [plus(*both) for both in zip(*heard, strict=True)]
+    own = [*coordinator.arrays(), *_of_voters(coordinator_blinds(coordinator.seeds, **sizes))]
+    determined = guardian_determined(guardian.seeds, classes=CLASSES, **sizes)
+    others = [
+        guardian_votes(guardian.seeds, classes=CLASSES, **sizes),
+        *(determined.keyed, determined.constants, determined.products, guardian.seeds),
+        *_of_voters(guardian_blinds(guardian.seeds, **sizes)),
+    ]
+    # With what a server may work out: Z without its own a; k as its own part has it; and these together.
+    return [
+        bits(*held, *said, *opened, minus(opened[0], held[5]), plus(held[6], plus(held[5], held[5])))
+        for held, said in ((own, heard[0]), (others, heard[1]))
+    ]
+
+
+SHAPES = [(VOTERS, REPETITIONS, QUERIES), (2, VOTERS, REPETITIONS), (VOTERS, REPETITIONS)]
+
+
+def _rows(data, shape):
+    values = np.frombuffer(data, "<u4", count=int(np.prod(shape))).reshape(shape)
+    return values.transpose(1, 0, 2) if shape[0] == 2 else values
+
+
+def _of_voters(blinds):
+    return blinds.points, blinds.slopes, np.ascontiguousarray(blinds.factors.transpose(1, 0, 2))
 
 
 def checked(coordinator, guardian, shape, seed, ends):
     terms = Ballots(np.ones(shape, dtype=bool), CLASSES, True, b"view")
     return converse(
         lambda channel: coordinator_checks(
-            channel, coordinator, terms, coin_seed=seeded_source(seed, 1)(32), pin=lambda coin: None
+            channel, coordinator, terms, secret=seeded_source(seed, 1)(32), pin=lambda step, value: None
         ),
         lambda channel: guardian_checks(
-            channel, guardian, terms, coin_seed=seeded_source(seed, 2)(32), pin=lambda coin: None
+            channel, guardian, terms, secret=seeded_source(seed, 2)(32), pin=lambda step, value: None
         ),
         channels=ends,
     )[0]
@@ -129,7 +150,8 @@ def test_a_sketch_that_is_not_blinded_would_be_told(monkeypatch) -> None:
 
     def without_points(label, seeds, count, context):
         stream = expanded(label, seeds, count, context)
-        stream[:, QUERIES * CLASSES if label == "guardian's share" else 0 :] = 0
+        if label.endswith("blinds"):
+            stream[:, : REPETITIONS * QUERIES] = 0
         return stream
 
     monkeypatch.setattr(shares, "_expanded", without_points)

@@ -29,7 +29,9 @@ def test_the_querying_party_and_the_guardian_check_the_votes_of_heterogeneous_mo
     ours, theirs = pair(wait_s=10.0)
     with ThreadPoolExecutor(1) as pool:
         guardians_side = pool.submit(
-            guardian_checks, theirs, guardians, ballots, coin_seed=bytes(32), pin=lambda coin: None
+            guardian_checks, theirs, guardians, ballots, secret=bytes(32), pin=lambda step, value: None
         )
-        mine = coordinator_checks(ours, coordinators, ballots, coin_seed=seeded_source(2)(32), pin=lambda coin: None)
+        mine = coordinator_checks(
+            ours, coordinators, ballots, secret=seeded_source(2)(32), pin=lambda step, value: None
+        )
         assert mine.tolist() == guardians_side.result().tolist() == [True, False, True]

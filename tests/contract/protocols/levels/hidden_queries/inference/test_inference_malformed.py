@@ -71,12 +71,14 @@ def test_a_malformed_reply_is_refused_and_ends_the_batch(step) -> None:
 
 
 def test_a_share_outside_the_field_is_refused() -> None:
-    querier, answerer, request = until("vote: wins")
-    wins, share, *check = answerer.step(*request)
-    share = share.copy()
-    share[0, 1, 2] = P
-    with pytest.raises(MalformedMessage, match="field element is out of range"):
-        querier.step((wins, share, *check))
+    _, answerer, request = until("vote: wins")
+    reply = answerer.step(*request)
+    for at in range(1, len(reply) - 1):
+        querier, _, _ = until("vote: wins")
+        changed = reply[at].copy()
+        changed.flat[-1] = P
+        with pytest.raises(MalformedMessage, match="field element is out of range"):
+            querier.step((*reply[:at], changed, *reply[at + 1 :]))
 
 
 def test_steps_out_of_order_or_repeated_are_refused_and_end_the_batch() -> None:

@@ -184,14 +184,14 @@ def test_without_a_fresh_share_the_guardian_would_read_every_vote(monkeypatch) -
     rows = np.random.default_rng(2).uniform(-1, 1, (50, 2))
     querier, answerer = parties(FIRST, rows, 4)
     run(querier, answerer)
-    tables = answerer._dealt[-1]
+    tables = answerer._dealt[-2]
     masks = sum(
         own_arrays(seed, querier._plan, pieces)[at]
         for seed, pieces, at in (
             (querier._seed, querier._plan.queriers, -4), (answerer._dealt[0], querier._plan.answerers, -1)
         )
     )  # fmt: skip
-    ((own, sent),) = kept
+    (own, sent), _ = kept
     entry = (tables == own).argmax(axis=0)
     assert ((((entry - masks) & 3) == 2) == np.eye(3)[plain_inference(FIRST, rows)]).all()
     assert not (tables == sent).any()

@@ -1,0 +1,31 @@
+"""Ends of a channel that keep what arrives; one of them is gone after so many messages."""
+
+from protocols.errors import ChannelClosed
+
+
+class Cut:
+    """A guardian's end that keeps what arrives, and is gone after so many messages there and back."""
+
+    def __init__(self, end, left, kept):
+        self.end, self.left, self.kept = end, left, kept
+
+    def _step(self):
+        self.left -= 1
+        if self.left < 0:
+            raise ChannelClosed("cut")
+
+    def send(self, data):
+        self._step()
+        self.end.send(data)
+
+    def recv(self, limit):
+        self._step()
+        self.kept.append(self.end.recv(limit))
+        return self.kept[-1]
+
+
+class Kept(Cut):
+    """A coordinator's end that keeps what arrives."""
+
+    def _step(self):
+        pass
