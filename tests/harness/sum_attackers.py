@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest.mock import patch
 
@@ -144,6 +145,38 @@ def crooked_shares(kind, rows):
     return reply
 
 
+def garbage_sealed(rows):
+    """Garbage sealed for some neighbours, of which everything else follows as it should."""
+
+    def reply(attacker, request, honest):
+        with sealing_garbage(rows):
+            return honest()
+
+    return reply
+
+
+@contextmanager
+def sealing_garbage(rows):
+    """In this process, dealings hold garbage in some rows."""
+    straight, calls = dealt.seal, []
+
+    def seal(plaintext, key, context, **about):
+        calls.append(None)
+        if len(calls) - 1 in rows:
+            plaintext = bytes(len(plaintext))
+        return straight(plaintext, key, context, **about)
+
+    with patch.object(dealt, "seal", seal):
+        yield
+
+
+def falsely_committed(attacker, request, honest):
+    """Commitments to other shares than it deals, of which everything else follows as it should."""
+    straight = dealt.commitments
+    with patch.object(dealt, "commitments", lambda *given: straight(*given[:-1], given[-1][::-1])):
+        return honest()
+
+
 def other_secret(attacker, request, honest):
     """Consistent shares of another private key than the one whose public key it signed."""
     with patch.object(party.Secrets, "shared_mask_key", lambda self: 12345):
@@ -197,6 +230,8 @@ DEVIATIONS = {
         "wrong commitments": garbage_for([2], slice(0, 2)), "wrong answers": garbage_for([3], slice(1, None)),
         "crooked key for one": crooked_shares(1, [0]), "crooked key for two": crooked_shares(1, [0, 1]),
         "crooked key for all": crooked_shares(1, range(1, 40, 2)), "another key": other_secret,
+        "garbage sealed for one": garbage_sealed([0]), "garbage sealed for all": garbage_sealed(range(40)),
+        "false commitments": falsely_committed,
     },
     "check": {
         "silent": silent, "shorter": shorter, "accuses all": accuses(), "accuses one": accuses(everybody=False),
