@@ -26,6 +26,7 @@ from benchmarks.authenticated_inputs.noise_pool import (
     row_order,
     unnoticed,
 )  # fmt: skip
+from protocols.crypto.base_transfers import ANSWER_BYTES
 from protocols.crypto.field import BITS, P, from_integers, minus, plus, times
 from protocols.crypto.hashing import LabelHash
 from protocols.errors import MalformedMessage
@@ -70,7 +71,7 @@ class DealtTransfers:
 
     def chosen(self, offer):
         seeds = [both[choice] for both, choice in zip(self.other._both, self._bits.astype(int), strict=True)]
-        return self._bits, seeds, bytes(128 * 32)
+        return self._bits, seeds, bytes(ANSWER_BYTES)
 
 
 def dealt_transfers(rng):
