@@ -1,9 +1,9 @@
 """Programs of servers that cheat in the check of votes to read them: the coordinator's, and the guardian's.
 
 Each is the honest program with these changes. It shifts what it opens of one query of each voter by d, which moves that
-query's term by d (2 s + d + k). Were there no key k, it would know the term for every class that s may stand for; so in
-each repetition it moves its share of the result by minus that of one class, and the test that follows is zero if this
-is the vote. With one class a repetition and one left over, that reads one of CLASSES = 4 classes.
+query's term by d (2 s + d + k). Were there no key k, it would know the term for every class that s may stand for. So it
+moves its share of the results by minus what class GUESS would add, and the test that follows is zero if that is the
+vote.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ from protocols.crypto.prg_chacha import derived_key
 from protocols.crypto.wire_arrays import elements, receive
 from protocols.levels.two_server import shares
 from protocols.levels.two_server.shares import (
-    REPETITIONS,
     coordinator_blinds,
     guardian_blinds,
     guardian_determined,
@@ -25,7 +24,7 @@ from protocols.levels.two_server.shares import (
 )
 from protocols.levels.two_server.sketch import _challenge, _Own, _Sketch
 
-CLASSES = REPETITIONS + 1
+CLASSES, GUESS = 3, 1
 SHIFT = np.array([12345], dtype=np.uint32)
 STEPS = ("blinded sums", "masked results", "tests")
 
@@ -41,17 +40,13 @@ class Attack:
     query: int = 0
     rushing: str = ""
     stops: str = ""
-    zeros: np.ndarray = field(default_factory=lambda: np.zeros((0, REPETITIONS), dtype=bool))
-
-    @property
-    def certain(self):
-        """How many voters had a test that was zero: their votes would be known."""
-        return int(self.zeros.any(axis=1).sum())
+    zeros: np.ndarray = field(default_factory=lambda: np.zeros(0, dtype=bool))
 
     @property
     def guesses(self):
-        """The class of each voter: the repetition whose test was zero, or the class that is left."""
-        return np.where(self.zeros.any(axis=1), self.zeros.argmax(axis=1), REPETITIONS)
+        """The class of each voter: GUESS if its test was zero; else one of the others, as they come."""
+        others = [each for each in range(CLASSES) if each != GUESS]
+        return np.where(self.zeros, GUESS, np.resize(others, len(self.zeros)))
 
     def shifted(self, blinded):
         moved = blinded.copy()
@@ -59,8 +54,8 @@ class Attack:
         return moved
 
     def guessed(self, masked, challenge):
-        """The masked results moved by minus what the shift would add for one class a repetition, were k zero."""
-        r = challenge.points[self.query, np.arange(REPETITIONS), np.arange(REPETITIONS)]
+        """The masked results moved by minus what the shift would add for class GUESS, were k zero."""
+        r = challenge.points[self.query, GUESS]
         added = times(times(challenge.of_results[:, self.query], SHIFT), plus(plus(r, r), SHIFT))
         return np.stack([masked[0], minus(masked[1], added)])
 
@@ -89,7 +84,7 @@ class Attack:
         opened, opening = exchanged("masked results", masked)
         total, opening = exchanged("tests", sketch.tested(opened, leads=True))
         channel.send(opening)
-        self.zeros = total == 0
+        self.zeros = ~total.any(axis=1)
         return np.ones(len(total), dtype=bool)
 
     def guardian(self, channel, share, ballots, *, secret, pin):
@@ -114,7 +109,7 @@ class Attack:
         z = exchanged("blinded sums", self.shifted(sketch.blinded))
         masked = self.guessed(sketch.masked(z, mine.factors, leads=False), challenge)
         total = exchanged("tests", sketch.tested(exchanged("masked results", masked), leads=False), 0)
-        self.zeros = total == 0
+        self.zeros = ~total.any(axis=1)
         return np.ones(len(total), dtype=bool)
 
 
