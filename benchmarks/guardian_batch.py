@@ -145,6 +145,7 @@ def run_guardian(folder: Path, ports: Connection) -> None:
         authority=guardian.authority(),
         denied=lambda identity: None,
         find=lambda digest: GuardedStudy(study, Line(), threading.Lock()),
+        asks=lambda name: name == study.who_asks,
         on_event=lambda event, fields: None,
     )
     out = io.StringIO()

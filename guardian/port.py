@@ -15,6 +15,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from guardian.callers import CONVERSATIONS, Callers
 from protocols.crypto.identity import Identity, certificate_from_pem, fingerprint, identify, key_to_pem, to_pem
 from protocols.errors import (
     BudgetExceeded,
@@ -42,7 +43,6 @@ Event = Callable[[str, dict[str, str | int]], None]
 
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
-_CONVERSATIONS = 16
 _OPTIONS = [*GUARDIAN_STREAM, *ANSWER_PINGS, *LISTEN]
 
 
@@ -50,8 +50,8 @@ class GuardianPort:
     """Listens for the coordinator.
 
     key, certificate: the guardian's; denied(identity): why a certificate is denied, or None; find(digest): the approved
-    study, or Refused; on_event(event, fields): for logs, holds only names, codes and counts; silence_s: how long the
-    coordinator may be silent.
+    study, or Refused; asks(name): whether an approved study names this party as the one that asks; on_event(event,
+    fields): for logs, holds only names, codes and counts; silence_s: how long the coordinator may be silent.
     """
 
     def __init__(
@@ -62,6 +62,7 @@ class GuardianPort:
         authority: x509.Certificate,
         denied: Callable[[Identity], str | None],
         find: Callable[[bytes], GuardedStudy],
+        asks: Callable[[str], bool],
         on_event: Event,
         silence_s: float = SILENCE_S,
     ) -> None:
@@ -70,11 +71,12 @@ class GuardianPort:
         self._authority = authority
         self._denied = denied
         self._find = find
+        self._callers = Callers(asks=asks)
         self._on_event = on_event
         self._silence_s = silence_s
         self._open: dict[GuardianStream, threading.Thread] = {}
-        self._threads = ThreadPoolExecutor(_CONVERSATIONS, thread_name_prefix="guardian-port")
-        self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=_CONVERSATIONS)
+        self._threads = ThreadPoolExecutor(CONVERSATIONS, thread_name_prefix="guardian-port")
+        self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=CONVERSATIONS)
         _, service, method = CONVERSE_METHOD.split("/")
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._converse)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))
@@ -125,18 +127,21 @@ class GuardianPort:
             self._open.pop(stream, None)
 
     def _greet_and_serve(self, stream: GuardianStream, context: grpc.ServicerContext) -> None:
-        address = context.peer()
+        address, name = context.peer(), ""
         try:
             peer = self._identify(context)
-            opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
-            guarded = self._find_for(peer, opening)
+            name = peer.name
+            with self._callers.conversation(peer):
+                opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
+                self._begin(stream, opening, self._find_for(peer, opening), address, name)
         except ChannelClosed:
             return
         except ConclaveError as error:
-            code = code_of(error)
-            self._on_event("turned_away", {"address": address, "code": code, "reason": str(error)[:200]})
-            stream.say_goodbye(code, _said(error))
-            return
+            self._turned_away(address, name, code_of(error), str(error))
+            stream.say_goodbye(code_of(error), _said(error))
+
+    def _begin(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str, name: str) -> None:
+        """Answers a check, or serves a batch unless the study has another conversation open."""
         if opening.purpose == "check":
             self._on_event("checked", {"address": address, "study": guarded.study.name})
             self._welcome(stream, opening)
@@ -146,8 +151,15 @@ class GuardianPort:
             finally:
                 guarded.busy.release()
         else:
-            self._on_event("turned_away", {"address": address, "code": Code.BUSY, "study": guarded.study.name})
-            stream.say_goodbye(Code.BUSY, "another conversation about this study is open; ask again when it has ended")
+            said = "another conversation about this study is open; ask again when it has ended"
+            self._turned_away(address, name, Code.BUSY, said)
+            stream.say_goodbye(Code.BUSY, said)
+
+    def _turned_away(self, address: str, name: str, code: str, reason: str) -> None:
+        times = self._callers.turned_away(name, code)
+        if times:
+            about: dict[str, str | int] = {"address": address, "code": code, "reason": reason[:200], "times": times}
+            self._on_event("turned_away", about | ({"party": name} if name else {}))
 
     def _serve(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}

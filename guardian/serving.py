@@ -57,6 +57,7 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
                 authority=home.authority(),
                 denied=lambda identity: _denied(home, identity),
                 find=studies.find,
+                asks=studies.asks,
                 on_event=log,
             )
             number = port.start(address)

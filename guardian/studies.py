@@ -136,6 +136,20 @@ class ApprovedStudies:
         self._source = source
         self._lock = threading.Lock()
         self._open: dict[bytes, tuple[GuardedStudy, Ledger]] = {}
+        # Who asks in the study of a folder, by the time at which its file was written.
+        self._asking: dict[str, tuple[int, str]] = {}
+
+    def asks(self, name: str) -> bool:
+        """Whether an approved study names this party, or coordinator, as the one that asks.
+
+        A file is read once, so that it costs little to turn others away. Raises InvalidInput as listed does.
+        """
+        with self._lock:
+            for file in self._home.studies.glob("[!.]*/study.toml"):
+                written, folder = file.stat().st_mtime_ns, file.parent.name
+                if self._asking.get(folder, (0, ""))[0] != written:
+                    self._asking[folder] = written, read_deployed(file).who_asks
+            return any(name == who for _, who in self._asking.values())
 
     def find(self, digest: bytes) -> GuardedStudy:
         """The study with this digest. Raises Refused("unknown_study"), StorageFailed, InvalidInput."""

@@ -173,6 +173,13 @@ def _declared(file: io.BufferedIOBase) -> int:
     return math.prod(shape) * dtype.itemsize
 
 
+def check_unpacked(size: int, unpacked: int, *, where: str) -> None:
+    """Raises DataCorrupt where a file of `size` bytes says that it unpacks to more than an archive of arrays may."""
+    allowed = min(FILE_BYTES, max(_ALWAYS, _RATIO * size))
+    if unpacked > allowed:
+        raise _bomb(where, size, unpacked, allowed)
+
+
 def _bomb(where: str, size: int, unpacked: int, allowed: int) -> DataCorrupt:
     return DataCorrupt(
         f"{where} unpacks {size} bytes to {unpacked}; allowed: a hundredfold, at most {allowed}; save it uncompressed"

@@ -121,7 +121,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
             path = home.ledger(found.digest, seat)
             if not path.exists():
                 continue
-            with Ledger(path) as ledger:
+            with Ledger(path, audited=True) as ledger:
                 audited = audit_seat(ledger, found, seat, authority=authority, labels=labels)
             results.append({"study": found.name, "seat": seat, **dataclasses.asdict(audited)})
     failed = any(result["findings"] for result in results)

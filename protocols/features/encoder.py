@@ -2,9 +2,10 @@
 
 It is given one record at a time, on one thread of the CPU. Nobody can tell from a file that each row of its output
 depends on that row of its input alone (a mean over the batch does not), and the cost of record votes rests on that: a
-replaced record may move no other record's vote. The file's bytes are part of the study's digest. Floating point:
-another processor may give another last digit, and with it, rarely, another nearest query; a record's own cost does not
-depend on that.
+replaced record may move no other record's vote. An operator that draws at random is refused for the same reason: its
+generator goes on from one record to the next (onnx_graph.py). The file's bytes are part of the study's digest.
+Floating point: another processor may give another last digit, and with it, rarely, another nearest query; a record's
+own cost does not depend on that.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class Encoder(Stage):
                 "pip install 'conclave-pate[onnx]'"
             ) from missing
         try:
-            return OnnxModel.of(self.content, where="the encoder's file")
+            return OnnxModel.of(self.content, where="the encoder's file", draws=False)
         except DataCorrupt as error:
             raise InvalidInput(str(error)) from None
 

@@ -11,6 +11,7 @@ from numpy import ndarray
 from onnxruntime.capi import onnxruntime_pybind11_state
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.onnx_graph import check_onnx
 
 # onnxruntime's own exceptions share no base class; besides them its bindings raise these three.
 _FAILURES: tuple[type[Exception], ...] = (
@@ -32,15 +33,18 @@ class OnnxModel:
     session: onnxruntime.InferenceSession = field(repr=False)
 
     @classmethod
-    def of(cls, content: bytes, *, where: str) -> OnnxModel:
-        """The model in an untrusted file that needs no other file and no custom operators; where: what it is, for the
-        message. Raises DataCorrupt.
+    def of(cls, content: bytes, *, where: str, draws: bool) -> OnnxModel:
+        """The model in an untrusted file that needs no other file and no custom operators. Raises DataCorrupt.
+
+        where: what it is, for the message; draws: whether it may draw at random, and so give other outputs each time.
         """
+        check_onnx(content, where=where, draws=draws)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
+        # Not onnxruntime's own format, which was not checked.
+        options.add_session_config_entry("session.load_model_format", "ONNX")
         try:
-            # From bytes, so that the model cannot name other files.
             session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
             # The names in a model are bytes, decoded only when they are read.
             taken = [(each.name, each.type) for each in session.get_inputs()]

@@ -21,6 +21,7 @@ from typing import Any  # SQLite's values
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
+from protocols.ledger.damage import check_sums, marked, unmarked
 from protocols.ledger.database import open_database
 from protocols.ledger.ledger_schema import LEDGER_SCHEMA
 from protocols.ledger.transactions import Transactions
@@ -58,11 +59,11 @@ class StoredBatch:
 class Ledger:
     """Accounts with caps of ONE study in one SQLite file (or ":memory:"), a context manager. A method is one step."""
 
-    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns) -> None:
-        """Opens or creates the file. Raises StorageFailed when it cannot be opened or is not a ledger.
+    def __init__(self, path: Path | str, *, clock: Callable[[], int] = time.time_ns, audited: bool = False) -> None:
+        """Opens or creates the file. Raises StorageFailed when it cannot be opened, is not a ledger, or is damaged.
 
-        clock: nanoseconds since 1970, for the audit log `log`, which records reservations and settlements in the same
-        transaction.
+        clock: nanoseconds since 1970, for `log`, which records charges in the transactions that make them; audited:
+        whether one whose amounts do not add up is opened too, for an audit that says which.
         """
         self._lock = threading.RLock()
         try:
@@ -71,7 +72,8 @@ class Ledger:
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
             )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
-        except sqlite3.Error as error:
+            check_sums(self._database, audited=audited)
+        except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of some errors quotes damaged text
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
 
     def __enter__(self) -> Ledger:
@@ -141,8 +143,7 @@ class Ledger:
                 raise Refused(
                     Code.QUERY_LIMIT, f"{len(queries)} queries after {asked}; allowed: {limit}, each below it"
                 )
-            columns = (number, digest, payload)
-            self._database.execute("INSERT INTO batch (number, digest, payload) VALUES (?, ?, ?)", columns)
+            self._database.execute("INSERT INTO batch VALUES (?, ?, ?, 0)", (number, digest, payload))
             try:
                 self._database.execute(
                     "INSERT INTO asked SELECT value, ? FROM json_each(?)", (number, json.dumps(list(queries)))
@@ -224,18 +225,18 @@ class Ledger:
     def note(self, digest: bytes, kind: str, value: bytes) -> bytes:
         """Stores a value of that kind under a request's digest unless there is one; returns the stored one.
 
-        Used for what a step of a batch must find again after a crash, such as a fresh secret or a choice. The value is
-        on disk when this returns.
+        For what a step must find again after a crash, such as a fresh secret. It is on disk when this returns.
         """
         with self._transaction():
-            self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", (digest, kind, value))
+            row = (digest, kind, marked(digest, kind, value))
+            self._database.execute("INSERT OR IGNORE INTO note VALUES (?, ?, ?)", row)
             rows = self._database.execute("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
-            return bytes(rows.fetchone()[0])
+            return unmarked(digest, kind, rows.fetchone()[0])
 
     def noted(self, digest: bytes, kind: str) -> bytes | None:
         """The value that is stored under a request's digest, or None."""
         rows = self._rows("SELECT value FROM note WHERE digest = ? AND kind = ?", (digest, kind))
-        return bytes(rows[0][0]) if rows else None
+        return unmarked(digest, kind, rows[0][0]) if rows else None
 
     def forget(self, digest: bytes, kind: str) -> None:
         """Deletes what is stored, if anything: a secret that is never needed again."""
@@ -245,8 +246,7 @@ class Ledger:
     def forget_uncharged(self, kind: str, *others: str, keep: int) -> None:
         """Deletes the values of a kind under digests that were never charged, except the newest `keep`.
 
-        Values of other kinds are deleted with the one of `kind`, never before it. So asking for steps of batches that
-        never come, or are refused, does not fill the disk.
+        Those of `others` go with the one of `kind`, never before it. So steps of batches that never come fill no disk.
         """
         with self._transaction():
             self._database.execute(

@@ -104,7 +104,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.NOT_QUERIER: Meaning(
             "another hospital asks than the study's `querier`",
             "ask in the study whose [confidentiality] names this hospital as its querier",
-            COMMAND | OPERATOR | ASKER,
+            COMMAND | OPERATOR | ASKER | GUARDIAN,
         ),
         Code.NOT_ENROLLED: Meaning("`ask` before there is a certificate", "run: conclave-party enrol", COMMAND),
         Code.QUORUM_LOST: Meaning(

@@ -112,7 +112,7 @@ def opened(path):
 
 def noted_seeds(path):
     with sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=300) as database:
-        return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
+        return dict(database.execute("SELECT digest, substr(value, 9) FROM note WHERE kind = 'noise_seed'").fetchall())
 
 
 def labels_of_seeds(world, digest, ids):

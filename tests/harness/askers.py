@@ -113,6 +113,7 @@ class AskedConsortium(Consortium):
             authority=self.authority,
             denied=lambda identity: self.denied.get(identity.name),
             find=lambda digest: GuardedStudy(self.study, guardian, busy),
+            asks=lambda name: name == self.study.who_asks,
             on_event=lambda event, fields: self.events.append((event, fields)),
         )
         self.guardian = f"127.0.0.1:{self.port.start(listen)}"

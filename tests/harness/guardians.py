@@ -110,6 +110,7 @@ class Guardianship(Certifying):
             authority=self.authority,
             denied=lambda identity: self.denied_there.get(identity.name),
             find=self.find,
+            asks=self.asks,
             on_event=lambda event, fields: self.events.append((event, fields)),
             silence_s=self.silence_s,
         )
@@ -136,6 +137,9 @@ class Guardianship(Certifying):
         if digest != self.study.digest:
             raise Refused("unknown_study", f"study {digest.hex()[:16]} is not approved here")
         return GuardedStudy(self.study, self.guardian, self.busy)
+
+    def asks(self, name: str) -> bool:
+        return name == self.study.who_asks
 
     def codes(self) -> list[str]:
         """What happened at the port, in order."""
@@ -242,7 +246,8 @@ class TwoOrganisations:
     def seeds(self, ledger: Path | str) -> dict[bytes, bytes]:
         """The noise seed of each request that a server has noted and not forgotten."""
         with sqlite3.connect(f"file:{ledger}?mode=ro", uri=True, timeout=300) as database:
-            return dict(database.execute("SELECT digest, value FROM note WHERE kind = 'noise_seed'").fetchall())
+            noted = database.execute("SELECT digest, substr(value, 9) FROM note WHERE kind = 'noise_seed'")
+            return dict(noted.fetchall())
 
 
 class _Counted:

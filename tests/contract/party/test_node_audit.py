@@ -99,7 +99,7 @@ def test_a_ledger_that_was_changed_is_found(labelled, tmp_path, change, code):
             target.execute(f"DROP TRIGGER {name}")
         target.execute(change)
         target.commit()
-    with Ledger(copy) as ledger:
+    with Ledger(copy, audited=True) as ledger:
         result = audit_seat(ledger, consortium.study, SEAT, authority=consortium.authority, labels=labels)
     assert code in {each.code for each in result.findings}
 

@@ -21,7 +21,7 @@ from tests.harness.studies import NOW
     [
         ({"role": "party"}, "wrong_role"),
         ({"name": "another-centre"}, "other_coordinator"),
-        ({"name": "another-centre", "role": "party"}, "wrong_role"),
+        ({"name": "another-centre", "role": "party"}, "not_querier"),
     ],
 )
 def test_only_the_coordinator_of_the_terms_is_let_in(served, changes, code):

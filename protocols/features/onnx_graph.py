@@ -1,0 +1,113 @@
+"""What an ONNX file asks its runtime to do, read before it runs: its operators, and where its numbers are.
+
+onnxruntime takes numbers from another file of the working folder, if a model names one, even where the model itself
+comes as bytes; and an operator that draws at random keeps its generator from one run to the next, so that one record
+moves the features of those after it. Both are refused here. The few fields of the format (onnx.proto, IR version 3 on)
+that matter are declared here, so that no package is needed but protobuf, which parses them as onnxruntime does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any  # messages of protobuf made at run time
+
+from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message import DecodeError
+from google.protobuf.message_factory import GetMessageClass
+
+from protocols.errors import DataCorrupt
+
+# Message -> its fields: name, number, and the message it holds, "bytes" or "enum" (read as an integer).
+_FORMAT = {
+    "Model": (("graph", 7, "Graph"), ("training", 20, "*Training"), ("functions", 25, "*Function")),
+    "Training": (("initialization", 1, "Graph"), ("algorithm", 2, "Graph")),
+    "Graph": (("node", 1, "*Node"), ("initializer", 5, "*Tensor"), ("sparse_initializer", 15, "*Sparse")),
+    "Function": (("name", 1, "bytes"), ("node", 7, "*Node"), ("domain", 10, "bytes")),
+    "Node": (("input", 1, "*bytes"), ("op_type", 4, "bytes"), ("attribute", 5, "*Attribute"), ("domain", 7, "bytes")),
+    "Attribute": (
+        ("t", 5, "Tensor"),
+        ("g", 6, "Graph"),
+        ("tensors", 10, "*Tensor"),
+        ("graphs", 11, "*Graph"),
+        ("sparse_tensor", 22, "Sparse"),
+        ("sparse_tensors", 23, "*Sparse"),
+    ),
+    "Sparse": (("values", 1, "Tensor"), ("indices", 2, "Tensor")),
+    "Tensor": (("external_data", 13, "*Entry"), ("data_location", 14, "enum")),
+    "Entry": (("key", 1, "bytes"),),
+}
+_DOMAINS = frozenset({b"", b"ai.onnx", b"ai.onnx.ml"})
+_DRAWS = frozenset(
+    {b"RandomNormal", b"RandomNormalLike", b"RandomUniform", b"RandomUniformLike", b"Multinomial", b"Bernoulli"}
+)
+# A dropout draws only where this input of it, whether it is being trained, is given.
+_TRAINS = 2
+
+
+def check_onnx(content: bytes, *, where: str, draws: bool) -> None:
+    """Raises DataCorrupt for a file that is no ONNX model, or one whose numbers are in another file.
+
+    where: what it is, for the message; draws: whether it may draw at random, and use operators outside the standard
+    (of which nobody here knows whether they do).
+    """
+    try:
+        model = _message("Model").FromString(content)
+    except DecodeError:
+        raise DataCorrupt(f"{where} is not a readable ONNX model") from None
+    own = {(each.domain, each.name) for each in model.functions}
+    for nodes, tensors in _parts(model):
+        for tensor in tensors:
+            if tensor.data_location or tensor.external_data:
+                raise DataCorrupt(f"{where} takes numbers from another file; allowed: a model that is one file")
+        for node in () if draws else nodes:
+            known = node.domain in _DOMAINS or (node.domain, node.op_type) in own
+            trains = node.op_type == b"Dropout" and len(node.input) > _TRAINS and node.input[_TRAINS]
+            if not known or trains or node.op_type in _DRAWS:
+                named = b":".join((node.domain[:40], node.op_type[:40])).decode(errors="replace")
+                raise DataCorrupt(
+                    f"{where} has the operator {named}; allowed: those of the ONNX standard that draw nothing at "
+                    "random, as a model that draws gives a record other features each time"
+                )
+
+
+def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
+    """The nodes and the tensors of every graph and function of a model, at any depth."""
+    graphs = [model.graph, *(graph for each in model.training for graph in (each.initialization, each.algorithm))]
+    bodies = [*graphs, *model.functions]
+    while bodies:
+        body = bodies.pop()
+        tensors: list[Any] = []
+        sparse: list[Any] = []
+        if body.DESCRIPTOR.name == "Graph":
+            tensors += body.initializer
+            sparse += body.sparse_initializer
+        for node in body.node:
+            for attribute in node.attribute:
+                tensors += (attribute.t, *attribute.tensors)
+                sparse += (attribute.sparse_tensor, *attribute.sparse_tensors)
+                bodies += attribute.graphs
+                if attribute.HasField("g"):
+                    bodies.append(attribute.g)
+        tensors += (tensor for each in sparse for tensor in (each.values, each.indices))
+        yield list(body.node), tensors
+
+
+@cache
+def _message(name: str) -> Any:
+    """The class of a message of the format."""
+    file = FileDescriptorProto(name="conclave/onnx.proto", package="conclave.onnx", syntax="proto2")
+    scalars = {"bytes": FieldDescriptorProto.TYPE_BYTES, "enum": FieldDescriptorProto.TYPE_INT32}
+    for message, fields in _FORMAT.items():
+        declared = file.message_type.add(name=message)
+        for field, number, kind in fields:
+            made = declared.field.add(name=field, number=number)
+            many, kind = kind.startswith("*"), kind.removeprefix("*")
+            made.label = FieldDescriptorProto.LABEL_REPEATED if many else FieldDescriptorProto.LABEL_OPTIONAL
+            made.type = scalars.get(kind, FieldDescriptorProto.TYPE_MESSAGE)
+            if kind not in scalars:
+                made.type_name = f".conclave.onnx.{kind}"
+    pool = DescriptorPool()
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName(f"conclave.onnx.{name}"))
