@@ -52,7 +52,7 @@ from numpy import ndarray
 
 from protocols.crypto.channel import Channel
 from protocols.crypto.cubic_field import cubic_times
-from protocols.crypto.field import matrix_product, minus, plus, times
+from protocols.crypto.field import matrix_product, minus, plus, reduced, times
 from protocols.crypto.prg_chacha import derived_key, field_elements
 from protocols.crypto.wire_arrays import elements, receive
 from protocols.errors import InvalidInput, MalformedMessage
@@ -217,10 +217,10 @@ class _Sketch:
         self._blinds, self._constants, self._products = blinds, constants, products
         self._sums = np.empty_like(blinds.points)
         self._rest = np.empty((len(blinds.points), REPETITIONS), dtype=np.uint32)
-        r, rho = challenge.points, challenge.of_results
-        # Of v: the factor of its sum, minus that of <r^2,v>; of k v: that of <r,k v>. [queries, classes, repetitions]
-        self._of_votes = minus(challenge.of_sums.T[:, None], times(rho.T[:, None], times(r, r)))
-        self._of_keyed = times(rho.T[:, None], r)
+        r, rho = challenge.points, challenge.of_results.T[:, None]
+        # Of v: r, and the factor of its sum minus that of <r^2,v>; of k v: that of <r,k v>.
+        self._of_votes = np.concatenate([r, minus(challenge.of_sums.T[:, None], times(rho, times(r, r)))], axis=2)
+        self._of_keyed = times(rho, r).transpose(2, 0, 1)[..., None]
 
     def take(
         self,
@@ -229,17 +229,12 @@ class _Sketch:
         keyed: UInt32[ndarray, "some repetitions queries classes"],
     ) -> None:
         """The shares of v and of k v of some voters."""
-        takes_part = self._ballots.takes_part[at]
-        linear = matrix_product(votes.transpose(1, 0, 2), self._challenge.points)
-        self._sums[at] = linear.transpose(1, 2, 0)
-        if not takes_part.all():
-            votes = votes * takes_part[:, :, None]
-            keyed = keyed * takes_part[:, None, :, None]
-        some = len(votes)
-        of_votes = matrix_product(votes.reshape(some, -1), self._of_votes.reshape(-1, REPETITIONS))
-        flat = keyed.reshape(some, REPETITIONS, -1).transpose(1, 0, 2)
-        factors = self._of_keyed.reshape(-1, REPETITIONS).T[:, :, None]
-        self._rest[at] = minus(of_votes, matrix_product(flat, factors)[:, :, 0].T)
+        takes_part = self._ballots.takes_part[at].T
+        of_votes = matrix_product(votes.transpose(1, 0, 2), self._of_votes)
+        self._sums[at] = of_votes[..., :REPETITIONS].transpose(1, 2, 0)
+        of_keyed = matrix_product(keyed.transpose(1, 2, 0, 3), self._of_keyed)[..., 0].transpose(1, 2, 0)
+        terms = minus(of_votes[..., REPETITIONS:], of_keyed) * takes_part[..., None]
+        self._rest[at] = reduced(terms.sum(axis=0, dtype=np.uint64))
 
     @property
     def blinded(self) -> UInt32[ndarray, "voters repetitions queries"]:
