@@ -37,7 +37,8 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import ReservedBatch
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.mechanisms import ConfidentGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed

@@ -144,8 +144,8 @@ class Timed(Ballot):
         finally:
             self.seconds += time.thread_time() - start
 
-    def settle(self, outcome):
-        self.inner.settle(outcome)
+    def settle(self, outcome, sent):
+        return self.inner.settle(outcome, sent)
 
 
 class Listening:

@@ -14,14 +14,16 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Protocol
 
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
-from coordinator.connection.hub import Connected, Hub
+from coordinator.connection.hub import Hub
 from coordinator.connection.relaying import RelayedStudy
+from coordinator.connection.session import Connected
+from coordinator.connection.silences import Silence
 from coordinator.figures import families
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
 from coordinator.members.authority import Authority
 from coordinator.status import read_status
-from coordinator.store.rows import Job, Serving, SessionRecord
+from coordinator.store.rows import Job, Serving, SessionRecord, SilenceRecord
 from coordinator.store.store import Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
@@ -44,6 +46,9 @@ class Serves(OpensStudies, Protocol):
 
     def connected(self) -> Mapping[str, Connected]:
         """The parties that are connected now."""
+
+    def silent(self) -> Mapping[str, Silence]:
+        """The parties for which rounds do not wait at present."""
 
     def stop(self) -> None:
         """Closes the ports."""
@@ -227,7 +232,8 @@ class _Running:
                 SessionRecord(name, each.since, each.last_seen, each.address, each.software, each.wire_version)
                 for name, each in self._hub.connected().items()
             ]
-            self._store.write_sessions(sessions, Serving(os.getpid(), time.time(), *ports))
+            silent = [SilenceRecord(name, each.since_s, each.times) for name, each in self._hub.silent().items()]
+            self._store.write_sessions(sessions, Serving(os.getpid(), time.time(), *ports), silent)
             self._looked = time.monotonic()
             stopped = self._stop.wait(_LOOK_S)
             if self._failure is not None:

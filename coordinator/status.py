@@ -35,6 +35,7 @@ def read_status(store: Store, *, now_s: float) -> dict[str, Any]:
         "serving": None if serving is None else asdict(serving),
         "parties": _parties(store, set(sessions), denied, now_s),
         "connected": [asdict(each) for each in sessions.values()],
+        "silent": [asdict(each) for each in store.silent()] if serving else [],
         "pending_requests": [
             {"party": each.party, "fingerprint": each.fingerprint} for each in store.members.pending()
         ],

@@ -72,7 +72,7 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home: Guar
     made = create_guardian(home, settings)
     if as_json:
         figures = {"home": str(home.folder), "fingerprint": made, "request": str(home.request_file)}
-        print_json(figures | asdict(settings) | home.public_keys())
+        print_json(figures | asdict(settings) | home.public_keys() | {"keys_fingerprint": home.keys_fingerprint()})
         return
     click.echo(f"guardian {name!r} in {home.folder}")
     click.echo(f"fingerprint {made}")
@@ -110,7 +110,9 @@ def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_
 @_guardian_home_option
 @json_option
 def show(home: GuardianHome, as_json: bool) -> None:
-    """Print what a study's [confidentiality] must say about this guardian.
+    """Print what a study's [confidentiality] must say about this guardian, and the fingerprint of its keys.
+
+    Read the fingerprint out by telephone to each hospital, which types it when it approves the study.
 
     \b
     Example:
@@ -118,10 +120,11 @@ def show(home: GuardianHome, as_json: bool) -> None:
     """
     lines = {"guardian": home.settings().name, **home.public_keys()}
     if as_json:
-        print_json(lines)
+        print_json(lines | {"keys_fingerprint": home.keys_fingerprint()})
         return
     for key, value in lines.items():
         click.echo(f"{key} = {json.dumps(value)}")
+    click.echo(f"# to read out to each hospital: {home.keys_fingerprint()}")
 
 
 @cli.command(epilog=EPILOG)

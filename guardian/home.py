@@ -24,6 +24,7 @@ from protocols.crypto.identity import (
     identify,
     key_from_pem,
     key_to_pem,
+    keys_fingerprint,
     new_key,
     normal_fingerprint,
     to_pem,
@@ -110,6 +111,11 @@ class GuardianHome:
             "sealing_key": self.sealing_key().public_key().public_bytes_raw().hex(),
             "signing_key": self.signing_key().public_key().public_bytes_raw().hex(),
         }
+
+    def keys_fingerprint(self) -> str:
+        """Of both public keys, to read out by telephone to each hospital."""
+        keys = (self.sealing_key().public_key(), self.signing_key().public_key())
+        return keys_fingerprint(*(key.public_bytes_raw() for key in keys))
 
     def authority(self) -> x509.Certificate:
         """The consortium's certificate. Raises DataUnavailable before `accept`."""

@@ -35,7 +35,7 @@ from protocols.wire.guardian.greeting import (
     read_opening,
     welcome,
 )
-from protocols.wire.guardian.line import SILENCE_S
+from protocols.wire.guardian.line import DENY_POLL_S, SILENCE_S
 from protocols.wire.guardian.stream import GuardianStream
 from runtime.grpc_options import ANSWER_PINGS, GUARDIAN_STREAM, LISTEN
 
@@ -133,26 +133,28 @@ class GuardianPort:
             name = peer.name
             with self._callers.conversation(peer):
                 opening = read_opening(stream.recv(OPENING_BYTES, within_s=_OPENING_WAIT_S))
-                self._begin(stream, opening, self._find_for(peer, opening), address, name)
+                self._begin(stream, opening, self._find_for(peer, opening), peer, address)
         except ChannelClosed:
             return
         except ConclaveError as error:
             self._turned_away(address, name, code_of(error), str(error))
             stream.say_goodbye(code_of(error), _said(error))
 
-    def _begin(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str, name: str) -> None:
+    def _begin(
+        self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
+    ) -> None:
         """Answers a check, or serves a batch unless the study has another conversation open."""
         if opening.purpose == "check":
             self._on_event("checked", {"address": address, "study": guarded.study.name})
             self._welcome(stream, opening)
         elif guarded.busy.acquire(blocking=False):
             try:
-                self._serve(stream, opening, guarded, address)
+                self._serve(stream, opening, guarded, peer, address)
             finally:
                 guarded.busy.release()
         else:
             said = "another conversation about this study is open; ask again when it has ended"
-            self._turned_away(address, name, Code.BUSY, said)
+            self._turned_away(address, peer.name, Code.BUSY, said)
             stream.say_goodbye(Code.BUSY, said)
 
     def _turned_away(self, address: str, name: str, code: str, reason: str) -> None:
@@ -161,9 +163,14 @@ class GuardianPort:
             about: dict[str, str | int] = {"address": address, "code": code, "reason": reason[:200], "times": times}
             self._on_event("turned_away", about | ({"party": name} if name else {}))
 
-    def _serve(self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, address: str) -> None:
+    def _serve(
+        self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
+    ) -> None:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=(stream, peer, about, ended), daemon=True)
+        watch.start()
         try:
             self._welcome(stream, opening)
             guarded.guardian.serve(stream)
@@ -182,6 +189,9 @@ class GuardianPort:
             stream.say_goodbye(Code.ERROR, "an unexpected error occurred at the guardian; its log says of what kind")
         else:
             self._on_event("conversation_ended", about)
+        finally:
+            ended.set()
+            watch.join()
 
     def _welcome(self, stream: GuardianStream, opening: Opening) -> None:
         stream.send(welcome(opening, key=self._key, certificate=self._certificate))
@@ -203,10 +213,25 @@ class GuardianPort:
             raise Refused(
                 Code.SAME_ORGANISATION, "the coordinator uses this guardian's own key; allowed: a key of its own"
             )
+        self._check_allowed(peer)
+        return peer
+
+    def _check_allowed(self, peer: Identity) -> None:
         reason = self._denied(peer)
         if reason is not None:
             raise Refused(Code.REVOKED, f"the coordinator {peer.name!r} is denied by this guardian: {reason}")
-        return peer
+
+    def _watch(
+        self, stream: GuardianStream, peer: Identity, about: dict[str, str | int], ended: threading.Event
+    ) -> None:
+        """Cuts a conversation soon after its other side is denied, whatever it is about."""
+        while not ended.wait(DENY_POLL_S):
+            try:
+                self._check_allowed(peer)
+            except Refused as refused:
+                self._on_event("conversation_cut", about | {"code": refused.code, "reason": str(refused)[:200]})
+                stream.cut(refused.code, _said(refused))
+                return
 
     def _find_for(self, peer: Identity, opening: Opening) -> GuardedStudy:
         """The study that the conversation is about. Raises Refused unless this caller may ask about it now."""

@@ -105,7 +105,9 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         *(f"  - {line}" for line in not_covered_by_guardian(about)),
         "  - Without your keys and ledger the study cannot continue: back the home up, and never run two copies of it.",
         "",
-        "Compare the digest with each hospital by telephone: whoever replaces your keys in their file replaces you.",
+        "Read the fingerprint of your keys out to each hospital by telephone; they type it when they approve. Whoever",
+        "replaces your keys in their file replaces you.",
+        f"fingerprint of your keys {guarded(level).fingerprint}",
     ]
 
 

@@ -18,16 +18,20 @@ from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
+from party.party import COUNTED, FATE
 from protocols.errors import DataCorrupt, DataUnavailable, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
+from protocols.levels.two_server.signed_votes import sent_votes
+from protocols.levels.two_server.statement import Fate
 from protocols.refusals.code import Code
 from protocols.release.labels import LABELS_FILE, read_labels
 from protocols.release.manifest import MANIFEST_FILE, check_file, read_manifest, signer
 from protocols.release.sums import SUMS_FILE, labels_of, read_sums
 from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import GuardedLevel
 from protocols.wire.frames import Ask, unseal
-from protocols.wire.messages import Outcome, VoteRequest, decode
+from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,8 @@ class Discrepancy:
 
 @dataclass(frozen=True)
 class LedgerAudit:
-    """What was checked, and which checks failed. unsettled: batches whose reservations stand."""
+    """What was checked, and which checks failed. unsettled: batches whose reservations stand; counted, not_counted:
+    batches of which a guardian's statement says that this seat's votes counted, or did not."""
 
     entries: int
     batches: int
@@ -48,6 +53,8 @@ class LedgerAudit:
     requests: int
     outcomes: int
     compared: int
+    counted: int
+    not_counted: int
     findings: tuple[Discrepancy, ...]
 
 
@@ -110,7 +117,11 @@ def audit_seat(
             Discrepancy(Code.SUMS_DIFFER, "the charges of the batches do not add up to the account's total")
         )
     unsettled = len(ledger.unsettled())
-    return LedgerAudit(entries, len(batches), unsettled, len(seen["request"]), len(outcomes), compared, tuple(findings))
+    fates = [ledger.noted(each.batch_digest, FATE) for each in outcomes.values()]
+    counted = sum(fate == COUNTED.encode() for fate in fates)
+    not_counted = sum(fate is not None for fate in fates) - counted
+    asked, told = len(seen["request"]), len(outcomes)
+    return LedgerAudit(entries, len(batches), unsettled, asked, told, compared, counted, not_counted, tuple(findings))
 
 
 def released_study(release: Path, *, authority: x509.Certificate, coordinator: str) -> str:
@@ -183,7 +194,11 @@ def _check_batch(
             findings.append(Discrepancy(Code.NO_EVIDENCE, f"batch {number}: settled without a signed outcome"))
         return 0
     try:
-        check_believable(study, outcome)
+        told = check_believable(study, outcome, seat)
+        sent = _digest_of_sent(ledger, study, seat, number)
+        if told is not None and told.fate is Fate.COUNTED and told.vote != sent:
+            what = f"batch {number}: the guardian counted other votes of this seat than this ledger holds"
+            findings.append(Discrepancy(Code.OTHER_VOTES, what))
     except Refused as error:
         findings.append(Discrepancy(Code.BAD_EVIDENCE, f"batch {number}: {error}"))
     if len(outcome.answered) != len(ids):
@@ -220,6 +235,15 @@ def _check_batch(
             )
         )
     return int(inside.sum())
+
+
+def _digest_of_sent(ledger: Ledger, study: DeployedStudy, seat: str, number: int) -> bytes:
+    """The digest of the signed votes of a batch, as this ledger holds them; empty at a level without a guardian."""
+    stored = ledger.stored(number)
+    if stored is None or not isinstance(study.confidentiality, GuardedLevel):
+        return b""
+    sent = decode(stored.payload)
+    return sent_votes(sent).digest(study.digest, stored.digest, seat) if isinstance(sent, HiddenVotes) else b""
 
 
 def _amounts(ledger: Ledger, number: int, seat: str) -> Mapping[str, int]:

@@ -37,6 +37,9 @@ from protocols.wire.messages import (
     encode,
 )
 
+# The note of what a guardian's statement says of this party's votes in a batch, and what it says of those that count.
+FATE, COUNTED = "fate", "counted"
+
 # A voter returns one class id (or ABSTAIN) per teacher and query.
 Voter = Callable[[QueryBatch], Int64[ndarray, "teachers queries"]]
 
@@ -168,7 +171,13 @@ class Party:
         asked = stored.queries
         if len(outcome.answered) != asked:
             raise Refused(Code.BAD_OUTCOME, f"the outcome is for {len(outcome.answered)} queries; allowed: {asked}")
-        self._ballot.settle(outcome)
+        sent = decode(stored.payload)
+        assert isinstance(sent, VoteReply | HiddenVotes)  # as _vote stored it
+        fate = self._ballot.settle(outcome, sent)
+        if fate and self._ledger.noted(outcome.batch_digest, FATE) is None:
+            self._ledger.note(outcome.batch_digest, FATE, fate.encode())
+            event = "votes_counted" if fate == COUNTED else "votes_not_counted"
+            self._ledger.log.append(event, batch=number, code=fate)
         takes_part = self._takes_part(np.array(self._ledger.queries(number), dtype=np.int64))
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
         if self._settles:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import sys
 import time
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
@@ -61,6 +62,12 @@ def _text(figures: dict[str, Any]) -> str:
             for each in figures["parties"]
         ]
         lines += ["", table(["party", "connected", "days left", "revoked", "serial"], rows)]
+    for each in figures["silent"]:
+        since = datetime.datetime.fromtimestamp(each["since_s"], datetime.UTC)
+        lines.append(
+            f"not waited for: {each['party']}, which has not answered since {since:%Y-%m-%d %H:%M:%S} UTC; it is asked "
+            "all the same, and waited for again when it connects"
+        )
     for request in figures["pending_requests"]:
         lines.append(f"waiting for approval: {request['party']}  {request['fingerprint']}")
     if figures["open_invitations"]:

@@ -22,13 +22,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.connection.admission import code_of
 from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_heads
-from coordinator.connection.ports import INBOUND_BYTES as INBOUND_BYTES
-from coordinator.connection.ports import NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
+from coordinator.connection.ports import INBOUND_BYTES, NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
 from coordinator.connection.relaying import Relay
-from coordinator.connection.session import Connected as Connected
-from coordinator.connection.session import Session, SessionEnded, first_frame
+from coordinator.connection.session import DENY_POLL_S, Connected, Session, SessionEnded, first_frame
 from coordinator.connection.sessions import Sessions
+from coordinator.connection.silences import Silence
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
@@ -60,7 +59,6 @@ if TYPE_CHECKING:  # these types cannot be subscripted at run time
 # Seconds for a goodbye to a party that may no longer read.
 _FAREWELL_S = 2.0
 _RENEWAL_PAUSE_S = 60.0
-_DENY_POLL_S = 0.5
 _T = TypeVar("_T")
 
 
@@ -145,6 +143,10 @@ class Hub:
         """The parties that are connected now."""
         return {name: session.connected for name, session in list(self._sessions.open.items())}
 
+    def silent(self) -> dict[str, Silence]:
+        """The parties that did not answer in time, for which rounds do not wait at present."""
+        return dict(self._sessions.silences.of)
+
     def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
         """Waits at most that long for these parties to connect; returns those that are missing."""
         return self._call(self._sessions.wait_for(parties, timeout_s))
@@ -159,7 +161,7 @@ class Hub:
         sessions = grpc.method_handlers_generic_handler(
             service, {method: grpc.stream_stream_rpc_method_handler(self._serve)}
         )
-        relay = relay_handler(self._peer, self._relay)
+        relay = relay_handler(self._peer, self._check_allowed, self._relay)
         server, port = await open_port(listen, mutual, sessions, relay, options=NODE_OPTIONS, at_once=4096)
         self._servers.append(server)
         if enrol_listen is None:
@@ -236,7 +238,9 @@ class Hub:
     async def _peer(self, context: _Context) -> Identity:
         """Who dials, identified by its certificate. Raises Refused if denied."""
         pem = next(iter(context.auth_context().get("x509_pem_cert", [b""])))
-        peer = identify(certificate_from_pem(pem), authority=self._authority, now=_now(), role="party")
+        peer = identify(
+            certificate_from_pem(pem), authority=self._authority, now=datetime.datetime.now(datetime.UTC), role="party"
+        )
         await self._check_allowed(peer)
         return peer
 
@@ -309,7 +313,7 @@ class Hub:
     async def _watch_denials(self, session: Session) -> None:
         """Ends a session soon after its party is denied, even if nothing is sent."""
         while True:
-            await asyncio.sleep(_DENY_POLL_S)
+            await asyncio.sleep(DENY_POLL_S)
             try:
                 await self._check_allowed(session.party)
             except Refused as error:
@@ -340,11 +344,7 @@ class Hub:
         """A frame from the party at the other end, signed under any certificate of its key, and its signer."""
         if not isinstance(data, bytes):
             raise MalformedMessage("the stream ended before Hello")
-        frame, sender = unseal(data, authority=self._authority, now=_now(), role="party")
+        frame, sender = unseal(data, authority=self._authority, now=datetime.datetime.now(datetime.UTC), role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender
-
-
-def _now() -> datetime.datetime:
-    return datetime.datetime.now(datetime.UTC)

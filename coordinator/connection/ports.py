@@ -4,13 +4,15 @@ hospitals that have no certificate yet."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING
 
 import grpc
 
 from coordinator.connection.relaying import Relay
+from coordinator.connection.session import DENY_POLL_S
 from coordinator.connection.unfinished import Unfinished
 from protocols.crypto.identity import Identity
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -67,20 +69,27 @@ async def open_port(
     return server, port
 
 
-def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Relay) -> grpc.GenericRpcHandler:
-    """A handler that relays frames, one per call, in pieces. identify: returns the caller, or raises Refused before
-    anything is read."""
+def relay_handler(
+    identify: Callable[[_Context], Awaitable[Identity]], check: Callable[[Identity], Awaitable[None]], relay: Relay
+) -> grpc.GenericRpcHandler:
+    """A handler that relays frames, one per call, in pieces.
+
+    identify: returns the caller, or raises Refused before anything is read; check: raises Refused once it is denied,
+    which ends its open calls."""
+
+    async def answered(incoming: AsyncIterator[bytes], peer: Identity) -> bytes:
+        async with relay.places, asyncio.timeout(_RELAYED_WAIT_S) as reading:
+            joined = Joined()
+            async for piece in incoming:
+                joined.add(piece)
+            reading.reschedule(None)  # a party's time limit is its study's
+            return await relay.answer(joined.data, peer)
 
     async def serve(incoming: AsyncIterator[bytes], context: _Context) -> AsyncIterator[bytes]:
         try:
             peer = await identify(context)
             relay.check_querier(peer)
-            async with relay.places, asyncio.timeout(_RELAYED_WAIT_S) as reading:
-                joined = Joined()
-                async for piece in incoming:
-                    joined.add(piece)
-                reading.reschedule(None)  # a party's time limit is its study's
-                reply = await relay.answer(joined.data, peer)
+            reply = await _unless_denied(answered(incoming, peer), partial(check, peer))
         except Refused as error:
             reply = passed_back(b"", code=error.code, reason=str(error).removeprefix(f"{error.code}: "))
         except MalformedMessage as error:
@@ -90,6 +99,25 @@ def relay_handler(identify: Callable[[_Context], Awaitable[Identity]], relay: Re
 
     _, service, method = RELAY_METHOD.split("/")
     return grpc.method_handlers_generic_handler(service, {method: grpc.stream_stream_rpc_method_handler(serve)})
+
+
+async def _unless_denied(answer: Coroutine[object, object, bytes], check: Callable[[], Awaitable[None]]) -> bytes:
+    """What `answer` returns. Raises Refused as soon as `check` does, which is looked at in a poll."""
+
+    async def watch() -> None:
+        while True:
+            await asyncio.sleep(DENY_POLL_S)
+            await check()
+
+    answering, watching = asyncio.ensure_future(answer), asyncio.ensure_future(watch())
+    try:
+        await asyncio.wait((answering, watching), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            watching.result()
+        return await answering
+    finally:
+        watching.cancel()
+        answering.cancel()
 
 
 async def listen_for_enrolments(

@@ -188,7 +188,7 @@ def _note_sent(opened: OpenStudy, seat: str, outcome: Outcome, under_way: set[in
     under_way: ticks of the requests in flight to the seat. Raises Refused("unsigned_outcome") for one that no party
     would accept: then it is neither stored nor relayed.
     """
-    check_believable(opened.study, outcome)
+    check_believable(opened.study, outcome, seat)
     with opened.ledger.log.together():
         if opened.ledger.noted(outcome.batch_digest, _SETTLED + seat) is None:
             opened.ledger.forget(outcome.batch_digest, _OUTCOME + seat)

@@ -19,6 +19,7 @@ from coordinator.connection.open_study import OpenStudy, OutcomeFor
 from coordinator.connection.places import Places
 from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
 from coordinator.connection.session import Question, Session, SessionEnded
+from coordinator.connection.silences import Silences
 from protocols.errors import Refused
 from protocols.refusals.code import Code
 from protocols.study.study import party_of
@@ -44,6 +45,7 @@ class Sessions:
         self._seal = seal
         self._on_event = on_event
         self.admission = Admission(on_event=on_event)
+        self.silences = Silences()
 
     async def add(self, session: Session) -> Session | None:
         """Admits a session; returns the one of the same party that it replaces, or None.
@@ -62,6 +64,7 @@ class Sessions:
                 "gone, this node is admitted within a minute; if nobody knows it, tell the operator",
             )
         self.open[name] = session
+        self.silences.connected(name)
         async with self._changed:
             self._changed.notify_all()
         return older
@@ -90,7 +93,7 @@ class Sessions:
 
     async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | Late | None]:
         """Each seat's answer by the study's deadline; Late for a seat that was asked but did not answer, None
-        otherwise.
+        otherwise. Seats that were silent before are not waited for once all others have answered (silences.py).
 
         Raises Refused("coordinator_rolled_back") if a party knows an entry that the study's ledger lacks: what was
         released under the missing entries would be released again, with different noise.
@@ -101,18 +104,38 @@ class Sessions:
         largest = max((len(envelope) for envelope in envelopes.values()), default=0)
         places = Places(seats=len(requests), largest=largest, deadline=deadline)
 
+        parties, needed = {party_of(seat) for seat in requests}, opened.study.quorum
+        spared = self.silences.spared(parties, self.open, needed=needed)
+        awaited = {seat for seat in requests if party_of(seat) not in spared}
+        limits: dict[str, asyncio.Timeout] = {}
+
+        def ended(seat: str) -> None:
+            """Once all that are waited for have answered, the round is over for the others too."""
+            limits.pop(seat, None)
+            awaited.discard(seat)
+            if not awaited:
+                for limit in limits.values():
+                    if not limit.expired():
+                        limit.reschedule(asyncio.get_running_loop().time())
+
         async def one(seat: str, request: Request) -> Answered | Late | None:
             session: Session | None = None
             try:
-                async with asyncio.timeout_at(deadline):
+                async with asyncio.timeout_at(deadline if awaited else 0.0) as limit:
+                    limits[seat] = limit
                     while True:
                         session = await self._session_of(opened, seat)
                         try:
-                            return await self.ask(session, opened, seat, request, envelopes[id(request)], places)
+                            answer = await self.ask(session, opened, seat, request, envelopes[id(request)], places)
                         except SessionEnded:
                             self.remove(session)
                             session = None
+                        else:
+                            self.silences.answered(party_of(seat))
+                            return answer
             except TimeoutError:
+                if party_of(seat) not in spared:
+                    self.silences.missed(party_of(seat))
                 if session is None:
                     self._on_event("absent", {"seat": seat})
                     return None
@@ -121,6 +144,8 @@ class Sessions:
                 else:
                     self._on_event("late", {"seat": seat})
                 return Late(terms.deadline_s)
+            finally:
+                ended(seat)
 
         if opened.fault is None:
             answers = await asyncio.gather(*(one(seat, request) for seat, request in requests.items()))

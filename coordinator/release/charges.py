@@ -16,6 +16,7 @@ from coordinator.release.refused import charged_up_to, confirmed, in_order, refu
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.table import check_believable
+from protocols.levels.two_server.statement import Fate
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.stop import check_stop
@@ -123,20 +124,26 @@ def check_receipts(
             raise DataCorrupt(f"{where}: it belongs to another request than the one that was charged")
         if charge.settled is None and receipt.number not in evidence.given_up:
             raise DataCorrupt(f"{where}: it is the outcome of a batch that was never released")
-        _check_guardian(study, receipt, where)
+        counted = _guardian_counted(study, receipt, where)
         # No query of a batch that was given up was answered.
         released = labels[list(charge.queries)] >= 0
         if not np.array_equal(receipt.outcome.answered, released):
             raise DataCorrupt(f"{where}: the party was told an outcome that differs from the released labels")
         takes_part = study.participation.of(study.seats[receipt.seat]).votes(np.array(charge.queries)).any()
-        if takes_part and charge.spent(receipt.seat) == 0:
+        if takes_part and counted is not False and charge.spent(receipt.seat) == 0:
             raise DataCorrupt(f"{where}: the party was told an outcome, but is charged nothing")
+        if counted is False and charge.spent(receipt.seat) > 0:
+            raise DataCorrupt(f"{where}: the party is charged, but the guardian did not count its votes")
 
 
-def _check_guardian(study: DeployedStudy, receipt: Receipt, where: str) -> None:
-    """Raises DataCorrupt unless the outcome bears the guardian's signature, in a study that has one."""
+def _guardian_counted(study: DeployedStudy, receipt: Receipt, where: str) -> bool | None:
+    """Whether the guardian counted the seat's votes; None in a study without one.
+
+    Raises DataCorrupt unless the outcome bears the guardian's signature, in a study that has one.
+    """
     try:
-        check_believable(study, receipt.outcome)
+        told = check_believable(study, receipt.outcome, receipt.seat)
+        return None if told is None else told.fate is Fate.COUNTED
     except Refused:
         raise DataCorrupt(f"{where}: the outcome does not bear the guardian's signature") from None
 

@@ -27,7 +27,7 @@ from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
-from protocols.levels.two_server.conversation import check_opened
+from protocols.levels.two_server.statement import check_opened
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_guardian, read_sums

@@ -52,6 +52,16 @@ class SessionRecord:
 
 
 @dataclass(frozen=True)
+class SilenceRecord:
+    """A party that did not answer in time, as serve last wrote it. since_s: seconds since 1970; times: deadlines in a
+    row that it missed."""
+
+    party: str
+    since_s: float
+    times: int
+
+
+@dataclass(frozen=True)
 class Serving:
     """The serve of this home, as last written. seen_s: seconds since 1970; metrics_port: 0 for none."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
 from coordinator.store.ledger_differences import LedgerDifferences
 from coordinator.store.members import SCHEMA as MEMBERS
 from coordinator.store.members import Members
-from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord
+from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord, SilenceRecord
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
@@ -60,6 +60,7 @@ CREATE TABLE IF NOT EXISTS session (
     party TEXT PRIMARY KEY, since_s REAL NOT NULL, last_seen_s REAL NOT NULL, address TEXT NOT NULL,
     software TEXT NOT NULL, wire_version INTEGER NOT NULL
 ) STRICT;
+CREATE TABLE IF NOT EXISTS silence (party TEXT PRIMARY KEY, since_s REAL NOT NULL, times INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS serving (
     one INTEGER PRIMARY KEY CHECK (one = 1), pid INTEGER NOT NULL, seen_s REAL NOT NULL,
     port INTEGER NOT NULL, enrol_port INTEGER NOT NULL, metrics_port INTEGER NOT NULL
@@ -264,9 +265,14 @@ class Store:
             differences=self.differences(name),
         )
 
-    def write_sessions(self, sessions: list[SessionRecord], serving: Serving) -> None:
-        """Records who is connected now, and that serve is alive."""
+    def write_sessions(
+        self, sessions: list[SessionRecord], serving: Serving, silent: Iterable[SilenceRecord] = ()
+    ) -> None:
+        """Records who is connected now, whom rounds do not wait for, and that serve is alive."""
         with self._database.transaction():
+            self._database.execute("DELETE FROM silence")
+            for one in silent:
+                self._database.execute("INSERT INTO silence VALUES (?, ?, ?)", (one.party, one.since_s, one.times))
             self._database.execute("DELETE FROM session")
             for each in sessions:
                 self._database.execute(
@@ -282,12 +288,17 @@ class Store:
         """Records that nobody is connected, as serve starts or has ended."""
         with self._database.transaction():
             self._database.execute("DELETE FROM session")
+            self._database.execute("DELETE FROM silence")
             self._database.execute("DELETE FROM serving")
 
     def sessions(self) -> list[SessionRecord]:
         """Who was connected when serve last wrote."""
         query = "SELECT party, since_s, last_seen_s, address, software, wire_version FROM session ORDER BY party"
         return [SessionRecord(*row) for row in self._database.rows(query)]
+
+    def silent(self) -> list[SilenceRecord]:
+        """The parties for which rounds did not wait when serve last wrote."""
+        return [SilenceRecord(*row) for row in self._database.rows("SELECT * FROM silence ORDER BY party")]
 
     def serving(self) -> Serving | None:
         """The serve that last wrote and has not ended cleanly, or None."""

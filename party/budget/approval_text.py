@@ -24,10 +24,8 @@ def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
         lines.append("             Your node signs with its key.")
     if isinstance(level, GuardedLevel):
         lines += [
-            "             Compare the guardian's keys, or the digest, with the guardian by telephone: a coordinator",
-            "             that put its own keys in their place would see every vote.",
-            f"             sealing_key {level.sealing_key}",
-            f"             signing_key {level.signing_key}",
+            f"             Have the guardian, {level.guardian}, read out the fingerprint of its keys by telephone,",
+            "             and type it: a coordinator that put its own keys in their place would see every vote.",
         ]
     return lines
 

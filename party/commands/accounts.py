@@ -136,6 +136,12 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
                 f"{result['requests']} signed requests, {result['outcomes']} signed outcomes, {result['compared']} "
                 "queries compared with the release"
             )
+            if result["counted"] or result["not_counted"]:
+                unknown = result["batches"] - result["counted"] - result["not_counted"]
+                click.echo(
+                    f"  the guardian's statements: votes counted in {result['counted']} batches, and not in "
+                    f"{result['not_counted']}; there is none of {unknown}"
+                )
             for finding in result["findings"]:
                 click.echo(f"  error [{finding['code']}]: {finding['what']}", err=True)
     if failed:

@@ -101,6 +101,10 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
 @json_option
 @click.option("--yes", is_flag=True, help="Approve without asking.")
 @click.option(
+    "--guardian-fingerprint",
+    help="The fingerprint of the guardian's keys, as the guardian read it out; asked for, if a study has a guardian.",
+)
+@click.option(
     "--pool",
     "pool_file",
     type=click.Path(path_type=Path),
@@ -113,17 +117,27 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
     help="Where records vote: the study's queries (.npz), as the operator sent them.",
 )
 def approve(
-    study_file: Path, home: PartyHome, as_json: bool, yes: bool, pool_file: Path | None, queries_file: Path | None
+    study_file: Path,
+    home: PartyHome,
+    as_json: bool,
+    yes: bool,
+    guardian_fingerprint: str | None,
+    pool_file: Path | None,
+    queries_file: Path | None,
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
     Where records vote, it reads the records and counts their votes; approving again counts them anew, until the
     study was asked.
 
+    Where a study has a guardian, it asks for the fingerprint of the guardian's keys, which the guardian reads out by
+    telephone; with --yes or --json it is an option.
+
     \b
     Examples:
       conclave-party approve study.toml --pool pool.npy
       conclave-party approve study.toml --queries queries.npz
+      conclave-party approve study.toml --yes --guardian-fingerprint 0A:1B:2C:...
     """
     from party.budget.approval_text import describe
     from party.budget.policy import Policy
@@ -174,13 +188,47 @@ def approve(
                 click.echo(line)
             for each in counted or []:
                 click.echo(f"\nseat {each.seat}: {each.records} records of {each.units} {study.unit}s vote")
-        if all(each.fits for each in forecasts) and not yes and not click.confirm("\nApprove this study?", err=True):
+        fits = all(each.fits for each in forecasts)
+        if fits:
+            check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
+        if fits and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
         keep_votes(home, study, counted or [])
     click.echo(f"\napproved {study.name}; next: conclave-party {following}", err=as_json)
+
+
+def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> None:
+    """Raises Refused("wrong_guardian") unless a person gave the fingerprint of the study's guardian.
+
+    typed: as an option; ask: whether to ask for it at the terminal otherwise. Raises InvalidInput where it is missing,
+    is no fingerprint, or the study has no guardian.
+    """
+    from protocols.crypto.identity import normal_fingerprint
+    from protocols.study.levels import GuardedLevel
+
+    level = study.confidentiality
+    if not isinstance(level, GuardedLevel):
+        if typed is not None:
+            raise InvalidInput(
+                f"--guardian-fingerprint is given; study {study.name!r} has no guardian; allowed: to leave it out"
+            )
+        return
+    if typed is None and not ask:
+        raise InvalidInput(
+            f"--guardian-fingerprint is missing; allowed: the fingerprint that {level.guardian!r} reads out by "
+            "telephone (conclave-guardian show)"
+        )
+    if typed is None:
+        typed = click.prompt(f"\nFingerprint of the keys of {level.guardian}, as they read it out", err=True)
+    if normal_fingerprint(typed) != level.fingerprint:
+        raise Refused(
+            Code.WRONG_GUARDIAN,
+            f"the study's keys of {level.guardian!r} have another fingerprint than {normal_fingerprint(typed)}; "
+            "allowed: the guardian's own. Whoever sent the file may have put other keys in it: nothing was approved",
+        )
 
 
 def _votes_of_records(

@@ -30,6 +30,10 @@ Say = Callable[[str], None]
 _STEP_S = 600.0
 
 
+# Stands for the key of a seat whose hospital has none yet: the generator of P-256, whose private half is 1.
+UNFILLED_KEY = "036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+
+
 class LocalConsortium:
     """A coordinator and four hospitals on this machine: their folder, their processes, and the demo's steps."""
 
@@ -37,6 +41,8 @@ class LocalConsortium:
         self.folder, self.data, self.study, self.say = folder, data, study, say
         self.guardian_address, self.guardian_fingerprint = "", ""
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        # What each hospital types of the guardian, if there is one.
+        self.typed: list[str] = []
 
     def add_guardian(self) -> None:
         """Creates a guardian's keys, which the study then names."""
@@ -55,7 +61,9 @@ class LocalConsortium:
             guardian="guardian",
             sealing_key=made["sealing_key"],
             signing_key=made["signing_key"],
+            seat_keys=(UNFILLED_KEY,) * len(self.study.roster),
         )
+        self.typed = ["--guardian-fingerprint", made["keys_fingerprint"]]
         self.study = replace(self.study, confidentiality=terms)
 
     @property
@@ -72,20 +80,29 @@ class LocalConsortium:
             "init", "--consortium", "demo", "--coordinator", "centre", "--address", address, "--enrol-address", enrol,
             "--listen", address, "--enrol-listen", enrol, "--metrics-port", "0",
         )  # fmt: skip
-        pool = ["--pool", str(self.folder / "pool.npy")]
-        if self.by_records:
-            self._plan(pool)
-            pool += ["--queries", str(self.folder / "queries.npz")]
         if self.guardian_address:
-            self._admit_guardian()
-        self.coordinator("study", "create", str(self.folder / "study.toml"), *pool)
+            self.certify_guardian()
         self.start("centre")
-        more = ", which counts its records' votes" if self.by_records else " and trains teachers"
-        self.say(f"Each hospital creates a key, is approved by its fingerprint, approves the study{more}.")
+        self.say("Each hospital creates a key and is approved by its fingerprint; the study names these keys.")
         for name in HOSPITALS:
             self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._join, HOSPITALS))
+        pool = ["--pool", str(self.folder / "pool.npy")]
+        if self.by_records:
+            self._plan(pool)
+            pool += ["--queries", str(self.folder / "queries.npz")]
+        self.coordinator("study", "create", str(self.folder / "study.toml"), *pool)
+        # With the keys of its seats, if it names any.
+        created = self.folder / "centre" / "studies" / self.study.name / "study.toml"
+        (self.folder / "study.toml").write_bytes(created.read_bytes())
+        self.study = read_deployed(created)
+        if self.guardian_address:
+            self.approve_at_guardian()
+        more = ", which counts its records' votes" if self.by_records else " and trains teachers"
+        self.say(f"Each hospital approves the study{more}.")
+        with ThreadPoolExecutor(max_workers=2) as pairs:
+            list(pairs.map(self._approve, HOSPITALS))
 
     def finish(self) -> dict[str, object]:
         """Labels the pool, trains the student, releases and verifies; returns the figures."""
@@ -110,20 +127,24 @@ class LocalConsortium:
         )  # fmt: skip
         self.study = read_deployed(study)
 
-    def _admit_guardian(self) -> None:
-        sent, study = self.folder / "sent", str(self.folder / "study.toml")
+    def approve_at_guardian(self) -> None:
+        """The guardian approves the study, and serves."""
+        self.guardian("approve", str(self.folder / "study.toml"), "--yes")
+        self.start("guardian")
+
+    def certify_guardian(self) -> None:
+        """The operator certifies the guardian, and says where it is."""
+        sent = self.folder / "sent"
         request = str(self.folder / "guardian" / "request.pem")
         fingerprint = self.guardian_fingerprint
         self.coordinator("guardian", "certify", request, "--fingerprint", fingerprint, "--out", str(sent))
         self.guardian("accept", str(sent / "guardian.pem"), str(sent / "authority.pem"))
-        self.guardian("approve", study, "--yes")
         settings = self.folder / "centre" / "coordinator.toml"
         text = settings.read_text(encoding="utf-8")
         settings.write_text(text.replace('guardian = ""', f'guardian = "{self.guardian_address}"'), encoding="utf-8")
-        self.start("guardian")
 
     def _join(self, name: str) -> None:
-        seat, study = self.study.roster[self.study.seats[name]], str(self.folder / "study.toml")
+        seat = self.study.roster[self.study.seats[name]]
         # A lifetime cap adds studies up in Renyi DP, in which queries that are composed exactly cost a little more.
         lifetime = seat.epsilon if self.by_records else 1.25 * seat.epsilon
         self.party(
@@ -136,15 +157,21 @@ class LocalConsortium:
         fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
         self.coordinator("approve", name, "--fingerprint", fingerprint)
         self.party(name, "enrol")
+
+    def _approve(self, name: str) -> None:
+        study, typed = str(self.folder / "study.toml"), [*self.typed, "--yes"]
         if self.by_records:
-            self.party(name, "approve", study, "--queries", str(self.folder / "queries.npz"), "--yes")
+            self.party(name, "approve", study, "--queries", str(self.folder / "queries.npz"), *typed)
         else:
-            self.party(name, "approve", study, "--pool", str(self.folder / "pool.npy"), "--yes")
+            self.party(name, "approve", study, "--pool", str(self.folder / "pool.npy"), *typed)
             self.party(name, "train", "demo")
         self.party(name, "doctor")
 
     def _files(self) -> None:
-        (self.folder / "study.toml").write_text(write_study(self.study), encoding="utf-8")
+        lines = write_study(self.study).splitlines(keepends=True)
+        # `study create` fills in the keys of the seats once the hospitals have certificates.
+        text = "".join(line for line in lines if UNFILLED_KEY not in line)
+        (self.folder / "study.toml").write_text(text, encoding="utf-8")
         np.save(self.folder / "pool.npy", self.data.pool)
         for name, rows in self.data.rows.items():
             with (self.folder / f"{name}.csv").open("w", encoding="utf-8", newline="") as file:

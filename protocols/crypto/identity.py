@@ -160,6 +160,13 @@ def fingerprint(public_key: ec.EllipticCurvePublicKey) -> str:
     return digest.finalize().hex(":").upper()
 
 
+def keys_fingerprint(*keys: bytes) -> str:
+    """One fingerprint of several public keys, 32 bytes each, in this order: the form of `fingerprint`."""
+    digest = hashes.Hash(hashes.SHA256())
+    digest.update(b"conclave keys 1\n" + b"".join(keys))
+    return digest.finalize().hex(":").upper()
+
+
 def encoded_point(public_key: ec.EllipticCurvePublicKey) -> str:
     """A public key as a study's roster names it: the compressed point (SEC 1) in hexadecimal digits."""
     return public_key.public_bytes(serialization.Encoding.X962, serialization.PublicFormat.CompressedPoint).hex()

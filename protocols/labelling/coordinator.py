@@ -14,13 +14,13 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.labelling.outcomes import GUARDIAN, kept_statement, outcome_of, unanswered
 from protocols.labelling.payload import stored_cells, stored_labels, stored_payload
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
-from protocols.study.levels import GuardedLevel
 from protocols.study.queries import QueryBatch
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
@@ -30,9 +30,6 @@ from protocols.wire.transport import Transport
 
 # Round one's labels of the pool (class ids, ABSTAIN, NOT_ASKED) -> a student's probabilities on the whole pool.
 TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries classes"]]
-
-# The note that keeps a guardian's signature of an outcome.
-_GUARDIAN = "guardian"
 
 # The note that the parties of a batch were told its outcome; absent ones are told when they connect.
 _TOLD = "told"
@@ -197,8 +194,11 @@ class Coordinator:
         if self._ledger.given_up(number):
             waits = party in self._ledger.charged(number)
         else:
-            waits = bool(self._ledger.settled(number).get(party))
-        return self._outcome(stored) if waits else None
+            paid = bool(self._ledger.settled(number).get(party))
+            # With a guardian's statement, a party learns why its votes did not count.
+            guarded = kept_statement(self._study, self._ledger, stored) is not None
+            waits = paid or (guarded and party in self._ledger.charged(number))
+        return outcome_of(self._study, self._ledger, stored, party) if waits else None
 
     def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
         """The labels of a batch that was released, or given up; None for one that is open."""
@@ -206,43 +206,24 @@ class Coordinator:
             return stored_labels(stored)
         return np.full(stored.queries, NOT_ASKED, dtype=np.int64) if self._ledger.given_up(stored.number) else None
 
-    def _unanswered(self, stored: StoredBatch) -> Outcome | None:
-        """The outcome that nothing was answered; None if it would lower a reservation or needs a guardian.
-
-        What was sent may have been opened, so no reservation may be lowered.
-        """
-        study, charged = self._study, self._ledger.charged(stored.number)
-        takes_part = study.participation.votes(np.array(self._ledger.queries(stored.number), dtype=np.int64))
-        queries_asked = takes_part.sum(axis=1)
-        due = dict(
-            zip(self._parties, study.budgets.amount(queries_asked, np.zeros_like(queries_asked)).tolist(), strict=True)
-        )
-        lowers = any(due[party] < amount for party, amount in charged.items())
-        if lowers or isinstance(study.confidentiality, GuardedLevel):
-            return None
-        return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
-
-    def _outcome(self, stored: StoredBatch) -> Outcome | None:
-        """The outcome that the parties of a batch are told, released or given up; None if there is nothing to tell."""
-        if not stored.settled:
-            return self._unanswered(stored)
-        answered = stored_labels(stored) != ABSTAIN
-        return Outcome(self._study.digest, stored.digest, answered, self._ledger.noted(stored.digest, _GUARDIAN) or b"")
-
     def _tell(self, stored: StoredBatch, released: Labelling, *, parties: Collection[str] | None = None) -> None:
         """Tells the parties of a batch its outcome, and notes that; if it was stopped in between they are told again,
         which has no effect.
 
         parties: those that voted; None: those that the ledger names.
         """
-        outcome = self._outcome(stored)
-        if outcome is None:
+        if not stored.settled and unanswered(self._study, self._ledger, stored) is None:
             return
         charged = self._ledger.charged(stored.number)
         settled = self._ledger.settled(stored.number) if stored.settled else charged
-        if parties is None:
+        statement = kept_statement(self._study, self._ledger, stored)
+        if statement is not None:  # also those whose votes came and were not counted
+            parties = [self._parties[at] for at in statement.submitted]
+        elif parties is None:
             parties = [party for party, amount in settled.items() if amount]
-        for party, reply in self._exchange(dict.fromkeys(parties, outcome)).items():
+        told = {party: outcome_of(self._study, self._ledger, stored, party) for party in parties}
+        outcomes = {party: outcome for party, outcome in told.items() if outcome is not None}
+        for party, reply in self._exchange(outcomes).items():
             if isinstance(reply, Settled):
                 difference = reply.spent - self._ledger.balance(party).spent
             else:
@@ -322,7 +303,7 @@ class Coordinator:
         # A party whose vote was not counted pays nothing: its data had no influence on what was released.
         amounts = {party: final[party] if party in votes else 0 for party in active}
         if counted.guardian:
-            self._ledger.note(request.digest, _GUARDIAN, counted.guardian)
+            self._ledger.note(request.digest, GUARDIAN, counted.guardian)
         payload = stored_payload(counted)
         self._ledger.settle(batch.number, request.digest, amounts, payload=payload)
         self._aggregation.released(asking)

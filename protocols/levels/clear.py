@@ -11,7 +11,7 @@ from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, Reserv
 from protocols.noise import LatticeNoise, Noise
 from protocols.refusals.code import Code
 from protocols.votes import ABSTAIN, check_votes, count_votes
-from protocols.wire.messages import Outcome, VoteReply, VoteRequest
+from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
 
 
 class ClearBallot(Ballot):
@@ -20,8 +20,9 @@ class ClearBallot(Ballot):
     def cast(self, request: VoteRequest, votes: Votes) -> VoteReply:
         return VoteReply(request.digest, votes(None))
 
-    def settle(self, outcome: Outcome) -> None:
-        """The coordinator's word is enough: it is trusted with votes and labels."""
+    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
+        """The coordinator's word is enough: it is trusted with votes and labels. Returns ""."""
+        return ""
 
 
 class ClearAggregation(Aggregation):

@@ -7,26 +7,28 @@ where records vote, it learns who took part and the noisy sums, which are what i
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
+from protocols.crypto.hash_tree import HASH_BYTES
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
+from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.conversation import (
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
     Submission,
     ballots_of,
     head_array,
-    opened_statement,
-    outcome_statement,
     own_weights,
     receive,
     send,
@@ -39,7 +41,9 @@ from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
+from protocols.levels.two_server.signed_votes import SignedVotes, as_array
 from protocols.levels.two_server.sketch import guardian_checks
+from protocols.levels.two_server.statement import Fate, Statement, opened_statement
 from protocols.levels.two_server.weighted_sums import guardian_sums
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
@@ -108,7 +112,7 @@ class Guardian:
         self._answer(channel, submission, noise_seed, shares, faulty)
 
     def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
-        """The shares of the seats whose seal and form are valid, and the seats whose shares are not."""
+        """The shares of the seats whose signature, seal and form are valid, and the seats whose shares are not."""
         study = self._study
         if submission.study != study.digest:
             raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
@@ -122,12 +126,18 @@ class Guardian:
         round_one = study.mechanism.round_one
         if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
             raise Refused(Code.OTHER_ROUND, "the batch does not belong to the round that it is submitted for")
+        verify = roster_verifier(study)
         shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
             name = study.roster[seat].party
             try:
+                votes = SignedVotes.read(sealed)
+                if not votes.holds(verify, study.digest, submission.request, name):
+                    # A coordinator that runs this software submits none: it made these votes up, or changed them.
+                    self._ledger.log.append("unsigned_votes", batch=submission.number, seat=name)
+                    raise MalformedMessage("the votes are not signed by the seat's party")
                 opened = unseal(
-                    sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
+                    votes.sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
                 )
                 shares.append(check_guardian_share(opened, voters=study.teachers))
             except MalformedMessage:
@@ -178,7 +188,7 @@ class Guardian:
         if len(seats) < study.quorum:
             return self._below_quorum(submission)
         if study.records is not None:
-            return self._open_sums(channel, submission, noise_seed, GuardianShare.of_all(shares), seats)
+            return self._open_sums(channel, submission, noise_seed, GuardianShare.of_all(shares), faulty)
         takes_part = study.participation.votes(ids)
         ballots = ballots_of(study, submission.request, takes_part[seats])
         share = GuardianShare.of_all(shares)
@@ -201,8 +211,8 @@ class Guardian:
             threshold=study.threshold_units(self._units, second_round=submission.second_round) is not None,
             source=self._source,
         )
-        signature = self._settle(submission, seats[valid], answered)
-        send(channel, (np.frombuffer(signature, dtype=np.uint8), head_array(ledger.log.head())))
+        statement = self._settle(submission, faulty, seats[valid], answered)
+        send(channel, (as_array(statement), head_array(ledger.log.head())))
 
     def _open_sums(
         self,
@@ -210,9 +220,9 @@ class Guardian:
         submission: Submission,
         noise_seed: bytes,
         share: GuardianShare,
-        seats: Int64[ndarray, " seats"],
+        faulty: Bool[ndarray, " seats"],
     ) -> None:
-        """Opens the noisy sums of these seats' records, of this submission and no other; see opened_sums.py."""
+        """Opens the noisy sums of the other seats' records, of this submission and no other; see opened_sums.py."""
         study, request, sizes = self._study, submission.request, {"shape": shape_of(self._study)}
         bits = ring_bits(study)
         theirs = check_sum_share(receive(channel), bits=bits, **sizes).words
@@ -222,25 +232,25 @@ class Guardian:
             self._fix(submission)
             pin_share(self._ledger, request, theirs, own=False)
             pin_share(self._ledger, request, mine, own=True)
-            outcome = self._settle(submission, seats, np.ones(len(submission.ids), dtype=bool))
-        statement = opened_statement(study.digest, request, opened(mine, theirs))
-        signatures = (outcome, self._signing_key.sign(statement))
-        send(
-            channel,
-            (
-                mine,
-                *(np.frombuffer(each, dtype=np.uint8) for each in signatures),
-                head_array(self._ledger.log.head()),
-            ),
-        )
+            answered = np.ones(len(submission.ids), dtype=bool)
+            statement = self._settle(submission, faulty, submission.seats[~faulty], answered)
+        sums = self._signing_key.sign(opened_statement(study.digest, request, opened(mine, theirs)))
+        send(channel, (mine, as_array(statement), as_array(sums), head_array(self._ledger.log.head())))
 
     def _noise(self, seed: bytes) -> LatticeNoise:
         return lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=self._units)
 
     def _settle(
-        self, submission: Submission, seats: Int64[ndarray, " seats"], answered: Bool[ndarray, " queries"]
+        self,
+        submission: Submission,
+        faulty: Bool[ndarray, " submitted"],
+        seats: Int64[ndarray, " seats"],
+        answered: Bool[ndarray, " queries"],
     ) -> bytes:
-        """Charges these seats for what was answered, and the other members nothing; returns the signed outcome."""
+        """Charges these seats for what was answered, and the other members nothing; returns the signed statement.
+
+        faulty: which of the submitted seats' shares did not open.
+        """
         study, ledger = self._study, self._ledger
         voted = {study.roster[seat].party for seat in seats.tolist()}
         takes_part = study.participation.votes(submission.ids)
@@ -248,7 +258,29 @@ class Guardian:
         charged = ledger.charged(submission.number)
         amounts = {name: int(due[study.seats[name]]) if name in voted else 0 for name in charged}
         ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
-        return self._signing_key.sign(outcome_statement(study.digest, submission.request, answered))
+        fates = np.full(len(study.roster), Fate.NOT_ASKED, dtype=np.uint8)
+        fates[submission.members] = Fate.NOT_SUBMITTED
+        fates[submission.seats] = np.where(faulty, Fate.BAD_SEAL, Fate.BAD_VOTES)
+        fates[seats] = Fate.COUNTED
+        return Statement.signed(
+            self._signing_key,
+            study=study.digest,
+            request=submission.request,
+            answered=answered,
+            fates=fates,
+            votes=self._digests(submission),
+        ).encode()
+
+    def _digests(self, submission: Submission) -> UInt8[ndarray, "roster 32"]:
+        """What was submitted for each seat of the roster, by its digest; zeros for nothing, or for no votes at all."""
+        study = self._study
+        digests = np.zeros((len(study.roster), HASH_BYTES), dtype=np.uint8)
+        for seat, sealed in zip(submission.seats.tolist(), submission.sealed, strict=True):
+            with suppress(MalformedMessage):
+                votes = SignedVotes.read(sealed)
+                name = study.roster[seat].party
+                digests[seat] = as_array(votes.digest(study.digest, submission.request, name))
+        return digests
 
     def _below_quorum(self, submission: Submission) -> None:
         """Too few shares are well formed, so nothing was computed from them. Before they were checked, the batch may be

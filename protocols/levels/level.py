@@ -52,10 +52,11 @@ class Ballot(ABC):
         raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: none at this level")
 
     @abstractmethod
-    def settle(self, outcome: Outcome) -> None:
-        """Called before an outcome settles a reservation; forgets what is no longer needed.
+    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
+        """Called before an outcome settles a reservation; forgets what is no longer needed. sent: the stored reply.
 
-        Raises Refused unless the level allows it to settle.
+        Returns what the level proves about the fate of the votes, "counted" or a code; "" if it proves nothing. Raises
+        Refused unless the level allows it to settle.
         """
 
 
@@ -81,8 +82,8 @@ class Counted:
     """The result of a batch.
 
     labels: class ids or ABSTAIN; None without a quorum: then nothing was released, and asking again continues; voted:
-    the seats whose votes were counted; left_out: for each other seat, the code why not; guardian: its signature of the
-    outcome; cells: the noisy histograms in lattice units, where records vote.
+    the seats whose votes were counted; left_out: for each other seat, the code why not; guardian: its signed statement;
+    cells: the noisy histograms in lattice units, where records vote.
     """
 
     labels: Int64[ndarray, " queries"] | None = field(repr=False)

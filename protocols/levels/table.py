@@ -18,8 +18,9 @@ from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
-from protocols.levels.two_server.conversation import check_outcome
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
+from protocols.levels.two_server.statement import Statement, Told, check_told
 from protocols.noise import cryptographic, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import Clear, GuardedLevel, HiddenQueries, SecureSum, TwoServer
@@ -59,7 +60,7 @@ def ballot_of(study: Study, seat: str, *, ledger: Ledger, source: RandomSource, 
         case SecureSum():
             return SummedBallot(study, seat, ledger=ledger, key=means.key(), source=source)
         case TwoServer():
-            return SharedBallot(study, seat, source=source)
+            return SharedBallot(study, seat, key=means.key(), source=source)
         case HiddenQueries():
             private = PrivateModel(means.load, means.admit, means.key())
             return PrivateBallot(study, seat, private=private, source=source)
@@ -85,8 +86,18 @@ def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> 
             )
 
 
-def check_believable(study: Study, outcome: Outcome) -> None:
-    """Raises Refused("unsigned_outcome") if the study has a guardian and the outcome does not bear its signature."""
+def check_believable(study: Study, outcome: Outcome, seat: str) -> Told | None:
+    """What the study's guardian told this seat with an outcome; None at a level without a guardian.
+
+    Raises Refused("unsigned_outcome") if the study has a guardian and the outcome does not bear its signature.
+    """
     level = study.confidentiality
-    if isinstance(level, GuardedLevel):
-        check_outcome(outcome, key=bytes.fromhex(level.signing_key))
+    if not isinstance(level, GuardedLevel):
+        return None
+    key = bytes.fromhex(level.signing_key)
+    return check_told(outcome, key=key, position=study.seats[seat], seats=len(study.roster))
+
+
+def statement_of(study: Study, statement: bytes) -> Statement | None:
+    """A guardian's statement as the coordinator keeps it; None for none. Raises MalformedMessage."""
+    return Statement.read(statement, seats=len(study.roster)) if statement else None

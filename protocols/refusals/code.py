@@ -83,6 +83,7 @@ class Code(StrEnum):
     TOO_MANY_ATTEMPTS = auto()
     TOO_MANY_CHECKS = auto()
     OTHER_ROUND = auto()
+    UNSIGNED_VOTES = auto()
     BAD_SEAL = auto()
     BAD_VOTES = auto()
 
@@ -109,6 +110,7 @@ class Code(StrEnum):
     NOT_A_SURVIVOR = auto()
     TOO_FEW_PARTIES = auto()
     UNSIGNED_OUTCOME = auto()
+    OTHER_VOTES = auto()
     NO_SUCH_STEP = auto()
     BATCH_REUSED = auto()
     UNKNOWN_BATCH = auto()

@@ -58,6 +58,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
+        Code.UNSIGNED_VOTES: Meaning(
+            "votes without the signature of the hospital whose seat it is: it, or whoever passed them on, is at fault",
+            "compare the hospital's log; the others' votes count",
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
+        ),
         Code.BAD_SEAL: Meaning(
             "a party's share does not open with the guardian's key",
             "that party has another version of the study, or its software is at fault; the others' votes count",
@@ -154,6 +160,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.UNSIGNED_OUTCOME: Meaning(
             "an outcome without the guardian's signature",
             "ask the operator why the guardian did not sign",
+            ANSWERED,
+            Cost.STANDS,
+        ),
+        Code.OTHER_VOTES: Meaning(
+            "the guardian counted other votes of this seat than its ledger holds",
+            "find out who else has this hospital's key, or a copy of its node; tell the guardian",
             ANSWERED,
             Cost.STANDS,
         ),

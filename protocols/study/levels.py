@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from math import ceil
 from typing import ClassVar
 
-from protocols.crypto.identity import check_name
+from protocols.crypto.identity import check_name, keys_fingerprint
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Lattice
 from protocols.ranges import check
@@ -140,13 +140,16 @@ class GuardedLevel(Level):
     """The common part of the two levels at which a guardian, another organisation, is the second server.
 
     units: see SecureSum; guardian: the name in its certificate; sealing_key, signing_key: its public keys, X25519 and
-    Ed25519, in hexadecimal.
+    Ed25519, in hexadecimal; seat_keys: see SecureSum; the seats of one party may share one. Votes are signed with them,
+    so that no server can make up or change a hospital's.
     """
 
     units: int
     guardian: str
     sealing_key: str
     signing_key: str
+    seat_keys: tuple[str, ...]
+    signs: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         _check_units(self.units)
@@ -154,6 +157,11 @@ class GuardedLevel(Level):
         for what, key in (("sealing_key", self.sealing_key), ("signing_key", self.signing_key)):
             if not re.fullmatch("[0-9a-f]{64}", key):
                 raise InvalidInput(f"confidentiality: {what} is {key[:80]!r}; allowed: 64 hexadecimal digits")
+
+    @property
+    def fingerprint(self) -> str:
+        """Of the guardian's two keys, as its operator reads it out and each hospital types it."""
+        return keys_fingerprint(bytes.fromhex(self.sealing_key), bytes.fromhex(self.signing_key))
 
     @property
     @abstractmethod
@@ -164,6 +172,7 @@ class GuardedLevel(Level):
         check_view(study, self.name, "label" if study.records is None else "histogram")
         check_weights(study, self.name, self.units)
         self._check_guardian(study.seats)
+        check_seat_keys(study, self.name, self.seat_keys, distinct=False)
         check_servers(study, self.name, units=self.units, abstains=self.abstains, sealing_key=self.sealing_key)
 
     def check_terms(self, terms: Terms) -> None:
@@ -203,15 +212,12 @@ class HiddenQueries(GuardedLevel):
     """Nobody but the querier sees a query, and nobody sees a vote: querier and guardian have a share each.
 
     querier: the party that asks, which is not on the roster; input_bound: the largest absolute value in a query, above
-    0, at most 2**20; seat_keys: see SecureSum; the seats of one party may share one. Raises InvalidInput, with the
-    value and the allowed range.
+    0, at most 2**20. Raises InvalidInput, with the value and the allowed range.
     """
 
     querier: str
     input_bound: float
-    seat_keys: tuple[str, ...]
     name: ClassVar[str] = "hidden_queries"
-    signs: ClassVar[bool] = True
     hides_queries: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -238,7 +244,6 @@ class HiddenQueries(GuardedLevel):
             if value != allowed:
                 raise InvalidInput(f"{what} is {value!r}; allowed at level {self.name!r}: {allowed!r}")
         self._check_querier([*study.seats, self.guardian])
-        check_seat_keys(study, self.name, self.seat_keys, distinct=False)
 
     def check_terms(self, terms: Terms) -> None:
         super().check_terms(terms)

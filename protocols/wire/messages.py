@@ -30,6 +30,8 @@ _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 _ARRAYS = 65_536
 _STEP = re.compile("[a-z_]{1,40}")
 _RANK = 8
+# What a guardian's statement may tell one party: a byte for each seat of a roster, and a little.
+_STATEMENT_BYTES = 2**20
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +94,7 @@ class StepReply:
 class Outcome:
     """Coordinator to party: which queries of the batch were answered; settles the party's reservation.
 
-    guardian: the guardian's signature of it, at the level two_server; empty otherwise.
+    guardian: what the guardian's signed statement tells this party, at the levels with a guardian; empty otherwise.
     """
 
     study: bytes
@@ -178,8 +180,10 @@ def decode(data: bytes) -> Message:
             votes = integers("VoteReply", "votes", _array(body.votes, "<i8", 2), rank=2)
             return VoteReply(_digest(body.batch_digest), votes)
         if kind == "outcome":
-            if len(body.guardian) not in (0, 64):
-                raise MalformedMessage(f"the guardian's signature has {len(body.guardian)} bytes; allowed: 0 or 64")
+            if len(body.guardian) > _STATEMENT_BYTES:
+                raise MalformedMessage(
+                    f"the guardian's statement has {len(body.guardian)} bytes; allowed: at most {_STATEMENT_BYTES}"
+                )
             answered = _array(body.answered, "|b1", 1)
             return Outcome(_digest(body.study), _digest(body.batch_digest), answered, body.guardian)
         if kind == "hidden_votes":

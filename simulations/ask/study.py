@@ -23,6 +23,7 @@ from simulations.ask.mechanisms import SHARES
 from simulations.ask.settings import AskSettings
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import experiment_budgets
+from simulations.setup.levels import seat_keys
 
 
 def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
@@ -45,6 +46,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         guardian="guardian",
         sealing_key=_stand_in("sealing"),
         signing_key=_stand_in("signing"),
+        seat_keys=seat_keys(parties),
     )
     charging = accountant("label_only")
     mechanism = kind.build(view="label", given=noise)

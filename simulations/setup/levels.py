@@ -29,7 +29,8 @@ from protocols.levels.level import Aggregation, Ballot
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.secure_sum.terms import noise_share
-from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.study.levels import Clear, Confidentiality, GuardedLevel, SecureSum, TwoServer, guarded, summed
@@ -44,8 +45,7 @@ _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 def simulated_level(level: str, *, units: int | None, colluders: int | None, seats: int) -> Confidentiality:
     """A level with known keys. Raises InvalidInput for colluders at a level that does not count them."""
     if level == SecureSum.name:
-        keys = tuple(encoded_point(seat_key(position).public_key()) for position in range(seats))
-        return SecureSum(units=units or UNITS, colluders=colluders or 0, seat_keys=keys)
+        return SecureSum(units=units or UNITS, colluders=colluders or 0, seat_keys=seat_keys(seats))
     if colluders is not None:
         raise InvalidInput(f"colluders is {colluders}; level {level!r} does not use it: leave it out")
     if level == TwoServer.name:
@@ -55,6 +55,7 @@ def simulated_level(level: str, *, units: int | None, colluders: int | None, sea
             guardian="guardian",
             sealing_key=_sealing_key().public_key().public_bytes_raw().hex(),
             signing_key=_signing_key().public_key().public_bytes_raw().hex(),
+            seat_keys=seat_keys(seats),
         )
     return Clear(units=units)
 
@@ -65,13 +66,18 @@ def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(1 + int.from_bytes(digest, "big") % (_P256 - 1), ec.SECP256R1())
 
 
+def seat_keys(seats: int) -> tuple[str, ...]:
+    """What a study names for so many simulated seats."""
+    return tuple(encoded_point(seat_key(position).public_key()) for position in range(seats))
+
+
 def simulated_ballot(study: Study, position: int, *, ledger: Ledger, seed: int) -> Ballot:
     """A seat's side of the study's level."""
     seat = study.roster[position].party
     source = simulation_rng(seed, "ballot", position).bytes
     match study.confidentiality:
         case GuardedLevel():
-            return SharedBallot(study, seat, source=source)
+            return SharedBallot(study, seat, key=seat_key(position), source=source)
         case SecureSum():
             return SummedBallot(
                 study,

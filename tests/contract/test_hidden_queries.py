@@ -18,7 +18,7 @@ from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Refusal, StepReply, StepRequest, VoteRequest, decode, encode
 from tests.contract.test_level_contract import TotalNoise, labelled
-from tests.harness.levels import SIGNING_KEY, GuardianHere, lattice_study, two_server
+from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, GuardianHere, lattice_study, two_server
 from tests.harness.private_models import (
     PrivateParties,
     asking,
@@ -27,6 +27,7 @@ from tests.harness.private_models import (
     private_models,
 )
 from tests.harness.seeded import seeded_source
+from tests.harness.signed import signed_again
 
 STUDY = hidden_study()
 COUNT = np.array([8], dtype=np.int64)
@@ -115,7 +116,8 @@ def test_absent_and_malformed_parties_are_named_and_the_rest_goes_on():
         if isinstance(reply, HiddenVotes):
             share = reply.arrays[3].copy()
             share[0, 0, 0] ^= 1  # no longer one-hot
-            return replace(reply, arrays=(*reply.arrays[:3], share, *reply.arrays[4:]))
+            changed = replace(reply, arrays=(*reply.arrays[:3], share, *reply.arrays[4:-1]))
+            return signed_again(STUDY, "p4", changed, key=SEAT_KEYS[4])
         return reply
 
     parties.handlers |= {"p2": bad_step, "p3": bad_offer, "p4": bad_votes}

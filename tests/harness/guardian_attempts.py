@@ -9,9 +9,12 @@ from party.party import Party
 from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
-from tests.harness.levels import GuardianHere, lattice_study, rng_votes, two_server
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
+from protocols.wire.messages import HiddenVotes
+from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, two_server
 from tests.harness.seeded import seeded_source
+from tests.harness.signed import signed_again
 
 STUDY = lattice_study(two_server(), batch_limit=40)
 NAMES = [seat.party for seat in STUDY.roster]
@@ -56,14 +59,24 @@ class World:
                 ledger=self.ledgers[name],
                 voter=lambda batch, i=i: vote(i, batch),
                 coins_from=None,
-                ballot=SharedBallot(study, name, source=seeded_source(i)),
+                ballot=SharedBallot(study, name, key=SEAT_KEYS[i], source=seeded_source(i)),
             )
             for i, name in enumerate(self.names)
         }
         self.exchange = InProcessTransport(
-            {name: lambda request, name=name: tamper(name, self.parties[name].handle(request)) for name in self.names}
+            {name: lambda request, name=name: self._answered(name, request, tamper) for name in self.names}
         )
         self.wrap = lambda channel: channel
+
+    def _answered(self, name, request, tamper):
+        """A party's reply, changed before it is signed."""
+        reply = self.parties[name].handle(request)
+        if not isinstance(reply, HiddenVotes):
+            return tamper(name, reply)
+        changed = tamper(name, HiddenVotes(reply.batch_digest, reply.arrays[:-1]))
+        if not isinstance(changed, HiddenVotes) or not changed.arrays:
+            return changed
+        return signed_again(self.study, name, changed, key=SEAT_KEYS[self.study.seats[name]])
 
     def close(self):
         for ledger in (*self.ledgers.values(), self.own, self.guardians):

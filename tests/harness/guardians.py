@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -30,7 +31,8 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
@@ -39,9 +41,11 @@ from simulations.stages.record_votes import contributions
 from tests.harness.certifying import Certifying
 from tests.harness.operators import make_home
 from tests.harness.record_votes import HOLDINGS, QUERIES, study_of
-from tests.harness.studies import NOW, deployed_study, pool_of, voter
+from tests.harness.studies import NOW, deployed_study, pool_of, seat_keys, voter
 
 SEALING, SIGNING = X25519PrivateKey.generate(), Ed25519PrivateKey.generate()
+# Of the seats, in order of the roster.
+KEYS = tuple(ec.derive_private_key(2000 + seat, ec.SECP256R1()) for seat in range(12))
 
 
 def guarded_study(
@@ -54,6 +58,7 @@ def guarded_study(
         guardian=guardian,
         sealing_key=sealing.public_key().public_bytes_raw().hex(),
         signing_key=signing.public_key().public_bytes_raw().hex(),
+        seat_keys=seat_keys(KEYS),
     )
     return deployed_study(parties, confidentiality=terms, **more)
 
@@ -211,7 +216,7 @@ class TwoOrganisations:
                 ledger=ledger,
                 voter=(lambda batch, at=at: self.sums[at]) if self.records else voter(name),
                 coins_from=None,
-                ballot=SharedBallot(self.study, name, source=system_source),
+                ballot=SharedBallot(self.study, name, key=KEYS[at], source=system_source),
             )
             for at, (name, ledger) in enumerate(self.ledgers.items())
         }

@@ -24,7 +24,8 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import ballots_of
 from protocols.levels.two_server.shares import (
     REPETITIONS,
@@ -36,7 +37,7 @@ from protocols.levels.two_server.shares import (
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
 from tests.harness.kept_messages import Cut, Kept
-from tests.harness.levels import SEALING_KEY, GuardianHere, two_server
+from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
 
@@ -86,7 +87,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
             ledger=ledgers[at],
             voter=lambda batch, at=at: tiled[at : at + 1, batch.ids],
             coins_from=None,
-            ballot=SharedBallot(STUDY, seat.party, source=seeded_source(seed, 9, party_seed(at))),
+            ballot=SharedBallot(STUDY, seat.party, key=SEAT_KEYS[at], source=seeded_source(seed, 9, party_seed(at))),
         )
         for at, seat in enumerate(STUDY.roster)
     }
@@ -94,7 +95,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
     def handle(name, request):
         reply = parties[name].handle(request)
         if isinstance(reply, HiddenVotes):
-            run.replies[name] = reply.arrays
+            run.replies[name] = reply.arrays[:-1]
         return reply
 
     exchange = InProcessTransport({name: lambda request, name=name: handle(name, request) for name in parties})

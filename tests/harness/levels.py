@@ -31,14 +31,15 @@ def secure_sum(*, colluders: int = 2, units: int = UNITS) -> SecureSum:
     return SecureSum(units=units, colluders=colluders, seat_keys=seat_keys(SEAT_KEYS))
 
 
-def two_server(*, abstention: bool = False, units: int = UNITS) -> TwoServer:
-    """The terms of a study with a guardian, of the keys above."""
+def two_server(*, abstention: bool = False, units: int = UNITS, seats: int = 6) -> TwoServer:
+    """The terms of a study with a guardian, of the keys above; more seats than six share them."""
     return TwoServer(
         units=units,
         abstention=abstention,
         guardian="guardian",
         sealing_key=SEALING_KEY.public_key().public_bytes_raw().hex(),
         signing_key=SIGNING_KEY.public_key().public_bytes_raw().hex(),
+        seat_keys=seat_keys([SEAT_KEYS[at % len(SEAT_KEYS)] for at in range(seats)]),
     )
 
 

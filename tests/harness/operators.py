@@ -98,6 +98,9 @@ class FakeHub:
         now = time.time()
         return {name: Connected(now, now, "ipv4:127.0.0.1:1", "conclave 0", 1) for name in sorted(self.present)}
 
+    def silent(self):
+        return {}
+
     def open_study(self, study, ledger, *, outcome_for=None):
         self.outcome_for = outcome_for
         handlers = {name: party.handle for name, party in self.parties.items()}

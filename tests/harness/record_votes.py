@@ -1,5 +1,7 @@
 """A small study in which records vote, with its queries and three parties' records."""
 
+from dataclasses import replace
+
 import numpy as np
 
 from party.party import Party
@@ -41,6 +43,8 @@ def study_of(
             colluders=colluders if level == "secure_sum" else None,
             seats=3,
         )
+    if level.signs:
+        level = replace(level, seat_keys=level.seat_keys[: len(names)])
     plan = RecordVotesPlan(
         name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=level, quorum=quorum
     )

@@ -14,7 +14,8 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.wire.messages import HiddenVotes
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
 from tests.harness.seeded import seeded_source
@@ -38,7 +39,7 @@ class World:
         ballots = {
             name: SummedBallot(study, name, ledger=self.ledgers[name], key=SEAT_KEYS[i], source=source)
             if study is SUMMED
-            else SharedBallot(study, name, source=source)
+            else SharedBallot(study, name, key=SEAT_KEYS[i], source=source)
             for i, name in enumerate(NAMES)
         }
         self.parties = {

@@ -59,7 +59,9 @@ def make_study(
     keys: of the seats, where the level names some.
     """
     if keys:
-        confidentiality = replace(confidentiality, seat_keys=seat_keys(keys[: len(epsilon)]))
+        confidentiality = replace(confidentiality, seat_keys=seat_keys(keys))
+    if confidentiality.signs:
+        confidentiality = replace(confidentiality, seat_keys=confidentiality.seat_keys[: len(epsilon)])
     budgets = np.array(epsilon, dtype=float)
     noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
     made = make_mechanism(mechanism, **noise, view=view)

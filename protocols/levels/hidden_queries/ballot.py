@@ -16,7 +16,6 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
@@ -30,9 +29,8 @@ from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
 from protocols.levels.level import Votes
-from protocols.levels.secure_sum.terms import roster_verifier
-from protocols.levels.two_server.aggregation import SharedBallot
-from protocols.levels.two_server.conversation import check_bytes, seal
+from protocols.levels.two_server.ballot import SharedBallot
+from protocols.levels.two_server.conversation import check_bytes
 from protocols.ranges import integer
 from protocols.refusals.code import Code
 from protocols.study.levels import hidden
@@ -74,10 +72,8 @@ class PrivateBallot(SharedBallot):
     """Votes of a private model on queries that it does not see. source: the operating system's on a node."""
 
     def __init__(self, study: Study, seat: str, *, private: PrivateModel, source: RandomSource) -> None:
-        super().__init__(study, seat, source=source)
         hidden(study.confidentiality)
-        if not roster_verifier(study)(seat, b"", sign(private.key, b"")):
-            raise InvalidInput(f"the key of {seat!r} is not the one that study {study.name!r} names for it")
+        super().__init__(study, seat, key=private.key, source=source)
         self._private = private
         self._under_way: _Computation | None = None
 
@@ -99,14 +95,7 @@ class PrivateBallot(SharedBallot):
         self._private.admit(request.batch)
         self._under_way = None
         last = known.answerer.step(LAST_REQUEST, request.relayed)
-        sealed = seal(
-            known.answerer.guardian_share.arrays(),
-            key=self._sealing_key,
-            study=self._study.digest,
-            request=request.digest,
-            seat=self._seat,
-        )
-        return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *last))
+        return self._sealed(request, last, known.answerer.guardian_share)
 
     def _stepped(self, request: StepRequest) -> _Computation:
         """The computation after a step; after a failed step it cannot continue."""

@@ -33,7 +33,8 @@ from protocols.levels.hidden_queries.inference.dealer import deal
 from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.message_sizes import check_sizes
 from protocols.levels.secure_sum.terms import roster_verifier
-from protocols.levels.two_server.conversation import SIGNATURE_BYTES, check_bytes, receive, seal, send, unseal
+from protocols.levels.two_server.conversation import check_bytes, receive, seal, send, unseal
+from protocols.levels.two_server.statement import SIGNATURE_BYTES
 from protocols.ranges import integer
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy

@@ -35,13 +35,11 @@ from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from protocols.levels.hidden_queries.inference.querier import Querier, finish
 from protocols.levels.level import LeftOut, ReservedBatch, code_of, given
 from protocols.levels.two_server.aggregation import PartyShare, SharedAggregation
-from protocols.levels.two_server.conversation import check_bytes
-from protocols.levels.two_server.shares import CoordinatorShare
+from protocols.levels.two_server.signed_votes import received_votes
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import Study
 from protocols.wire.messages import (
-    HiddenVotes,
     Refusal,
     Reply,
     StepReply,
@@ -111,7 +109,8 @@ class PrivateQueries(SharedAggregation):
             for seat, (_, _, *unfinished) in computed.items():
                 left_out.pop(seat, None)
                 try:
-                    received[seat] = _finished(given(replies.get(seat), reserved.request), tuple(unfinished))
+                    signed, own = received_votes(given(replies.get(seat), reserved.request), reserved, seat)
+                    received[seat] = (signed.encode(), finish(tuple(unfinished), own))
                 except LeftOut as error:
                     left_out[seat] = error.code
                 except MalformedMessage:
@@ -198,10 +197,3 @@ def _stepped(reserved: ReservedBatch, steps: Mapping[str, StepRequest], left_out
         else:
             left_out[seat] = Code.ABSENT if reply is None else Code.BAD_REPLY
     return given_arrays
-
-
-def _finished(reply: object, unfinished: Arrays) -> tuple[bytes, CoordinatorShare]:
-    """The guardian's sealed share and the querying party's own. Raises MalformedMessage."""
-    if not isinstance(reply, HiddenVotes) or not reply.arrays:
-        raise MalformedMessage("the votes are of another level")
-    return check_bytes(reply.arrays[0], reply.arrays[0].size), finish(unfinished, reply.arrays[1:])

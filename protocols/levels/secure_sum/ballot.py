@@ -22,7 +22,7 @@ from protocols.refusals.code import Code
 from protocols.study.levels import summed
 from protocols.study.study import Study
 from protocols.votes import count_votes
-from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
+from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteReply, VoteRequest
 
 _SECRET_BYTES = 32
 # The number of newest batches to keep whose keys were asked for but which were never charged.
@@ -93,10 +93,11 @@ class SummedBallot(Ballot):
         values = cast.ravel() + noise
         return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
         """Forgets the secrets. The histogram is charged whatever was answered, so the outcome lowers nothing."""
         for kind in _NOTES:
             self._ledger.forget(outcome.batch_digest, kind)
+        return ""
 
     def _advertise(self, request: StepRequest) -> tuple[ndarray, ...]:
         queries = _queries(request.arrays)

@@ -12,7 +12,7 @@ from protocols.crypto.masked_ring import check_ring
 from protocols.errors import InvalidInput
 from protocols.levels.secure_sum.authenticator import Verify, public_keys, verifier
 from protocols.levels.secure_sum.context import Context
-from protocols.study.levels import HiddenQueries, SecureSum, summed
+from protocols.study.levels import GuardedLevel, SecureSum, summed
 from protocols.study.study import Study
 
 
@@ -53,6 +53,6 @@ def roster_verifier(study: Study) -> Verify:
 def roster_keys(study: Study) -> Mapping[str, ec.EllipticCurvePublicKey]:
     """The public keys of the study's roster, by seat."""
     level = study.confidentiality
-    if not isinstance(level, SecureSum | HiddenQueries):
-        raise InvalidInput(f"level is {level.name!r}; allowed: secure_sum, hidden_queries, at which seats have keys")
+    if not isinstance(level, SecureSum | GuardedLevel):
+        raise InvalidInput(f"level is {level.name!r}; allowed: secure_sum, two_server, hidden_queries: seats have keys")
     return public_keys(tuple(zip(study.seats, level.seat_keys, strict=True)))

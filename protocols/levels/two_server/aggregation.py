@@ -17,22 +17,17 @@ from numpy import ndarray
 from protocols.crypto.channel import Channel
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
-from protocols.errors import CannotVote, MalformedMessage
+from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Counted, LeftOut, ReservedBatch, given
 from protocols.levels.two_server.conversation import (
     NOISE_SEED_BYTES,
-    SIGNATURE_BYTES,
     Submission,
     ballots_of,
     check_bytes,
-    check_opened,
-    check_outcome,
     head_of,
     own_weights,
     receive,
-    seal,
-    sealed_bytes,
     send,
     server_noise,
     whole_seats,
@@ -40,16 +35,18 @@ from protocols.levels.two_server.conversation import (
 from protocols.levels.two_server.noisy_argmax import coordinator_side
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
-from protocols.levels.two_server.shared_sums import SumShare, check_sum_share, share_sum
-from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, check_coordinator_share, share_votes
+from protocols.levels.two_server.shared_sums import SumShare, check_sum_share
+from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share
+from protocols.levels.two_server.signed_votes import received_votes
 from protocols.levels.two_server.sketch import coordinator_checks
+from protocols.levels.two_server.statement import SIGNATURE_BYTES, Statement, check_opened
 from protocols.levels.two_server.weighted_sums import coordinator_sums
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
-from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode_arrays, encode_arrays
+from protocols.wire.messages import decode_arrays, encode_arrays
 
 # What the coordinator gets of one party: of teachers' votes, or of the sum of records' contributions.
 PartyShare = CoordinatorShare | SumShare
@@ -59,42 +56,6 @@ _GUARDIAN = "guardian"
 # The note of the guardian's signature of the sums that were opened.
 _OPENED = "opened"
 _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
-
-
-class SharedBallot(Ballot):
-    """Votes as two shares; the guardian's is sealed to it.
-
-    source: must be the operating system's on a node.
-    """
-
-    def __init__(self, study: Study, seat: str, *, source: RandomSource) -> None:
-        self._level = guarded(study.confidentiality)
-        self._study = study
-        self._seat = seat
-        self._sealing_key = bytes.fromhex(self._level.sealing_key)
-        self._signing_key = bytes.fromhex(self._level.signing_key)
-        self._source = source
-
-    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
-        study, cast = self._study, votes(None)
-        if study.records is not None:
-            words, seed = share_sum(cast, bits=ring_bits(study), context=request.digest, source=self._source)
-            return self._sealed(request, words.arrays(), seed)
-        takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
-        if not self._level.abstains and (cast[:, takes_part] == ABSTAIN).any():
-            raise CannotVote("a teacher abstains; allowed: a class in every query, as the study requires")
-        coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
-        return self._sealed(request, coordinators.arrays(), guardians)
-
-    def _sealed(self, request: VoteRequest, own: tuple[ndarray, ...], guardians: GuardianShare) -> HiddenVotes:
-        """The coordinator's arrays, with the guardian's share sealed to it."""
-        sealed = seal(
-            guardians.arrays(), key=self._sealing_key, study=self._study.digest, request=request.digest, seat=self._seat
-        )
-        return HiddenVotes(request.digest, (np.frombuffer(sealed, dtype=np.uint8), *own))
-
-    def settle(self, outcome: Outcome) -> None:
-        check_outcome(outcome, key=self._signing_key)
 
 
 class SharedAggregation(Aggregation):
@@ -139,14 +100,8 @@ class SharedAggregation(Aggregation):
         for seat in reserved.seats:
             try:
                 reply = given(replies.get(seat), reserved.request)
-                if not isinstance(reply, HiddenVotes) or not reply.arrays:
-                    raise MalformedMessage("the votes are of another level")
-                if reply.arrays[0].size != sealed_bytes(reserved.study):
-                    raise LeftOut(Code.BAD_SEAL)
-                received[seat] = (
-                    check_bytes(reply.arrays[0], reply.arrays[0].size),
-                    _share(reply.arrays[1:], reserved),
-                )
+                signed, own = received_votes(reply, reserved, seat)
+                received[seat] = (signed.encode(), _share(own, reserved))
             except LeftOut as error:
                 left_out[seat] = error.code
             except MalformedMessage:
@@ -214,10 +169,10 @@ class SharedAggregation(Aggregation):
             total_units=study.total_units(level.units),
             source=self._source,
         )
-        signature, known = _signed(receive(channel))
-        self._believe(reserved, labels != ABSTAIN, signature, known)
+        statement, known = _signed(receive(channel))
+        self._believe(reserved, labels != ABSTAIN, seats[valid], statement, known)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
-        return Counted(labels, voted, left_out, signature)
+        return Counted(labels, voted, left_out, statement)
 
     def _open_sums(
         self,
@@ -238,22 +193,33 @@ class SharedAggregation(Aggregation):
         if len(answer) != 4:
             raise MalformedMessage(f"the guardian's opening has {len(answer)} arrays; allowed: 4")
         theirs = check_sum_share(answer[:1], shape=shape_of(study), bits=ring_bits(study)).words
-        outcome, sums = (check_bytes(each, SIGNATURE_BYTES) for each in answer[1:3])
+        statement, sums = check_bytes(answer[1], answer[1].size), check_bytes(answer[2], SIGNATURE_BYTES)
         cells = opened(mine, theirs)
         key = bytes.fromhex(guarded(study.confidentiality).signing_key)
         check_opened(sums, cells, study=study.digest, request=request, key=key)
-        self._believe(reserved, np.ones(len(cells), dtype=bool), outcome, answer[3])
+        self._believe(reserved, np.ones(len(cells), dtype=bool), seats, statement, answer[3])
         ledger.note(request, _OPENED, sums)
         voted = tuple(study.roster[seat].party for seat in seats.tolist())
-        return Counted(cells.argmax(axis=1), voted, left_out, outcome, cells=cells)
+        return Counted(cells.argmax(axis=1), voted, left_out, statement, cells=cells)
 
     def _believe(
-        self, reserved: ReservedBatch, answered: Bool[ndarray, " queries"], signature: bytes, known: ndarray
+        self,
+        reserved: ReservedBatch,
+        answered: Bool[ndarray, " queries"],
+        seats: Int64[ndarray, " seats"],
+        data: bytes,
+        known: ndarray,
     ) -> None:
-        """Checks the guardian's signature of the outcome and keeps its log's head. Raises Refused, MalformedMessage."""
+        """Checks the guardian's statement, by which these seats' votes were counted, and keeps its log's head.
+
+        Raises Refused, MalformedMessage.
+        """
         study = reserved.study
-        outcome = Outcome(study.digest, reserved.request.digest, answered, signature)
-        check_outcome(outcome, key=bytes.fromhex(guarded(study.confidentiality).signing_key))
+        statement = Statement.read(data, seats=len(study.roster))
+        key = bytes.fromhex(guarded(study.confidentiality).signing_key)
+        statement.check(key=key, study=study.digest, request=reserved.request.digest, answered=answered)
+        if statement.counted != seats.tolist():
+            raise MalformedMessage("the guardian's statement counts other seats' votes than were counted here")
         reserved.ledger.log.remember(_GUARDIAN, head_of(known), proof=b"")
 
     def _below_quorum(self, reserved: ReservedBatch, left_out: dict[str, str]) -> Counted:
@@ -333,4 +299,4 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
 def _signed(arrays: tuple[ndarray, ...]) -> tuple[bytes, ndarray]:
     if len(arrays) != 2:
         raise MalformedMessage("the guardian's outcome is malformed")
-    return check_bytes(arrays[0], SIGNATURE_BYTES), arrays[1]
+    return check_bytes(arrays[0], arrays[0].size), arrays[1]

@@ -13,8 +13,7 @@ import re
 from dataclasses import dataclass, field
 
 import numpy as np
-from cryptography.exceptions import InvalidSignature, InvalidTag
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 from jaxtyping import Bool, Int64
@@ -30,11 +29,10 @@ from protocols.ranges import MESSAGE_BYTES, check, integer, integers, positions
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
-from protocols.wire.messages import Outcome, decode_arrays, encode_arrays
+from protocols.wire.messages import decode_arrays, encode_arrays
 
 NOISE_SEED_BYTES = 32
 GUARDIAN_NOISE = "guardian noise"
-SIGNATURE_BYTES = 64
 _SHARE = b"conclave guardian share 1\n"
 _HPKE = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.CHACHA20_POLY1305)
 
@@ -64,38 +62,6 @@ def unseal(
         return decode_arrays(_HPKE.decrypt(sealed, key, info=purpose + study + request + seat.encode()))
     except (InvalidTag, ValueError):
         raise MalformedMessage("the share is not sealed to this key for this seat and request") from None
-
-
-def outcome_statement(study: bytes, request: bytes, answered: Bool[ndarray, " queries"]) -> bytes:
-    """What a guardian signs: which queries of a request were answered."""
-    return b"conclave outcome 1\n" + study + request + answered.astype("|b1").tobytes()
-
-
-def opened_statement(study: bytes, request: bytes, cells: Int64[ndarray, "queries classes"]) -> bytes:
-    """What a guardian signs where records vote: the noisy sums that it opened, in lattice units."""
-    opened = hashlib.sha256(np.array(cells.shape, dtype="<i8").tobytes() + cells.astype("<i8").tobytes()).digest()
-    return b"conclave opened sums 1\n" + study + request + opened
-
-
-def check_opened(
-    signature: bytes, cells: Int64[ndarray, "queries classes"], *, study: bytes, request: bytes, key: bytes
-) -> None:
-    """Raises Refused("other_sums") unless the guardian with this public key signed these noisy sums of the request."""
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(signature, opened_statement(study, request, cells))
-    except InvalidSignature:
-        raise Refused(Code.OTHER_SUMS, "the guardian's signature is not of these sums") from None
-
-
-def check_outcome(outcome: Outcome, *, key: bytes) -> None:
-    """Raises Refused("unsigned_outcome") unless the guardian with this public key signed the outcome."""
-    statement = outcome_statement(outcome.study, outcome.batch_digest, outcome.answered)
-    try:
-        Ed25519PublicKey.from_public_bytes(key).verify(outcome.guardian, statement)
-    except InvalidSignature:
-        raise Refused(
-            Code.UNSIGNED_OUTCOME, "the outcome does not bear the guardian's signature; the reservation stands"
-        ) from None
 
 
 def server_noise(

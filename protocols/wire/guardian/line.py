@@ -30,6 +30,8 @@ _PROBE_S = 5.0
 # Refusals that pass by themselves: asking again is right, and costs nothing.
 _PASSING = frozenset({Code.BUSY, Code.GOING_AWAY, Code.STORAGE_FAILED})
 SILENCE_S = 120.0
+# How often an open conversation looks whether its other side was denied meanwhile.
+DENY_POLL_S = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +75,19 @@ def conversation(
     "wrong_role", "wrong_authority", "certificate_expired", "revoked".
     """
     _check_study(study, line)
-    stream = GuardianStream(silence_s=line.silence_s)
+    stream, ended, cut = GuardianStream(silence_s=line.silence_s), threading.Event(), list[Refused]()
     with carry(line, stream.outgoing()) as carried:
         reader = threading.Thread(target=stream.feed, args=(carried.pieces,), daemon=True)
         reader.start()
         try:
-            yield stream, _greet(stream, study, line, purpose)
+            guardian = _greet(stream, study, line, purpose)
+            threading.Thread(target=_watch, args=(stream, line, guardian, ended, cut), daemon=True).start()
+            try:
+                yield stream, guardian
+            except ChannelClosed:
+                if cut:
+                    raise cut[0] from None
+                raise
             stream.close()
             reader.join(_LAST_WORDS_S)
         except EndedByPeer as goodbye:
@@ -86,6 +95,7 @@ def conversation(
                 raise
             raise Refused(goodbye.code, f"the guardian refuses: {goodbye.reason}") from None
         finally:
+            ended.set()
             stream.abort("this side closed the channel")
             carried.cancel()
             reader.join()
@@ -110,10 +120,27 @@ def _greet(stream: GuardianStream, study: DeployedStudy, line: GuardianLine, pur
             Code.WRONG_GUARDIAN,
             f"the guardian at {line.address} is {guardian.name!r}; allowed: {named!r}, as the study says",
         )
+    _check_allowed(line, guardian)
+    return guardian
+
+
+def _check_allowed(line: GuardianLine, guardian: Identity) -> None:
     reason = line.denied(guardian)
     if reason is not None:
         raise Refused(Code.REVOKED, f"the guardian {guardian.name!r} is denied: {reason}")
-    return guardian
+
+
+def _watch(
+    stream: GuardianStream, line: GuardianLine, guardian: Identity, ended: threading.Event, cut: list[Refused]
+) -> None:
+    """Cuts an open conversation soon after the guardian is denied, and keeps the reason in `cut`."""
+    while not ended.wait(DENY_POLL_S):
+        try:
+            _check_allowed(line, guardian)
+        except Refused as refused:
+            cut.append(refused)
+            stream.cut(refused.code, str(refused))
+            return
 
 
 def _check_study(study: DeployedStudy, line: GuardianLine) -> None:

@@ -78,6 +78,14 @@ class GuardianStream:
             pass
         self.close()
 
+    def cut(self, code: str, reason: str) -> None:
+        """Ends the conversation at once with a reason: what waits is neither sent nor read any more."""
+        with self._changed:
+            self._unsent.clear()
+            self._unsent_bytes = 0
+            self._stop_reading(ChannelClosed(f"{code}: {reason}"), drop=True)
+        self.say_goodbye(code, reason)
+
     def close(self) -> None:
         """Sends what waits, and no more."""
         with self._changed:

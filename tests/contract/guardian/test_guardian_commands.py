@@ -79,7 +79,9 @@ def test_a_guardian_goes_from_nothing_to_an_approved_study(run, tmp_path):
     assert json.loads(out) == {"guardian": "notary", "serial": sent["serial"], "not_after_s": sent["not_after_s"]}
     home = GuardianHome(tmp_path / "guardian")
     lines = tomllib.loads(run("show")[1])
-    assert lines == {"guardian": "notary", **home.public_keys()} == json.loads(run("show", "--json")[1])
+    assert lines == {"guardian": "notary", **home.public_keys()}
+    assert json.loads(run("show", "--json")[1]) == lines | {"keys_fingerprint": home.keys_fingerprint()}
+    assert f"# to read out to each hospital: {home.keys_fingerprint()}" in run("show")[1]
     study = study_file(home, tmp_path / "study.toml")
     code, out, err = run("approve", "study.toml", "--yes", "--json")
     assert code == 0

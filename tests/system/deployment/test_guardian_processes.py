@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from party.demo.demo_data import HOSPITALS, demo_data
+from party.demo.local_consortium import UNFILLED_KEY
 from party.demo.studies import demo_study
 from protocols.crypto.prg import expanded_source
 from protocols.errors import ChannelClosed
@@ -146,37 +147,35 @@ class GuardedConsortium(ConsortiumHere):
             guardian="notary",
             sealing_key=made["sealing_key"],
             signing_key=made["signing_key"],
+            seat_keys=(UNFILLED_KEY,) * len(HOSPITALS),
         )
         data = demo_data(None)
         study = replace(demo_study(data), confidentiality=terms, batch_limit=5, quorum=3)
         super().__init__(folder, data, study, say=lambda line: None)
-        self.port, self.fingerprint, self.certified = port, made["fingerprint"], False
+        self.fingerprint, self.guardian_address = made["fingerprint"], f"127.0.0.1:{port}"
+        self.typed = ["--guardian-fingerprint", made["keys_fingerprint"]]
 
     say = staticmethod(lambda line: None)
     folder = Path()
 
     def start(self, name: str) -> None:
-        if name == "centre" and not self.certified:
-            self._certify()
-        if name == "notary":
-            with (self.folder / "notary.log").open("ab") as log:
-                arguments = ["serve", "--home", str(self.folder / "notary")]
-                self.processes[name] = subprocess.Popen([sys.executable, "-m", "guardian", *arguments], stderr=log)
-            return
-        super().start(name)
+        if name != "notary":
+            return super().start(name)
+        with (self.folder / "notary.log").open("ab") as log:
+            arguments = ["serve", "--home", str(self.folder / "notary")]
+            self.processes[name] = subprocess.Popen([sys.executable, "-m", "guardian", *arguments], stderr=log)
 
-    def _certify(self) -> None:
-        self.certified, notary, sent = True, self.folder / "notary", self.folder / "sent"
+    def approve_at_guardian(self) -> None:
+        self.call("guardian", self.folder / "notary", "approve", str(self.folder / "study.toml"), "--yes")
+
+    def certify_guardian(self) -> None:
+        notary, sent = self.folder / "notary", self.folder / "sent"
         self.coordinator(
             "guardian", "certify", str(notary / "request.pem"), "--fingerprint", self.fingerprint, "--out", str(sent)
         )
-        for arguments in (
-            ("accept", str(sent / "notary.pem"), str(sent / "authority.pem")),
-            ("approve", str(self.folder / "study.toml"), "--yes"),
-        ):
-            self.call("guardian", notary, *arguments)
+        self.call("guardian", notary, "accept", str(sent / "notary.pem"), str(sent / "authority.pem"))
         settings = self.folder / "centre" / "coordinator.toml"
-        settings.write_text(settings.read_text().replace('guardian = ""', f'guardian = "127.0.0.1:{self.port}"'))
+        settings.write_text(settings.read_text().replace('guardian = ""', f'guardian = "{self.guardian_address}"'))
 
 
 @pytest.mark.slow

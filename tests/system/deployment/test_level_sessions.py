@@ -33,6 +33,7 @@ def study_of(level, keys=None, **more):
     } | more
     if level.name == "secure_sum":
         given |= {"view": "histogram", "account": "gaussian", "sigma_threshold": None, "quorum": 4}
+    if keys is not None:
         given["keys"] = [keys[f"hospital-{number}"] for number in range(PARTIES)]
     return deployed_study(PARTIES, **given)
 
@@ -47,11 +48,12 @@ def spends(consortium, count=PARTIES):
 
 
 def test_shares_over_sessions_release_labels_and_everybody_settles_alike(tmp_path):
-    study = study_of(two_server())
+    keys = seat_keys()
+    study = study_of(two_server(), keys)
     with Ledger(tmp_path / "guardian.sqlite") as guardians:
         here = GuardianHere(study, guardians, system_source)
         with Consortium(
-            study, tmp_path, aggregation=lambda: SharedAggregation(here.dial, source=system_source)
+            study, tmp_path, keys=keys, aggregation=lambda: SharedAggregation(here.dial, source=system_source)
         ) as made:
             made.start_all()
             got = made.label()

@@ -6,7 +6,7 @@ import pytest
 from guardian.serving import guardian_status
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.aggregation import opened_signature
-from protocols.levels.two_server.conversation import check_opened
+from protocols.levels.two_server.statement import check_opened
 from tests.harness.clocks import wait_until
 from tests.harness.guardians import TwoOrganisations
 from tests.system.guardian.test_guardian_serving import serving

@@ -120,7 +120,8 @@ def test_before_it_asks_it_says_why_the_labelling_stopped_and_which_guardian_may
     out = bench.run("give-up", "test")[1]
     assert "its labelling stopped: hospital-2 did not connect; when they are back, run resume test" in out
     assert "guardian" not in out
-    level = TwoServer(units=1024, guardian="notary", sealing_key="ab" * 32, signing_key="cd" * 32, abstention=False)
+    keys = {"sealing_key": "ab" * 32, "signing_key": "cd" * 32, "seat_keys": ()}
+    level = TwoServer(units=1024, guardian="notary", abstention=False, **keys)
     said = _why("test", "the guardian notary did not answer", level)
     assert "If it waited for the guardian notary, and that is back, run resume test: it costs nothing." in said
 

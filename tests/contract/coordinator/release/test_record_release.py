@@ -17,7 +17,8 @@ from protocols.errors import DataCorrupt
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.aggregation import SharedAggregation, SharedBallot
+from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.release.sums import read_soft_labels, read_sums
 from protocols.study.file import read_deployed
 from protocols.study.queries_file import read_query_map
@@ -206,14 +207,16 @@ def shared(study):
     """The parts of level two_server."""
     guardian = GuardianHere(study, Ledger(":memory:"), seeded_source(8))
     parts = SharedAggregation(guardian.dial, source=seeded_source(9))
-    return parts, lambda name, ledger: SharedBallot(study, name, source=seeded_source(study.seats[name]))
+    return parts, lambda name, ledger: SharedBallot(
+        study, name, key=SEAT_KEYS[study.seats[name]], source=seeded_source(study.seats[name])
+    )
 
 
 @pytest.mark.parametrize(
     ("level", "parts"),
     [
         (replace(secure_sum(colluders=1, units=1024), seat_keys=seat_keys(SEAT_KEYS[:3])), summed),
-        (two_server(units=1024), shared),
+        (two_server(units=1024, seats=3), shared),
     ],
     ids=["secure_sum", "two_server"],
 )
@@ -261,7 +264,7 @@ def guarded_release(tmp_path_factory):
     """A consortium with a guardian, and its release."""
     folder = tmp_path_factory.mktemp("guarded")
     consortium = Consortium(folder)
-    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024))
+    study, queries = record_study_of(epsilon=20.0, level=two_server(units=1024, seats=3))
     with Ledger(":memory:") as guardians:
         labelled = consortium.label(
             study,
@@ -269,7 +272,9 @@ def guarded_release(tmp_path_factory):
             aggregation=SharedAggregation(
                 GuardianHere(study, guardians, seeded_source(1)).dial, source=seeded_source(2)
             ),
-            ballots=lambda name, ledger: SharedBallot(study, name, source=seeded_source(3, study.seats[name])),
+            ballots=lambda name, ledger: SharedBallot(
+                study, name, key=SEAT_KEYS[study.seats[name]], source=seeded_source(3, study.seats[name])
+            ),
         )
     return consortium, consortium.release(labelled, folder / "release")
 

@@ -8,15 +8,15 @@ import pytest
 from party.party import Party
 from protocols.ledger.ledger import Balance, Ledger
 from protocols.levels.clear import ClearAggregation
-from protocols.levels.two_server.aggregation import SharedBallot
-from protocols.levels.two_server.conversation import outcome_statement
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.noise import simulated
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import Outcome, Refusal, Settled, VoteRequest
+from protocols.wire.messages import Outcome, Refusal, Settled, VoteRequest, decode
 from tests.contract.test_level_contract import labelled
-from tests.harness.levels import SIGNING_KEY, lattice_study, rng_votes, secure_sum, two_server
+from tests.harness.levels import SEAT_KEYS, lattice_study, rng_votes, secure_sum, two_server
 from tests.harness.seeded import seeded_source
+from tests.harness.signed import told
 from tests.harness.studies import make_study
 
 ONE_DRAW = {"mechanism": "thresholded_gnmax", "sigma_threshold": None, "threshold": 6.0}
@@ -28,7 +28,7 @@ OUTCOMES = [np.zeros(ASKED, bool), np.ones(ASKED, bool), np.arange(ASKED) % 2 ==
 
 def voted(study, ledger):
     """A party that voted on one batch, and the digest of its request."""
-    ballot = None if study is CLEAR else SharedBallot(study, "p0", source=seeded_source(1))
+    ballot = None if study is CLEAR else SharedBallot(study, "p0", key=SEAT_KEYS[0], source=seeded_source(1))
     party = Party(
         "p0", study=study, ledger=ledger, voter=lambda batch: np.zeros((1, ASKED), np.int64), coins_from=None,
         ballot=ballot,
@@ -38,10 +38,11 @@ def voted(study, ledger):
     return party, request.digest
 
 
-def told(study, digest, answered):
-    """An outcome that a coordinator signs, with its guardian's signature where there is one."""
-    signature = b"" if study is CLEAR else SIGNING_KEY.sign(outcome_statement(study.digest, digest, answered))
-    return Outcome(study.digest, digest, answered, signature)
+def said_by(study, ledger, digest, answered):
+    """An outcome that a coordinator signs, with its guardian's statement where there is one."""
+    if study is CLEAR:
+        return Outcome(study.digest, digest, answered)
+    return told(study, "p0", digest, answered, reply=decode(ledger.stored(0).payload))
 
 
 def test_a_study_has_something_to_settle_only_where_an_answer_costs_more():
@@ -67,7 +68,7 @@ def test_a_batch_is_charged_for_good_where_it_is_voted_on_and_no_outcome_changes
             assert [entry.event for entry in ledger.log.entries()] == ["reserved", "settled"]
             # One outcome, then another that contradicts it.
             for said in (answered, ~answered):
-                assert party.handle(told(study, digest, said)) == Settled(digest, price)
+                assert party.handle(said_by(study, ledger, digest, said)) == Settled(digest, price)
                 assert ledger.balance("p0") == Balance(cap, settled=price, reserved=0)
 
 

@@ -16,12 +16,13 @@ from protocols.errors import ConclaveError, InvalidInput, MalformedMessage, Refu
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.levels.two_server.conversation import Submission, check_outcome, outcome_statement, seal, send, unseal
+from protocols.levels.two_server.conversation import Submission, seal, send, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
 from tests.harness.guardian_attempts import POOL, STUDY, World
-from tests.harness.levels import SEALING_KEY, SIGNING_KEY, GuardianHere
+from tests.harness.levels import SEALING_KEY, GuardianHere
 from tests.harness.seeded import seeded_source
+from tests.harness.signed import told
 
 
 def replaced(change):
@@ -103,21 +104,27 @@ def test_below_the_quorum_nothing_is_released_and_the_batch_may_be_submitted_aga
 
 def test_a_party_settles_on_no_outcome_without_the_guardians_signature(world):
     request = VoteRequest(STUDY.digest, b"run", QueryBatch(0, np.arange(5), POOL[:5]))
-    assert isinstance(world.parties["p0"].handle(request), HiddenVotes)
+    reply = world.parties["p0"].handle(request)
+    assert isinstance(reply, HiddenVotes)
     reserved = world.ledgers["p0"].balance("p0").spent
     answered = np.zeros(5, dtype=bool)
     stranger = Ed25519PrivateKey.generate()
-    forged = stranger.sign(outcome_statement(STUDY.digest, request.digest, answered))
-    other = SIGNING_KEY.sign(outcome_statement(STUDY.digest, request.digest, ~answered))
-    for signature in (b"", bytes(64), forged, other):
-        reply = world.parties["p0"].handle(Outcome(STUDY.digest, request.digest, answered, signature))
-        assert isinstance(reply, Refusal)
-        assert reply.code == "unsigned_outcome"
+    about = (STUDY, "p0", request.digest)
+    forged = told(*about, answered, reply=reply, key=stranger).guardian
+    other = told(*about, ~answered, reply=reply).guardian
+    for word in (
+        b"",
+        bytes(64),
+        b"x" * 400,
+        forged,
+        other,
+        told(STUDY, "p1", request.digest, answered, reply=reply).guardian,
+    ):
+        refusal = world.parties["p0"].handle(Outcome(STUDY.digest, request.digest, answered, word))
+        assert isinstance(refusal, Refusal)
+        assert refusal.code == "unsigned_outcome"
     assert world.ledgers["p0"].balance("p0").spent == reserved
-    right = SIGNING_KEY.sign(outcome_statement(STUDY.digest, request.digest, answered))
-    believed = Outcome(STUDY.digest, request.digest, answered, right)
-    check_outcome(believed, key=SIGNING_KEY.public_key().public_bytes_raw())
-    world.parties["p0"].handle(believed)
+    world.parties["p0"].handle(told(*about, answered, reply=reply))
     assert world.ledgers["p0"].balance("p0").spent < reserved
 
 

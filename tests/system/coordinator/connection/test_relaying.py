@@ -21,7 +21,6 @@ from protocols.crypto.identity import identify, issue, new_authority, new_key
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import outcome_statement
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
@@ -29,8 +28,8 @@ from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteRequest, encode
 from protocols.wire.relay import read_passed_back
 from tests.harness.askers import asked_study
-from tests.harness.levels import SIGNING_KEY
 from tests.harness.operators import SETTINGS, make_home
+from tests.harness.signed import told
 from tests.harness.studies import NOW
 
 STUDY = asked_study()
@@ -94,8 +93,7 @@ def test_the_outcome_that_passed_is_told_again_to_that_seat_alone(home, tmp_path
 
 def signed(answered, request=bytes(32)):
     """An outcome with the guardian's signature."""
-    given = np.array(answered)
-    return Outcome(STUDY.digest, request, given, SIGNING_KEY.sign(outcome_statement(STUDY.digest, request, given)))
+    return told(STUDY, "hospital-1", request, answered)
 
 
 class Passing:
@@ -126,8 +124,8 @@ class Passing:
 
     def again(self):
         """What the seat is told when it connects."""
-        told = relaying.relayed_outcome(self.ledger, "hospital-1", bytes(32))
-        return None if told is None else told.answered.tolist()
+        outcome = relaying.relayed_outcome(self.ledger, "hospital-1", bytes(32))
+        return None if outcome is None else outcome.answered.tolist()
 
 
 @pytest.fixture

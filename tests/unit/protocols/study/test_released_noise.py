@@ -20,7 +20,7 @@ def test_a_warning_counts_all_the_noise_in_a_sum():
     clear = replace(study, mechanism=GNMax(sigma=0.9 * held))
     assert thin_queries(clear) is None
     # Each of two servers adds all of sigma.
-    shared = replace(draft(level=two_server()), mechanism=clear.mechanism)
+    shared = replace(draft(level=two_server(seats=3)), mechanism=clear.mechanism)
     assert noise_in(shared) == pytest.approx(2**0.5 * 0.9 * held)
     assert thin_queries(shared).startswith(f"a query holds about {held:.3g} votes")
     assert little_released(shared) == thin_queries(shared)
@@ -76,5 +76,5 @@ def test_a_threshold_that_unanimous_votes_reach_is_no_reason_for_a_warning_howev
 
 
 def test_the_noise_of_both_servers_lifts_votes_to_a_threshold_that_one_servers_would_not():
-    study = make_study([2.0] * 250, threshold=1000.0, confidentiality=two_server())
+    study = make_study([2.0] * 250, threshold=1000.0, confidentiality=two_server(seats=250))
     assert probability_stated(study) == pytest.approx(ndtr((250 - 1000) / (2**0.5 * 150)), rel=0.05)

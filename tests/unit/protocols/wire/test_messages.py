@@ -188,12 +188,12 @@ def test_any_bytes_are_arrays_or_malformed(data):
     assert encode_arrays(decode_arrays(encode_arrays(made))) == encode_arrays(made)
 
 
-def test_a_signature_of_another_length_a_strange_step_and_a_strange_dtype_are_malformed():
+def test_a_statement_that_is_too_long_a_strange_step_and_a_strange_dtype_are_malformed():
     step = encode(StepRequest(DIGEST, DIGEST, "Keys!", ()))
     with pytest.raises(MalformedMessage, match="step is 'Keys!'"):
         decode(step)
-    with pytest.raises(MalformedMessage, match="signature has 3 bytes"):
-        decode(encode(Outcome(DIGEST, DIGEST, np.ones(2, bool), b"abc")))
+    with pytest.raises(MalformedMessage, match="statement has 1048577 bytes"):
+        decode(encode(Outcome(DIGEST, DIGEST, np.ones(2, bool), bytes(2**20 + 1))))
     with pytest.raises(MalformedMessage, match="array is '<c16'"):
         decode(encode(HiddenVotes(DIGEST, (np.zeros(2, complex),))))
 

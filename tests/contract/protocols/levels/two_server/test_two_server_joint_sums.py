@@ -17,12 +17,13 @@ import pytest
 from coordinator.in_process import InProcessTransport
 from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
+from protocols.levels.two_server import ballot as ballots
 from protocols.levels.two_server import opened_sums, shared_sums
-from protocols.levels.two_server.aggregation import SharedBallot
+from protocols.levels.two_server.ballot import SharedBallot
 from protocols.wire.messages import HiddenVotes, decode_arrays, encode_arrays
 from tests.contract.protocols.levels.two_server.test_two_server_joint_view import furthest
 from tests.harness.guardian_attempts import Breaking, World
-from tests.harness.levels import SEALING_KEY, two_server
+from tests.harness.levels import SEALING_KEY, SEAT_KEYS, two_server
 from tests.harness.record_votes import NAMES, UNITS, study_of
 from tests.harness.seeded import seeded_source
 
@@ -73,7 +74,7 @@ def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None
     tiled = np.tile(contributions, (1, COPIES, 1))
     world = World(study=STUDY, vote=lambda at, _: tiled[at], tamper=keep)
     for at, name in enumerate(NAMES):
-        world.parties[name]._ballot = SharedBallot(STUDY, name, source=seeded_source(party_seed(at)))
+        world.parties[name]._ballot = SharedBallot(STUDY, name, key=SEAT_KEYS[at], source=seeded_source(party_seed(at)))
     with pytest.MonkeyPatch.context() as silent:
         silent.setattr(
             opened_sums, "server_noise", lambda study, *_, queries: (None, np.zeros((queries, CLASSES), int))
@@ -147,7 +148,7 @@ def test_parties_that_draw_the_same_seeds_would_be_told_by_the_coordinator() -> 
 
 
 def test_seals_that_anyone_can_open_would_be_told_by_the_coordinator_alone(monkeypatch) -> None:
-    monkeypatch.setattr(shared_votes, "seal", lambda share, **_: bytes(32) + encode_arrays(share) + bytes(16))
+    monkeypatch.setattr(ballots, "seal", lambda share, **_: bytes(32) + encode_arrays(share) + bytes(16))
     monkeypatch.setattr(guardian_module, "unseal", lambda sealed, **_: decode_arrays(sealed[32:-16]))
     assert compared() == {"coordinator": True, "guardian": False}
 

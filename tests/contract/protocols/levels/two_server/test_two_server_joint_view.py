@@ -22,7 +22,7 @@ from protocols.crypto import oblivious_transfer
 from protocols.crypto.hashing import LabelHash
 from protocols.crypto.prg_chacha import derived_key
 from protocols.levels import guardian as guardian_module
-from protocols.levels.two_server import aggregation as shared_votes
+from protocols.levels.two_server import ballot as shared_votes
 from protocols.levels.two_server import shares
 from protocols.wire.messages import decode_arrays, encode_arrays
 from tests.harness.joint_views import QUERIES, batch, views

@@ -14,8 +14,9 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.audit_log import EMPTY
 from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server.aggregation import opened_signature
-from protocols.levels.two_server.conversation import Submission, check_opened, send
+from protocols.levels.two_server.conversation import Submission, send
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total, share_sum
+from protocols.levels.two_server.statement import check_opened
 from protocols.refusals.code import Code
 from protocols.wire.messages import HiddenVotes
 from simulations.stages.record_votes import contributions
