@@ -8,9 +8,10 @@ broken plugin is named then, and does not affect anything else. A plugin never t
 from __future__ import annotations
 
 import re
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from pkgutil import resolve_name
 from typing import Any, TypeVar  # Any: a table of functions says itself what they are
@@ -20,6 +21,12 @@ from protocols.errors import InvalidInput
 T = TypeVar("T")
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
+
+
+@lru_cache(maxsize=1)
+def _registered(path: tuple[str, ...]) -> Any:  # Any: its type is another one in Python 3.12
+    """All entry points of what is installed on this path: a program reads them once for all tables."""
+    return entry_points()
 
 
 class Parts(Mapping[str, T]):
@@ -43,7 +50,8 @@ class Parts(Mapping[str, T]):
     @cached_property
     def _plugins(self) -> dict[str, list[EntryPoint]]:
         found: dict[str, list[EntryPoint]] = {}
-        for entry in sorted(entry_points(group=self.group), key=lambda entry: (entry.name, entry.value)):
+        registered = _registered(tuple(sys.path)).select(group=self.group)
+        for entry in sorted(registered, key=lambda entry: (entry.name, entry.value)):
             if entry.name in self._built_in or entry.name in self._reserved or not _NAME.fullmatch(entry.name):
                 warnings.warn(
                     f"{_source(entry)} registers a {self.what} {entry.name!r}, which is left out; allowed: a name of "

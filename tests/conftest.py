@@ -1,15 +1,18 @@
-"""Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow), and which
-calls have their arrays' types and shapes checked, and the garbage collector's.
+"""Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow), which calls
+have their arrays' types and shapes checked, where temporary folders are, and the garbage collector's.
 """
 
 import functools
 import gc
 import itertools
 import os
+import shutil
+from pathlib import Path
 from typing import Any
 
 import jaxtyping
 from hypothesis import settings
+from numpy import ndarray
 
 # As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
@@ -21,11 +24,27 @@ _jaxtyped = jaxtyping.jaxtyped
 
 
 # Checking a call binds its arguments anew: without these limits it is most of the time of the whole suite.
-_FIRST_CALLS, _EVERY = 200, 50
+_FIRST_CALLS, _EVERY = 50, 50
+# Temporary folders are in memory where it has room for those of three runs.
+_MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31
+
+
+def _in_memory() -> bool:
+    """Whether temporary folders can be there, programs in them included."""
+    if not os.access(_MEMORY, os.W_OK):
+        return False
+    return shutil.disk_usage(_MEMORY).free > _ROOM_BYTES and not os.statvfs(_MEMORY).f_flag & os.ST_NOEXEC
+
+
+# Ledgers sync every entry: on a disk thousands of tests would wait for it. No test is of the disk itself.
+if _in_memory():
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_MEMORY))
 
 
 def _checked(what: Any = None, *, typechecker: Any) -> Any:
-    """jaxtyped, for what has arrays among its annotations: the first calls of each function, then every fiftieth."""
+    """jaxtyped, for what has arrays among its annotations: the first calls of each function, then every fiftieth, and
+    the first with arguments of any other types, dtypes or numbers of axes.
+    """
     if what is None:
         return functools.partial(_checked, typechecker=typechecker)
     if not any("ndarray" in str(each) for each in getattr(what, "__annotations__", {}).values()):
@@ -33,14 +52,22 @@ def _checked(what: Any = None, *, typechecker: Any) -> Any:
     checked = _jaxtyped(what, typechecker=typechecker)
     if isinstance(what, type):
         return checked
-    calls = itertools.count()
+    calls, seen = itertools.count(), set[tuple[object, ...]]()
 
     @functools.wraps(what)
     def sampled(*positional: Any, **named: Any) -> Any:
         number = next(calls)
-        return (what if number >= _FIRST_CALLS and number % _EVERY else checked)(*positional, **named)
+        kinds = (*map(_kind, positional), *named, *map(_kind, named.values()))
+        if number >= _FIRST_CALLS and number % _EVERY and kinds in seen:
+            return what(*positional, **named)
+        seen.add(kinds)
+        return checked(*positional, **named)
 
     return sampled
+
+
+def _kind(value: Any) -> object:
+    return (value.dtype, value.ndim) if isinstance(value, ndarray) else type(value)
 
 
 jaxtyping.jaxtyped = _checked

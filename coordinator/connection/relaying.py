@@ -29,7 +29,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
 from protocols.refusals.code import Code
 from protocols.study.levels import hidden
-from protocols.study.study import Study
+from protocols.study.study import Study, party_of
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import (
     Outcome,
@@ -49,8 +49,8 @@ from runtime.logs import Event
 # Requests relayed at once, and per second: a querying party that sends more has to wait.
 AT_ONCE = 32
 PER_SECOND = 200.0
-# Refusals of one seat to one querying party: in a burst, and per day. A node tolerates ten times as many from all
-# together and then stops, so one querying party must not be able to stop it.
+# Refusals of one party's seats to one querying party: in a burst, and per day. A node tolerates ten times as many from
+# all together and then stops, so one querying party must not be able to stop it.
 REFUSALS = 100
 _DAY_S = 86_400.0
 _NUMBER, _OUTCOME, _SETTLED, _BEFORE = "relayed_number", "relayed_outcome ", "relayed_settled ", "relayed_before "
@@ -92,7 +92,7 @@ class Relay:
         self._free_s = 0.0
         # Ticks of the requests in flight, by study and seat.
         self._under_way: dict[tuple[bytes, str], set[int]] = {}
-        # How many refusals each querying party may still receive from each seat.
+        # How many refusals each querying party may still receive from each party, all of its seats together.
         self._refusals: defaultdict[tuple[str, str], Allowance] = defaultdict(
             lambda: Allowance(most=REFUSALS, each_s=_DAY_S / REFUSALS)
         )
@@ -152,7 +152,7 @@ class Relay:
         tick = None
         if isinstance(request, Outcome):  # stored in any case: the seat is told when it connects
             _note_sent(opened, ask.seat, request, self._ticks(opened, ask.seat))
-        if not self._refusals[peer.name, ask.seat].remains(time.monotonic()):
+        if not self._refusals[peer.name, party_of(ask.seat)].remains(time.monotonic()):
             raise Refused(
                 Code.TOO_MANY_REFUSALS,
                 f"{ask.seat!r} refused requests of {peer.name!r} more often than allowed: {REFUSALS} times a day",
@@ -164,7 +164,7 @@ class Relay:
     def _keep(self, opened: OpenStudy, peer: Identity, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened.study, opened.ledger, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
         if isinstance(reply, Refusal) and reply.code != Code.TEACHERS_LATE:  # as the node counts them
-            self._refusals[peer.name, seat].take(time.monotonic())
+            self._refusals[peer.name, party_of(seat)].take(time.monotonic())
         if isinstance(request, Outcome):
             note_told(opened.ledger, opened.study, seat, request, answered, reply)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import safetensors.torch
 import torch
+from google.protobuf.message import Message
 from torch import Tensor
 
 from coordinator.release.export import ONNX_FILE, SAFETENSORS_FILE, Written
@@ -66,5 +67,17 @@ def write(student: Student, folder: Path) -> Written:
             external_data=False,
         )
     assert program is not None  # dynamo=True always returns one
-    program.save(folder / ONNX_FILE)
+    model = program.model_proto
+    _forget_origin(model)
+    (folder / ONNX_FILE).write_bytes(model.SerializeToString())
     return Written((ONNX_FILE, SAFETENSORS_FILE), student.input_shape, tuple(range(len(student.offsets))))
+
+
+def _forget_origin(message: Message) -> None:
+    """Removes what torch notes about each node, at any depth: it quotes source code, with its path on this machine."""
+    for field, value in message.ListFields():
+        if field.name in ("metadata_props", "doc_string"):
+            message.ClearField(field.name)
+        elif field.message_type is not None:
+            for each in value if field.is_repeated else (value,):
+                _forget_origin(each)

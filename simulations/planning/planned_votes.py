@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import scipy
@@ -224,8 +225,9 @@ class PlannedHistograms:
     ) -> Float64[ndarray, "thresholds queries"]:
         """P(max(n + N(0, sigma^2 I)) >= T) = 1 - prod_c Phi((T - n_c)/sigma)."""
         missed = np.empty((len(thresholds), len(self.right)))
+        counts, place = self._rivals
         for row, needed in zip(missed, thresholds.tolist(), strict=True):
-            rivals = scipy.special.log_ndtr((needed - self.others) / sigma).sum(axis=1)
+            rivals = scipy.special.log_ndtr((needed - counts) / sigma)[place].sum(axis=1)
             row[:] = rivals + scipy.special.log_ndtr((needed - self.right) / sigma)
             row += self.empty * scipy.special.log_ndtr(needed / sigma)
         return -np.expm1(missed)
@@ -256,13 +258,42 @@ class PlannedHistograms:
 
     def _won(self, sigma: float, nodes: Float64[ndarray, " nodes"]) -> Iterator[Float64[ndarray, "nodes some"]]:
         """P(all others lie below) given the true class's noise, at each node; queries in chunks."""
+        leads, place = self._leads
         step = max(1, _CHUNK // (len(nodes) * (self.others.shape[1] + 1)))
+        beaten = None
+        if len(leads) * len(nodes) <= _CHUNK:
+            beaten = scipy.special.ndtr((leads / sigma)[:, None] + nodes)
         for start in range(0, len(self.right), step):
             part = slice(start, start + step)
-            ahead = (self.right[part, None] - self.others[part]) / sigma
-            beats = np.prod(scipy.special.ndtr(nodes[:, None, None] + ahead), axis=2)
+            if beaten is None:
+                ahead = (self.right[part, None] - self.others[part]) / sigma
+                beats = np.prod(scipy.special.ndtr(nodes[:, None, None] + ahead), axis=2)
+            else:
+                first, *rest = place[part].T
+                beats = beaten[first].T
+                for rival in rest:
+                    beats *= beaten[rival].T
             alone = scipy.special.ndtr(nodes[:, None] + self.right[part] / sigma)
             yield beats * alone ** self.empty[part]
+
+    # Counts are sums of few distinct weights, so few values recur in all queries, and each is looked up once.
+
+    @cached_property
+    def _rivals(self) -> tuple[Float64[ndarray, " distinct"], Int64[ndarray, "queries rivals"]]:
+        """The distinct counts of other classes, and the place of each."""
+        return _distinct(self.others)
+
+    @cached_property
+    def _leads(self) -> tuple[Float64[ndarray, " distinct"], Int64[ndarray, "queries rivals"]]:
+        """The distinct leads of the true class over another, and the place of each."""
+        return _distinct(self.right[:, None] - self.others)
+
+
+def _distinct(
+    values: Float64[ndarray, "queries rivals"],
+) -> tuple[Float64[ndarray, " distinct"], Int64[ndarray, "queries rivals"]]:
+    found, place = np.unique(values, return_inverse=True)
+    return found, place.reshape(values.shape)
 
 
 def weighted_counts(stored: TeacherVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:

@@ -6,7 +6,7 @@ import copy
 from pathlib import Path
 from typing import TypeVar
 
-from protocols.plugins import Parts
+from protocols.plugins import Parts, _registered
 from tests.harness.pages import ROOT, blocks
 
 T = TypeVar("T")
@@ -41,6 +41,7 @@ def install_gumbel(folder: Path) -> Path:
 
 def refreshed(parts: Parts[T]) -> Parts[T]:
     """The same table, which has not looked yet at what is installed."""
+    _registered.cache_clear()
     table = copy.copy(parts)
     for found in ("_plugins", "_loaded"):
         table.__dict__.pop(found, None)

@@ -7,6 +7,7 @@ as a single discrete Gaussian (Canonne, Kamath, Steinke 2020, Definition 1).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -27,7 +28,7 @@ class IntegerNoise:
         """The largest value, in lattice units."""
         return (len(self.masses) - 1) // 2
 
-    @property
+    @cached_property
     def below(self) -> Float64[ndarray, " values"]:
         """P[noise <= value] of each value."""
         return np.minimum(np.cumsum(self.masses), 1.0)
@@ -38,6 +39,7 @@ class IntegerNoise:
         return padded[np.clip(values + self.reach + 1, 0, len(padded) - 1)]
 
 
+@lru_cache(maxsize=32)
 def summed_noise(sigma_units: float, *, sources: int) -> IntegerNoise:
     """The sum of so many independent discrete Gaussians of this sigma."""
     reach = int(np.ceil(_REACH * sigma_units))

@@ -303,6 +303,16 @@ def test_a_querying_party_that_only_asks_what_is_refused_ends_no_hospitals_node(
     assert asker.ask(votes(0, 0), seat="hospital-0") == [""]
 
 
+def test_a_party_of_many_seats_is_refused_for_once_and_not_for_each_seat(passing, monkeypatch):
+    """A hospital with ten groups has ten seats: before, one querying party could make its node stop."""
+    monkeypatch.setattr(relaying, "PER_SECOND", 1e6)
+    monkeypatch.setattr(relaying, "party_of", lambda seat: seat.partition("-")[0])
+    asker = Asker(passing.ledger, Refusal("batch_reused", "no"))
+    each = [votes(number, 0) for number in range(relaying.REFUSALS // 2)]
+    assert set(asker.ask(*each, seat="hospital-0") + asker.ask(*each, seat="hospital-1")) == {""}
+    assert asker.ask(votes(999, 0), seat="hospital-2") == ["too_many_refusals"]
+
+
 def test_late_teachers_are_no_refusal(passing, monkeypatch):
     monkeypatch.setattr(relaying, "PER_SECOND", 1e6)
     asker = Asker(passing.ledger, Refusal("teachers_late", "no votes yet"))

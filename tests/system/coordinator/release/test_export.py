@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 import safetensors.numpy
@@ -47,6 +50,20 @@ def test_safetensors_hold_the_networks_parameters(tmp_path):
     assert set(tensors) == {*student.parameters, "offsets"}
     for name, value in student.parameters.items():
         np.testing.assert_array_equal(tensors[name], value.numpy())
+
+
+@pytest.mark.parametrize("kind", ["mlp", "random_forest"])
+def test_a_released_student_names_no_file_of_the_operators_machine_and_holds_no_row_that_it_was_trained_on(
+    tmp_path, kind
+):
+    student, inputs = trained(kind, (5,))
+    export_student(student, inputs, tmp_path)
+    here = str(Path(__file__).parents[4])
+    for file in tmp_path.iterdir():
+        content = file.read_bytes()
+        assert here.encode() not in content
+        assert not re.search(rb"\.py\b|stack_trace|/home/|site-packages", content)
+        assert not any(row.tobytes() in content for row in inputs)
 
 
 def test_a_file_that_predicts_otherwise_is_refused(tmp_path):
