@@ -155,8 +155,8 @@ def records(data: bytes, loader: str, terms: Terms) -> None:
 
 def step(data: bytes) -> None:
     """One step of a masked sum with any arrays: the first byte says which."""
-    names = ("sum_keys", "sum_shares", "sum_agree", "sum_open")
-    name = names[data[0] % 4] if data else names[0]
+    names = ("sum_keys", "sum_shares", "sum_check", "sum_dispute", "sum_agree", "sum_open")
+    name = names[data[0] % len(names)] if data else names[0]
     SUMMED.handle(StepRequest(SUMS.digest, bytes(32), name, decode_arrays(data[1:])))
 
 
