@@ -48,7 +48,7 @@ from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.wire.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
 
-STEPS = ("sum_keys", "sum_shares", "vote", "sum_agree", "sum_open")
+STEPS = ("sum_keys", "sum_shares", "sum_check", "vote", "sum_agree", "sum_open")
 REPORT, STOP = "report", b"stop"
 # Nobody waits longer for the other side.
 LIMIT_S = 60.0

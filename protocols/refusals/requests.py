@@ -157,6 +157,42 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             BOTH,
             Cost.STANDS,
         ),
+        Code.WEAK_KEY: Meaning(
+            "in a masked sum, a hospital's keys are not keys that its software makes; it was left out, and the sum went"
+            " on",
+            "ask that hospital to install the node again: what answers is not this software",
+            OPERATOR,
+        ),
+        Code.BAD_SHARES: Meaning(
+            "in a masked sum, a hospital sent shares that cannot be used, which was proved; it was left out before"
+            " anybody was charged",
+            "ask that hospital to install the node again: what answers is not this software",
+            OPERATOR,
+        ),
+        Code.FALSE_ACCUSATION: Meaning(
+            "in a masked sum, a hospital said that another's shares cannot be used, and could not prove it; it was left"
+            " out before anybody was charged",
+            "ask that hospital to install the node again: what answers is not this software",
+            OPERATOR,
+        ),
+        Code.WRONG_SHARE: Meaning(
+            "in a masked sum, a hospital opened another share than it had received; the sum went on without that share",
+            "ask that hospital to install the node again: what answers is not this software",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+        Code.WRONG_SEED: Meaning(
+            "in a masked sum, a hospital opened another seed than it had committed to; the others opened it for it",
+            "ask that hospital to install the node again: what answers is not this software",
+            OPERATOR,
+            Cost.STANDS,
+        ),
+        Code.TOO_FEW_SHARES: Meaning(
+            "too few hospitals are there to open what this one masked with",
+            "the batch waits until more are back",
+            OPERATOR,
+            Cost.STANDS,
+        ),
         Code.UNSIGNED_OUTCOME: Meaning(
             "an outcome without the guardian's signature",
             "ask the operator why the guardian did not sign",

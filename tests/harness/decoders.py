@@ -53,7 +53,10 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
+from protocols.levels.two_server.conversation import seal as seal_share
+from protocols.levels.two_server.conversation import unseal as open_share
 from protocols.levels.two_server.shared_sums import check_sum_share
+from protocols.levels.two_server.shares import check_guardian_share
 from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
 from protocols.release.sums import PoolLabels, read_guardian, read_soft_labels, read_sums, soft_labels_csv, sums_csv
@@ -94,7 +97,8 @@ from protocols.wire.messages import (
 )
 from protocols.wire.relay import passed_back, read_passed_back
 from tests.harness.deployed_records import record_study_of
-from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
+from tests.harness.ledger_files import HEADER, empty_ledger, read_ledger
+from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.private_models import PrivateParties, hidden_study
 from tests.harness.record_votes import QUERIES
 from tests.harness.seeded import seeded_source
@@ -133,6 +137,7 @@ GUARDIAN = GuardianHere(SHARES, Ledger(":memory:"), seeded_source(2)).guardian
 HIDDEN = hidden_study()
 PRIVATE = PrivateParties(HIDDEN).handlers["p0"]
 RECORDS, _ = record_study_of()
+_SEALED = {"study": SHARES.digest, "request": DIGEST, "seat": "p0"}
 OPENING = Opening(DIGEST, "batch", NONCE)
 
 
@@ -150,8 +155,8 @@ def records(data: bytes, loader: str, terms: Terms) -> None:
 
 def step(data: bytes) -> None:
     """One step of a masked sum with any arrays: the first byte says which."""
-    names = ("sum_keys", "sum_shares", "sum_agree", "sum_open")
-    name = names[data[0] % 4] if data else names[0]
+    names = ("sum_keys", "sum_shares", "sum_check", "sum_dispute", "sum_agree", "sum_open")
+    name = names[data[0] % len(names)] if data else names[0]
     SUMMED.handle(StepRequest(SUMS.digest, bytes(32), name, decode_arrays(data[1:])))
 
 
@@ -191,6 +196,8 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "private step": private_step,
     "conversation": conversation,
     "submission": lambda data: Submission.read(decode_arrays(data)),
+    "sealed share": lambda data: open_share(data, key=SEALING_KEY, **_SEALED),
+    "sealed content": lambda data: check_guardian_share(decode_arrays(data), voters=1),
     "share of a sum": lambda data: check_sum_share(decode_arrays(data), shape=(8, 2), bits=32),
     "offer": lambda data: Offer.read(decode_arrays(data), HIDDEN),
     "guardian's head": lambda data: head_of(np.frombuffer(data, dtype=np.uint8)),
@@ -227,6 +234,7 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "pool.npy": lambda data: read_pool(written(data, "pool.npy")),
     "pool.npz": lambda data: read_pool(written(data, "pool.npz")),
     "pool.csv": lambda data: read_pool(written(data, "pool.csv"), features=TABLE.features),
+    "ledger": read_ledger,
 }
 FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
 READERS = WIRE | FILES
@@ -287,6 +295,8 @@ _SOFT = soft_labels_csv(
     PoolLabels(np.tile(np.arange(RECORDS.records.votes), (RECORDS.terms.pool_size, 1)), np.full((40, 2), 0.5))
 )
 
+_SEEDS = (np.zeros((1, 16), np.uint8),)
+
 # What each reader takes: fuzzing starts behind its first check.
 SEEDS: dict[str, list[bytes]] = {
     "message": _messages(),
@@ -295,6 +305,12 @@ SEEDS: dict[str, list[bytes]] = {
     "private step": [bytes([number]) + encode_arrays((np.array([2], np.int64),)) for number in range(3)],
     "conversation": [b"\x00" + _SUBMISSION, b"\x00" + _DEAL],
     "submission": [_SUBMISSION],
+    "sealed share": [
+        seal_share(
+            _SEEDS, key=SEALING_KEY.public_key().public_bytes_raw(), study=SHARES.digest, request=DIGEST, seat="p0"
+        )
+    ],
+    "sealed content": [encode_arrays(_SEEDS)],
     "share of a sum": [encode_arrays((np.arange(16, dtype="<u4").reshape(8, 2),))],
     "offer": [encode_arrays(Offer(announced(_MODEL).encode(), DIGEST, b"s" * 70).arrays())],
     "guardian's head": [head_array(Head(1, DIGEST)).tobytes()],
@@ -325,5 +341,6 @@ SEEDS: dict[str, list[bytes]] = {
     "queries.npz": [QUERIES.to_bytes()],
     "features.npz": [FEATURES.to_bytes()],
     "pool.csv": [_CSV],
+    "ledger": [empty_ledger()[:HEADER]],
 }
 assert {wire_pb2.Signed.FromString(each).body for each in SEEDS["signed frame"]} == set(SEEDS["frame"])

@@ -37,6 +37,10 @@ class Disk:
         self.writes: list[int] = []
         # Those that charge an account for a batch.
         self.charges: list[int] = []
+        # The statement that failed, without its values.
+        self.broke = ""
+        # Whether statements are looked at one by one, for the four lists above.
+        self.noting = True
         self._happened = happened
         self._before: tuple[int, int] | None = None
         self.dead = False
@@ -53,7 +57,7 @@ class Disk:
         if statement.startswith("INSERT INTO charge"):
             self.charges.append(self.statements)
 
-    def _step(self, work):
+    def _step(self, statement, work):
         self.statements += 1
         if self.dead:
             raise Crash
@@ -62,7 +66,7 @@ class Disk:
         self.left -= 1
         if self.left >= 0:
             return work()
-        self.left = None
+        self.left, self.broke = None, statement
         if self.how == "full":
             raise sqlite3.OperationalError("database or disk is full")
         if self.how == "crash after":
@@ -71,15 +75,20 @@ class Disk:
         raise Crash
 
     def execute(self, *arguments):
-        self._note(arguments[0])
-        alone = not self._database.in_transaction and arguments[0].startswith(("INSERT", "UPDATE", "DELETE"))
-        if alone or arguments[0] == "COMMIT":
+        if self.noting:
+            self._look(arguments[0])
+        return self._step(arguments[0], lambda: self._database.execute(*arguments))
+
+    def _look(self, statement: str) -> None:
+        self._note(statement)
+        alone = not self._database.in_transaction and statement.startswith(("INSERT", "UPDATE", "DELETE"))
+        if alone or statement == "COMMIT":
             self.commits.append(self.statements)
-        return self._step(lambda: self._database.execute(*arguments))
 
     def executemany(self, *arguments):
-        self._note(arguments[0])
-        return self._step(lambda: self._database.executemany(*arguments))
+        if self.noting:
+            self._note(arguments[0])
+        return self._step(arguments[0], lambda: self._database.executemany(*arguments))
 
     @property
     def in_transaction(self) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 OUTPUTS = ROOT / "docs" / "reference" / "outputs.md"
 PAGES += sorted((ROOT / "docs").rglob("*.md"))
 RunPage = Callable[[Path], Path]

@@ -10,13 +10,17 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import MalformedMessage, Refused
+from protocols.levels.secure_sum import checking
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.authenticator import direction_keys, tagged
-from protocols.levels.secure_sum.collecting import collect_keys, collect_masked, collect_shares, collect_signatures
+from protocols.levels.secure_sum.collecting import collect_keys, collect_masked, collect_signatures
 from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.judging import collect_checks, collect_dealings, settle_disputes
 from protocols.levels.secure_sum.opening import open_sum
 
-STEPS = ("advertise", "share", "mask", "agree", "unmask")
+STEPS = ("advertise", "share", "check", "accuse", "mask", "agree", "unmask")
+# Those that everybody is asked in every sum.
+USUAL_STEPS = tuple(step for step in STEPS if step != "accuse")
 
 
 def make_context(parties, dropouts, colluders, *, cells=5, bits=32, batch=1, run=b"run"):
@@ -95,6 +99,10 @@ class Member:
             return party.advertise(*self.own, **by)
         if step == "share":
             return party.share(*self.own, request, **by)
+        if step == "check":
+            return checking.check(*self.own, request, **by)
+        if step == "accuse":
+            return checking.accuse(*self.own, request, **by)
         if step == "mask":
             noted = self.notes.setdefault("masking", party.masking_note(context, index, request))
             return party.mask(*self.own, request, self.values, noted=noted)
@@ -136,7 +144,11 @@ class Sum:
         everyone = np.ones(self.context.parties, dtype=bool)
         self.advertised = collect_keys(self.context, self.ask("advertise", everyone, lambda index: ()), verify=verify)
         self.keys = self.advertised.keys
-        self.shared = collect_shares(self.keys, self.ask("share", self.keys.present, self.advertised.request))
+        self.dealt = collect_dealings(self.keys, self.ask("share", self.keys.present, self.advertised.request))
+        replies = self.ask("check", self.dealt.present, self.dealt.request)
+        self.checked = collect_checks(self.dealt, replies, verify=verify)
+        accusers = np.isin(np.arange(self.context.parties), list(self.checked.disputes))
+        self.shared = settle_disputes(self.checked, self.ask("accuse", accusers, self.checked.request))
         self.masked = collect_masked(self.shared, self.ask("mask", self.shared.present, self.shared.request))
         self.agreed = collect_signatures(
             self.masked, self.ask("agree", self.masked.present, lambda index: self.masked.request), verify=verify

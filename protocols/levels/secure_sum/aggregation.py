@@ -25,10 +25,10 @@ from protocols.levels.secure_sum.collecting import (
     Shared,
     collect_keys,
     collect_masked,
-    collect_shares,
     collect_signatures,
 )
 from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.judging import collect_checks, collect_dealings, settle_disputes
 from protocols.levels.secure_sum.opening import open_sum
 from protocols.levels.secure_sum.terms import context_of, roster_verifier
 from protocols.noise import LatticeNoise
@@ -92,17 +92,21 @@ class SummedAggregation(Aggregation):
             replies = self._step(reserved, "sum_keys", everyone, lambda _: (queries,), left_out)
             advertised = collect_keys(context, replies, verify=verify)
             keys = advertised.keys
-            shared = collect_shares(
+            dealt = collect_dealings(
                 keys, self._step(reserved, "sum_shares", keys.present, advertised.request, left_out)
             )
+            replies = self._step(reserved, "sum_check", dealt.present, dealt.request, left_out)
+            found = collect_checks(dealt, replies, verify=verify)
+            accusers = np.isin(np.arange(context.parties), list(found.disputes))
+            shared = settle_disputes(found, self._step(reserved, "sum_dispute", accusers, found.request, left_out))
             _add_missing(left_out, shared.left_out)
-            arrays = (keys.present, keys.table, shared.present, shared.sealed, shared.receipts)
+            arrays = (keys.present, keys.table, shared.present, shared.commitments, shared.receipts, shared.kept)
             noted = reserved.ledger.note(reserved.request.digest, _SHARED, encode_arrays(arrays))
-        present, table, sharers, sealed, receipts = decode_arrays(noted)
+        present, table, sharers, commitments, receipts, kept = decode_arrays(noted)
         absent: dict[str, str] = {
             name: Code.ABSENT for name, there in zip(context.members, sharers.tolist(), strict=True) if not there
         }
-        return Shared(Keys(context, present, table), sharers, sealed, receipts, absent)
+        return Shared(Keys(context, present, table), sharers, commitments, receipts, kept, absent)
 
     def _masked(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Masked:
         noted = reserved.ledger.noted(reserved.request.digest, _MASKED)
@@ -148,6 +152,8 @@ class SummedAggregation(Aggregation):
             for index in np.flatnonzero(present).tolist()
         }
         found: dict[int, tuple[ndarray, ...] | None] = {}
+        if not asking:
+            return found
         for name, reply in reserved.exchange(asking).items():
             if isinstance(reply, Refusal):
                 left_out[name] = code_of(reply)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from numpy import ndarray
@@ -13,10 +15,12 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Ballot, Votes
+from protocols.levels.secure_sum import checking
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.authenticator import PairwiseAuthenticator
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.terms import context_of, noise_share, roster_keys
+from protocols.levels.secure_sum.wire import Arrays
 from protocols.ranges import integer
 from protocols.refusals.code import Code
 from protocols.study.levels import summed
@@ -65,7 +69,9 @@ class SummedBallot(Ballot):
     def step(self, request: StepRequest) -> StepReply:
         steps = {
             "sum_keys": self._advertise,
-            "sum_shares": self._share,
+            "sum_shares": lambda asked: self._exchange(party.share, asked),
+            "sum_check": lambda asked: self._exchange(checking.check, asked),
+            "sum_dispute": lambda asked: self._exchange(checking.accuse, asked),
             "sum_agree": self._agree,
             "sum_open": self._open,
         }
@@ -113,9 +119,10 @@ class SummedBallot(Ballot):
         secret = self._secret(request.batch_digest)
         return party.advertise(secret, context, self._index, authenticator=self._authenticator)
 
-    def _share(self, request: StepRequest) -> tuple[ndarray, ...]:
+    def _exchange(self, step: Callable[..., Arrays], request: StepRequest) -> Arrays:
+        """A step before anything is masked: of the secret and of what arrived alone."""
         context, secret = self._context(request.batch_digest), self._secret(request.batch_digest)
-        return party.share(secret, context, self._index, request.arrays, authenticator=self._authenticator)
+        return step(secret, context, self._index, request.arrays, authenticator=self._authenticator)
 
     def _agree(self, request: StepRequest) -> tuple[ndarray, ...]:
         digest, context = request.batch_digest, self._context(request.batch_digest)
@@ -166,7 +173,7 @@ class SummedBallot(Ballot):
         if noted is None:
             raise Refused(Code.UNKNOWN_BATCH, "the batch was settled, or its keys were never asked for")
         queries = int.from_bytes(noted, "big")
-        latest = self._latest  # the five steps of a batch share one shuffled graph
+        latest = self._latest  # the steps of a batch share one shuffled graph
         if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.classes):
             latest = self._latest = context_of(self._study, digest, queries=queries)
         return latest

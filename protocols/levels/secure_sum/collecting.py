@@ -2,7 +2,7 @@
 
 Each `collect_...` takes the replies of one step and names who is left out and why; the others continue. The requests of
 a step follow from what was collected. With fewer than `fewest` parties it ends in QuorumLost, and only masked vectors
-were seen. A party whose votes are in the sum, but which neither gives its seed nor dealt shares of it, can end it too.
+were seen. The check of what was dealt is in judging.py.
 """
 
 from __future__ import annotations
@@ -12,20 +12,21 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, UInt8
+from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
+from protocols.crypto.edwards import is_public_key
 from protocols.errors import ConclaveError, MalformedMessage
 from protocols.levels.secure_sum.authenticator import TAG_BYTES, Verify
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.wire import (
     KEYS,
-    SEALED_BYTES,
+    MASK_ROW,
+    SEALING_ROW,
     SIGNATURE_BYTES,
     Arrays,
     checked,
     keys_statement,
-    receipt_bytes,
     survivors_statement,
     unpadded,
 )
@@ -79,22 +80,25 @@ class Advertised:
 
 @dataclass(frozen=True, eq=False)
 class Shared:
-    """After step 2: what sharers sealed for their neighbours, and their receipts."""
+    """After step 3: those whose shares all others have, the hashes of these shares, and what each keeps at the
+    coordinator.
+    """
 
     keys: Keys
     present: Bool[ndarray, " parties"]
-    sealed: UInt8[ndarray, "parties neighbours 80"] = field(repr=False)
-    receipts: UInt8[ndarray, "parties kept"] = field(repr=False)
+    commitments: UInt8[ndarray, "parties neighbours 64"] = field(repr=False)
+    receipts: UInt8[ndarray, "parties receipt"] = field(repr=False)
+    kept: UInt8[ndarray, "parties kept"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:
-        """Step 3's request to a sharer."""
+        """Step 4's request to a sharer."""
         return self.present.astype(np.uint8), *self.keys.of_neighbours(index), self.receipts[index]
 
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """After step 3: the sum of the masked vectors of the survivors."""
+    """After step 4: the sum of the masked vectors of the survivors."""
 
     shared: Shared
     present: Bool[ndarray, " parties"]
@@ -103,47 +107,40 @@ class Masked:
 
     @property
     def request(self) -> Arrays:
-        """Step 4's request to every survivor."""
+        """Step 5's request to every survivor."""
         return self.shared.present.astype(np.uint8), self.present.astype(np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
-    """After step 4: a quorum of signatures of the set of survivors, and each signer's tags for the others."""
+    """After step 5: a quorum of signatures of the set of survivors, and each signer's tags for the others."""
 
     masked: Masked
     present: Bool[ndarray, " parties"]
+    signers: Int64[ndarray, " quorum"]
     signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
     tags: UInt8[ndarray, "parties parties 16"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:
-        """Step 5's request to a survivor."""
-        shared = self.masked.shared
-        graph = shared.keys.context.graph
-        neighbours = graph.neighbours(index)
-        signers, signed, signatures = self._quorum
-        sealed = shared.sealed[neighbours, graph.reverse]
-        return (
-            *self.masked.request,
-            *shared.keys.of_neighbours(index),
-            shared.receipts[index],
-            signed,
-            signatures,
-            self.tags[signers, index],
-            sealed,
-        )
+        """Step 6's request to a survivor."""
+        kept, (signed, signatures) = self.masked.shared.kept[index], self._signed
+        return *self.masked.request, kept, signed, signatures, self.tags[self.signers, index]
 
     @cached_property
-    def _quorum(self) -> Arrays:
-        signers = np.flatnonzero(self.present)[: self.masked.shared.keys.context.quorum]
+    def _signed(self) -> tuple[UInt8[ndarray, " parties"], UInt8[ndarray, "quorum 73"]]:
+        """Who is in the quorum, and their signatures."""
         signed = np.zeros(len(self.present), dtype=np.uint8)
-        signed[signers] = 1
-        return signers, signed, self.signatures[signers]
+        signed[self.signers] = 1
+        return signed, self.signatures[self.signers]
 
 
 def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Advertised:
-    """Step 1's replies: keys that their owners signed. Nobody but their receivers can check tags. Raises QuorumLost."""
+    """Step 1's replies: keys that their owners signed, and with which X25519 agrees on something.
+
+    Nobody but their receivers can check tags. A key that is another member's too is left to step 3: whoever copied it
+    can neither deal its private key nor open what is sealed to it. Raises QuorumLost.
+    """
     degree = context.graph.degree
     table = np.zeros((context.parties, *KEYS), dtype=np.uint8)
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
@@ -157,33 +154,18 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
             ("tags", "|u1", (degree, TAG_BYTES)),
         )
         statement = keys_statement(context.digest, index, table[index])
-        return None if verify(context.members[index], statement, unpadded(signatures[index])) else Code.BAD_SIGNATURE
+        if not verify(context.members[index], statement, unpadded(signatures[index])):
+            return Code.BAD_SIGNATURE
+        sealing, masking = (table[index, row].tobytes() for row in (SEALING_ROW, MASK_ROW))
+        return None if sealing != masking and is_public_key(sealing) and is_public_key(masking) else Code.WEAK_KEY
 
     everyone = np.ones(context.parties, dtype=bool)
-    present, left_out = _collect(context, everyone, replies, take, {}, "advertised keys", context.fewest)
+    present, left_out = collect(context, everyone, replies, take, {}, "advertised keys", context.fewest)
     return Advertised(Keys(context, present, table, left_out), signatures, tags)
 
 
-def collect_shares(keys: Keys, replies: Replies) -> Shared:
-    """Collects step 2's replies. What is sealed in them is only opened at step 5. Raises QuorumLost."""
-    context = keys.context
-    sealed = np.zeros((context.parties, context.graph.degree, SEALED_BYTES), dtype=np.uint8)
-    kept = receipt_bytes(context.graph.degree)
-    receipts = np.zeros((context.parties, kept), dtype=np.uint8)
-
-    def take(index: int, reply: Arrays) -> None:
-        sealed[index], receipts[index] = checked(
-            reply,
-            ("sealed", "|u1", (context.graph.degree, SEALED_BYTES)),
-            ("receipt", "|u1", (kept,)),
-        )
-
-    present, left_out = _collect(context, keys.present, replies, take, keys.left_out, "sealed shares", context.fewest)
-    return Shared(keys, present, sealed, receipts, left_out)
-
-
 def collect_masked(shared: Shared, replies: Replies) -> Masked:
-    """Collects step 3's replies. Raises QuorumLost."""
+    """Collects step 4's replies. Raises QuorumLost."""
     context = shared.keys.context
     total = np.zeros(context.cells, dtype=context.dtype)
 
@@ -191,32 +173,40 @@ def collect_masked(shared: Shared, replies: Replies) -> Masked:
         (masked,) = checked(reply, ("masked", context.dtype.str, (context.cells,)))
         np.add(total, masked, out=total)
 
-    present, left_out = _collect(
+    present, left_out = collect(
         context, shared.present, replies, take, shared.left_out, "masked their votes", context.fewest
     )
     return Masked(shared, present, total, left_out)
 
 
 def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:
-    """Collects step 4's replies. A party that is left out here stays in the sum. Raises QuorumLost."""
+    """Collects step 5's replies, and verifies signatures until there is a quorum of them.
+
+    A party that is left out here stays in the sum. Raises QuorumLost.
+    """
     context = masked.shared.keys.context
     signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
     tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
     statement = survivors_statement(context.digest, masked.shared.present, masked.present)
+    signers: list[int] = []
 
     def take(index: int, reply: Arrays) -> str | None:
         signatures[index], tags[index] = checked(
             reply, ("signature", "|u1", (SIGNATURE_BYTES,)), ("tags", "|u1", (context.parties, TAG_BYTES))
         )
-        return None if verify(context.members[index], statement, unpadded(signatures[index])) else Code.BAD_SIGNATURE
+        if len(signers) < context.quorum:
+            if not verify(context.members[index], statement, unpadded(signatures[index])):
+                return Code.BAD_SIGNATURE
+            signers.append(index)
+        return None
 
-    present, left_out = _collect(
+    present, left_out = collect(
         context, masked.present, replies, take, masked.left_out, "signed the survivors", context.quorum
     )
-    return Agreed(masked, present, signatures, tags, left_out)
+    return Agreed(masked, present, np.array(signers), signatures, tags, left_out)
 
 
-def _collect(
+def collect(
     context: Context,
     asked: Bool[ndarray, " parties"],
     replies: Replies,
@@ -233,9 +223,22 @@ def _collect(
             present[index] = True
         else:
             left_out[context.members[index]] = fault
-    if present.sum() < fewest:
-        raise QuorumLost(f"{int(present.sum())} parties {what}; needed: {fewest}", left_out)
+    enough(context, present, left_out, what, fewest=fewest)
     return present, left_out
+
+
+def enough(
+    context: Context,
+    present: Bool[ndarray, " parties"],
+    left_out: dict[str, str],
+    what: str,
+    *,
+    fewest: int | None = None,
+) -> None:
+    """Raises QuorumLost if fewer parties are present than are needed; fewest: None for the context's."""
+    needed = context.fewest if fewest is None else fewest
+    if present.sum() < needed:
+        raise QuorumLost(f"{int(present.sum())} parties {what}; needed: {needed}", left_out)
 
 
 def reply_fault(reply: Arrays | None, index: int, take: Callable[[int, Arrays], str | None]) -> str | None:

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Bool, UInt8
 from numpy import ndarray
 
+from protocols.crypto.edwards import SCALAR_BYTES
 from protocols.crypto.masks import KEY_BYTES
 from protocols.errors import InvalidInput, MalformedMessage
 
@@ -16,10 +17,14 @@ from protocols.errors import InvalidInput, MalformedMessage
 SIGNATURE_BYTES = 73
 # The public key that shares are sealed to, the public key of masks, a commitment to the self-mask seed.
 KEYS = (3, KEY_BYTES)
-# Shares of the seed and of the mask key, and a Poly1305 tag.
-SEALED_BYTES = 2 * KEY_BYTES + 16
-# What a row of an unmasking reply holds.
-NOTHING, SEED_SHARE, KEY_SHARE, NOT_OPENED = range(4)
+SEALING_ROW, MASK_ROW, COMMITMENT_ROW = range(3)
+# The kinds of secrets, in the order in which their shares stand everywhere.
+SEED, MASK_KEY = range(2)
+SECRETS = 2
+# A share of each secret and of what blinds the key of masks, and a Poly1305 tag.
+SEALED_BYTES = (SECRETS + 1) * SCALAR_BYTES + 16
+# What a party found of a neighbour's dealing.
+NOTHING, VALID, NOT_VALID = range(3)
 
 Arrays = tuple[ndarray, ...]
 Expected = tuple[str, str, tuple[int, ...]]
@@ -42,6 +47,11 @@ def checked(arrays: Arrays, *expected: Expected) -> Arrays:
 def receipt_bytes(neighbours: int) -> int:
     """The size of what a party seals to itself: a key for each neighbour, and a Poly1305 tag."""
     return KEY_BYTES * neighbours + 16
+
+
+def kept_bytes(neighbours: int) -> int:
+    """The size of what a party keeps of its neighbours' shares: a name, the shares, and a Poly1305 tag."""
+    return KEY_BYTES + SECRETS * SCALAR_BYTES * neighbours + 16
 
 
 def flags(array: ndarray, name: str) -> Bool[ndarray, " flags"]:
@@ -101,4 +111,4 @@ def survivors_statement(
 
 def commitment(digest: bytes, index: int, seed: bytes) -> bytes:
     """Commits a party to its self-mask seed; the seed is uniform, so its hash hides it."""
-    return hashlib.sha256(b"conclave secure sum seed 1\n" + digest + index.to_bytes(4, "big") + seed).digest()
+    return hashlib.sha256(b"conclave secure sum seed 2\n" + digest + index.to_bytes(4, "big") + seed).digest()

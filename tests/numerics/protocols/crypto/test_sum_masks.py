@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocols.crypto.masks import MaskSum, agreed, key_stream, pairwise
 from protocols.errors import InvalidInput, MalformedMessage
-from protocols.levels.secure_sum.batch_secret import SECRET_BYTES, Secrets, pair_mask_key
+from protocols.levels.secure_sum.batch_secret import SECRET_BYTES, Secrets, pair_mask_key, self_mask_key
 from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(6, 1, 1, cells=64)
@@ -41,6 +41,13 @@ def test_a_mask_added_by_one_party_and_subtracted_by_another_is_gone(key, bits) 
     assert not masks.total.any()
 
 
+def test_of_an_added_mask_nothing_is_left_but_the_sum():
+    masks = MaskSum(10, bits=32)
+    masks.add(bytes(range(32)), sign=1)
+    assert masks.total.any()
+    assert not masks._mask.any()
+
+
 def test_flipping_any_bit_of_a_key_changes_its_mask() -> None:
     key = hashlib.sha256(b"key").digest()
     mask = key_stream(key, 64, bits=32)
@@ -51,12 +58,16 @@ def test_flipping_any_bit_of_a_key_changes_its_mask() -> None:
 def test_flipping_any_bit_of_the_batch_secret_changes_every_key_and_the_masked_votes() -> None:
     secret = hashlib.sha256(b"secret").digest()
     own = Secrets(secret, CONTEXT, 2)
-    everything = {own.seed, own.mask_key_bytes, own.sealing_key().private_bytes_raw(), own.shares().tobytes()}
+    everything = {
+        own.seed(), own.mask_key().private_bytes_raw(), own.sealing_key().private_bytes_raw(),
+        str(own.coefficients(b"about")),
+    }  # fmt: skip
     seen = set(everything)
     for other in flips(secret):
         theirs = Secrets(other, CONTEXT, 2)
-        seen |= {theirs.seed, theirs.mask_key_bytes, theirs.sealing_key().private_bytes_raw()}
-        assert far_apart(key_stream(own.seed, 64, bits=32), key_stream(theirs.seed, 64, bits=32))
+        seen |= {theirs.seed(), theirs.mask_key().private_bytes_raw(), theirs.sealing_key().private_bytes_raw()}
+        masks = [key_stream(self_mask_key(each.seed(), CONTEXT, 2), 64, bits=32) for each in (own, theirs)]
+        assert far_apart(*masks)
     assert len(seen) == 4 + 3 * 256
 
 

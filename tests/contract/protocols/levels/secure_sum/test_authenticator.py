@@ -168,7 +168,7 @@ def requests(running):
     agreed = running.agreed.request(4)
     return {
         "share": (running.advertised.request(4), 2, 3, CONTEXT.members[CONTEXT.graph.neighbours(4)[1]]),
-        "unmask": (agreed, 6, 7, CONTEXT.members[np.flatnonzero(agreed[5])[1]]),
+        "unmask": (agreed, 4, 5, CONTEXT.members[np.flatnonzero(agreed[3])[1]]),
     }
 
 
@@ -195,7 +195,7 @@ def test_tags_that_were_meant_for_another_member_do_not_hold(honest, step) -> No
     request, signatures, tags, _ = requests(honest)[step]
     arrays = [array.copy() for array in request]
     others = honest.advertised.tags[CONTEXT.graph.neighbours(4)] if step == "share" else honest.agreed.tags[:, 5]
-    arrays[tags] = others[:, 0] if step == "share" else others[np.flatnonzero(request[5])]
+    arrays[tags] = others[:, 0] if step == "share" else others[np.flatnonzero(request[3])]
     arrays[signatures] = np.zeros_like(arrays[signatures])
     fresh = Member(CONTEXT, 4, VALUES[4], notes=dict(honest.members[4].notes))
     with pytest.raises(MalformedMessage, match="neither"):

@@ -13,11 +13,11 @@ from protocols.levels.secure_sum.collecting import (
     QuorumLost,
     collect_keys,
     collect_masked,
-    collect_shares,
     collect_signatures,
 )
+from protocols.levels.secure_sum.judging import collect_checks, collect_dealings
 from protocols.levels.secure_sum.opening import open_sum
-from tests.harness.sum_parties import STEPS, Member, Sum, make_context, verify
+from tests.harness.sum_parties import USUAL_STEPS, Member, Sum, make_context, verify
 
 # More parties and cells than random arrays have sides, so that none is of the right shape by chance.
 CONTEXT = make_context(8, 2, 1, cells=9)
@@ -40,6 +40,7 @@ def honest():
 def request_of(running, step):
     requests = {
         "share": lambda: running.advertised.request(0),
+        "check": lambda: running.dealt.request(0),
         "mask": lambda: running.shared.request(0),
         "agree": lambda: running.masked.request,
         "unmask": lambda: running.agreed.request(0),
@@ -53,7 +54,7 @@ def fresh(running):
     return member
 
 
-@pytest.mark.parametrize("step", STEPS[1:])
+@pytest.mark.parametrize("step", USUAL_STEPS[1:])
 @given(request_arrays=any_arrays)
 @settings(max_examples=30)
 def test_random_arrays_are_malformed_to_a_party(honest, step, request_arrays) -> None:
@@ -61,9 +62,9 @@ def test_random_arrays_are_malformed_to_a_party(honest, step, request_arrays) ->
         fresh(honest).answer(step, request_arrays)
 
 
-@pytest.mark.parametrize("step", STEPS[1:])
+@pytest.mark.parametrize("step", USUAL_STEPS[1:])
 @given(
-    place=st.integers(0, 8),
+    place=st.integers(0, 9),
     at=st.integers(0, 2**16),
     change=st.integers(1, 255),
     fill=st.none() | st.binary(min_size=8),
@@ -83,14 +84,15 @@ def test_a_request_with_other_bytes_is_refused_or_answered(honest, step, place, 
 
 COLLECT = {
     "advertise": lambda run, replies: collect_keys(CONTEXT, replies, verify=verify).keys,
-    "share": lambda run, replies: collect_shares(run.keys, replies),
+    "share": lambda run, replies: collect_dealings(run.keys, replies),
+    "check": lambda run, replies: collect_checks(run.dealt, replies, verify=verify),
     "mask": lambda run, replies: collect_masked(run.shared, replies),
     "agree": lambda run, replies: collect_signatures(run.masked, replies, verify=verify),
     "unmask": lambda run, replies: open_sum(run.agreed, replies),
 }
 
 
-@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("step", USUAL_STEPS)
 @given(reply=any_arrays)
 @settings(max_examples=30)
 def test_random_arrays_of_a_party_are_malformed_to_the_coordinator_and_the_rest_goes_on(honest, step, reply) -> None:
@@ -99,8 +101,8 @@ def test_random_arrays_of_a_party_are_malformed_to_the_coordinator_and_the_rest_
     assert faults[CONTEXT.members[0]] == "malformed"
 
 
-@pytest.mark.parametrize("step", STEPS)
-@given(at=st.integers(0, 2**16), place=st.integers(0, 3), change=st.integers(1, 255))
+@pytest.mark.parametrize("step", USUAL_STEPS)
+@given(at=st.integers(0, 2**16), place=st.integers(0, 6), change=st.integers(1, 255))
 @settings(max_examples=30)
 def test_a_reply_with_another_byte_is_named_or_taken_and_never_stops_the_coordinator(
     honest, step, at, place, change

@@ -43,9 +43,9 @@ def residuals(running):
     context, table = running.context, running.keys.table
     about = context.mask_context(running.shared.present)
     for index in HONEST:
-        left = running.replies["mask"][index][0] - key_stream(
-            running.replies["unmask"][index][0].tobytes(), context.cells, bits=32
-        )
+        seed = int.from_bytes(running.replies["unmask"][index][0].tobytes(), "little")
+        mask = key_stream(batch_secret.self_mask_key(seed, context, index), context.cells, bits=32)
+        left = running.replies["mask"][index][0] - mask
         for known in (COLLUDER, DROPPED):
             if known in context.graph.neighbours(index):
                 key = batch_secret.Secrets(*running.members[known].own).mask_key()
@@ -62,6 +62,7 @@ def view(values, seed):
     opened = running.run()
     np.testing.assert_array_equal(opened.sums, np.delete(values, DROPPED, axis=0).sum(axis=0))
     seen = {}
+    assert not running.replies.pop("accuse")  # nobody disputes a share
     for step, replies in running.replies.items():
         for index in HONEST:
             for place, array in enumerate(replies[index]):

@@ -25,7 +25,7 @@ def test_a_sharer_whose_keys_were_never_verified_is_not_masked_with(keys_of_the_
     present, keys, signatures, tags = (array.copy() for array in keys_of_the_others)
     present[0], keys[0] = 0, 7
     member = Member(CONTEXT, 4, VALUES[4])
-    _, receipt = member.answer("share", (present, keys, signatures, tags))
+    *_, receipt = member.answer("share", (present, keys, signatures, tags))
     everyone = np.ones(CONTEXT.parties, np.uint8)
     with pytest.raises(MalformedMessage, match="those of a neighbour among the sharers"):
         member.answer("mask", (everyone, present, keys, receipt))
@@ -35,6 +35,6 @@ def test_no_key_seals_two_receipts(keys_of_the_others):
     fewer = tuple(array.copy() for array in keys_of_the_others)
     fewer[0][0] = 0
     member = Member(CONTEXT, 4, VALUES[4])
-    one, other = (member.answer("share", request)[1] for request in (keys_of_the_others, fewer))
+    one, other = (member.answer("share", request)[-1] for request in (keys_of_the_others, fewer))
     # Both seal the same bytes from the second neighbour on: under one key they would be the same here too.
     assert (one[32:-16] != other[32:-16]).mean() > 0.9

@@ -20,54 +20,9 @@ from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest
-from tests.harness.levels import SEAT_KEYS, lattice_study, rng_votes, secure_sum
+from tests.harness.levels import SEAT_KEYS
 from tests.harness.seeded import seeded_source
-
-STUDY = lattice_study(secure_sum(colluders=1), batch_limit=40)
-NAMES = [seat.party for seat in STUDY.roster]
-VOTES = rng_votes(6, 1, 40, 5, 3)
-POOL = np.zeros((40, 2), np.float32)
-STEPS = ["sum_keys", "sum_shares", "vote", "sum_agree", "sum_open"]
-
-
-def kind(request):
-    return request.step if isinstance(request, StepRequest) else "vote" if isinstance(request, VoteRequest) else "told"
-
-
-class World:
-    """Six parties and a coordinator; `tamper(name, request, reply)` stands between them."""
-
-    def __init__(self, tamper=lambda name, request, reply: reply):
-        self.ledgers = {name: Ledger(":memory:") for name in NAMES}
-        self.own, self.tamper = Ledger(":memory:"), tamper
-        self.parties = {
-            name: Party(
-                name,
-                study=STUDY,
-                ledger=self.ledgers[name],
-                voter=lambda batch, i=i: VOTES[i][:, batch.ids],
-                coins_from=None,
-                ballot=SummedBallot(STUDY, name, ledger=self.ledgers[name], key=SEAT_KEYS[i], source=seeded_source(i)),
-            )
-            for i, name in enumerate(NAMES)
-        }
-
-    def exchange(self, requests):
-        handlers = {
-            name: lambda request, name=name: self.tamper(name, request, self.parties[name].handle(request))
-            for name in NAMES
-        }
-        replies = InProcessTransport(handlers)(requests)
-        return replies
-
-    def label(self):
-        return Coordinator(
-            STUDY, ledger=self.own, aggregation=SummedAggregation(), exchange=self.exchange, run=b"run"
-        ).label(POOL)
-
-    def close(self):
-        for ledger in (*self.ledgers.values(), self.own):
-            ledger.close()
+from tests.harness.summed_world import NAMES, POOL, STEPS, STUDY, VOTES, World, kind
 
 
 @pytest.mark.parametrize("step", STEPS)
@@ -117,7 +72,7 @@ def truncated(reply):
     return StepReply(reply.batch_digest, reply.step, reply.arrays[:-1])
 
 
-@pytest.mark.parametrize("step", ["sum_keys", "sum_shares", "vote"])
+@pytest.mark.parametrize("step", ["sum_keys", "sum_shares", "sum_check", "vote"])
 def test_a_malformed_reply_leaves_its_party_out_and_names_it(step):
     world = World(lambda name, request, reply: truncated(reply) if name == "p1" and kind(request) == step else reply)
     got = world.label()
@@ -161,7 +116,7 @@ def test_survivors_other_than_the_first_are_refused_before_the_outcome():
     world.close()
 
 
-@pytest.mark.parametrize("step", ["sum_shares", "sum_agree", "sum_open"])
+@pytest.mark.parametrize("step", ["sum_shares", "sum_check", "sum_dispute", "sum_agree", "sum_open"])
 def test_a_step_out_of_the_blue_is_refused_and_charges_nothing(step):
     world = World()
     request = StepRequest(STUDY.digest, bytes(32), step, ())

@@ -1,0 +1,164 @@
+"""A party's check of what its neighbours dealt to it, before it masks anything, and its proof of what is wrong.
+
+`check` opens every share and gives what it combines to; the coordinator compares that with the dealer's answer. Where a
+share is not valid, or not authentic, `accuse` gets all that its dealer sent, under the dealer's signature, and either
+finds the share valid after all, or shows the key of this one sealed share: the point that both agreed on, with a proof
+that it is that point (crypto/same_logarithm.py). Anybody can then open the share and see who is right.
+
+A party says what it combined, and shows a key, only for a dealing that the dealer tagged or signed. An honest dealer
+answers one challenge with one dealing, and its dealings are valid, so a coordinator that forges or mixes dealings gets
+neither from honest parties.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+from numpy import ndarray
+
+from protocols.crypto.edwards import POINT_BYTES, SCALAR_BYTES, lifted
+from protocols.crypto.masks import KEY_BYTES
+from protocols.crypto.same_logarithm import PROOF_BYTES, prove
+from protocols.errors import MalformedMessage
+from protocols.levels.secure_sum.authenticator import TAG_BYTES, Authenticator
+from protocols.levels.secure_sum.batch_secret import Secrets, pair_of
+from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.dealing import (
+    COMMITMENT_BYTES,
+    SHARES_BYTES,
+    Dealing,
+    answered,
+    challenge,
+    combined,
+    dealing_statement,
+    opened,
+)
+from protocols.levels.secure_sum.receipts import KEPT_SHARES, VerifiedKeys
+from protocols.levels.secure_sum.wire import (
+    KEYS,
+    NOT_VALID,
+    SEALED_BYTES,
+    SEALING_ROW,
+    SECRETS,
+    SIGNATURE_BYTES,
+    VALID,
+    Arrays,
+    checked,
+    flags,
+    octets,
+    receipt_bytes,
+    rows_of,
+    table_of,
+    unpadded,
+)
+
+
+def check(
+    batch_secret: bytes, context: Context, index: int, request: Arrays, *, authenticator: Authenticator
+) -> Arrays:
+    """Step 3: of each neighbour that dealt, whether its shares are valid, and what they combine to; the shares, sealed
+    to this party itself.
+
+    Raises MalformedMessage for a receipt that is not this party's.
+    """
+    secrets, graph = Secrets(batch_secret, context, index), context.graph
+    degree = graph.degree
+    present, table, receipt, here, blindings, roots, answers, tags, sealed, hashes = checked(
+        request,
+        ("present", "|u1", (degree,)),
+        ("keys", "|u1", (degree, *KEYS)),
+        ("receipt", "|u1", (receipt_bytes(degree),)),
+        ("dealt", "|u1", (degree,)),
+        ("blindings", "|u1", (degree, POINT_BYTES)),
+        ("roots", "|u1", (degree, KEY_BYTES)),
+        ("answers", "|u1", (degree, KEY_BYTES)),
+        ("tags", "|u1", (degree, TAG_BYTES)),
+        ("sealed", "|u1", (degree, SEALED_BYTES)),
+        ("commitments", "|u1", (degree, SECRETS * COMMITMENT_BYTES)),
+    )
+    keys = VerifiedKeys.read(context, index, present, table, receipt)
+    opening, dealt = keys.recall(secrets), flags(here, "dealt")
+    keys.check_has(dealt, "dealers")
+    neighbours, publics = keys.neighbours.tolist(), rows_of(table.reshape(degree, -1))
+    rows = [rows_of(each) for each in (blindings, roots, answers, tags, sealed, hashes)]
+    verdicts = np.zeros(degree, dtype=np.uint8)
+    values, shares = [bytes(SCALAR_BYTES)] * degree, [bytes(SHARES_BYTES)] * degree
+    for row in np.flatnonzero(dealt).tolist():
+        blinding, root, answer, tag, box, commitment = (each[row] for each in rows)
+        dealer = neighbours[row]
+        plaintext = opened(box, commitment, opening[row], context, dealer=dealer, receiver=index, blinding=blinding)
+        if plaintext is not None:
+            shares[row] = plaintext[:SHARES_BYTES]
+        statement = dealing_statement(context.digest, dealer, blinding, root, answer)
+        if plaintext is None or not authenticator.holds(context.members[dealer], statement, tag):
+            verdicts[row] = NOT_VALID
+            continue
+        verdicts[row] = VALID
+        values[row] = combined(plaintext, challenge(context, dealer, publics[row], blinding, root))
+    name = hashlib.sha256(b"".join(array.tobytes() for array in request)).digest()
+    kept = name + secrets.keep(KEPT_SHARES, b"".join(shares), name)
+    return verdicts, table_of(values), octets(kept)
+
+
+def accuse(
+    batch_secret: bytes, context: Context, index: int, request: Arrays, *, authenticator: Authenticator
+) -> Arrays:
+    """Step 3, where a share was found wrong: for each disputed dealing VALID and what its share combines to, or
+    NOT_VALID, the point that was agreed on with the dealer, and the proof of that.
+
+    Raises MalformedMessage, naming the dealer, for a dealing that it did not sign.
+    """
+    secrets, graph = Secrets(batch_secret, context, index), context.graph
+    degree, threshold = graph.degree, context.threshold
+    (marked,) = checked(request[3:4], ("disputed", "|u1", (degree,)))
+    disputed = flags(marked, "disputed")
+    count = int(disputed.sum())
+    present, table, receipt, _, blindings, answers, signatures, sealed, hashes = checked(
+        request,
+        ("present", "|u1", (degree,)),
+        ("keys", "|u1", (degree, *KEYS)),
+        ("receipt", "|u1", (receipt_bytes(degree),)),
+        ("disputed", "|u1", (degree,)),
+        ("blindings", "|u1", (count, POINT_BYTES)),
+        ("answers", "|u1", (count, threshold, KEY_BYTES)),
+        ("signatures", "|u1", (count, SIGNATURE_BYTES)),
+        ("sealed", "|u1", (count, degree, SEALED_BYTES)),
+        ("commitments", "|u1", (count, degree, SECRETS * COMMITMENT_BYTES)),
+    )
+    keys = VerifiedKeys.read(context, index, present, table, receipt)
+    opening = keys.recall(secrets)
+    keys.check_has(disputed, "dealers")
+    verdicts, values = np.zeros(count, dtype=np.uint8), np.zeros((count, SCALAR_BYTES), dtype=np.uint8)
+    points, proofs = np.zeros((count, POINT_BYTES), dtype=np.uint8), np.zeros((count, PROOF_BYTES), dtype=np.uint8)
+    for place, row in enumerate(np.flatnonzero(disputed).tolist()):
+        dealing = Dealing(blindings[place].tobytes(), sealed[place], hashes[place], answers[place])
+        dealer, own_row = int(keys.neighbours[row]), int(graph.reverse[row])
+        name, statement = context.members[dealer], dealing.statement(context, dealer)
+        if not authenticator.verify(name, statement, unpadded(signatures[place])):
+            raise MalformedMessage(f"dealing of {name!r}: the signature is not that member's")
+        value = valid_share(dealing, opening[row], context, dealer=dealer, index=index, row=own_row, keys=table[row])
+        if value is not None:
+            verdicts[place], values[place] = VALID, octets(value)
+            continue
+        verdicts[place] = NOT_VALID
+        about = pair_of(context, dealer, index)
+        nonce = secrets.proof_nonce(hashlib.sha256(about + statement).digest())
+        base = lifted(table[row, SEALING_ROW].tobytes())
+        point, proof = prove(secrets.sealing_scalar(), base, about=about, nonce=nonce)
+        points[place], proofs[place] = octets(point), octets(proof)
+    return verdicts, values, points, proofs
+
+
+def valid_share(
+    dealing: Dealing, opening: bytes, context: Context, *, dealer: int, index: int, row: int, keys: ndarray
+) -> bytes | None:
+    """What the share in the dealer's row `row`, which is for party `index`, combines to; None if it is not valid."""
+    plaintext = opened(
+        dealing.sealed[row].tobytes(), dealing.commitments[row].tobytes(), opening, context,
+        dealer=dealer, receiver=index, blinding=dealing.blinding,
+    )  # fmt: skip
+    if plaintext is None:
+        return None
+    value = combined(plaintext, challenge(context, dealer, keys.tobytes(), dealing.blinding, dealing.root()))
+    return value if value == answered(dealing.answer(), row) else None

@@ -1,0 +1,154 @@
+"""What a party deals to its neighbours: shares of its two secrets, which are checked before anybody relies on them.
+
+For each secret, a polynomial with the secret at 0: f for the private key of masks, and one for the seed. A random
+polynomial g blinds f. Neighbour r gets the values of all three at r + 1, sealed; the coordinator gets a hash of each
+share of a secret, which later tells a right share from a wrong one. With a challenge c, a hash of all of that, the
+dealer answers with the polynomial c f + g, which shows nothing of f; what a neighbour's shares combine to is compared
+with it. If the shares of f of the honest neighbours are not those of one polynomial, no answer fits all of them, except
+for one challenge in 2**252: the test of a Reed-Solomon code by a random linear combination (Ames, Hazay, Ishai &
+Venkitasubramaniam 2017, "Ligero", section 4.2), in which here no honest neighbour may be off. That f(0) is the private
+key of masks follows from the point g(0) B, sent along: (c f + g)(0) B = c S + g(0) B, with S the public key (Schnorr
+1991, by the hash of Fiat & Shamir 1986).
+
+Of the seed nothing more needs to be checked. Whatever its shares give is taken for the seed, and a party whose self
+mask is another one has added some vector to the sum, as any party can.
+
+Feldman's commitments to all coefficients would do the same with a multiplication of a point for each coefficient and
+neighbour.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import UInt8
+from numpy import ndarray
+
+from protocols.crypto.edwards import ORDER, SCALAR_BYTES, encoded, multiple_of_base
+from protocols.crypto.shamir import split, value
+from protocols.levels.secure_sum.batch_secret import Secrets, pair_of, seal, unseal
+from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.wire import MASK_KEY, SEALED_BYTES, SECRETS, table_of
+
+COMMITMENT_BYTES = 32
+# Shares of the secrets, without those that blind them.
+SHARES_BYTES = SECRETS * SCALAR_BYTES
+
+
+@dataclass(frozen=True, eq=False)
+class Dealing:
+    """One party's dealing.
+
+    blinding: the point g(0) B of the key of masks; sealed, commitments: a row for each neighbour; answers: the
+    coefficients of c f + g.
+    """
+
+    blinding: bytes
+    sealed: UInt8[ndarray, "neighbours sealed"] = field(repr=False)
+    commitments: UInt8[ndarray, "neighbours 64"] = field(repr=False)
+    answers: UInt8[ndarray, "threshold 32"] = field(repr=False)
+
+    def root(self) -> bytes:
+        """The hash of all that was dealt before the challenge."""
+        return dealt_root(self.sealed, self.commitments)
+
+    def statement(self, context: Context, index: int) -> bytes:
+        """What the dealer signs."""
+        return dealing_statement(context.digest, index, self.blinding, self.root(), answers_hash(self.answers))
+
+    def answer(self) -> list[int]:
+        """The answers, as a polynomial."""
+        return scalars(self.answers.tobytes())
+
+
+def deal(
+    secrets: Secrets, context: Context, index: int, *, keys: bytes, sealing: Mapping[int, bytes], about: bytes
+) -> Dealing:
+    """Shares for the neighbours in the rows of `sealing`, under these keys.
+
+    keys: this party's public keys; about: which neighbours with which keys.
+    """
+    graph = context.graph
+    of_seed, of_key, blind = secrets.coefficients(about)
+    polynomial = [secrets.shared_mask_key(), *of_key]
+    blinding = multiple_of_base(blind[0])
+    columns = [split(each, shares=graph.degree) for each in ([secrets.seed(), *of_seed], polynomial, blind)]
+    neighbours, hashes = graph.neighbours(index).tolist(), [bytes(SECRETS * COMMITMENT_BYTES)] * graph.degree
+    sealed = [bytes(SEALED_BYTES)] * graph.degree
+    for row, key in sealing.items():
+        plaintext = b"".join(encoded(column[row]) for column in columns)
+        hashes[row] = commitments(context, index, neighbours[row], plaintext[:SHARES_BYTES])
+        sealed[row] = seal(plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding)
+    tables = table_of(sealed), table_of(hashes)
+    c = challenge(context, index, keys, blinding, dealt_root(*tables))
+    answers = [encoded((c * secret + blinds_it) % ORDER) for secret, blinds_it in zip(polynomial, blind, strict=True)]
+    return Dealing(blinding, *tables, table_of(answers))
+
+
+def opened(
+    sealed: bytes, hashes: bytes, key: bytes, context: Context, *, dealer: int, receiver: int, blinding: bytes
+) -> bytes | None:
+    """The shares, and what blinds the second; None if they do not open, or are not what the dealer committed to."""
+    plaintext = unseal(sealed, key, context, sender=dealer, receiver=receiver, blinding=blinding)
+    if plaintext is None or commitments(context, dealer, receiver, plaintext[:SHARES_BYTES]) != hashes:
+        return None
+    return plaintext
+
+
+def combined(plaintext: bytes, c: int) -> bytes:
+    """c f + g at a neighbour's point, from what was sealed to it."""
+    numbers = scalars(plaintext)
+    return encoded((c * numbers[MASK_KEY] + numbers[SECRETS]) % ORDER)
+
+
+def answered(polynomial: list[int], row: int) -> bytes:
+    """What the neighbour in the dealer's row `row` must have `combined`."""
+    return encoded(value(polynomial, row + 1))
+
+
+def scalars(content: bytes) -> list[int]:
+    """The numbers in some bytes; they may exceed the order."""
+    return [int.from_bytes(content[at : at + SCALAR_BYTES], "little") for at in range(0, len(content), SCALAR_BYTES)]
+
+
+def commitments(context: Context, dealer: int, receiver: int, shares: bytes) -> bytes:
+    """A hash of each share; shares are as hard to guess as the secrets, so that their hashes hide them."""
+    about = pair_of(context, dealer, receiver)
+    return b"".join(
+        share_hash(about, kind, shares[kind * SCALAR_BYTES : (kind + 1) * SCALAR_BYTES]) for kind in range(SECRETS)
+    )
+
+
+def share_hash(about: bytes, kind: int, share: bytes) -> bytes:
+    """The hash of one share. about: see `pair_of`."""
+    return hashlib.sha256(b"conclave secure sum share 2\n" + about + bytes([kind]) + share).digest()
+
+
+def challenge(context: Context, dealer: int, keys: bytes, blinding: bytes, root: bytes) -> int:
+    """The challenge of a dealing: it follows from all that the dealer has fixed."""
+    content = context.digest + dealer.to_bytes(4, "big") + keys + blinding + root
+    return int.from_bytes(hashlib.sha512(b"conclave secure sum challenge 2\n" + content).digest(), "little") % ORDER
+
+
+def dealt_root(sealed: UInt8[ndarray, "neighbours sealed"], hashes: UInt8[ndarray, "neighbours 64"]) -> bytes:
+    """The hash of what was dealt."""
+    return hashlib.sha256(b"conclave secure sum dealt 2\n" + sealed.tobytes() + hashes.tobytes()).digest()
+
+
+def answers_hash(answers: UInt8[ndarray, "threshold 32"]) -> bytes:
+    """The hash of a dealer's answers."""
+    return hashlib.sha256(b"conclave secure sum answers 2\n" + answers.tobytes()).digest()
+
+
+def dealing_statement(digest: bytes, index: int, blinding: bytes, root: bytes, answers: bytes) -> bytes:
+    """What a dealer signs and tags: with one dealing it answers one challenge."""
+    return b"conclave secure sum dealing 2\n" + digest + index.to_bytes(4, "big") + blinding + root + answers
+
+
+def no_dealings(context: Context) -> tuple[UInt8[ndarray, "parties neighbours sealed"], UInt8[ndarray, "..."]]:
+    """Empty tables of sealed shares and of commitments, for all parties."""
+    size = context.parties, context.graph.degree
+    return np.zeros((*size, SEALED_BYTES), np.uint8), np.zeros((*size, SECRETS * COMMITMENT_BYTES), np.uint8)
