@@ -67,9 +67,10 @@ class MaskSum:
         self._zeros, self._mask = np.zeros_like(self.total), np.empty_like(self.total)
 
     def add(self, key: bytes, *, sign: int) -> None:
-        """Adds (sign > 0) or subtracts the key's mask."""
+        """Adds (sign > 0) or subtracts the key's mask, of which nothing stays in memory but the sum."""
         _fill(key, self._zeros, self._mask)
         (np.add if sign > 0 else np.subtract)(self.total, self._mask, out=self.total)
+        self._mask.fill(0)
 
 
 def _fill(key: bytes, zeros: ndarray, words: ndarray) -> None:

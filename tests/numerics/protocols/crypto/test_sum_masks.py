@@ -41,6 +41,13 @@ def test_a_mask_added_by_one_party_and_subtracted_by_another_is_gone(key, bits) 
     assert not masks.total.any()
 
 
+def test_of_an_added_mask_nothing_is_left_but_the_sum():
+    masks = MaskSum(10, bits=32)
+    masks.add(bytes(range(32)), sign=1)
+    assert masks.total.any()
+    assert not masks._mask.any()
+
+
 def test_flipping_any_bit_of_a_key_changes_its_mask() -> None:
     key = hashlib.sha256(b"key").digest()
     mask = key_stream(key, 64, bits=32)
