@@ -130,7 +130,7 @@ def not_covered_by_guardian(study: Protection) -> list[str]:
         f"If you and {study.asks} combine what you hold, votes are in the clear; nobody else prevents that.",
         "A server that departs from the protocol can spoil the sums."
         if study.records
-        else "A server that departs from the protocol can spoil labels, or learn a bit of a vote for each attempt.",
+        else "A server that departs from the protocol can spoil labels, or have honest hospitals' votes refused.",
     ]
 
 
