@@ -94,7 +94,8 @@ class AskedProcesses:
         self.operator("study", "create", str(draft))
         self.notary("approve", str(self.study_file), "--yes")
         for name in self.names:
-            self.party(name, "approve", str(self.study_file), "--yes")
+            typed = ("--guardian-fingerprint", self.keys["keys_fingerprint"])
+            self.party(name, "approve", str(self.study_file), "--yes", *typed)
             self.party(name, "train", "asked")
 
     def _study(self, queries: int, batch: int, deadline_s: float, quorum: int) -> DeployedStudy:

@@ -169,8 +169,7 @@ class GuardianPort:
         about: dict[str, str | int] = {"study": guarded.study.name, "address": address}
         self._on_event("conversation_began", about)
         ended = threading.Event()
-        watch = threading.Thread(target=self._watch, args=(stream, peer, about, ended), daemon=True)
-        watch.start()
+        threading.Thread(target=self._watch, args=(stream, peer, about, ended), daemon=True).start()
         try:
             self._welcome(stream, opening)
             guarded.guardian.serve(stream)
@@ -191,7 +190,6 @@ class GuardianPort:
             self._on_event("conversation_ended", about)
         finally:
             ended.set()
-            watch.join()
 
     def _welcome(self, stream: GuardianStream, opening: Opening) -> None:
         stream.send(welcome(opening, key=self._key, certificate=self._certificate))

@@ -18,13 +18,10 @@ def root_of(rows: Sequence[bytes]) -> bytes:
     return _levels(rows)[-1][0]
 
 
-def proof_of(rows: Sequence[bytes], position: int) -> bytes:
-    """The hashes beside the way from a row to the root, from below: depth(len(rows)) times 32 bytes."""
-    found = b""
-    for level in _levels(rows)[:-1]:
-        found += level[position ^ 1]
-        position //= 2
-    return found
+def proofs_of(rows: Sequence[bytes]) -> list[bytes]:
+    """For each row the hashes beside the way from it to the root, from below: depth(len(rows)) times 32 bytes."""
+    levels = _levels(rows)[:-1]
+    return [b"".join(level[(at >> up) ^ 1] for up, level in enumerate(levels)) for at in range(len(rows))]
 
 
 def depth(rows: int) -> int:

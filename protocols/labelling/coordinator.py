@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import ChannelClosed, InvalidInput, Refused
-from protocols.labelling.outcomes import GUARDIAN, kept_statement, outcome_of, unanswered
+from protocols.labelling.outcomes import GUARDIAN, kept_statement, outcomes_of, unanswered
 from protocols.labelling.payload import stored_cells, stored_labels, stored_payload
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
@@ -198,7 +198,7 @@ class Coordinator:
             # With a guardian's statement, a party learns why its votes did not count.
             guarded = kept_statement(self._study, self._ledger, stored) is not None
             waits = paid or (guarded and party in self._ledger.charged(number))
-        return outcome_of(self._study, self._ledger, stored, party) if waits else None
+        return outcomes_of(self._study, self._ledger, stored, [party]).get(party) if waits else None
 
     def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
         """The labels of a batch that was released, or given up; None for one that is open."""
@@ -221,8 +221,7 @@ class Coordinator:
             parties = [self._parties[at] for at in statement.submitted]
         elif parties is None:
             parties = [party for party, amount in settled.items() if amount]
-        told = {party: outcome_of(self._study, self._ledger, stored, party) for party in parties}
-        outcomes = {party: outcome for party, outcome in told.items() if outcome is not None}
+        outcomes = outcomes_of(self._study, self._ledger, stored, parties)
         for party, reply in self._exchange(outcomes).items():
             if isinstance(reply, Settled):
                 difference = reply.spent - self._ledger.balance(party).spent

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from protocols.labelling.payload import stored_labels
@@ -17,16 +19,20 @@ from protocols.wire.messages import Outcome
 GUARDIAN = "guardian"
 
 
-def outcome_of(study: Study, ledger: Ledger, stored: StoredBatch, party: str) -> Outcome | None:
-    """The outcome that a party of a batch is told, released or given up; None if there is nothing to tell.
+def outcomes_of(study: Study, ledger: Ledger, stored: StoredBatch, parties: Iterable[str]) -> dict[str, Outcome]:
+    """The outcome that each of these parties of a batch is told, released or given up; empty if there is nothing to
+    tell.
 
     Where there is a guardian, with its signed word on what became of the party's votes.
     """
     if not stored.settled:
-        return unanswered(study, ledger, stored)
-    statement = kept_statement(study, ledger, stored)
-    told = b"" if statement is None else statement.told(study.seats[party])
-    return Outcome(study.digest, stored.digest, stored_labels(stored) != ABSTAIN, told)
+        outcome = unanswered(study, ledger, stored)
+        return {} if outcome is None else dict.fromkeys(parties, outcome)
+    answered, statement = stored_labels(stored) != ABSTAIN, kept_statement(study, ledger, stored)
+    if statement is None:
+        return dict.fromkeys(parties, Outcome(study.digest, stored.digest, answered))
+    words = {party: statement.told(study.seats[party]) for party in parties}
+    return {party: Outcome(study.digest, stored.digest, answered, told) for party, told in words.items()}
 
 
 def kept_statement(study: Study, ledger: Ledger, stored: StoredBatch) -> Statement | None:

@@ -44,6 +44,7 @@ from protocols.levels.two_server.evaluation import Evaluated
 from protocols.levels.two_server.noisy_argmax import guardian_evaluates
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
+from protocols.levels.two_server.refused_votes import RefusedVotes
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
 from protocols.levels.two_server.signed_labels import labels_statement
@@ -95,6 +96,7 @@ class Guardian:
         self._signing_key = signing_key
         self._source = source
         self._noise_source = noise_source or source
+        self._refusals = RefusedVotes(ledger, study.digest)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
 
@@ -144,6 +146,9 @@ class Guardian:
                     # A coordinator that runs this software submits none: it made these votes up, or changed them.
                     self._ledger.log.append("unsigned_votes", batch=submission.number, seat=name)
                     raise MalformedMessage("the votes are not signed by the seat's party")
+                if self._refusals.bars(name, submission.request):
+                    self._ledger.log.append("votes_barred", batch=submission.number, seat=name)
+                    raise MalformedMessage("the seat's votes were refused too often")
                 opened = unseal(
                     votes.sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
                 )
@@ -206,7 +211,9 @@ class Guardian:
         with check.attempt(submission.digest + seats.tobytes()) as pin:
             voters = guardian_checks(channel, share, ballots, secret=check.secret(self._source), pin=pin)
         valid = whole_seats(study, voters)
-        check.end([study.roster[seat].party for seat in seats[~valid].tolist()])
+        refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
+        self._refusals.count(refused, submission.request)
+        check.end(refused)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
@@ -282,6 +289,8 @@ class Guardian:
         fates = np.full(len(study.roster), Fate.NOT_ASKED, dtype=np.uint8)
         fates[submission.members] = Fate.NOT_SUBMITTED
         fates[submission.seats] = np.where(faulty, Fate.BAD_SEAL, Fate.BAD_VOTES)
+        barred = [self._refusals.bars(study.roster[seat].party, submission.request) for seat in submission.seats]
+        fates[submission.seats[np.array(barred, dtype=bool)]] = Fate.BAD_VOTES
         fates[seats] = Fate.COUNTED
         return Statement.signed(
             self._signing_key,

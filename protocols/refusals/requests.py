@@ -48,7 +48,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
-            "the labels of one batch were to be computed more than 16 times",
+            "the labels of one batch were to be evaluated more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,

@@ -19,13 +19,7 @@ from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Refusal, StepReply, StepRequest, VoteRequest, decode, encode
 from tests.contract.test_level_contract import TotalNoise, labelled
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, GuardianHere, lattice_study, two_server
-from tests.harness.private_models import (
-    PrivateParties,
-    asking,
-    hidden_queries,
-    hidden_study,
-    private_models,
-)
+from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, private_models
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import signed_again
 

@@ -8,7 +8,8 @@ from protocols.votes import ABSTAIN
 from tests.harness.fault_world import FaultWorld
 
 # Notes that are final once a batch has them: what is drawn once, and what is fixed once.
-FINAL = ("noise_seed", "coin", "coin_seed", "sum_survivors", "opened", "guardian")
+CHECK = ("secret", "voters", "number", "coin", "blinded sums", "masked results", "tests")
+FINAL = ("noise_seed", *(f"check {each}" for each in CHECK), "sum_survivors", "opened", "guardian")
 
 
 class Promises:

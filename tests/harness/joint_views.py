@@ -197,12 +197,10 @@ def views(run):
 
 def _of_the_circuits(run, at, votes):
     """What a server (0: the coordinator) has of both attempts' circuits; votes: its shares."""
-    # An attempt has a circuit that the coordinator evaluates, and then one that the guardian does.
-    quarter = len(run.gates) // 4
+    quarter = len(run.gates) // 4  # an attempt has a circuit that the coordinator evaluates, then the guardian's
     own = [each for part in (at, 2 + at) for each in run.gates[part * quarter : (part + 1) * quarter]]
     gates = np.concatenate([_copies(each) for each in own], axis=1)
-    pairs = gates.reshape(COPIES, -1, 7)
-    # The colours that an evaluator sees, under the tables' that would unmask them.
+    pairs = gates.reshape(COPIES, -1, 7)  # the colours that an evaluator sees, under tables' that would unmask them
     crossed = [pairs[:, :, wire] ^ pairs[:, :, table] for wire in range(3) for table in (3, 4)]
     own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen[at::2]]
     active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen[at::2]]

@@ -1,4 +1,4 @@
-"""Ends of a channel that keep what arrives; one of them is gone after so many messages."""
+"""Ends of a channel that keep what arrives, or what is sent; one of them is gone after so many messages."""
 
 from protocols.errors import ChannelClosed
 
@@ -40,3 +40,15 @@ class Unready(Kept):
             self.kept.pop()
             raise ChannelClosed("cut")
         return data
+
+
+class Sent:
+    """An end that keeps what it sends in a list, which both ends of a channel may share."""
+
+    def __init__(self, end, kept):
+        self.end, self.kept = end, kept
+        self.recv, self.close = end.recv, end.close
+
+    def send(self, data):
+        self.kept.append(bytes(data))
+        self.end.send(data)

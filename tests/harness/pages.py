@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from pathlib import Path
+from typing import Literal
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
@@ -21,8 +22,10 @@ _NOT_RUN = re.compile(r"<!-- not run: (.+?) -->\n\Z", re.DOTALL)
 _HEREDOC = re.compile(r"<<'(\w+)'$")
 _LOOP = re.compile(r"for (\w+) in ([\w .-]+); do$")
 _CALL = re.compile(
-    r"conclave-(simulate|party|coordinator|guardian) ([^|<>$&;\\`]+?)(?: \|\| test \$\? (?:=|-eq) (\d+))?$"
+    r"conclave-(simulate|party|coordinator|guardian) ((?:[^|<>$&;\\`]|\"\$\(python \w+\.py \w+\)\")+?)"
+    r"(?: (>>?) ([\w.-]+))?(?: \|\| test \$\? (?:=|-eq) (\d+))?$"
 )
+SUBSTITUTED = re.compile(r"\$\((python \w+\.py \w+)\)")
 _AFTER = re.compile(r"<!-- after: (\S+) -->")
 BACKGROUND = re.compile(r" &\s*\Z")
 
@@ -55,11 +58,17 @@ def after(page: Path) -> Path | None:
 
 @dataclass(frozen=True)
 class Call:
-    """A line that only calls one of the programs, and the exit code that the page says it has."""
+    """A line that only calls one of the programs, and the exit code that the page says it has.
+
+    into: the file that takes its standard output, None for none; mode: whether it is written anew or added to. An
+    argument may be what a script prints (SUBSTITUTED).
+    """
 
     program: str
     arguments: list[str]
     code: int
+    into: str | None
+    mode: Literal["w", "a"]
 
 
 def steps(block: Block) -> Iterator[Call | str]:
@@ -77,7 +86,7 @@ def steps(block: Block) -> Iterator[Call | str]:
             script.append(next(lines))
         joined = " ".join(each.removesuffix("\\").strip() for each in script)
         if call := _CALL.match(joined):
-            yield Call(call[1], shlex.split(call[2]), int(call[3] or 0))
+            yield Call(call[1], shlex.split(call[2]), int(call[5] or 0), call[4], "a" if call[3] == ">>" else "w")
             continue
         if heredoc := _HEREDOC.search(line):
             for inner in lines:

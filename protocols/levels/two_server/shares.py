@@ -3,7 +3,8 @@
 A vote in a query is a one-hot vector v over the classes, unweighted; an abstention is the zero vector. For each query
 and each of the check's REPETITIONS the party draws a key k and a point a, uniform in F_p and used nowhere else, and
 shares v, k v, and the polynomial Z^2 + A Z + B whose value at Z = s + a is s^2 + k s: A = k - 2 a, B = a^2 - a k
-(sketch.py). For each repetition it shares a product of two random factors, by which a server blinds the result.
+(sketch.py). For each voter it shares the product of two random factors, elements of the field of p^3 elements, by
+which the servers blind the results of the three repetitions.
 
 Uniform numbers are shared by two seeds of 16 bytes, one a server: a, A (and with it k = A + 2 a) and the factors. What
 is determined by others is v, k v, B and the product: the guardian's share of it comes from its seed, the coordinator's
@@ -23,6 +24,7 @@ from jaxtyping import Int64, UInt8, UInt32
 from numpy import ndarray
 
 from protocols.crypto.counting_ring import MAX_CLASSES
+from protocols.crypto.cubic_field import cubic_times
 from protocols.crypto.field import minus, plus, times
 from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
@@ -30,13 +32,14 @@ from protocols.errors import InvalidInput, MalformedMessage
 from protocols.ranges import in_range
 from protocols.votes import ABSTAIN
 
-# Independent repetitions of the check, each with an error of at most 4/p for a voter.
+# Independent repetitions of the check, each with an error of at most 3/p for a voter: as many as coefficients of the
+# cubic field's elements.
 REPETITIONS = 3
 
 
 @dataclass(frozen=True, eq=False)
 class CoordinatorShare:
-    """What the coordinator gets: shares of v, of k v, of B and of the factors' products, and seeds of the rest."""
+    """What the coordinator gets: shares of v, of k v, of B and of the factors' product, and seeds of the rest."""
 
     votes: UInt32[ndarray, "voters queries classes"] = field(repr=False)
     keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
@@ -78,7 +81,7 @@ class GuardianShare:
 
 @dataclass(frozen=True, eq=False)
 class Blinds:
-    """A server's shares of what is uniform: of a, of A, and of the two factors of each repetition."""
+    """A server's shares of what is uniform: of a, of A, and of the two factors."""
 
     points: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
     slopes: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
@@ -87,7 +90,7 @@ class Blinds:
 
 @dataclass(frozen=True, eq=False)
 class Determined:
-    """A server's shares of what follows from vote and blinds: of k v, of B, and of the products of the factors."""
+    """A server's shares of what follows from vote and blinds: of k v, of B, and of the product of the factors."""
 
     keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
     constants: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
@@ -117,7 +120,7 @@ def share_votes(
         minus(one_hot, masks),
         minus(one_hot[:, None] * keys[..., None], other.keyed),
         minus(minus(times(a, a), times(a, keys)), other.constants),
-        minus(times(factors[0], factors[1]), other.products),
+        minus(cubic_times(factors[0], factors[1]), other.products),
         seeds,
     )
     return coordinator, guardian
@@ -141,7 +144,7 @@ def guardian_votes(
 def guardian_determined(
     seeds: UInt8[ndarray, "voters 16"], *, queries: int, classes: int, context: bytes
 ) -> Determined:
-    """The guardian's shares of k v, of B and of the products."""
+    """The guardian's shares of k v, of B and of the product."""
     voters, keyed, constants = len(seeds), REPETITIONS * queries * classes, REPETITIONS * queries
     stream = _expanded("guardian's check", seeds, keyed + constants + REPETITIONS, context)
     return Determined(

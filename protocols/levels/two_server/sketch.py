@@ -9,11 +9,12 @@ shares of T = Z^2 + A Z + B - <r^2,v> - <r,k v> = s^2 + k s - <r^2,v> - k <r,v>,
 (shares.py). If one server shifts Z by d, then T moves by d (2 s + d + k): uniform, because k is, and k is used for this
 query and repetition alone. So a shift is noticed, and what the shifting server sees next is independent of s.
 
-**Only zeros are told.** A repetition's T of all queries are added up with random factors to a result R. Its value is
-never opened: each server draws l_S, and l R, l = l_C + l_G, is opened with the party's product of two factors
-(Beaver 1991). It is zero if R is, and else uniform. A server that shifts what it opens there gets (l + d)(R + e): it
-learns whether R = -e. For the votes of an honest party R is zero, or uniform by k. Only where a dealer or a querying
-party spoils a vote itself (`hidden_queries`) does R depend on it, and then at most one comparison a repetition shows.
+**Only zero is told.** A repetition's T of all queries are added up with random factors; the three sums are one element
+R of the field of p^3 elements. Its value is never opened: each server draws l_S, and l R, l = l_C + l_G, is opened with
+the party's product of two factors (Beaver 1991). It is zero if R is, and else uniform. A server that shifts what it
+opens there gets (l + d)(R + e): it learns whether R = -e. For the votes of an honest party R is zero, or uniform by k.
+Only where a dealer or a querying party spoils a vote itself (`hidden_queries`) does R depend on it, and then that one
+comparison is all that shows.
 
 **Fixed before it is seen.** The coordinator commits to each message, the guardian sends its own, the coordinator opens:
 no message depends on the other server's of the same step. And for ever: each server pins what it got, before it sends
@@ -32,10 +33,10 @@ what is opened would give votes.
     coordinator -> guardian   its own opened
 
 Soundness. Parties share before the coin is drawn, from numbers that no party sees. A wrong k v, B or product adds terms
-to T that are at most linear in r, or a constant to l R, so T stays a non-zero polynomial of degree two, l R + constant
-not identically zero. A voter with any bad vector passes a repetition with probability at most 2/p (Schwartz-Zippel)
-plus 1/p (all queries' T in one random combination) plus 1/p (l R): all of them with (4/p)^3, about 2^-87. Where every
-voter must vote, the combination also holds sum_c v_c - 1, which must be zero.
+to T that are at most linear in r, or a constant to l R, so T stays a non-zero polynomial of degree two, and l R +
+constant not constant if R is not zero. A voter with any bad vector has R = 0 in one repetition with probability at most
+2/p (Schwartz-Zippel) plus 1/p (all queries' T in one random combination), and passes with (3/p)^3 + 1/p^3, below 2^-88.
+Where every voter must vote, the combination also holds sum_c v_c - 1, which must be zero.
 
 docs/explanation/vote-check.md is the specification, with the proof that one server's view can be simulated.
 """
@@ -50,7 +51,8 @@ from jaxtyping import Bool, UInt32
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
-from protocols.crypto.field import matrix_product, minus, plus, times
+from protocols.crypto.cubic_field import cubic_times
+from protocols.crypto.field import matrix_product, minus, plus, reduced, times
 from protocols.crypto.prg_chacha import derived_key, field_elements
 from protocols.crypto.wire_arrays import elements, receive
 from protocols.errors import InvalidInput, MalformedMessage
@@ -197,7 +199,7 @@ def _challenge(coin: bytes, ballots: Ballots) -> _Challenge:
 
 
 class _Sketch:
-    """One server's shares of Z, of the results R and of l R, for all voters.
+    """One server's shares of Z, of R and of l R, for all voters.
 
     leads: whether this server, the coordinator, adds the public terms.
     """
@@ -215,10 +217,10 @@ class _Sketch:
         self._blinds, self._constants, self._products = blinds, constants, products
         self._sums = np.empty_like(blinds.points)
         self._rest = np.empty((len(blinds.points), REPETITIONS), dtype=np.uint32)
-        r, rho = challenge.points, challenge.of_results
-        # Of v: the factor of its sum, minus that of <r^2,v>; of k v: that of <r,k v>. [queries, classes, repetitions]
-        self._of_votes = minus(challenge.of_sums.T[:, None], times(rho.T[:, None], times(r, r)))
-        self._of_keyed = times(rho.T[:, None], r)
+        r, rho = challenge.points, challenge.of_results.T[:, None]
+        # Of v: r, and the factor of its sum minus that of <r^2,v>; of k v: that of <r,k v>.
+        self._of_votes = np.concatenate([r, minus(challenge.of_sums.T[:, None], times(rho, times(r, r)))], axis=2)
+        self._of_keyed = times(rho, r).transpose(2, 0, 1)[..., None]
 
     def take(
         self,
@@ -227,17 +229,12 @@ class _Sketch:
         keyed: UInt32[ndarray, "some repetitions queries classes"],
     ) -> None:
         """The shares of v and of k v of some voters."""
-        takes_part = self._ballots.takes_part[at]
-        linear = matrix_product(votes.transpose(1, 0, 2), self._challenge.points)
-        self._sums[at] = linear.transpose(1, 2, 0)
-        if not takes_part.all():
-            votes = votes * takes_part[:, :, None]
-            keyed = keyed * takes_part[:, None, :, None]
-        some = len(votes)
-        of_votes = matrix_product(votes.reshape(some, -1), self._of_votes.reshape(-1, REPETITIONS))
-        flat = keyed.reshape(some, REPETITIONS, -1).transpose(1, 0, 2)
-        factors = self._of_keyed.reshape(-1, REPETITIONS).T[:, :, None]
-        self._rest[at] = minus(of_votes, matrix_product(flat, factors)[:, :, 0].T)
+        takes_part = self._ballots.takes_part[at].T
+        of_votes = matrix_product(votes.transpose(1, 0, 2), self._of_votes)
+        self._sums[at] = of_votes[..., :REPETITIONS].transpose(1, 2, 0)
+        of_keyed = matrix_product(keyed.transpose(1, 2, 0, 3), self._of_keyed)[..., 0].transpose(1, 2, 0)
+        terms = minus(of_votes[..., REPETITIONS:], of_keyed) * takes_part[..., None]
+        self._rest[at] = reduced(terms.sum(axis=0, dtype=np.uint64))
 
     @property
     def blinded(self) -> UInt32[ndarray, "voters repetitions queries"]:
@@ -270,8 +267,8 @@ class _Sketch:
     ) -> UInt32[ndarray, "voters repetitions"]:
         """This server's shares of l R, from l and R as they were opened under the factors (Beaver 1991)."""
         (factor, result), (first, second) = opened, self._blinds.factors
-        shares = plus(plus(times(factor, second), times(result, first)), self._products)
-        return plus(shares, times(factor, result)) if leads else shares
+        shares = plus(plus(cubic_times(factor, second), cubic_times(result, first)), self._products)
+        return plus(shares, cubic_times(factor, result)) if leads else shares
 
 
 class _Own:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from enum import IntEnum
+from functools import cached_property
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey,
 from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
-from protocols.crypto.hash_tree import HASH_BYTES, depth, proof_of, root_from, root_of
+from protocols.crypto.hash_tree import HASH_BYTES, depth, proofs_of, root_from, root_of
 from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
 from protocols.wire.messages import Outcome, decode_arrays, encode_arrays
@@ -101,10 +102,13 @@ class Statement:
         """The positions of the seats of which votes were submitted, counted or not."""
         return list(map(int, np.flatnonzero((self.fates != Fate.NOT_ASKED) & (self.fates != Fate.NOT_SUBMITTED))))
 
+    @cached_property
+    def _proofs(self) -> list[bytes]:
+        return proofs_of(_rows(self.votes))
+
     def told(self, position: int) -> bytes:
         """What the seat at this position of the roster is told, for Outcome.guardian."""
-        proof = proof_of(_rows(self.votes), position)
-        parts = (self.votes[position].tobytes(), proof, self.signature)
+        parts = (self.votes[position].tobytes(), self._proofs[position], self.signature)
         return encode_arrays((self.fates, *(np.frombuffer(part, dtype=np.uint8) for part in parts)))
 
 

@@ -78,11 +78,6 @@ class Directions:
     forward: Float64[ndarray, "..."]
     reverse: Float64[ndarray, "..."]
 
-    @property
-    def larger(self) -> Float64[ndarray, "..."]:
-        """The larger of the two at each position, as Renyi DP requires."""
-        return np.maximum(self.forward, self.reverse)
-
 
 def query_rdp(
     counts: Float64[ndarray, "queries classes"],

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, redirect_stdout
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
 from simulations.commands.group import run_command as run_simulate
 from tests.harness.engine_here import running_here
-from tests.harness.pages import BACKGROUND, COMMANDS, ROOT, Block, Call, RunPage, after, blocks, steps
+from tests.harness.pages import BACKGROUND, COMMANDS, ROOT, SUBSTITUTED, Block, Call, RunPage, after, blocks, steps
 from tests.harness.undrawn import drawing_nothing
 
 _PORT = re.compile(r"(127\.0\.0\.1:)(\d{4,5})\b")
@@ -87,8 +88,12 @@ def _run_block(
     where = f"{page.relative_to(ROOT)}, block of line {block.line}"
     for step in steps(block):
         if isinstance(step, Call):
-            arguments = [_PORT.sub(free, each) for each in step.arguments]
-            code = _PROGRAMS[step.program](arguments)
+            arguments = [SUBSTITUTED.sub(_printed, _PORT.sub(free, each)) for each in step.arguments]
+            with ExitStack() as redirected:
+                if step.into is not None:
+                    sink = redirected.enter_context(open(step.into, step.mode, encoding="utf-8"))
+                    redirected.enter_context(redirect_stdout(sink))
+                code = _PROGRAMS[step.program](arguments)
             assert code == step.code, f"{where}: conclave-{step.program} {shlex.join(arguments)}"
             continue
         script = _PORT.sub(free, step)
@@ -99,6 +104,11 @@ def _run_block(
             continue
         done = subprocess.run(["bash", "-euo", "pipefail", "-c", script], capture_output=True, text=True)
         assert done.returncode == 0, f"{where}: {step}{done.stdout[-2000:]}{done.stderr[-2000:]}"
+
+
+def _printed(script: re.Match[str]) -> str:
+    """What a script of the page prints, as a shell puts it in its place."""
+    return subprocess.run(shlex.split(script[1]), capture_output=True, text=True, check=True).stdout.rstrip("\n")
 
 
 def _wait_for_log(script: str, process: subprocess.Popen[bytes]) -> None:

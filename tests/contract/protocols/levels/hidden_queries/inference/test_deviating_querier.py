@@ -8,7 +8,8 @@ do not, as in test_inference_views.py.
 import numpy as np
 import pytest
 
-from protocols.crypto.field import P
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
+from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.contract.protocols.levels.hidden_queries.inference.test_inference_views import (
     ALARM,
     COPIES,
@@ -22,7 +23,8 @@ from tests.contract.protocols.levels.hidden_queries.inference.test_inference_vie
     view,
 )
 from tests.contract.protocols.levels.hidden_queries.inference.test_inference_views import alarm as alarm_of
-from tests.harness.inference_parties import guardians, parties
+from tests.harness.inference_parties import CONTEXT, parties
+from tests.harness.two_server_sides import converse
 
 # Always votes for class 1, where FIRST votes for class 0.
 OTHER = two_layers([[1.0, -1.0], [-2.0, 0.5]], [[0.0, 0.0], [2.0, 1.0], [0.0, 0.0]])
@@ -75,15 +77,30 @@ def test_whatever_it_sends_it_sees_the_same_of_any_model(change, other) -> None:
     assert alarm_of(first, second) > ALARM
 
 
-def test_what_it_can_do_is_to_shift_a_vote_by_what_it_knows() -> None:
-    """What remains: a shift of its share from class 0 to class 1 is a vote where the vote was for class 0, and no
-    vote otherwise, which the check with the guardian refuses; so one refusal tells one bit, and names the seat."""
-    made = {}
-    for name, model in (("first", FIRST), ("other", OTHER)):
-        querier, answerer = parties(model, INPUTS[0][None], 32)
-        request = querier.start()
-        while request is not None:
-            request = querier.step(answerer.step(*request))
-        own = querier.share.votes[0].astype(np.int64) + np.array([-1, 1, 0])
-        made[name] = ((own + guardians(answerer, 1)[0].astype(np.int64)) % P).tolist()
-    assert made == {"first": [[0, 1, 0]], "other": [[P - 1, 2, 0]]}
+def accepted(model, spoil):
+    """Whether the two servers' check takes the vote that comes of a computation whose last request `spoil` changed."""
+    querier, answerer = parties(model, INPUTS[0][None], 32)
+    request = querier.start()
+    while request is not None:
+        if request[0] == LAST_REQUEST:
+            spoil(request[1][1])  # in place: the querying party goes on with what it sent
+        request = querier.step(answerer.step(*request))
+    ballots = Ballots(np.ones((1, 1), dtype=bool), 3, False, CONTEXT)
+
+    def check(side, share):
+        return lambda channel: side(channel, share, ballots, secret=bytes(32), pin=lambda step, value: None)
+
+    verdicts = converse(check(coordinator_checks, querier.share), check(guardian_checks, answerer.guardian_share))
+    return [bool(verdict[0]) for verdict in verdicts]
+
+
+def one_more_win_for_class_2(wins):
+    wins[:, 2] = (wins[:, 2] + 1) % 4
+
+
+def test_what_remains_is_a_refusal_that_tells_one_bit_of_a_vote_and_names_the_seat() -> None:
+    """It says that class 2 beat one class more than it did. Where class 2 was second, there are two winners then, and
+    the vote is refused; where it was last, nothing changes. An honest computation is taken."""
+    assert accepted(FIRST, lambda wins: None) == accepted(OTHER, lambda wins: None) == [True, True]
+    assert accepted(FIRST, one_more_win_for_class_2) == [False, False]
+    assert accepted(OTHER, one_more_win_for_class_2) == [True, True]
