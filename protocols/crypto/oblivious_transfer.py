@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Bool, UInt8, UInt64
 from numpy import ndarray
 
+from protocols.crypto.edwards import is_point
 from protocols.crypto.prg_chacha import derived_key, keystream, next_bytes
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
@@ -131,7 +132,7 @@ def _scalar(source: RandomSource) -> bytes:
 
 
 def _check_point(point: bytes) -> None:
-    if not group.crypto_core_ed25519_is_valid_point(point):
+    if not is_point(point):
         raise MalformedMessage("a base transfer does not hold a point of the group of prime order")
 
 
