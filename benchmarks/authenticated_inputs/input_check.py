@@ -43,8 +43,8 @@ from benchmarks.authenticated_inputs.noise_pool import (
     opening_bytes,
     row_order,
 )
+from protocols.crypto.base_transfers import ANSWER_BYTES, COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.field import from_integers, matrix_product, minus, plus, times
-from protocols.crypto.oblivious_transfer import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.prg_chacha import derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
 from protocols.crypto.wire_arrays import elements
@@ -135,7 +135,7 @@ class InputCheck:
 
     def enter(self, theirs: bytes) -> bytes:
         """This side's counts, masks and noise, entered."""
-        self._check(theirs, 2 * _NUMBER_BYTES + COLUMNS * POINT_BYTES, "number")
+        self._check(theirs, 2 * _NUMBER_BYTES + ANSWER_BYTES, "number")
         self._coin_one = self._coin(0, theirs[:64])
         holder = Holder(self._transfers.pairs(theirs[64:]), repetitions=REPETITIONS)
         self._held, message = holder.authenticate(self._inputs(self._law.rows(self._pool.seeds, self._coin_one)))

@@ -94,7 +94,7 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
         return [_saw(who, saw, f"{public}, if at most {study.colluders} hospitals collude with it")]
     shares = "Of every vote one of two shares, which alone says nothing."
     by_one = f"labels, which queries were refused, {absent} {shares}"
-    by_other = "which parties took part, which queries were refused. Of every vote the other share, and no label."
+    by_other = "labels, which parties took part, which queries were refused. Of every vote the other share."
     if study.records:
         opened = "the noisy sum of all parties' votes;"
         by_one, by_other = f"{opened} {absent} {shares}", f"{opened} which parties took part. The other share."
@@ -118,9 +118,11 @@ def guardian_sees(study: Protection) -> str:
         raise InvalidInput(f"level is {study.level!r}; allowed: two_server, hidden_queries, which have a guardian")
     if study.records:
         return "which seats answered, and the noisy sum of all their records' votes; of no single seat"
+    seen = "which seats answered, whose votes were malformed, which queries were answered"
     return (
-        "which seats answered, whose votes were malformed, and which queries were answered; no vote, no count and no "
-        "label"
+        f"{seen}, and the labels; no vote and no count"
+        if study.level == "two_server"
+        else (f"{seen}; no vote, no count and no label")
     )
 
 

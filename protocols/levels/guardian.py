@@ -1,8 +1,9 @@
 """The guardian: the second server of level `two_server`, run by another organisation.
 
-It holds the share of every vote that the coordinator does not have, its own ledger, which refuses whatever would exceed
-a party's cap, and its own noise. It learns who took part and which queries were answered, but no label and no vote;
-where records vote, it learns who took part and the noisy sums, which are what is released.
+It holds the share of every vote that the coordinator does not have, its own ledger, which refuses whatever would
+exceed a party's cap, and its own noise. It learns who took part, and the labels, which it signs, but no vote; for
+hidden queries it learns which were answered, and signs masked labels. Where records vote, it learns who took part and
+the noisy sums, which are what is released.
 """
 
 from __future__ import annotations
@@ -23,6 +24,9 @@ from protocols.errors import BudgetExceeded, InvalidInput, MalformedMessage, Ref
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.secure_sum.terms import roster_verifier
+from protocols.levels.two_server.agreement import guardian_opens, is_evaluated
+from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, guardian_inputs
 from protocols.levels.two_server.conversation import (
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
@@ -36,12 +40,14 @@ from protocols.levels.two_server.conversation import (
     unseal,
     whole_seats,
 )
-from protocols.levels.two_server.noisy_argmax import guardian_side
+from protocols.levels.two_server.evaluation import Evaluated
+from protocols.levels.two_server.noisy_argmax import guardian_evaluates
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.refused_votes import RefusedVotes
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
+from protocols.levels.two_server.signed_labels import labels_statement
 from protocols.levels.two_server.signed_votes import SignedVotes, as_array
 from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.statement import Fate, Statement, opened_statement
@@ -50,10 +56,12 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
+from protocols.votes import ABSTAIN
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
-# How often the labels of one batch may be computed: enough for broken connections, too few for an oracle.
+# How often the labels of one batch may be evaluated: enough for broken connections. Evaluations that broke off show
+# nothing, and one is opened (agreement.py).
 _ATTEMPTS = 16
 
 
@@ -162,8 +170,9 @@ class Guardian:
             if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
                 raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
             self._check_of(submission).check_count()
-            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None:
-                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were computed {_ATTEMPTS} times")
+            evaluated = is_evaluated(self._notes(submission))
+            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None and not evaluated:
+                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were evaluated {_ATTEMPTS} times")
             noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             queries_asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.amount(queries_asked, queries_asked)
@@ -207,19 +216,31 @@ class Guardian:
         check.end(refused)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
-        self._begin(submission)
         sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
         bit, label = server_noise(study, self._noise(noise_seed), queries=len(ids))
-        answered = guardian_side(
-            channel,
+        inputs = guardian_inputs(
             sums,
             label_noise=label,
             threshold_noise=bit,
             threshold=study.threshold_units(self._units, second_round=submission.second_round) is not None,
-            source=self._source,
+            masked=study.confidentiality.hides_queries,
         )
-        statement = self._settle(submission, faulty, seats[valid], answered)
-        send(channel, (as_array(statement), head_array(ledger.log.head())))
+        labels = self._labels(channel, submission, inputs)
+        statement = self._settle(submission, faulty, seats[valid], labels != ABSTAIN)
+        signature = self._signing_key.sign(labels_statement(study.digest, submission.request, ids.tolist(), labels))
+        signed = np.frombuffer(signature, dtype=np.uint8)
+        send(channel, (as_array(statement), signed, head_array(ledger.log.head())))
+
+    def _labels(self, channel: Channel, submission: Submission, inputs: CircuitInputs) -> Int64[ndarray, " queries"]:
+        """The labels on which both servers agree, masked where queries are hidden. Logs an attempt that breaks off."""
+
+        def evaluate() -> Evaluated:
+            self._begin(submission)
+            return guardian_evaluates(channel, inputs, source=self._source)
+
+        notes = self._notes(submission)
+        with notes.logged_break():
+            return guardian_opens(channel, inputs.sizes, notes=notes, evaluate=evaluate).signed
 
     def _open_sums(
         self,
@@ -296,6 +317,9 @@ class Guardian:
         submitted with others."""
         self._ledger.log.append("below_quorum", batch=submission.number)
 
+    def _notes(self, submission: Submission) -> BatchNotes:
+        return BatchNotes(self._ledger, submission.request, submission.number, other=_COORDINATOR)
+
     def _check_of(self, submission: Submission) -> OneCheck:
         return OneCheck(self._ledger, submission.request, number=submission.number, other=_COORDINATOR)
 
@@ -305,16 +329,13 @@ class Guardian:
             raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
 
     def _begin(self, submission: Submission) -> None:
-        """Counts how often labels are computed.
-
-        Otherwise a coordinator that shifted its sums and started again would learn more about the counts each time.
-        """
+        """Counts how often labels of a batch are evaluated."""
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():
             number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
             ledger.note(digest, _attempt(number), b"")
             if number > 0:
-                ledger.log.append("computed_again", batch=submission.number, times=number + 1)
+                ledger.log.append("evaluated_again", batch=submission.number, times=number + 1)
 
 
 def _attempt(number: int) -> str:

@@ -80,6 +80,7 @@ class Code(StrEnum):
     OTHER_COIN = auto()
     OTHER_CHECK = auto()
     OTHER_SUMS = auto()
+    LABELS_DIFFER = auto()
     TOO_MANY_ATTEMPTS = auto()
     TOO_MANY_CHECKS = auto()
     OTHER_ROUND = auto()

@@ -40,8 +40,15 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | COMMAND,
             Cost.STANDS,
         ),
+        Code.LABELS_DIFFER: Meaning(
+            "the two servers' computations of a batch's labels do not agree, or one of them opens them otherwise than "
+            "before; no label of the batch is released",
+            "keep both logs: with honest servers and their newest ledgers this does not happen",
+            OPERATOR | GUARDIAN | ASKER,
+            Cost.STANDS,
+        ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
-            "the labels of one batch were to be computed more than 16 times",
+            "the labels of one batch were to be evaluated more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,

@@ -197,7 +197,7 @@ def test_a_node_that_was_restarted_before_the_charge_computes_again_and_after_it
     with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
         here = GuardianHere(study, guardians, seeded_source(5))
         coordinator, positions = asking(study, here, own, parties.exchange())
-        got = coordinator.label(positions)
+        got = coordinator.label(positions[:13])  # two batches: a third may not fit what p1's ledger holds
         assert got.refusals == {"p1": "absent"}
         assert parties.admitted.count(("p1", 0)) == parties.admitted.count(("p1", 1)) == 1
         assert got.spent[0] == guardians.balance("p0").spent == parties.spent()[0]

@@ -1,7 +1,8 @@
 """Whole batches of level `two_server` in one process, and everything that each server saw of one, as rows of bits.
 
-A batch is asked twice: the line breaks once when the coordinator has learnt the labels and the guardian has not heard
-the pass bits. So a view has two of everything that is drawn afresh, over one set of shares and under one coin.
+A batch is asked twice: the line breaks once when both servers have evaluated the circuits and the guardian has not
+heard that the coordinator has. So a view has two of everything that is drawn afresh, over one set of shares and under
+one coin.
 
 Both servers' noise is zero. That is the harder case: nothing but shares and labels hides the votes then, and the
 outputs are the same in every run.
@@ -17,9 +18,10 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
+from protocols.crypto.base_transfers import COLUMNS
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
-from protocols.crypto.oblivious_transfer import COLUMNS, CorrelatedReceiver, CorrelatedSender
+from protocols.crypto.oblivious_transfer import CorrelatedReceiver, CorrelatedSender
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
@@ -36,7 +38,7 @@ from protocols.levels.two_server.shares import (
 )
 from protocols.levels.two_server.sketch import _challenge
 from protocols.wire.messages import HiddenVotes
-from tests.harness.kept_messages import Cut, Kept
+from tests.harness.kept_messages import Kept, Unready
 from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study
@@ -54,8 +56,6 @@ STUDY = make_study(
     quorum=PARTIES,
 )
 POOL = np.zeros((QUERIES, 2), np.float32)
-# Of the guardian's messages in a conversation: it stops instead of taking the labels of the pass bits.
-_STEPS = 16
 _SHOWN_COLUMNS = 6
 _PAIRS = 300
 
@@ -100,14 +100,14 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
 
     exchange = InProcessTransport({name: lambda request, name=name: handle(name, request) for name in parties})
     with _watched(run):
-        for attempt, left in enumerate((_STEPS, 10**9)):
+        for attempt in range(2):
             run.to_coordinator.append([])
             run.to_guardian.append([])
             here = GuardianHere(
                 STUDY,
                 guardians,
                 seeded_source(seed, attempt, 1),
-                wrap=lambda end, left=left: Cut(end, left, run.to_guardian[-1]),
+                wrap=lambda end, attempt=attempt: (Kept, Unready)[1 - attempt](end, 0, run.to_guardian[-1]),
             )
 
             @contextmanager
@@ -139,7 +139,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
 @contextmanager
 def _watched(run):
     """Keeps what the servers work out of what they get, where it is not in a message; noise is zero."""
-    real = Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.extend
+    real = Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.checked
     modules = shared_votes, guardian_module
     noise = [module.server_noise for module in modules]
 
@@ -159,21 +159,21 @@ def _watched(run):
         run.chosen.append((bits, active))
         return active, message
 
-    def sender(self, message, count):
-        run.zeros.append(real[3](self, message, count))
+    def sender(self, challenge, answer):
+        run.zeros.append(real[3](self, challenge, answer))
         return run.zeros[-1]
 
     def silent(study, noise, *, queries):
         return np.zeros(queries, dtype=np.int64), np.zeros((queries, study.classes), dtype=np.int64)
 
     Evaluator.conjunction, TableReader.read = conjunction, read
-    CorrelatedReceiver.extend, CorrelatedSender.extend = receiver, sender
+    CorrelatedReceiver.extend, CorrelatedSender.checked = receiver, sender
     for module in modules:
         module.server_noise = silent
     try:
         yield
     finally:
-        Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.extend = real
+        Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.checked = real
         for module, drawing in zip(modules, noise, strict=True):
             module.server_noise = drawing
 
@@ -187,29 +187,37 @@ def views(run):
     openings = [_openings(run, attempt) for attempt in range(2)]
     # The coins are known to both servers, and so is Z, from what one has and what the other sent.
     public = [*(part for each in openings for part in each), *(plus(*each) for each in openings), _tried(run, openings)]
-    coordinators, guardians = (
-        _combined(np.concatenate([*held, *public], axis=3)) for held in (of_coordinator, of_guardian)
-    )
-    gates = np.concatenate([_copies(each) for each in run.gates], axis=1)
-    pairs = gates.reshape(COPIES, -1, 7)
-    # The colours that an evaluator sees, under the tables' that would unmask them.
+    sides = []
+    for at, held in enumerate((of_coordinator, of_guardian)):
+        elements = _combined(np.concatenate([*held, *public], axis=3))
+        sides.append(np.concatenate([_bits(elements), *_of_the_circuits(run, at, held[0])], axis=1))
+    seals = [np.concatenate([reply[0], reply[5][0]]) for reply in _ordered(run)]
+    return (sides[0], _octets(run, seals)), (sides[1], _octets(run, _seeds(run)))
+
+
+def _of_the_circuits(run, at, votes):
+    """What a server (0: the coordinator) has of both attempts' circuits; votes: its shares."""
+    quarter = len(run.gates) // 4  # an attempt has a circuit that the coordinator evaluates, then the guardian's
+    own = [each for part in (at, 2 + at) for each in run.gates[part * quarter : (part + 1) * quarter]]
+    gates = np.concatenate([_copies(each) for each in own], axis=1)
+    pairs = gates.reshape(COPIES, -1, 7)  # the colours that an evaluator sees, under tables' that would unmask them
     crossed = [pairs[:, :, wire] ^ pairs[:, :, table] for wire in range(3) for table in (3, 4)]
-    own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen]
-    active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen]
-    masks = [_masks(messages) for messages in run.to_coordinator]
-    bits = [_bits(coordinators), gates, *crossed, *own_bits, *active, own_bits[0] ^ active[0], *masks]
-    matrices = [_matrix(messages) for messages in run.to_guardian]
-    zeros = [_copies(_low(labels).reshape(8, -1, QUERIES)) for labels in run.zeros]
-    numbers = [_numbers(matrix, of_guardian[0]) for matrix in matrices]
+    own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen[at::2]]
+    active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen[at::2]]
+    messages = (run.to_coordinator, run.to_guardian)[at]
+    matrices = [_matrix(each[8 - at]) for each in messages]
+    zeros = [_copies(_low(labels).reshape(8, -1, QUERIES)) for labels in run.zeros[1 - at :: 2]]
+    numbers = [_numbers(matrix, votes) for matrix in matrices]
     shown = [_copies(matrix.reshape(_SHOWN_COLUMNS, -1, QUERIES)) for matrix in matrices]
-    others = [_bits(guardians), *map(_bits, numbers), *shown, shown[0] ^ shown[1], *zeros, zeros[0] ^ zeros[1]]
-    return (
-        (
-            np.concatenate(bits, axis=1),
-            _octets(run, [np.concatenate([reply[0], reply[5][0]]) for reply in _ordered(run)]),
-        ),
-        (np.concatenate(others, axis=1), _octets(run, _seeds(run))),
-    )
+    evaluated = [
+        gates,
+        *crossed,
+        *own_bits,
+        *active,
+        own_bits[0] ^ active[0],
+        _masks(messages[1][-3 if at == 0 else -2]),
+    ]
+    return [*evaluated, *map(_bits, numbers), *shown, shown[0] ^ shown[1], *zeros, zeros[0] ^ zeros[1]]
 
 
 def _shares(run):
@@ -302,22 +310,23 @@ def _copies(bits):
     return moved.transpose(1, 2, 0, 3).reshape(COPIES, -1)
 
 
-def _masks(messages):
+def _masks(message):
     """The masks of the outputs: 2 bits of the label and the pass bit of each query."""
-    data = np.frombuffer(messages[7], np.uint8)
+    data = np.frombuffer(message, np.uint8)
     return _copies(np.unpackbits(data, count=3 * QUERIES).astype(bool).reshape(1, 3, QUERIES))
 
 
-def _matrix(messages):
-    """Some columns of the extension matrix: [columns, 31, rows, queries]."""
-    packed = np.frombuffer(messages[7], np.uint8).reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
+def _matrix(message):
+    """Some columns of an extension matrix: [columns, 31, rows, queries]; a challenge may stand before it."""
     count = BITS * 2 * CLASSES * QUERIES
+    size = CorrelatedSender.message_bytes(count)
+    packed = np.frombuffer(message, np.uint8)[-size:].reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
     bits = np.unpackbits(packed, axis=1, bitorder="little", count=count)
     return bits.reshape(_SHOWN_COLUMNS, BITS, 2 * CLASSES, QUERIES).astype(bool)
 
 
 def _numbers(matrix, masks):
-    """What each column would be if it were the coordinator's numbers in clear, put together with the guardian's own."""
+    """What each column would be if it were the other's numbers in clear, with the server's own."""
     numbers = (matrix.astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=1, dtype="u4")
     own = masks[:, :, 0]
     for voter in range(1, PARTIES):

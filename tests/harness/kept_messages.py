@@ -31,6 +31,17 @@ class Kept(Cut):
         pass
 
 
+class Unready(Kept):
+    """An end that is gone when the coordinator says that it evaluated the batch."""
+
+    def recv(self, limit):
+        data = super().recv(limit)
+        if data == b"evaluated":
+            self.kept.pop()
+            raise ChannelClosed("cut")
+        return data
+
+
 class Sent:
     """An end that keeps what it sends in a list, which both ends of a channel may share."""
 

@@ -9,7 +9,11 @@ import numpy as np
 from protocols.crypto.channel import pair
 from protocols.crypto.field import P, from_integers, minus
 from protocols.errors import ChannelClosed
-from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
+from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.circuit_inputs import coordinator_inputs, guardian_inputs
+from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from tests.harness.seeded import seeded_source
 
 
@@ -86,11 +90,38 @@ def split(counts, rng):
     return minus(from_integers(counts), masks), masks
 
 
+def notes_of_a_batch():
+    """Of a ledger that is not kept."""
+    return BatchNotes(Ledger(":memory:"), b"request", 0, other="the other server")
+
+
+def coordinator_side(channel, share, *, source, notes=None, masked=False, evaluates=coordinator_evaluates, **numbers):
+    """What the coordinator opens."""
+    inputs = coordinator_inputs(share, masked=masked, **numbers)
+    return coordinator_opens(
+        channel,
+        inputs.sizes,
+        notes=notes or notes_of_a_batch(),
+        evaluate=lambda: evaluates(channel, inputs, source=source),
+    )
+
+
+def guardian_side(channel, share, *, source, notes=None, masked=False, evaluates=guardian_evaluates, **numbers):
+    """What the guardian opens."""
+    inputs = guardian_inputs(share, masked=masked, **numbers)
+    return guardian_opens(
+        channel,
+        inputs.sizes,
+        notes=notes or notes_of_a_batch(),
+        evaluate=lambda: evaluates(channel, inputs, source=source),
+    )
+
+
 def labels_of(counts, noise, threshold_noise, threshold, offsets, *, total_units, seed=0, channels=None):
-    """What both servers get; noise: the two servers', on the first axis."""
+    """The labels that both servers get; noise: the two servers', on the first axis."""
     coordinators, guardians = split(counts, np.random.default_rng(seed))
     bit = (None, None) if threshold_noise is None else threshold_noise
-    return converse(
+    opened, known = converse(
         lambda channel: coordinator_side(
             channel, coordinators, label_noise=noise[0], threshold_noise=bit[0], threshold=threshold, offsets=offsets,
             total_units=total_units, source=seeded_source(seed, 1),
@@ -101,3 +132,4 @@ def labels_of(counts, noise, threshold_noise, threshold, offsets, *, total_units
         ),
         channels=channels,
     )  # fmt: skip
+    return opened.labels, known.signed

@@ -1,8 +1,8 @@
 """Level `two_server`: a party shares its votes between two servers, and the coordinator is one of them.
 
-Both servers are semi-honest and do not collude; even a malicious party can cast only one vote per teacher and query.
-Where records vote, a party shares the sum of its contributions, of which nothing is proved (shared_sums.py), and both
-servers open the noisy sum. See conversation.py for the messages, levels/guardian.py for the other server.
+The servers do not collude; even a malicious party can cast only one vote per teacher and query. Where records vote, a
+party shares the sum of its contributions, of which nothing is proved (shared_sums.py), and both servers open the noisy
+sum. See conversation.py for the messages, levels/guardian.py for the other server.
 """
 
 from __future__ import annotations
@@ -20,6 +20,10 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, LeftOut, ReservedBatch, given
+from protocols.levels.two_server.agreed_labels import coordinator_labels
+from protocols.levels.two_server.agreement import EVALUATION_NOTES
+from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.circuit_inputs import coordinator_inputs
 from protocols.levels.two_server.conversation import (
     NOISE_SEED_BYTES,
     Submission,
@@ -32,7 +36,6 @@ from protocols.levels.two_server.conversation import (
     server_noise,
     whole_seats,
 )
-from protocols.levels.two_server.noisy_argmax import coordinator_side
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import SumShare, check_sum_share
@@ -159,20 +162,20 @@ class SharedAggregation(Aggregation):
         )
         level = guarded(study.confidentiality)
         bit, label = server_noise(study, _noise(study, seed), queries=len(ids))
-        labels = coordinator_side(
-            channel,
+        inputs = coordinator_inputs(
             sums,
             label_noise=label,
             threshold_noise=bit,
             threshold=study.threshold_units(level.units, second_round=offsets is not None),
             offsets=offsets,
             total_units=study.total_units(level.units),
-            source=self._source,
+            masked=level.hides_queries,
         )
-        statement, known = _signed(receive(channel))
-        self._believe(reserved, labels != ABSTAIN, seats[valid], statement, known)
+        notes = BatchNotes(reserved.ledger, request.digest, request.batch.number, other=_GUARDIAN)
+        agreed = coordinator_labels(channel, study, inputs, ids=ids.tolist(), notes=notes, source=self._source)
+        self._believe(reserved, agreed.labels != ABSTAIN, seats[valid], agreed.statement, agreed.head)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
-        return Counted(labels, voted, left_out, statement)
+        return Counted(agreed.labels, voted, left_out, agreed.statement)
 
     def _open_sums(
         self,
@@ -239,8 +242,8 @@ def _check_of(reserved: ReservedBatch) -> OneCheck:
 
 
 def forget(ledger: Ledger, digest: bytes) -> None:
-    """Deletes the shares and the noise seed of a batch."""
-    for kind in (_SUBMITTED, _NOISE_SEED):
+    """Deletes the shares and the noise seed of a batch, and what was evaluated."""
+    for kind in (_SUBMITTED, _NOISE_SEED, *EVALUATION_NOTES):
         ledger.forget(digest, kind)
 
 
@@ -294,9 +297,3 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
     if len(arrays) != 2 or arrays[0].dtype != np.bool_ or arrays[0].shape != (seats,):
         raise MalformedMessage("the guardian's acceptance is malformed")
     return arrays[0], arrays[1]
-
-
-def _signed(arrays: tuple[ndarray, ...]) -> tuple[bytes, ndarray]:
-    if len(arrays) != 2:
-        raise MalformedMessage("the guardian's outcome is malformed")
-    return check_bytes(arrays[0], arrays[0].size), arrays[1]

@@ -1,46 +1,51 @@
-"""The servers' two-party computation of noisy labels from their shares of the counts.
+"""The servers' two-party computation of noisy labels from their shares of the counts, evaluated twice.
 
-Each server has added its own noise to its own share. The guardian garbles, the coordinator evaluates. The evaluator
-learns the labels, because it gets them only through gates that the other side made: a coordinator that garbled could
-compute any function of the counts in place of the label and read it from the guardian's answer. As evaluator it can
-compute only the agreed outputs. Both servers are semi-honest and do not collude.
+Each server has added its own noise to its own share. The guardian garbles a circuit that the coordinator evaluates, and
+the coordinator garbles the same circuit for the guardian to evaluate: dual execution (Mohassel & Franklin 2006,
+"Efficiency tradeoffs for malicious two-party computation"; Huang, Katz & Evans 2012, "Quid-pro-quo-tocols"). A server
+that garbles another circuit, or other tables, spoils only what the other server evaluates, never its own result; and
+agreement.py compares both, before anything is released, so that it shows. Whoever evaluates gets its inputs by checked
+correlated transfers (oblivious_transfer.py), one label for each of its bits and no other.
 
-    coordinator -> guardian   its point of the base transfers, digest of the sizes
-    guardian -> coordinator   its points, key of the hash, seed of its own inputs' active labels
+    guardian -> coordinator   digest of the sizes; its point of the base transfers
+    coordinator -> guardian   the same; its answer to the guardian's point; key of the hash, seed of active labels
+    guardian -> coordinator   its answer; key and seed
     per chunk of queries:
-      coordinator -> guardian   the extension matrix of its input bits
-      guardian -> coordinator   garbled tables in frames; the masks of the outputs
-    coordinator -> guardian   the labels of the pass bits, one per query
+      coordinator -> guardian   matrix of its input bits
+      guardian -> coordinator   challenge; matrix of its input bits
+      coordinator -> guardian   answer to the challenge; challenge
+      guardian -> coordinator   answer to the challenge; then, in frames, the tables of its circuit
+      coordinator -> guardian   the tables of its circuit, in frames
 
-The guardian learns the pass bits from wire labels that only an evaluation gives, so the coordinator cannot claim
-others. A guardian that garbles another circuit could flip labels, or learn another bit per query in place of the pass
-bit; a server that shifts its share changes counts. Authenticated garbling over MAC'd shares would prevent both; this
-does not.
+Nothing can be read from that: labels of outputs mean nothing without the masks that agreement.py exchanges (half gates
+are oblivious; Zahur, Rosulek & Evans 2015, theorem 1). So an evaluation that is broken off here may be repeated, with
+other labels of wires. A retry with the same shares and noise gives the same labels of queries.
+
+Where the guardian must not learn labels (hidden queries), the coordinator adds random bits to the label's bits within
+both circuits.
 
 The sides never send at the same time, so a channel without buffers cannot deadlock. `source` must give fresh bytes in
-every attempt, because they hide the inputs of one attempt only. A retry with the same shares and noise gives the same
-labels.
+every attempt, because they hide the inputs of one attempt only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt32, UInt64
+from jaxtyping import Bool, UInt64
 from numpy import ndarray
 
+from protocols.crypto.base_transfers import ANSWER_BYTES as BASE_BYTES
+from protocols.crypto.base_transfers import POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.channel import Channel
-from protocols.crypto.circuit import OutcomeWires, ThresholdTest, conjunctions_a_query, noisy_argmax
-from protocols.crypto.counting_ring import LIMIT
-from protocols.crypto.field import BITS, P, from_integers, plus
-from protocols.crypto.garbling import LABEL_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen, colours
+from protocols.crypto.circuit import Gates, noisy_argmax
+from protocols.crypto.garbling import LABEL_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen
 from protocols.crypto.hashing import KEY_BYTES, LabelHash
 from protocols.crypto.oblivious_transfer import (
-    COLUMNS,
-    POINT_BYTES,
-    BaseReceiver,
-    BaseSender,
+    ANSWER_BYTES,
+    CHALLENGE_BYTES,
     CorrelatedReceiver,
     CorrelatedSender,
     bits_of,
@@ -48,143 +53,181 @@ from protocols.crypto.oblivious_transfer import (
 from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, keystream, next_bytes
 from protocols.crypto.randomness import RandomSource
 from protocols.crypto.wire_arrays import receive
-from protocols.errors import InvalidInput, MalformedMessage
-from protocols.votes import ABSTAIN
+from protocols.errors import MalformedMessage
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, Sizes
+from protocols.levels.two_server.evaluation import Evaluated
 
-# Classes times queries of a chunk: about 60 MB of labels.
-_CHUNK_CELLS = 16_384
+_DIGEST_BYTES = 32
+_HELLO_BYTES = BASE_BYTES + KEY_BYTES + SEED_BYTES
 
 
-def coordinator_side(
-    channel: Channel,
-    share: UInt32[ndarray, "queries classes"],
-    *,
-    label_noise: Int64[ndarray, "queries classes"],
-    threshold_noise: Int64[ndarray, " queries"] | None,
-    threshold: int | None,
-    offsets: Int64[ndarray, "queries classes"] | None,
-    total_units: int,
-    source: RandomSource,
-) -> Int64[ndarray, " queries"]:
-    """The labels: class ids, ABSTAIN where a query did not pass the threshold.
+@dataclass(frozen=True, eq=False)
+class Transferred:
+    """The inputs of a chunk of queries, as they entered by checked transfers, before any table is sent.
 
-    share: of the counts in units; label_noise: this server's full noise in units; threshold: T S, or None for plain
-    GNMax, where every query passes; threshold_noise: this server's full noise for the threshold in units, or None if
-    the noisy counts whose argmax is taken are compared with it; offsets: what an interactive mechanism subtracts from
-    each count before a threshold with noise of its own, which only the coordinator needs to know; total_units: as given
-    to `check_ring`, which must have passed. Raises InvalidInput, MalformedMessage, ChannelClosed: then nothing was
-    released by this side.
+    active: the labels of this server's bits in the circuit that the other garbles; zeros: the labels of zero of the
+    other server's bits in the circuit that this one garbles, of which that one holds zeros ^ bit * offset.
     """
-    test = _test(threshold is not None, threshold_noise)
-    if offsets is not None and test is not ThresholdTest.APART:
-        raise InvalidInput("offsets without a threshold's noise; allowed: offsets None, or a threshold with noise")
-    if not 0 <= total_units < LIMIT:
-        raise InvalidInput(f"total_units = {total_units}; allowed: 0 to {LIMIT - 1}")
-    # Centred, so that counts with noise lie in [0, 2^30) modulo p; a winner that is tested, so that T S is at 2^29.
-    centre = threshold if threshold is not None and threshold_noise is None else total_units // 2
-    needed = np.zeros(share.shape, dtype=np.int64) if offsets is None else offsets
-    above = None if threshold is None or threshold_noise is None else _above(share, threshold_noise, needed + threshold)
-    own = _inputs(share, label_noise, centre - 2**29, above)
-    sizes = _Sizes(share.shape, test)
-    base = BaseSender(source)
-    channel.send(base.message + sizes.digest)
-    answer = receive(channel, COLUMNS * POINT_BYTES + KEY_BYTES + SEED_BYTES, "the guardian's base transfers")
-    points, key, seed = np.split(np.frombuffer(answer, np.uint8), [-KEY_BYTES - SEED_BYTES, -SEED_BYTES])
-    transfers = CorrelatedReceiver(base.keys(points.tobytes()))
-    guardians = _ActiveLabels(seed.tobytes())
-    hashing, tweak = LabelHash(key.tobytes()), 0
-    passed, labels = np.ones(sizes.queries, dtype=np.bool_), np.zeros(sizes.queries, dtype=np.int64)
-    proofs = np.zeros((sizes.queries, 2), dtype=np.uint64)
+
+    at: slice
+    bits: Bool[ndarray, "31 rows queries"] = field(repr=False)
+    active: UInt64[ndarray, "31 rows queries 2"] = field(repr=False)
+    zeros: UInt64[ndarray, "31 rows queries 2"] = field(repr=False)
+    offset: UInt64[ndarray, "2"] = field(repr=False)
+
+
+class InputCheck(Protocol):
+    """A check of what entered the circuits. Either method raises Refused or MalformedMessage to end the evaluation."""
+
+    def entered(self, channel: Channel, inputs: Transferred) -> None:
+        """Called for each chunk before its tables are sent. The guardian sends first and last."""
+
+    def finished(self, channel: Channel) -> None:
+        """Called after the last chunk, before anything is decoded. The guardian sends first and last."""
+
+
+def coordinator_evaluates(
+    channel: Channel, inputs: CircuitInputs, *, source: RandomSource, check: InputCheck | None = None
+) -> Evaluated:
+    """What the coordinator holds after both evaluations, from which agreement.py opens the labels.
+
+    Raises MalformedMessage, ChannelClosed, and what the check raises: then nothing was released by this side.
+    """
+    sizes = inputs.sizes
+    offer = _sized(receive(channel, _DIGEST_BYTES + POINT_BYTES, "the guardian's base transfers"), sizes)
+    mine, base = _Garbling(channel, offer[_DIGEST_BYTES:], source), BaseSender(source)
+    answer = sizes.digest + base.message + mine.hello
+    channel.send(answer)
+    hello = receive(channel, _HELLO_BYTES, "the guardian's base transfers")
+    theirs = _Evaluating(base, hello, source)
+    mask = _mask(sizes, source) if sizes.masked else None
+    outputs = _Outputs(derived_key("evaluation", offer, answer, hello), mine.offset, mask, source)
     for at in sizes.chunks():
-        bits = _bits(own[:, at])
-        active, message = transfers.extend(bits.reshape(-1))
+        bits = inputs.bits(at)
+        masks = np.zeros((0, bits.shape[-1]), dtype=np.bool_) if mask is None else mask[:, at]
+        labels, message = theirs.transfers.extend(np.concatenate([bits.reshape(-1), masks.reshape(-1)]))
         channel.send(message)
-        gates = Evaluator(hashing, TableReader(channel, sizes.conjunctions * bits.shape[-1]), tweak=tweak)
-        found = noisy_argmax(
-            gates, active.reshape(*bits.shape, 2), guardians.take(bits.shape), classes=sizes.classes,
-            test=sizes.test,
-        )  # fmt: skip
-        tweak = gates.tweak
-        opened = _opened(found, receive(channel, sizes.mask_bytes(bits.shape[-1]), "the masks of the outputs"))
-        if found.passed is not None:
-            passed[at] = opened[-1]
-            proofs[at] = found.passed
-            opened = opened[:-1]
-        labels[at] = (opened.astype(np.int64) << np.arange(len(opened))[:, None]).sum(axis=0)
-    if (labels >= sizes.classes).any():
-        raise MalformedMessage(f"a label is not a class; allowed: below {sizes.classes}")
-    if sizes.test:
-        channel.send(proofs.astype("<u8").tobytes())
-    return np.where(passed, labels, ABSTAIN)
+        answer = receive(channel, CHALLENGE_BYTES + mine.transfers.message_bytes(bits.size), "the guardian's transfers")
+        mine.transfers.receive(answer[CHALLENGE_BYTES:], bits.size)
+        challenge = source(CHALLENGE_BYTES)
+        channel.send(theirs.transfers.answer(answer[:CHALLENGE_BYTES]) + challenge)
+        zeros = mine.transfers.checked(challenge, receive(channel, ANSWER_BYTES, "the answer to the challenge"))
+        zeros = zeros.reshape(*bits.shape, 2)
+        active, hidden = labels[: bits.size].reshape(*bits.shape, 2), labels[bits.size :].reshape(*masks.shape, 2)
+        if check is not None:
+            check.entered(channel, Transferred(at, bits, active, zeros, mine.offset))
+        gates = theirs.gates(channel, sizes.conjunctions * bits.shape[-1])
+        outputs.active.append(_computed(gates, active, theirs.others(bits.shape), hidden, sizes))
+        theirs.tweak = gates.tweak
+        own, hidden = mine.own(bits), mine.own(masks)
+        outputs.zeros.append(_computed(mine.gates, own, zeros, hidden, sizes))
+        mine.writer.flush()
+    if check is not None:
+        check.finished(channel)
+    return outputs.evaluated(sizes)
 
 
-def guardian_side(
-    channel: Channel,
-    share: UInt32[ndarray, "queries classes"],
-    *,
-    label_noise: Int64[ndarray, "queries classes"],
-    threshold_noise: Int64[ndarray, " queries"] | None,
-    threshold: bool,
-    source: RandomSource,
-) -> Bool[ndarray, " queries"]:
-    """Which queries passed; as `coordinator_side`, for the guardian, which learns no label."""
-    test, nothing = _test(threshold, threshold_noise), np.zeros(share.shape, dtype=np.int64)
-    above = _above(share, threshold_noise, nothing) if threshold and threshold_noise is not None else None
-    own = _inputs(share, label_noise, 0, above)
-    sizes = _Sizes(share.shape, test)
-    offset = np.frombuffer(source(LABEL_BYTES), dtype="<u8").astype(np.uint64) | np.array([1, 0], dtype=np.uint64)
-    question = receive(channel, POINT_BYTES + len(sizes.digest), "the coordinator's base transfers")
-    if question[POINT_BYTES:] != sizes.digest:
-        raise MalformedMessage("the servers differ in queries, classes or what is compared with a threshold")
-    base = BaseReceiver(question[:POINT_BYTES], bits_of(offset), source)
-    key, seed = source(KEY_BYTES), source(SEED_BYTES)
-    channel.send(base.message + key + seed)
-    transfers = CorrelatedSender(bits_of(offset), base.keys)
-    actives = _ActiveLabels(seed)
-    writer = TableWriter(channel)
-    gates = Garbler(offset, LabelHash(key), writer)
-    zeros = np.zeros((sizes.queries, 2), dtype=np.uint64)
+def guardian_evaluates(
+    channel: Channel, inputs: CircuitInputs, *, source: RandomSource, check: InputCheck | None = None
+) -> Evaluated:
+    """As `coordinator_evaluates`, for the guardian."""
+    sizes = inputs.sizes
+    base = BaseSender(source)
+    offer = sizes.digest + base.message
+    channel.send(offer)
+    answer = receive(channel, _DIGEST_BYTES + POINT_BYTES + _HELLO_BYTES, "the coordinator's base transfers")
+    at_point = _sized(answer, sizes)[_DIGEST_BYTES:]
+    theirs = _Evaluating(base, at_point[POINT_BYTES:], source)
+    mine = _Garbling(channel, at_point[:POINT_BYTES], source)
+    channel.send(mine.hello)
+    outputs = _Outputs(derived_key("evaluation", offer, answer, mine.hello), mine.offset, None, source)
     for at in sizes.chunks():
-        bits = _bits(own[:, at])
-        message = receive(channel, transfers.message_bytes(bits.size), "the coordinator's extension matrix")
-        coordinators = transfers.extend(message, bits.size).reshape(*bits.shape, 2)
-        mine = actives.take(bits.shape) ^ chosen(bits, offset)
-        found = noisy_argmax(gates, coordinators, mine, classes=sizes.classes, test=sizes.test)
-        writer.flush()
-        channel.send(_masks(found))
-        if found.passed is not None:
-            zeros[at] = found.passed
-    if not sizes.test:
-        return np.ones(sizes.queries, dtype=np.bool_)
-    answer = receive(channel, sizes.queries * LABEL_BYTES, "the labels of the pass bits")
-    return _verified(answer, zeros, offset)
+        bits = inputs.bits(at)
+        masks = (sizes.label_bits if sizes.masked else 0, bits.shape[-1])
+        count = bits.size + masks[0] * masks[1]
+        message = receive(channel, mine.transfers.message_bytes(count), "the coordinator's transfers")
+        mine.transfers.receive(message, count)
+        challenge = source(CHALLENGE_BYTES)
+        labels, message = theirs.transfers.extend(bits.reshape(-1))
+        channel.send(challenge + message)
+        said = receive(channel, ANSWER_BYTES + CHALLENGE_BYTES, "the answer to the challenge")
+        both = mine.transfers.checked(challenge, said[:ANSWER_BYTES])
+        channel.send(theirs.transfers.answer(said[ANSWER_BYTES:]))
+        active, zeros = labels.reshape(*bits.shape, 2), both[: bits.size].reshape(*bits.shape, 2)
+        if check is not None:
+            check.entered(channel, Transferred(at, bits, active, zeros, mine.offset))
+        hidden = both[bits.size :].reshape(*masks, 2)
+        outputs.zeros.append(_computed(mine.gates, zeros, mine.own(bits), hidden, sizes))
+        mine.writer.flush()
+        gates = theirs.gates(channel, sizes.conjunctions * bits.shape[-1])
+        own, hidden = theirs.others(bits.shape), theirs.others(masks)
+        outputs.active.append(_computed(gates, own, active, hidden, sizes))
+        theirs.tweak = gates.tweak
+    if check is not None:
+        check.finished(channel)
+    return outputs.evaluated(sizes)
 
 
-class _Sizes:
-    """The sizes that both servers must agree on, and what follows from them."""
+class _Garbling:
+    """The circuit that this server garbles. `hello`: what the evaluator must know first."""
 
-    def __init__(self, shape: tuple[int, ...], test: ThresholdTest) -> None:
-        self.queries, self.classes = shape
-        self.test = test
-        if self.classes < 2:
-            raise InvalidInput(f"classes = {self.classes}; allowed: 2 or more")
-        self.conjunctions = conjunctions_a_query(classes=self.classes, test=test)
-        self.outputs = (self.classes - 1).bit_length() + (test is not ThresholdTest.NONE)
-        self.digest = derived_key("noisy argmax", np.array([*shape, test], dtype="<i8").tobytes())
+    def __init__(self, channel: Channel, offer: bytes, source: RandomSource) -> None:
+        self.offset = np.frombuffer(source(LABEL_BYTES), dtype="<u8").astype(np.uint64) | np.array([1, 0], np.uint64)
+        base = BaseReceiver(offer, bits_of(self.offset), source)
+        key, seed = source(KEY_BYTES), source(SEED_BYTES)
+        self.hello = base.message + key + seed
+        self.transfers = CorrelatedSender(bits_of(self.offset), base.keys)
+        self.writer = TableWriter(channel)
+        self.gates = Garbler(self.offset, LabelHash(key), self.writer)
+        self._actives = _ActiveLabels(seed)
 
-    def chunks(self) -> Iterator[slice]:
-        step = max(1, _CHUNK_CELLS // self.classes)
-        for start in range(0, self.queries, step):
-            yield slice(start, min(start + step, self.queries))
+    def own(self, bits: Bool[ndarray, "*wires"]) -> UInt64[ndarray, "*wires 2"]:
+        """The labels of zero of this server's own bits."""
+        return self._actives.take(bits.shape) ^ chosen(bits, self.offset)
 
-    def mask_bytes(self, queries: int) -> int:
-        return (self.outputs * queries + 7) // 8
+
+class _Evaluating:
+    """The circuit that this server evaluates."""
+
+    def __init__(self, base: BaseSender, hello: bytes, source: RandomSource) -> None:
+        points, key, seed = np.split(np.frombuffer(hello, np.uint8), [BASE_BYTES, BASE_BYTES + KEY_BYTES])
+        self.transfers = CorrelatedReceiver(base.keys(points.tobytes()), source)
+        self._hashing, self.tweak = LabelHash(key.tobytes()), 0
+        self._actives = _ActiveLabels(seed.tobytes())
+
+    def others(self, shape: tuple[int, ...]) -> UInt64[ndarray, "*wires 2"]:
+        """The active labels of the garbler's bits."""
+        return self._actives.take(shape)
+
+    def gates(self, channel: Channel, conjunctions: int) -> Evaluator:
+        """The gates of a chunk with so many ANDs."""
+        return Evaluator(self._hashing, TableReader(channel, conjunctions), tweak=self.tweak)
+
+
+class _Outputs:
+    """The labels of outputs, chunk by chunk."""
+
+    def __init__(
+        self,
+        context: bytes,
+        offset: UInt64[ndarray, "2"],
+        mask: Bool[ndarray, "label_bits queries"] | None,
+        source: RandomSource,
+    ) -> None:
+        self.active: list[ndarray] = []
+        self.zeros: list[ndarray] = []
+        self._context, self._offset, self._mask, self._source = context, offset, mask, source
+
+    def evaluated(self, sizes: Sizes) -> Evaluated:
+        nothing = np.zeros((sizes.outputs, 0, 2), dtype=np.uint64)
+        active, zeros = (np.concatenate([nothing, *each], axis=1) for each in (self.active, self.zeros))
+        return Evaluated(self._context, active, zeros, self._offset, self._mask, self._source(32))
 
 
 class _ActiveLabels:
-    """The active labels of the guardian's inputs: random and known to both, so only a seed is sent.
+    """The active labels of the garbler's inputs: random and known to both, so only a seed is sent.
 
-    The label of zero follows from them and from the guardian's bit, which only the guardian knows.
+    The label of zero follows from them and from the garbler's bit, which only the garbler knows.
     """
 
     def __init__(self, seed: bytes) -> None:
@@ -195,66 +238,23 @@ class _ActiveLabels:
         return next_bytes(self._stream, LABEL_BYTES * count).view("<u8").astype(np.uint64).reshape(*shape, 2)
 
 
-def _test(threshold: bool, threshold_noise: Int64[ndarray, " queries"] | None) -> ThresholdTest:
-    """What a study's threshold is compared with. threshold: whether there is one."""
-    if not threshold:
-        return ThresholdTest.NONE
-    return ThresholdTest.WINNER if threshold_noise is None else ThresholdTest.APART
+def _computed(
+    gates: Gates, coordinators: ndarray, guardians: ndarray, masks: ndarray, sizes: Sizes
+) -> UInt64[ndarray, "outputs queries 2"]:
+    """The wires of the label, masked where it is hidden, and after them the pass bit's."""
+    found = noisy_argmax(gates, coordinators, guardians, classes=sizes.classes, test=sizes.test)
+    label = found.label ^ masks if sizes.masked else found.label
+    return label if found.passed is None else np.concatenate([label, found.passed[None]])
 
 
-def _inputs(
-    share: UInt32[ndarray, "queries classes"],
-    label_noise: Int64[ndarray, "queries classes"],
-    lowest: int,
-    above: UInt32[ndarray, "queries classes"] | None,
-) -> UInt32[ndarray, "rows queries"]:
-    """A server's shares of the circuit's numbers: of the threshold, then, doubled, of the argmax."""
-    if share.size and int(share.max()) >= P:
-        raise InvalidInput(f"a share holds {P} or more; allowed: below {P}")
-    if label_noise.shape != share.shape:
-        raise InvalidInput(f"label noise of shape {label_noise.shape}; expected: {share.shape}")
-    noisy = plus(share, from_integers(label_noise - lowest))
-    doubled = plus(noisy, noisy).T
-    return doubled if above is None else np.concatenate([above.T, doubled])
+def _mask(sizes: Sizes, source: RandomSource) -> Bool[ndarray, "label_bits queries"]:
+    octets = np.frombuffer(source((sizes.label_bits * sizes.queries + 7) // 8), dtype=np.uint8)
+    bits = np.unpackbits(octets, count=sizes.label_bits * sizes.queries).astype(np.bool_)
+    return bits.reshape(sizes.label_bits, sizes.queries)
 
 
-def _above(
-    share: UInt32[ndarray, "queries classes"],
-    threshold_noise: Int64[ndarray, " queries"],
-    needed: Int64[ndarray, "queries classes"],
-) -> UInt32[ndarray, "queries classes"]:
-    """A server's shares of how far counts with the threshold's noise exceed what is needed."""
-    if threshold_noise.shape != share.shape[:1] or needed.shape != share.shape:
-        raise InvalidInput(f"a threshold needs noise for {len(share)} queries and offsets of shape {share.shape}")
-    return plus(share, from_integers(threshold_noise[:, None] - needed))
-
-
-def _bits(numbers: UInt32[ndarray, "rows queries"]) -> Bool[ndarray, "31 rows queries"]:
-    return ((numbers >> np.arange(BITS, dtype=np.uint32)[:, None, None]) & np.uint32(1)).astype(np.bool_)
-
-
-def _outputs(found: OutcomeWires) -> UInt64[ndarray, "outputs queries 2"]:
-    """The label's wires, and after them the pass bit's."""
-    if found.passed is None:
-        return found.label
-    return np.concatenate([found.label, found.passed[None]])
-
-
-def _masks(zeros: OutcomeWires) -> bytes:
-    return np.packbits(colours(_outputs(zeros)).reshape(-1)).tobytes()
-
-
-def _opened(active: OutcomeWires, masks: bytes) -> Bool[ndarray, "outputs queries"]:
-    seen = colours(_outputs(active))
-    return seen ^ np.unpackbits(np.frombuffer(masks, np.uint8), count=seen.size).astype(np.bool_).reshape(seen.shape)
-
-
-def _verified(
-    answer: bytes, zeros: UInt64[ndarray, "queries 2"], offset: UInt64[ndarray, "2"]
-) -> Bool[ndarray, " queries"]:
-    """The pass bits that the labels stand for. Raises MalformedMessage for a label of neither."""
-    labels = np.frombuffer(answer, dtype="<u8").astype(np.uint64).reshape(-1, 2)
-    refused, passed = (labels == zeros).all(axis=1), (labels == zeros ^ offset).all(axis=1)
-    if not (refused | passed).all():
-        raise MalformedMessage("the coordinator returned a label that the circuit does not have")
-    return passed
+def _sized(message: bytes, sizes: Sizes) -> bytes:
+    """The message. Raises MalformedMessage unless it begins with the digest of the sizes."""
+    if message[:_DIGEST_BYTES] != sizes.digest:
+        raise MalformedMessage("the servers differ in queries, classes or what is compared with a threshold")
+    return message

@@ -7,12 +7,11 @@ from benchmarks.float_inference import float_inference
 from benchmarks.spu.spu_files import asking_share, private_arrays, public_json
 from protocols.crypto.field import P, from_integers, plus
 from protocols.errors import MalformedMessage
-from protocols.levels.two_server.noisy_argmax import coordinator_side, guardian_side
 from protocols.votes import ABSTAIN
 from tests.harness.inference_parties import cnn, linear_model, mlp
 from tests.harness.seeded import seeded_source
 from tests.harness.spu_parties import needs_spu, run_both
-from tests.harness.two_server_sides import converse, split
+from tests.harness.two_server_sides import converse, coordinator_side, guardian_side, split
 
 
 @needs_spu
@@ -66,7 +65,7 @@ def test_on_the_same_shares_and_noise_cheetah_and_the_garbled_circuits_say_what_
         }
     found = run_both(tmp_path, "noisy_argmax.py", files)
     opened = {name: (found["asking"][name] + found["answering"][name]).astype(np.int64) for name in ("passed", "label")}
-    labels, passed = converse(
+    opened_here, known = converse(
         lambda channel: coordinator_side(
             channel, coordinators, label_noise=noise[0], threshold_noise=bit[0], threshold=threshold, offsets=None,
             total_units=total, source=seeded_source(1),
@@ -75,6 +74,7 @@ def test_on_the_same_shares_and_noise_cheetah_and_the_garbled_circuits_say_what_
             channel, guardians, label_noise=noise[1], threshold_noise=bit[1], threshold=True, source=seeded_source(2)
         ),
     )  # fmt: skip
+    labels, passed = opened_here.labels, known.signed != ABSTAIN
     np.testing.assert_array_equal(opened["label"], labels)
     np.testing.assert_array_equal(opened["passed"], passed)
     plain = (counts + bit.sum(axis=0)[:, None] >= threshold).any(axis=1)

@@ -11,15 +11,15 @@ Each comparison is also made of a protocol broken on purpose, which it must tell
 import numpy as np
 import pytest
 
-from protocols.crypto import oblivious_transfer
+from protocols.crypto import base_transfers
+from protocols.crypto.base_transfers import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.channel import pair
 from protocols.crypto.circuit import ThresholdTest, conjunctions_a_query, rows
 from protocols.crypto.field import BITS, P, minus, plus
 from protocols.crypto.garbling import Evaluator, colours
 from protocols.crypto.hashing import LabelHash
-from protocols.crypto.oblivious_transfer import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES
 from protocols.crypto.prg_chacha import derived_key
-from protocols.levels.two_server import noisy_argmax as argmax
 from protocols.levels.two_server import shares
 from protocols.levels.two_server.shares import (
     REPETITIONS,
@@ -31,7 +31,7 @@ from protocols.levels.two_server.shares import (
 )
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.harness.seeded import seeded_source
-from tests.harness.two_server_sides import converse, split
+from tests.harness.two_server_sides import converse, coordinator_side, guardian_side, split
 
 RATE = 1e-6
 PARITIES = 5000
@@ -192,33 +192,40 @@ def views_of_the_argmax(counts, seed, monkeypatch, test):
     coordinators, guardians = split(tiled, np.random.default_rng((seed, 3)))
     zero, ends = np.zeros_like(tiled), recorded()
     bit = zero[:, 0] if test is ThresholdTest.APART else None
-    labels, _ = converse(
-        lambda channel: argmax.coordinator_side(
+    opened, _ = converse(
+        lambda channel: coordinator_side(
             channel, coordinators, label_noise=zero, threshold_noise=bit, threshold=THRESHOLD, offsets=None,
             total_units=100, source=seeded_source(seed, 1),
         ),
-        lambda channel: argmax.guardian_side(
+        lambda channel: guardian_side(
             channel, guardians, label_noise=zero, threshold_noise=bit, threshold=True,
             source=seeded_source(seed, 2),
         ),
         channels=ends,
     )  # fmt: skip
-    assert (labels == (0 if max(counts) >= THRESHOLD else -1)).all()
-    _, *frames, masks = ends[0].received
+    assert (opened.labels == (0 if max(counts) >= THRESHOLD else -1)).all()
     gates, numbers = conjunctions_a_query(classes=classes, test=test), rows(classes=classes, test=test)
+    half = len(seen) // 2
+    coordinator, guardian = (end.received for end in ends)
+    matrix = coordinator[3][CHALLENGE_BYTES:]
+    coordinators = _view(coordinators, matrix, coordinator[5:-2], coordinator[-2], seen[:half], gates, numbers)
+    question = guardian[-2][:-POINT_BYTES]
+    return coordinators, _view(guardians, guardian[1], guardian[3:-3], question, seen[half:], gates, numbers)
+
+
+def _view(own, matrix, frames, masks, seen, gates, numbers):
+    """What one server holds and receives, a row a query; `seen`: of the circuit that it evaluates."""
+    classes = own.shape[1]
     tables = np.frombuffer(b"".join(frames), np.uint8).reshape(2 * gates, SAMPLES, 16).transpose(1, 0, 2)
     opened = np.unpackbits(np.frombuffer(masks, np.uint8), count=3 * SAMPLES).reshape(3, SAMPLES).T
-    coordinators_view = np.concatenate(
-        [bits(coordinators, tables), opened.astype(bool), np.concatenate(seen).T], axis=1
-    )  # fmt: skip
-    matrix = np.frombuffer(ends[1].received[1], np.uint8).reshape(COLUMNS, -1)
+    evaluated = np.concatenate([bits(own, tables), opened.astype(bool), np.concatenate(seen).T], axis=1)
+    matrix = np.frombuffer(matrix, np.uint8).reshape(COLUMNS, -1)
     matrix = np.unpackbits(matrix, axis=1, bitorder="little", count=BITS * numbers * SAMPLES)
     matrix = matrix.reshape(COLUMNS, BITS, numbers, SAMPLES)
-    # What each column would be if it were the coordinator's numbers in clear, put together with the guardian's own.
+    # What each column would be if it were the other's numbers in clear, put together with the server's own.
     words = (matrix[0].astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=0, dtype="u4")
-    tried = plus(words[:classes].T % np.uint32(P), guardians)
-    guardians_view = np.concatenate([bits(guardians, tried), matrix.reshape(-1, SAMPLES).T.astype(bool)], axis=1)
-    return coordinators_view, guardians_view
+    tried = plus(words[:classes].T % np.uint32(P), own)
+    return np.concatenate([evaluated, bits(tried), matrix.reshape(-1, SAMPLES).T.astype(bool)], axis=1)
 
 
 def views_of_both(counts, monkeypatch, test=ThresholdTest.APART):
@@ -234,15 +241,15 @@ def test_neither_server_can_tell_counts_apart_by_the_argmax(counts, test, monkey
 
 def test_tables_under_a_broken_hash_would_be_told(monkeypatch) -> None:
     monkeypatch.setattr(LabelHash, "finished", lambda self, permuted, tweaks: np.zeros_like(permuted))
-    coordinators, _ = views_of_both(COUNTS[0], monkeypatch)
-    assert tells_apart(*coordinators)
+    for views in views_of_both(COUNTS[0], monkeypatch):
+        assert tells_apart(*views)
 
 
 def test_an_extension_matrix_that_is_not_masked_would_be_told(monkeypatch) -> None:
-    """Both keys of each base transfer are the same, so the matrix is the coordinator's bits."""
-    monkeypatch.setattr(oblivious_transfer, "_key", lambda number, *_: derived_key("same", bytes([number])))
-    _, guardians = views_of_both(COUNTS[0], monkeypatch)
-    assert tells_apart(*guardians)
+    """Both keys of each base transfer are the same, so the matrix is the receiver's bits."""
+    monkeypatch.setattr(base_transfers, "_key", lambda number, *_: derived_key("same", bytes([number])))
+    for views in views_of_both(COUNTS[0], monkeypatch):
+        assert tells_apart(*views)
 
 
 @pytest.mark.parametrize("broken", [False, True])
@@ -254,10 +261,10 @@ def test_base_transfers_do_not_show_what_was_chosen_unless_scalars_repeat(broken
             source = seeded_source(seed, int(chosen))
             sender = BaseSender(seeded_source(7))
             if broken:
-                monkeypatch.setattr(oblivious_transfer, "_scalar", lambda source: b"\x07" + bytes(31))
+                monkeypatch.setattr(base_transfers, "scalar", lambda source: b"\x07" + bytes(31))
             message = BaseReceiver(sender.message, np.full(COLUMNS, chosen), source).message
             monkeypatch.undo()
-            rows.append(np.frombuffer(message, np.uint8).reshape(COLUMNS, POINT_BYTES))
+            rows.append(np.frombuffer(message, np.uint8).reshape(COLUMNS, 2 * POINT_BYTES))
         views.append(bits(np.concatenate(rows)))
     assert tells_apart(*views) == broken
 
