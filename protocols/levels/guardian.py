@@ -136,13 +136,13 @@ class Guardian:
         round_one = study.mechanism.round_one
         if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
             raise Refused(Code.OTHER_ROUND, "the batch does not belong to the round that it is submitted for")
-        verify = roster_verifier(study)
+        verify, queries = roster_verifier(study), submission.ids.tolist()
         shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
             name = study.roster[seat].party
             try:
                 votes = SignedVotes.read(sealed)
-                if not votes.holds(verify, study.digest, submission.request, name):
+                if not votes.holds(verify, study.digest, submission.request, name, queries=queries):
                     # A coordinator that runs this software submits none: it made these votes up, or changed them.
                     self._ledger.log.append("unsigned_votes", batch=submission.number, seat=name)
                     raise MalformedMessage("the votes are not signed by the seat's party")

@@ -111,7 +111,7 @@ def test_absent_and_malformed_parties_are_named_and_the_rest_goes_on():
             share = reply.arrays[3].copy()
             share[0, 0, 0] ^= 1  # no longer one-hot
             changed = replace(reply, arrays=(*reply.arrays[:3], share, *reply.arrays[4:-1]))
-            return signed_again(STUDY, "p4", changed, key=SEAT_KEYS[4])
+            return signed_again(STUDY, "p4", changed, key=SEAT_KEYS[4], queries=request.batch.ids.tolist())
         return reply
 
     parties.handlers |= {"p2": bad_step, "p3": bad_offer, "p4": bad_votes}

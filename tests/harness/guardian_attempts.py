@@ -76,7 +76,8 @@ class World:
         changed = tamper(name, HiddenVotes(reply.batch_digest, reply.arrays[:-1]))
         if not isinstance(changed, HiddenVotes) or not changed.arrays:
             return changed
-        return signed_again(self.study, name, changed, key=SEAT_KEYS[self.study.seats[name]])
+        key = SEAT_KEYS[self.study.seats[name]]
+        return signed_again(self.study, name, changed, key=key, queries=request.batch.ids.tolist())
 
     def close(self):
         for ledger in (*self.ledgers.values(), self.own, self.guardians):

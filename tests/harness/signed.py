@@ -10,10 +10,10 @@ from protocols.wire.messages import HiddenVotes, Outcome
 from tests.harness.levels import SIGNING_KEY
 
 
-def signed_again(study, seat, reply, *, key):
+def signed_again(study, seat, reply, *, key, queries):
     """A reply with other arrays than its party made, without its signature, signed by that party all the same."""
     sealed, *own = reply.arrays
-    about = {"key": key, "study": study, "request": reply.batch_digest, "seat": seat}
+    about = {"key": key, "study": study, "request": reply.batch_digest, "queries": queries, "seat": seat}
     signed = signed_votes(sealed.tobytes(), tuple(own), **about)
     return HiddenVotes(reply.batch_digest, (sealed, *own, as_array(signed.signature)))
 

@@ -58,7 +58,15 @@ class SharedBallot(Ballot):
         """The coordinator's arrays, with the guardian's share sealed to it and the signature of both."""
         study, seat = self._study, self._seat
         sealed = seal(guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=seat)
-        signed = signed_votes(sealed, own, key=self._key, study=study, request=request.digest, seat=seat)
+        signed = signed_votes(
+            sealed,
+            own,
+            key=self._key,
+            study=study,
+            request=request.digest,
+            queries=request.batch.ids.tolist(),
+            seat=seat,
+        )
         return HiddenVotes(request.digest, (as_array(sealed), *own, as_array(signed.signature)))
 
     def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:

@@ -6,12 +6,16 @@ names the digest of both in its statement (statement.py). So whoever submits ano
 the hospital's key, and whoever computes with another part than it submitted is contradicted by the hospital's ledger,
 which keeps what it sent.
 
+It covers the positions in the pool too, which the guardian cannot read in the request's digest: who takes part, the
+round, the price and the guardian's signature of labels follow from them, so a coordinator may tell it no others.
+
 Signatures are ECDSA over P-256 with SHA-256, under the keys that the study's roster names; 64 bytes, r and s.
 """
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -54,27 +58,36 @@ class SignedVotes:
             raise MalformedMessage(f"signed votes have {len(data)} bytes; allowed: more than {head}")
         return cls(data[head:], data[SIGNATURE_BYTES:head], data[:SIGNATURE_BYTES])
 
-    def statement(self, study: bytes, request: bytes, seat: str) -> bytes:
-        """What the hospital signs."""
-        about = study + request + hashlib.sha256(self.sealed).digest() + self.own
-        return b"conclave votes 1\n" + about + seat.encode()
+    def statement(self, study: bytes, request: bytes, seat: str, *, queries: Sequence[int]) -> bytes:
+        """What the hospital signs. queries: the positions in the pool on which it voted."""
+        return b"conclave votes 2\n" + _positions(queries) + self._named(study, request, seat)
 
     def digest(self, study: bytes, request: bytes, seat: str) -> bytes:
         """32 bytes that name what the seat sent, both parts: the guardian's statement has them."""
-        return hashlib.sha256(self.statement(study, request, seat)).digest()
+        return hashlib.sha256(b"conclave votes 2\n" + self._named(study, request, seat)).digest()
 
-    def holds(self, verify: Verify, study: bytes, request: bytes, seat: str) -> bool:
+    def holds(self, verify: Verify, study: bytes, request: bytes, seat: str, *, queries: Sequence[int]) -> bool:
         """Whether the seat's party signed these votes. verify: under the keys of the study's roster (terms.py)."""
         r, s = (int.from_bytes(self.signature[at : at + 32], "big") for at in (0, 32))
-        return verify(seat, self.statement(study, request, seat), encode_dss_signature(r, s))
+        return verify(seat, self.statement(study, request, seat, queries=queries), encode_dss_signature(r, s))
+
+    def _named(self, study: bytes, request: bytes, seat: str) -> bytes:
+        return study + request + hashlib.sha256(self.sealed).digest() + self.own + seat.encode()
 
 
 def signed_votes(
-    sealed: bytes, own: tuple[ndarray, ...], *, key: ec.EllipticCurvePrivateKey, study: Study, request: bytes, seat: str
+    sealed: bytes,
+    own: tuple[ndarray, ...],
+    *,
+    key: ec.EllipticCurvePrivateKey,
+    study: Study,
+    request: bytes,
+    queries: Sequence[int],
+    seat: str,
 ) -> SignedVotes:
-    """A seat's votes with its signature. own: the coordinator's part, as it travels."""
+    """A seat's votes with its signature. own: the coordinator's part, as it travels; queries: see `statement`."""
     unsigned = SignedVotes(sealed, own_digest(own), b"")
-    r, s = decode_dss_signature(sign(key, unsigned.statement(study.digest, request, seat)))
+    r, s = decode_dss_signature(sign(key, unsigned.statement(study.digest, request, seat, queries=queries)))
     return SignedVotes(unsigned.sealed, unsigned.own, r.to_bytes(32, "big") + s.to_bytes(32, "big"))
 
 
@@ -91,7 +104,8 @@ def received_votes(reply: object, reserved: ReservedBatch, seat: str) -> tuple[S
         raise LeftOut(Code.BAD_SEAL)
     parts = check_bytes(sealed, sealed.size), own_digest(tuple(own)), check_bytes(signature, SIGNATURE_BYTES)
     signed = SignedVotes(*parts)
-    if not signed.holds(roster_verifier(study), study.digest, digest, seat):
+    queries = reserved.request.batch.ids.tolist()
+    if not signed.holds(roster_verifier(study), study.digest, digest, seat, queries=queries):
         raise LeftOut(Code.UNSIGNED_VOTES)
     return signed, tuple(own)
 
@@ -100,6 +114,10 @@ def sent_votes(reply: HiddenVotes) -> SignedVotes:
     """The signed votes in a reply of one's own, as it was stored."""
     sealed, *own, signature = reply.arrays
     return SignedVotes(sealed.tobytes(), own_digest(tuple(own)), signature.tobytes())
+
+
+def _positions(queries: Sequence[int]) -> bytes:
+    return hashlib.sha256(np.array(queries, dtype="<i8").tobytes()).digest()
 
 
 def own_digest(own: tuple[ndarray, ...]) -> bytes:

@@ -61,7 +61,8 @@ class MakingUp(aggregation.SharedAggregation):
         digest = reserved.request.digest
         for name in sorted(left_out):
             made_up = _shares(reserved.study, name, reserved.request)
-            signed = signed_again(reserved.study, name, made_up, key=self.key or new_key())
+            queries = reserved.request.batch.ids.tolist()
+            signed = signed_again(reserved.study, name, made_up, key=self.key or new_key(), queries=queries)
             sealed, *own, signature = signed.arrays
             share = aggregation._share(tuple(own), reserved)
             votes = SignedVotes(sealed.tobytes(), own_digest(tuple(own)), signature.tobytes())
@@ -175,11 +176,25 @@ def test_votes_of_another_batch_or_seat_do_not_pass_for_these(world):
     sealed, *own, signature = reply.arrays
     votes = SignedVotes(sealed.tobytes(), own_digest(tuple(own)), signature.tobytes())
     verify = guardian_module.roster_verifier(STUDY)
-    assert votes.holds(verify, STUDY.digest, request.digest, "p0")
-    assert not votes.holds(verify, STUDY.digest, request.digest, "p1")
-    assert not votes.holds(verify, STUDY.digest, bytes(32), "p0")
-    assert not votes.holds(verify, bytes(32), request.digest, "p0")
-    assert not replace(votes, signature=bytes(64)).holds(verify, STUDY.digest, request.digest, "p0")
+    asked = {"queries": [0, 1, 2, 3, 4]}
+    assert votes.holds(verify, STUDY.digest, request.digest, "p0", **asked)
+    assert not votes.holds(verify, STUDY.digest, request.digest, "p0", queries=[0, 1, 2, 3, 5])
+    assert not votes.holds(verify, STUDY.digest, request.digest, "p0", queries=[0, 1, 2, 3])
+    assert not votes.holds(verify, STUDY.digest, request.digest, "p1", **asked)
+    assert not votes.holds(verify, STUDY.digest, bytes(32), "p0", **asked)
+    assert not votes.holds(verify, bytes(32), request.digest, "p0", **asked)
+    assert not replace(votes, signature=bytes(64)).holds(verify, STUDY.digest, request.digest, "p0", **asked)
+
+
+def test_a_guardian_counts_no_votes_of_other_queries_than_their_hospitals_voted_on(monkeypatch):
+    """Who takes part, the round, the price and the signature of labels follow from the positions that it is told."""
+    made, real = World(), Submission.arrays
+    monkeypatch.setattr(Submission, "arrays", lambda told: real(replace(told, ids=told.ids + 1)))
+    got = made.label()
+    assert set(got.refusals.values()) == {"bad_seal"}
+    assert not (got.labels >= 0).any()
+    assert {each["seat"] for each in events(made.guardians, "unsigned_votes")} == set(NAMES)
+    made.close()
 
 
 def test_a_statement_that_counts_other_seats_than_the_coordinator_did_is_refused(world, monkeypatch):
