@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
+from protocols.crypto.edwards import is_point
 from protocols.crypto.prg_chacha import derived_key
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
@@ -89,7 +90,7 @@ def scalar(source: RandomSource) -> bytes:
 
 def check_point(point: bytes, what: str) -> None:
     """Raises MalformedMessage unless `point` is the one encoding of a point of prime order."""
-    if len(point) != POINT_BYTES or not group.crypto_core_ed25519_is_valid_point(point):
+    if len(point) != POINT_BYTES or not is_point(point):
         raise MalformedMessage(f"{what} does not hold a point of the group of prime order")
 
 

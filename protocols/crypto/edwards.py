@@ -63,8 +63,17 @@ def difference(left: bytes, right: bytes) -> bytes:
 
 
 def is_point(point: bytes) -> bool:
-    """Whether 32 bytes are a point of the subgroup other than its neutral element."""
-    return bool(group.crypto_core_ed25519_is_valid_point(point))
+    """Whether 32 bytes are a point of the subgroup other than its neutral element.
+
+    Not left to libsodium alone: until the end of 2025 it took the sum of such a point and the one of order 2 for one
+    (CVE-2025-69277), with which a proof of something false could be made.
+    """
+    if not group.crypto_core_ed25519_is_valid_point(point):
+        return False
+    try:
+        return multiple(ORDER - 1, point) == point[:-1] + bytes([point[-1] ^ 0x80])
+    except MalformedMessage:
+        return False
 
 
 def lifted(public_key: bytes) -> bytes:

@@ -10,15 +10,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from protocols.crypto.channel import pair
+from protocols.crypto.edwards import LOW_ORDER, PRIME, encoded
 from protocols.crypto.identity import sign
 from protocols.errors import MalformedMessage, Refused
+from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, Offer, serve_deals
 from protocols.levels.hidden_queries.inference.announced import announced
 from protocols.levels.two_server.conversation import receive, send
 from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contract.test_hidden_queries import vote_request
-from tests.harness.levels import SEAT_KEYS, SIGNING_KEY
-from tests.harness.private_models import PrivateParties, hidden_study, private_models
+from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, GuardianHere
+from tests.harness.private_models import PrivateParties, asking, hidden_study, private_models
 from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
@@ -69,11 +71,11 @@ def dealt(*messages):
     return [receive(here) for _ in messages]
 
 
-def offer(seat=0, model=None, signed_by=None, queries=8):
+def offer(seat=0, model=None, signed_by=None, queries=8, key=bytes(range(32))):
     """A seat's offer: its position, architecture, key and signature."""
     name = STUDY.roster[seat].party
     text = announced((model or private_models(STUDY)[name]).architecture).encode()
-    unsigned = Offer(text, bytes(range(32)), b"")
+    unsigned = Offer(text, key, b"")
     statement = unsigned.statement(STUDY.digest, REQUEST.digest, name, queries)
     made = Offer(text, unsigned.key, sign(SEAT_KEYS[seat if signed_by is None else signed_by], statement))
     return (np.array([seat], dtype=np.int64), *made.arrays())
@@ -95,6 +97,29 @@ def test_a_guardian_deals_to_those_whose_offers_are_signed_by_their_party_and_to
     )
     assert [len(answer) for answer in answers] == [3, 0, 0, 0, 0, 3]
     assert [len(answer) for answer in dealt((np.array([1], dtype=np.int64), *good[1:]))] == [0]
+
+
+@pytest.mark.parametrize("number", sorted(LOW_ORDER) + [PRIME])
+def test_a_hospital_that_signs_a_key_of_low_order_gets_nothing_and_the_others_get_theirs(number):
+    assert [len(answer) for answer in dealt(offer(key=encoded(number)), offer(seat=1))] == [0, 3]
+
+
+def test_a_hospital_that_offers_a_key_of_low_order_is_left_out_named_and_the_batch_goes_on():
+    parties = PrivateParties(STUDY)
+
+    def exchange(requests):
+        replies = {name: parties.handlers[name](request) for name, request in requests.items()}
+        asked, reply = requests.get("p0"), replies.get("p0")
+        if isinstance(asked, StepRequest) and asked.step == "architecture":
+            _, *made = offer(key=bytes(32), queries=int(asked.arrays[0][0]))
+            replies["p0"] = replace(reply, arrays=tuple(made))
+        return replies
+
+    with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
+        coordinator, positions = asking(STUDY, GuardianHere(STUDY, guardians, seeded_source(5)), own, exchange)
+        got = coordinator.label(positions)
+    assert got.refusals == {"p0": "bad_step"}
+    assert (got.labels >= 0).any()
 
 
 def test_every_deal_is_fresh():

@@ -111,18 +111,19 @@ def with_dealing(change):
     def reply(attacker, request, honest):
         *arrays, _, _, receipt = honest()
         blinding, *tables = change(attacker, [array.copy() for array in arrays])
-        statement = Dealing(blinding.tobytes(), *tables).statement(attacker.context, attacker.index)
+        own, _ = party._own_keys(party.Secrets(*attacker.own), attacker.context, attacker.index)
+        statement = Dealing(blinding.tobytes(), *tables).statement(attacker.context, attacker.index, own.tobytes())
         return blinding, *tables, *_signed(attacker, statement), receipt
 
     return reply
 
 
 def garbage_for(places, rows):
-    """Random bytes in arrays of the dealing, in some rows."""
+    """Random bytes in arrays of the dealing, in some rows; of what is sealed, behind the receiver's key."""
 
     def change(attacker, arrays):
         for place in places:
-            arrays[place][rows] ^= np.uint8(0x5A)
+            arrays[place][rows, 32 if place == 1 else 0 :] ^= np.uint8(0x5A)
         return arrays
 
     return with_dealing(change)

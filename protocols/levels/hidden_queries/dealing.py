@@ -25,6 +25,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
+from protocols.crypto.edwards import is_public_key
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.levels.hidden_queries.inference.announced import MAX_CHARACTERS, read_announced
@@ -63,13 +64,15 @@ class Offer:
 
     @classmethod
     def read(cls, arrays: Arrays, study: Study) -> Offer:
-        """The offer in a message's arrays. Raises MalformedMessage unless they hold an architecture that fits the
-        study.
+        """The offer in a message's arrays. Raises MalformedMessage unless they hold a key that can be sealed to, and an
+        architecture that fits the study.
         """
         if len(arrays) != 3 or arrays[0].size > MAX_CHARACTERS or not 1 <= arrays[2].size <= _LARGEST_SIGNATURE:
             raise MalformedMessage("an offer has other arrays; allowed: an architecture, a key and a signature")
         text, key, signature = arrays
         offer = cls(check_bytes(text, text.size), check_bytes(key, KEY_BYTES), check_bytes(signature, signature.size))
+        if not is_public_key(offer.key):
+            raise MalformedMessage("an offer's key is of low order, or none of X25519; allowed: what a generator gives")
         offer.architecture(study)
         return offer
 

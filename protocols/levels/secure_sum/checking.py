@@ -5,9 +5,12 @@ share is not valid, or not authentic, `accuse` gets all that its dealer sent, un
 finds the share valid after all, or shows the key of this one sealed share: the point that both agreed on, with a proof
 that it is that point (crypto/same_logarithm.py). Anybody can then open the share and see who is right.
 
-A party says what it combined, and shows a key, only for a dealing that the dealer tagged or signed. An honest dealer
-answers one challenge with one dealing, and its dealings are valid, so a coordinator that forges or mixes dealings gets
-neither from honest parties.
+A party says what it combined only for a dealing that the dealer tagged or signed, and shows a key only if that dealing
+was also dealt to its present key, with the dealer's present key. An honest dealer answers one challenge with one
+dealing, and its dealings are valid for whom it dealt to, so a coordinator that forges or mixes dealings gets neither
+from honest parties. A dealing that was made while this party was said to be away, or before one of the two drew the
+batch's secret anew, does not open either: without these two conditions such dealings of all neighbours would make a
+party show the keys of everything that it dealt itself.
 """
 
 from __future__ import annotations
@@ -79,6 +82,7 @@ def check(
     )
     keys = VerifiedKeys.read(context, index, present, table, receipt)
     opening, dealt = keys.recall(secrets), flags(here, "dealt")
+    own_key = secrets.sealing_key().public_key().public_bytes_raw()
     keys.check_has(dealt, "dealers")
     neighbours, publics = keys.neighbours.tolist(), rows_of(table.reshape(degree, -1))
     rows = [rows_of(each) for each in (blindings, roots, answers, tags, sealed, hashes)]
@@ -90,8 +94,12 @@ def check(
         plaintext = opened(box, commitment, opening[row], context, dealer=dealer, receiver=index, blinding=blinding)
         if plaintext is not None:
             shares[row] = plaintext[:SHARES_BYTES]
-        statement = dealing_statement(context.digest, dealer, blinding, root, answer)
-        if plaintext is None or not authenticator.holds(context.members[dealer], statement, tag):
+        statement = dealing_statement(context.digest, dealer, publics[row], blinding, root, answer)
+        if (
+            plaintext is None
+            or box[:KEY_BYTES] != own_key
+            or not authenticator.holds(context.members[dealer], statement, tag)
+        ):
             verdicts[row] = NOT_VALID
             continue
         verdicts[row] = VALID
@@ -107,7 +115,7 @@ def accuse(
     """Step 3, where a share was found wrong: for each disputed dealing VALID and what its share combines to, or
     NOT_VALID, the point that was agreed on with the dealer, and the proof of that.
 
-    Raises MalformedMessage, naming the dealer, for a dealing that it did not sign.
+    Raises MalformedMessage, naming the dealer, for a dealing that it did not sign, or did not seal to this party's key.
     """
     secrets, graph = Secrets(batch_secret, context, index), context.graph
     degree, threshold = graph.degree, context.threshold
@@ -127,16 +135,19 @@ def accuse(
         ("commitments", "|u1", (count, degree, SECRETS * COMMITMENT_BYTES)),
     )
     keys = VerifiedKeys.read(context, index, present, table, receipt)
-    opening = keys.recall(secrets)
+    opening, own_key = keys.recall(secrets), secrets.sealing_key().public_key().public_bytes_raw()
     keys.check_has(disputed, "dealers")
     verdicts, values = np.zeros(count, dtype=np.uint8), np.zeros((count, SCALAR_BYTES), dtype=np.uint8)
     points, proofs = np.zeros((count, POINT_BYTES), dtype=np.uint8), np.zeros((count, PROOF_BYTES), dtype=np.uint8)
     for place, row in enumerate(np.flatnonzero(disputed).tolist()):
         dealing = Dealing(blindings[place].tobytes(), sealed[place], hashes[place], answers[place])
         dealer, own_row = int(keys.neighbours[row]), int(graph.reverse[row])
-        name, statement = context.members[dealer], dealing.statement(context, dealer)
+        name, statement = context.members[dealer], dealing.statement(context, dealer, table[row].tobytes())
         if not authenticator.verify(name, statement, unpadded(signatures[place])):
-            raise MalformedMessage(f"dealing of {name!r}: the signature is not that member's")
+            raise MalformedMessage(f"dealing of {name!r}: the signature is not that member's, for these keys")
+        if dealing.receivers()[own_row].tobytes() != own_key:
+            # It was dealt while this party was away: that it does not open here accuses nobody.
+            raise MalformedMessage(f"dealing of {name!r}: it holds nothing that is sealed to this party's key")
         value = valid_share(dealing, opening[row], context, dealer=dealer, index=index, row=own_row, keys=table[row])
         if value is not None:
             verdicts[place], values[place] = VALID, octets(value)

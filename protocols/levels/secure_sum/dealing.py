@@ -28,6 +28,7 @@ from jaxtyping import UInt8
 from numpy import ndarray
 
 from protocols.crypto.edwards import ORDER, SCALAR_BYTES, encoded, multiple_of_base
+from protocols.crypto.masks import KEY_BYTES
 from protocols.crypto.shamir import split, value
 from protocols.levels.secure_sum.batch_secret import Secrets, pair_of, seal, unseal
 from protocols.levels.secure_sum.context import Context
@@ -55,9 +56,13 @@ class Dealing:
         """The hash of all that was dealt before the challenge."""
         return dealt_root(self.sealed, self.commitments)
 
-    def statement(self, context: Context, index: int) -> bytes:
-        """What the dealer signs."""
-        return dealing_statement(context.digest, index, self.blinding, self.root(), answers_hash(self.answers))
+    def statement(self, context: Context, index: int, keys: bytes) -> bytes:
+        """What the dealer signs. keys: its public keys."""
+        return dealing_statement(context.digest, index, keys, self.blinding, self.root(), answers_hash(self.answers))
+
+    def receivers(self) -> UInt8[ndarray, "neighbours 32"]:
+        """The key that each neighbour's shares were sealed to; zeros where nothing was."""
+        return self.sealed[:, :KEY_BYTES]
 
     def answer(self) -> list[int]:
         """The answers, as a polynomial."""
@@ -65,9 +70,15 @@ class Dealing:
 
 
 def deal(
-    secrets: Secrets, context: Context, index: int, *, keys: bytes, sealing: Mapping[int, bytes], about: bytes
+    secrets: Secrets,
+    context: Context,
+    index: int,
+    *,
+    keys: bytes,
+    sealing: Mapping[int, tuple[bytes, bytes]],
+    about: bytes,
 ) -> Dealing:
-    """Shares for the neighbours in the rows of `sealing`, under these keys.
+    """Shares for the neighbours in the rows of `sealing`: to whose public key, and the key to seal with.
 
     keys: this party's public keys; about: which neighbours with which keys.
     """
@@ -78,10 +89,10 @@ def deal(
     columns = [split(each, shares=graph.degree) for each in ([secrets.seed(), *of_seed], polynomial, blind)]
     neighbours, hashes = graph.neighbours(index).tolist(), [bytes(SECRETS * COMMITMENT_BYTES)] * graph.degree
     sealed = [bytes(SEALED_BYTES)] * graph.degree
-    for row, key in sealing.items():
+    for row, (public, key) in sealing.items():
         plaintext = b"".join(encoded(column[row]) for column in columns)
         hashes[row] = commitments(context, index, neighbours[row], plaintext[:SHARES_BYTES])
-        sealed[row] = seal(plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding)
+        sealed[row] = public + seal(plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding)
     tables = table_of(sealed), table_of(hashes)
     c = challenge(context, index, keys, blinding, dealt_root(*tables))
     answers = [encoded((c * secret + blinds_it) % ORDER) for secret, blinds_it in zip(polynomial, blind, strict=True)]
@@ -92,7 +103,7 @@ def opened(
     sealed: bytes, hashes: bytes, key: bytes, context: Context, *, dealer: int, receiver: int, blinding: bytes
 ) -> bytes | None:
     """The shares, and what blinds the second; None if they do not open, or are not what the dealer committed to."""
-    plaintext = unseal(sealed, key, context, sender=dealer, receiver=receiver, blinding=blinding)
+    plaintext = unseal(sealed[KEY_BYTES:], key, context, sender=dealer, receiver=receiver, blinding=blinding)
     if plaintext is None or commitments(context, dealer, receiver, plaintext[:SHARES_BYTES]) != hashes:
         return None
     return plaintext
@@ -143,9 +154,9 @@ def answers_hash(answers: UInt8[ndarray, "threshold 32"]) -> bytes:
     return hashlib.sha256(b"conclave secure sum answers 2\n" + answers.tobytes()).digest()
 
 
-def dealing_statement(digest: bytes, index: int, blinding: bytes, root: bytes, answers: bytes) -> bytes:
-    """What a dealer signs and tags: with one dealing it answers one challenge."""
-    return b"conclave secure sum dealing 2\n" + digest + index.to_bytes(4, "big") + blinding + root + answers
+def dealing_statement(digest: bytes, index: int, keys: bytes, blinding: bytes, root: bytes, answers: bytes) -> bytes:
+    """What a dealer signs and tags: with one dealing it answers one challenge, under the keys that it dealt with."""
+    return b"conclave secure sum dealing 2\n" + digest + index.to_bytes(4, "big") + keys + blinding + root + answers
 
 
 def no_dealings(context: Context) -> tuple[UInt8[ndarray, "parties neighbours sealed"], UInt8[ndarray, "..."]]:

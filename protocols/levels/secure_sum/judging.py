@@ -121,7 +121,7 @@ class Checked:
 
 
 def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
-    """Collects step 2's replies: dealings whose answers fit the dealer's public key. Raises QuorumLost."""
+    """Collects step 2's replies: dealings to all keys, whose answers fit the dealer's own. Raises QuorumLost."""
     context = keys.context
     degree, threshold = context.graph.degree, context.threshold
     sealed, commitments = no_dealings(context)
@@ -131,6 +131,7 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
     receipts = np.zeros((context.parties, receipt_bytes(degree)), dtype=np.uint8)
     dealings: dict[int, Dealing] = {}
     points = all_lifted([key.tobytes() for key in keys.table[:, MASK_ROW]])
+    to = np.where(keys.present[:, None], keys.table[:, SEALING_ROW], np.uint8(0))
 
     def take(index: int, reply: Arrays) -> str | None:
         blinding, sealed[index], commitments[index], answers, signatures[index], tags[index], receipts[index] = checked(
@@ -146,6 +147,8 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
         dealing = Dealing(blinding.tobytes(), sealed[index], commitments[index], answers)
         root = dealing.root()
         c = challenge(context, index, keys.table[index].tobytes(), dealing.blinding, root)
+        if not np.array_equal(dealing.receivers(), to[context.graph.neighbours(index)]):
+            return Code.BAD_SHARES
         if not _fits(dealing, c, points[index]):
             return Code.BAD_SHARES
         content = dealing.blinding + root + answers_hash(answers)
@@ -178,7 +181,7 @@ def collect_checks(dealt: Dealt, replies: Replies, *, verify: Verify) -> Checked
     # Whoever has a key of which nobody can prove anything, or did not sign what it dealt, is left out unheard.
     for index in sorted({*disputes, *(dealer for dealers in disputes.values() for dealer in dealers)}):
         name = context.members[index]
-        statement = dealt.dealings[index].statement(context, index)
+        statement = dealt.dealings[index].statement(context, index, dealt.keys.table[index].tobytes())
         if not is_point(lifted(dealt.keys.table[index, SEALING_ROW].tobytes())):
             left_out[name] = Code.WEAK_KEY
         elif not verify(name, statement, unpadded(dealt.signatures[index])):

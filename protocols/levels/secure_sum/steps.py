@@ -91,15 +91,16 @@ def share(
         if not _authentic(authenticator, name, statement, tagged[row], signatures[row]):
             raise MalformedMessage(f"keys of {name!r}: neither tag nor signature is that member's")
     publics, own_key = rows_of(keys[:, SEALING_ROW]), secrets.sealing_key()
-    sealing: dict[int, bytes] = {}
+    sealing: dict[int, tuple[bytes, bytes]] = {}
     opening = [bytes(KEY_BYTES)] * graph.degree
     for row in rows:
         secret = agreed(own_key, publics[row])
-        sealing[row], opening[row] = sealing_keys(secret, context, own=index, their=neighbours[row])
+        seals, opening[row] = sealing_keys(secret, context, own=index, their=neighbours[row])
+        sealing[row] = publics[row], seals
     about = verified(present, keys)
     own, _ = _own_keys(secrets, context, index)
     dealing = deal(secrets, context, index, keys=own.tobytes(), sealing=sealing, about=about)
-    statement, names = dealing.statement(context, index), context.members
+    statement, names = dealing.statement(context, index, own.tobytes()), context.members
     return (
         octets(dealing.blinding),
         dealing.sealed,

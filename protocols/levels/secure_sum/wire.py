@@ -21,8 +21,8 @@ SEALING_ROW, MASK_ROW, COMMITMENT_ROW = range(3)
 # The kinds of secrets, in the order in which their shares stand everywhere.
 SEED, MASK_KEY = range(2)
 SECRETS = 2
-# A share of each secret and of what blinds the key of masks, and a Poly1305 tag.
-SEALED_BYTES = (SECRETS + 1) * SCALAR_BYTES + 16
+# The receiver's key; a share of each secret and of what blinds the key of masks, and a Poly1305 tag.
+SEALED_BYTES = KEY_BYTES + (SECRETS + 1) * SCALAR_BYTES + 16
 # What a party found of a neighbour's dealing.
 NOTHING, VALID, NOT_VALID = range(3)
 

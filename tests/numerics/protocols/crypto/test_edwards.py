@@ -5,6 +5,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.crypto import edwards
 from protocols.crypto.edwards import (
     LOW_ORDER,
     ORDER,
@@ -117,3 +118,15 @@ def test_a_proof_of_the_same_logarithm_convinces_and_no_other_does(scalar, base,
 def test_a_proof_of_made_up_bytes_is_none() -> None:
     assert not proves(bytes(32), bytes(32), bytes(32), bytes(PROOF_BYTES), about=b"")
     assert not proves(b"\xff" * 32, b"\xff" * 32, b"\xff" * 32, b"\xff" * PROOF_BYTES, about=b"")
+
+
+def test_a_point_and_the_one_of_order_two_are_no_point_whatever_libsodium_says(monkeypatch):
+    """libsodium took their sum for one of the subgroup (CVE-2025-69277), and multiplied it."""
+    point = multiple_of_base(7)
+    y, sign = int.from_bytes(point, "little") % 2**255, point[-1] & 0x80
+    other = bytearray(encoded(PRIME - y))  # (-x, -y)
+    other[-1] |= sign ^ 0x80
+    assert not is_point(bytes(other))
+    monkeypatch.setattr(edwards.group, "crypto_core_ed25519_is_valid_point", lambda point: True)
+    assert is_point(point)
+    assert not is_point(bytes(other))

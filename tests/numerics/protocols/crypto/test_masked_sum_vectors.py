@@ -138,14 +138,18 @@ def dealing(member):
             label = b"conclave secure sum share 2\n"
             commitments += sha256(label, pair(member.index, other), bytes([kind]), shares[kind])
         key = pairwise(sealing_key(member, MEMBERS[other], outward=True), b"dealing", blinding, 1)
-        sealed += ChaCha20Poly1305(key).encrypt(bytes(12), b"".join(shares), pair(member.index, other))
+        sealed += MEMBERS[other].keys[:32] + ChaCha20Poly1305(key).encrypt(
+            bytes(12), b"".join(shares), pair(member.index, other)
+        )
     root = sha256(b"conclave secure sum dealt 2\n", sealed, commitments)
     content = DIGEST + int4(member.index) + member.keys + blinding + root
     c = int.from_bytes(hashlib.sha512(b"conclave secure sum challenge 2\n" + content).digest(), "little") % L
     answer = [(c * f + g) % L for f, g in zip(of_key, blind, strict=True)]
     answers = b"".join(map(le, answer))
     hashed = sha256(b"conclave secure sum answers 2\n", answers)
-    statement = b"conclave secure sum dealing 2\n" + DIGEST + int4(member.index) + blinding + root + hashed
+    statement = (
+        b"conclave secure sum dealing 2\n" + DIGEST + int4(member.index) + member.keys + blinding + root + hashed
+    )
     tables = {"blinding": blinding, "sealed": sealed, "commitments": commitments, "answers": answers}
     return tables | {"statement": statement}, answer, (of_seed, of_key)
 
