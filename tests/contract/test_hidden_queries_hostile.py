@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import numpy as np
@@ -133,6 +134,17 @@ def test_an_architecture_of_another_precision_or_of_other_classes_is_refused():
     architecture = replace(model.architecture, precision=replace(model.architecture.precision, input_bound=2.0))
     other = private_models(hidden_study(classes=3, confidentiality=replace(STUDY.confidentiality, input_bound=4.0)))
     assert dealt(offer(model=replace(model, architecture=architecture)), offer(model=other["p0"])) == [(), ()]
+
+
+def test_a_hospital_that_announces_very_many_layers_gets_nothing():
+    """Each ReLU costs everybody two rounds, of which each may take the study's deadline."""
+    model = private_models(STUDY)["p0"]
+    text = json.loads(announced(model.architecture))
+    # The scores, over and over: cheap in bytes, so that no limit of sizes refuses them.
+    text["layers"] += [{"kind": "relu", "inputs": STUDY.classes, "shift": 0}] * 1000
+    made = Offer(json.dumps(text).encode(), bytes(range(32)), bytes(70))
+    with pytest.raises(MalformedMessage, match="layers"):
+        Offer.read(made.arrays(), STUDY)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,8 @@ from protocols.levels.hidden_queries.inference.ring import MAX_INNER
 MAX_FEATURES = 2**20
 MAX_WEIGHTS = 2**25
 MAX_CLASSES = 256
+# A batch takes two rounds of messages for a ReLU, and each may take the study's whole deadline.
+MAX_LAYERS = 64
 # A chunk of queries has at most so many numbers in its matrix of columns.
 _CHUNK = 2**21
 
@@ -219,6 +221,8 @@ class Architecture:
     precision: Precision
 
     def __post_init__(self) -> None:
+        if len(self.layers) > MAX_LAYERS:
+            raise InvalidInput(f"the model has {len(self.layers)} layers; allowed: at most {MAX_LAYERS}")
         width = self.features
         for number, layer in enumerate(self.layers, 1):
             if layer.inputs != width:

@@ -49,7 +49,9 @@ def test_a_person_is_asked_to_type_it_and_it_is_not_shown_for_copying(approve):
     assert OWN.confidentiality.sealing_key not in said
 
 
-@pytest.mark.parametrize("written", [FINGERPRINT.lower(), FINGERPRINT.replace(":", "")])
+@pytest.mark.parametrize(
+    "written", [FINGERPRINT.lower(), FINGERPRINT.replace(":", "")], ids=["small letters", "no colons"]
+)
 def test_it_may_be_an_option_in_any_writing(approve, written):
     code, _, approved = approve("--yes", "--guardian-fingerprint", written)
     assert (code, approved) == (0, True)
@@ -73,7 +75,7 @@ def test_keys_that_somebody_put_in_the_place_of_the_guardians_are_found(approve)
     assert not approved
 
 
-@pytest.mark.parametrize("typed", ["", "0A:1B", FINGERPRINT[:-1] + "G"])
+@pytest.mark.parametrize("typed", ["", "0A:1B", FINGERPRINT[:-1] + "G"], ids=["nothing", "too short", "no digit"])
 def test_what_is_no_fingerprint_approves_nothing(approve, typed):
     code, said, approved = approve("--yes", "--guardian-fingerprint", typed)
     assert (code, approved) == (Exit.INVALID_INPUT, False)
