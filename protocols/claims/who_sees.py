@@ -92,7 +92,7 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
         saw = f"for each query the noisy histogram of all votes together; {absent} No vote of a single party."
         return [_saw(who, saw, f"{public}, if at most {study.colluders} hospitals collude with it")]
     shares = "Of every vote one of two shares, which alone says nothing."
-    more = "; if it departed from the protocol, it learned at most one bit a batch more, and no vote"
+    more = "; if it departed from the protocol, it learned at most one bit a batch more, which noise may not cover"
     by_one = f"labels, which queries were refused, {absent} {shares}"
     by_other = "labels, which parties took part, which queries were refused. Of every vote the other share."
     if study.records:
@@ -130,13 +130,9 @@ def guardian_sees(study: Protection) -> str:
 def _departs(study: Protection) -> str:
     """What one server that departs from the protocol can do where teachers vote."""
     flips = "can flip labels unnoticed, as it may shift its own share of the counts or choose its own noise"
-    learns = "it learns at most one bit a batch beyond the labels, by whether the batch breaks off, and no vote"
-    if study.hides_queries:
-        learns = (
-            "it learns at most one bit a batch beyond the labels, by whether the batch breaks off, and one of each "
-            "hospital's votes, by whether they are refused"
-        )
-    return f"{flips}; {learns}"
+    learns = "it learns at most one bit a batch beyond the labels, by whether the batch breaks off"
+    votes = " and one of each hospital's votes, by whether they are refused;" if study.hides_queries else ""
+    return f"{flips}; {learns};{votes} noise may not cover that"
 
 
 def not_covered_by_guardian(study: Protection) -> list[str]:
