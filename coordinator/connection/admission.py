@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
+from protocols.wire.frames import RefusedSeat
 from runtime.allowance import Allowance
 from runtime.logs import Event
 
@@ -52,6 +53,14 @@ class Admission:
     def fault(self, name: str) -> bool:
         """Counts a fault of a party; returns whether it is still within the limit."""
         return self._faults[name].take(time.monotonic())
+
+    def seats_refused(self, name: str, refused: Iterable[RefusedSeat]) -> None:
+        """Logs the seats refused in a Hello, one for each code; a head that was made up is a fault, once a Hello."""
+        by_code = {each.code: each for each in refused}
+        for code, each in by_code.items():
+            self._on_event("seat_refused", {"party": name, "code": code, "reason": each.reason[:200]})
+        if Code.UNPROVEN_HEAD in by_code:
+            self.fault(name)
 
     def turned_away(self, name: str | None, address: str, error: Refused | MalformedMessage, *, rivals: int) -> None:
         """Logs a stream that was turned away; name: None for one without a valid certificate.

@@ -21,7 +21,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.connection.admission import code_of
-from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_askable, check_heads
+from coordinator.connection.open_study import OnTold, OpenStudy, OutcomeFor, check_all, check_askable
 from coordinator.connection.ports import INBOUND_BYTES, NODE_OPTIONS, listen_for_enrolments, open_port, relay_handler
 from coordinator.connection.receipts import record
 from coordinator.connection.relaying import Relay
@@ -263,19 +263,15 @@ class Hub:
                 raise SessionEnded from error
 
         session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
-        refused = []
         heads_of_seats = {(heads.study, heads.seat): heads for heads in hello.seats}
-        for heads in heads_of_seats.values():
-            try:
-                opened = self._studies.get(heads.study)
-                if opened is not None:
-                    await self._in_callback(check_heads, opened, peer.name, heads)
-            except Refused as error:
-                session.refused.add((heads.study, heads.seat))
-                refused.append(RefusedSeat(heads.study, heads.seat, error.code, str(error)[:2000]))
-        served = [heads for key, heads in heads_of_seats.items() if key not in session.refused]
+        own = Identity("coordinator", "coordinator", self._certificate)
+        served, refused = await self._in_callback(
+            lambda: check_all(self._studies, peer.name, heads_of_seats.values(), own=own)
+        )
+        session.refused.update((each.study, each.seat) for each in refused)
+        self._admission.seats_refused(peer.name, refused)
         session.serves = bool(served)
-        return session, served, tuple(refused)
+        return session, served, refused
 
     async def _read(self, session: Session, context: _Context) -> None:
         while True:

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from coordinator.connection.receipts import Answered
+from protocols.crypto.identity import Identity
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import party_of
-from protocols.wire.frames import SeatHeads
+from protocols.wire.frames import RefusedSeat, SeatHeads, head_statement
 from protocols.wire.messages import Outcome, Reply
 
 # outcome_for(seat, digest of a request): the outcome that a party still waits for; see Coordinator.outcome_for.
@@ -25,7 +26,7 @@ OnTold = Callable[[str, Outcome, Answered, Reply | None], None]
 class OpenStudy:
     """A study whose seats may be asked, with the coordinator's ledger of it.
 
-    fault: set when nobody may be asked any more, because a party knows an entry that this ledger lacks.
+    fault: set when nobody may be asked any more, because a party proves an entry that this ledger lacks.
     """
 
     study: DeployedStudy
@@ -54,14 +55,42 @@ def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
         )
 
 
-def check_heads(opened: OpenStudy, party: str, heads: SeatHeads) -> None:
-    """Raises Refused if the seat is not this party's, or one of the two logs was rolled back."""
+def check_all(
+    studies: Mapping[bytes, OpenStudy], party: str, seats: Iterable[SeatHeads], *, own: Identity
+) -> tuple[list[SeatHeads], tuple[RefusedSeat, ...]]:
+    """Splits a party's seats into those that may be asked, and those refused; see check_heads."""
+    served, refused = [], []
+    for heads in seats:
+        opened = studies.get(heads.study)
+        try:
+            if opened is not None:
+                check_heads(opened, party, heads, own=own)
+            served.append(heads)
+        except Refused as error:
+            refused.append(RefusedSeat(heads.study, heads.seat, error.code, str(error)[:2000]))
+    return served, tuple(refused)
+
+
+def check_heads(opened: OpenStudy, party: str, heads: SeatHeads, *, own: Identity) -> None:
+    """Raises Refused if the seat is not this party's, or one of the two logs was rolled back. own: this coordinator's.
+
+    A head that is not in the coordinator's log stops the study, but only with the coordinator's own signature of it:
+    without, the seat is refused alone, as anybody can make up a head.
+    """
     if heads.seat not in opened.study.seats or party_of(heads.seat) != party:
         raise Refused(Code.WRONG_SEAT, f"the seat {heads.seat!r} is not one of {party!r} in this study")
     log = opened.ledger.log
     try:
         log.check_known(heads.coordinator, by=heads.seat)
     except Refused as error:
+        try:
+            own.verify(heads.proof, head_statement(heads.study, heads.coordinator))
+        except Refused:
+            raise Refused(
+                Code.UNPROVEN_HEAD,
+                f"the seat {heads.seat!r} claims to know entry {heads.coordinator.count} of the coordinator's log, "
+                "which is missing or different there, without the coordinator's signature of it",
+            ) from None
         opened.fault = Refused(Code.COORDINATOR_ROLLED_BACK, f"the coordinator's ledger is not the newest: {error}")
         raise opened.fault from None
     log.check_newer(heads.seat, heads.own)

@@ -19,7 +19,7 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
     """
     log = seat.ledger.log
     log.check_known(ask.seen, by="the coordinator")
-    log.remember(COORDINATOR, ask.own, proof=signed)
+    log.remember(COORDINATOR, ask.own, proof=ask.proof)
     terms = seat.study.terms
     if sender.name != terms.coordinator:
         return _refuse(seat, Code.OTHER_COORDINATOR, f"{sender.name!r} asks; allowed: {terms.coordinator!r}")

@@ -47,9 +47,11 @@ class ServedSeat:
 
 
 def seat_heads(seat: ServedSeat) -> SeatHeads:
-    """The heads that the seat knows, and the requests whose outcome never came.
+    """The heads that the seat knows, and the requests whose outcome never came; with the coordinator's signature.
 
     An outcome is kept in the transaction in which it settles, so the seat needs no other.
     """
     log, untold = seat.ledger.log, seat.ledger.without_evidence(COORDINATOR, "outcome")
-    return SeatHeads(seat.study.digest, seat.party.name, log.head(), log.peer(COORDINATOR), tuple(untold))
+    with log.together():
+        known, proof = log.peer(COORDINATOR), log.proof_of_peer(COORDINATOR)
+    return SeatHeads(seat.study.digest, seat.party.name, log.head(), known, tuple(untold), proof)

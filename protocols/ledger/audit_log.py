@@ -116,7 +116,7 @@ class AuditLog:
             )
 
     def remember(self, name: str, head: Head, *, proof: bytes) -> None:
-        """Keeps the newest head of another side's log, with the signed message that gave it.
+        """Keeps the newest head of another side's log, with that side's signature of it, if there is one.
 
         Raises Refused as check_newer does.
         """
@@ -148,6 +148,12 @@ class AuditLog:
         with self._transaction():
             row = self._database.execute("SELECT count, hash FROM peer WHERE name = ?", (name,)).fetchone()
         return Head(*row) if row else EMPTY
+
+    def proof_of_peer(self, name: str) -> bytes:
+        """What was kept with the newest head of another side's log; empty if there is none."""
+        with self._transaction():
+            row = self._database.execute("SELECT proof FROM peer WHERE name = ?", (name,)).fetchone()
+        return bytes(row[0]) if row else b""
 
     def keep(self, number: int, name: str, kind: str, signed: bytes) -> None:
         """Keeps a signed message about a batch as evidence; the first of its kind stays."""

@@ -73,6 +73,7 @@ class Code(StrEnum):
     POLICY_ROLLED_BACK = auto()
     PEER_ROLLED_BACK = auto()
     COORDINATOR_ROLLED_BACK = auto()
+    UNPROVEN_HEAD = auto()
 
     # Coordinator and guardian
     GUARDIAN_REFUSES = auto()

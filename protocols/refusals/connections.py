@@ -243,8 +243,16 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.COORDINATOR_ROLLED_BACK: Meaning(
-            "the node knows an entry of the coordinator's log that is not there",
+            "the node proves an entry of the coordinator's log that is not there",
             "stop serve, replace this home by the newest copy of the coordinator's home, start serve",
+            BOTH,
+            Cost.STANDS,
+        ),
+        Code.UNPROVEN_HEAD: Meaning(
+            "the node claims an entry of the coordinator's log that is not there, without the coordinator's signature "
+            "of it; its seat alone is refused, and the study goes on",
+            "an honest node never does this: ask the hospital whether the newest copy of its home is in use; if it "
+            "goes on, revoke it",
             BOTH,
             Cost.STANDS,
         ),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -31,14 +31,17 @@ SESSION_METHOD = "/conclave.v1.Session/Open"
 _SHORT_TEXT = 4096
 _SEATS = 1024
 _UNTOLD = 65_536
+_PROOF_BYTES = 128
 _DOMAIN = b"conclave frame 1\n"
+_HEAD_DOMAIN = b"conclave head 1\n"
 
 
 @dataclass(frozen=True)
 class SeatHeads:
     """A seat's state in a study: heads of its own log and, as it knows it, of the coordinator's.
 
-    untold: digests of requests that were charged and whose outcome it has not seen.
+    untold: digests of requests that were charged and whose outcome it has not seen; proof: the coordinator's signature
+    of the head that it gave, see head_statement; empty if it gave none.
     """
 
     study: bytes
@@ -46,6 +49,7 @@ class SeatHeads:
     own: Head
     coordinator: Head
     untold: tuple[bytes, ...]
+    proof: bytes = field(default=b"", repr=False)
 
 
 @dataclass(frozen=True)
@@ -82,7 +86,8 @@ class Welcome:
 class Ask:
     """Coordinator to node: a request to one seat. round: rises by each Ask of a session; nonce: fresh.
 
-    own: head of the coordinator's log; seen: the newest head of the seat's log that the coordinator knows.
+    own: head of the coordinator's log; seen: the newest head of the seat's log that the coordinator knows; proof: the
+    sender's signature of `own`, which `seal` makes and `unseal` checks. It stays valid without the rest of the frame.
     """
 
     session: bytes
@@ -93,6 +98,7 @@ class Ask:
     own: Head
     seen: Head
     envelope: bytes = field(repr=False)
+    proof: bytes = field(default=b"", repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -145,8 +151,15 @@ def agree_version(offered: Sequence[int]) -> int:
     return max(common)
 
 
+def head_statement(study: bytes, head: Head) -> bytes:
+    """What the owner of a study's log signs about its head: a proof of it that is short, whatever a frame holds."""
+    return _HEAD_DOMAIN + study + head.count.to_bytes(8, "big") + head.hash
+
+
 def seal(frame: Frame, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
     """The frame's bytes with the sender's signature and certificate."""
+    if isinstance(frame, Ask):
+        frame = replace(frame, proof=sign(key, head_statement(frame.study, frame.own)))
     body = _encode(frame)
     signed = wire_pb2.Signed(
         body=body,
@@ -170,7 +183,10 @@ def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, 
         raise MalformedMessage(str(error)) from None
     sender = identify(certificate, authority=authority, now=now, role=role)
     sender.verify(signed.signature, _DOMAIN + signed.body)
-    return _decode(signed.body), sender
+    frame = _decode(signed.body)
+    if isinstance(frame, Ask):
+        sender.verify(frame.proof, head_statement(frame.study, frame.own))
+    return frame, sender
 
 
 def _encode(frame: Frame) -> bytes:
@@ -180,7 +196,7 @@ def _encode(frame: Frame) -> bytes:
             outer.hello.versions.extend(frame.versions)
             outer.hello.software, outer.hello.session = frame.software, frame.session
             for each in frame.seats:
-                heads = outer.hello.seats.add(study=each.study, seat=each.seat, untold=each.untold)
+                heads = outer.hello.seats.add(study=each.study, seat=each.seat, untold=each.untold, proof=each.proof)
                 _fill(heads.own, each.own)
                 _fill(heads.coordinator, each.coordinator)
         case Welcome():
@@ -193,6 +209,7 @@ def _encode(frame: Frame) -> bytes:
         case Ask():
             outer.ask.session, outer.ask.round, outer.ask.nonce = frame.session, frame.round, frame.nonce
             outer.ask.study, outer.ask.seat, outer.ask.envelope = frame.study, frame.seat, frame.envelope
+            outer.ask.proof = frame.proof
             _fill(outer.ask.own, frame.own)
             _fill(outer.ask.seen, frame.seen)
         case Answer():
@@ -235,6 +252,7 @@ def _decode(data: bytes) -> Frame:
             _head(ask.own),
             _head(ask.seen),
             ask.envelope,
+            _proof(ask.proof),
         )
     if kind == "answer":
         answer = outer.answer
@@ -265,6 +283,7 @@ def _seat_heads(heads: wire_pb2.SeatHeads) -> SeatHeads:
         _head(heads.own),
         _head(heads.coordinator),
         tuple(_hash(digest) for digest in heads.untold),
+        _proof(heads.proof),
     )
 
 
@@ -279,6 +298,12 @@ def _head(head: wire_pb2.Head) -> Head:
 def _hash(value: bytes) -> bytes:
     if len(value) != 32:
         raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
+    return value
+
+
+def _proof(value: bytes) -> bytes:
+    if len(value) > _PROOF_BYTES:
+        raise MalformedMessage(f"signature of a head has {len(value)} bytes; allowed: at most {_PROOF_BYTES}")
     return value
 
 

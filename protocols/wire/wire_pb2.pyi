@@ -133,18 +133,20 @@ class Head(_message.Message):
     def __init__(self, count: _Optional[int] = ..., hash: _Optional[bytes] = ...) -> None: ...
 
 class SeatHeads(_message.Message):
-    __slots__ = ("study", "seat", "own", "coordinator", "untold")
+    __slots__ = ("study", "seat", "own", "coordinator", "untold", "proof")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     SEAT_FIELD_NUMBER: _ClassVar[int]
     OWN_FIELD_NUMBER: _ClassVar[int]
     COORDINATOR_FIELD_NUMBER: _ClassVar[int]
     UNTOLD_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     study: bytes
     seat: str
     own: Head
     coordinator: Head
     untold: _containers.RepeatedScalarFieldContainer[bytes]
-    def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., untold: _Optional[_Iterable[bytes]] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., untold: _Optional[_Iterable[bytes]] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
     __slots__ = ("versions", "software", "session", "seats")
@@ -183,7 +185,7 @@ class Refused(_message.Message):
     def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
 
 class Ask(_message.Message):
-    __slots__ = ("session", "round", "nonce", "study", "seat", "own", "seen", "envelope")
+    __slots__ = ("session", "round", "nonce", "study", "seat", "own", "seen", "envelope", "proof")
     SESSION_FIELD_NUMBER: _ClassVar[int]
     ROUND_FIELD_NUMBER: _ClassVar[int]
     NONCE_FIELD_NUMBER: _ClassVar[int]
@@ -192,6 +194,7 @@ class Ask(_message.Message):
     OWN_FIELD_NUMBER: _ClassVar[int]
     SEEN_FIELD_NUMBER: _ClassVar[int]
     ENVELOPE_FIELD_NUMBER: _ClassVar[int]
+    PROOF_FIELD_NUMBER: _ClassVar[int]
     session: bytes
     round: int
     nonce: bytes
@@ -200,7 +203,8 @@ class Ask(_message.Message):
     own: Head
     seen: Head
     envelope: bytes
-    def __init__(self, session: _Optional[bytes] = ..., round: _Optional[int] = ..., nonce: _Optional[bytes] = ..., study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., seen: _Optional[_Union[Head, _Mapping]] = ..., envelope: _Optional[bytes] = ...) -> None: ...
+    proof: bytes
+    def __init__(self, session: _Optional[bytes] = ..., round: _Optional[int] = ..., nonce: _Optional[bytes] = ..., study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., seen: _Optional[_Union[Head, _Mapping]] = ..., envelope: _Optional[bytes] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Answer(_message.Message):
     __slots__ = ("nonce", "round", "study", "seat", "own", "seen", "envelope")

@@ -26,21 +26,22 @@ from party.connection.replying import reply
 from party.connection.seat import ServedSeat, seat_heads
 from party.party import Party
 from protocols.crypto.channel import pair
-from protocols.crypto.identity import Identity
+from protocols.crypto.identity import Identity, sign
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
-from protocols.wire.frames import Answer, Ask
+from protocols.wire.frames import Answer, Ask, head_statement
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.failing_disk import Crash, open_ledger
 from tests.harness.fault_kinds import GUARDIANS_KEYS, Kind
 from tests.harness.guardian_attempts import Breaking
+from tests.harness.world import CERTIFICATE, KEY
 
 TODAY = datetime.date(2026, 1, 1)
 SESSION = bytes(16)
-CENTRE = Identity("centre", "coordinator", None)
+CENTRE = Identity("centre", "coordinator", CERTIFICATE)
 # More messages than any conversation has.
 NEVER = 10**6
 
@@ -233,7 +234,8 @@ class FaultWorld:
             if self.kind.hidden:
                 said = seat.answer(lambda: seat.party.handle(request))
             else:
-                ask = Ask(SESSION, self.frames, SESSION, *about, encode(request))
+                proof = sign(KEY, head_statement(self.study.digest, about[2]))
+                ask = Ask(SESSION, self.frames, SESSION, *about, encode(request), proof)
                 said = seat.answer(partial(reply, ask, b"signed", CENTRE, seat, today=TODAY))
         except Crash:
             self.open_party(name)
@@ -284,7 +286,7 @@ class FaultWorld:
         except StorageFailed:
             return False
         try:
-            check_heads(self.opened, name, heads)
+            check_heads(self.opened, name, heads, own=CENTRE)
         except Refused as error:
             self.refused.append(error.code)
             return False

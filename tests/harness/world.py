@@ -22,7 +22,7 @@ from coordinator.connection.sessions import Sessions
 from party.connection.node import Node, _Session
 from party.connection.seat import ServedSeat, seat_heads
 from party.party import Party
-from protocols.crypto.identity import identify, issue, new_authority, new_key
+from protocols.crypto.identity import Identity, identify, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.ledger.ledger import Ledger
@@ -163,7 +163,7 @@ class World:
         session = Session(identity, node_session.nonce, send, "", "", 1)
         session.told.set()
         try:
-            check_heads(opened, name, heads)
+            check_heads(opened, name, heads, own=Identity("centre", "coordinator", CERTIFICATE))
         except Refused as error:
             self.refusals.append(error.code)
             session.refused.add((heads.study, heads.seat))

@@ -3,10 +3,11 @@
 import datetime
 
 import pytest
+from cryptography.hazmat.primitives import serialization
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.identity import fingerprint, issue, new_authority, new_key
+from protocols.crypto.identity import fingerprint, issue, new_authority, new_key, sign
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.wire import wire_pb2
@@ -24,6 +25,7 @@ from protocols.wire.frames import (
     SeatHeads,
     Welcome,
     agree_version,
+    head_statement,
     printable,
     seal,
     unseal,
@@ -61,7 +63,9 @@ nonces = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 heads = recipe(Head, st.integers(0, 2**53 - 1), hashes)
 counts = st.integers(1, 2**53 - 1)
-of_seats = recipe(SeatHeads, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple))
+of_seats = recipe(
+    SeatHeads, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple), st.binary(max_size=99)
+)
 frames = st.one_of(
     recipe(Hello, st.lists(st.integers(1, 99)).map(tuple), words, nonces, st.lists(of_seats, max_size=3).map(tuple)),
     recipe(
@@ -116,17 +120,9 @@ def test_any_bytes_are_malformed_or_refused_and_nothing_else(data):
 @settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_any_body_that_is_signed_is_a_frame_or_malformed(body):
-    from cryptography.hazmat.primitives import serialization
 
-    from protocols.crypto.identity import sign
-
-    sealed = wire_pb2.Signed(
-        body=body,
-        signature=sign(KEY, b"conclave frame 1\n" + body),
-        certificate=CERTIFICATE.public_bytes(serialization.Encoding.DER),
-    ).SerializeToString()
     try:
-        frame, _ = open_it(sealed)
+        frame, _ = open_it(signed(body))
     except MalformedMessage:
         return
     assert type(frame).__name__ in {"Hello", "Welcome", "Ask", "Answer", "Renew", "Renewed", "Goodbye"}
@@ -135,6 +131,28 @@ def test_any_body_that_is_signed_is_a_frame_or_malformed(body):
 def test_a_signature_of_another_key_is_refused():
     with pytest.raises(Refused, match="bad_signature"):
         open_it(seal(Goodbye("a", "b"), key=new_key(), certificate=CERTIFICATE))
+
+
+def signed(body):
+    """A frame of any body, under a valid signature."""
+    return wire_pb2.Signed(
+        body=body,
+        signature=sign(KEY, b"conclave frame 1\n" + body),
+        certificate=CERTIFICATE.public_bytes(serialization.Encoding.DER),
+    ).SerializeToString()
+
+
+@pytest.mark.parametrize(
+    "proof", [b"", b"no signature", sign(KEY, head_statement(b"s" * 32, Head(2, b"h" * 32)))], ids=["none", "no", "of"]
+)
+def test_a_question_whose_own_head_is_not_signed_is_refused_so_that_no_claim_of_it_stays_unproven(proof):
+    ask = Ask(b"n" * 16, 1, b"n" * 16, b"s" * 32, "h", Head(1, b"h" * 32), EMPTY, b"")
+    body = wire_pb2.Frame.FromString(wire_pb2.Signed.FromString(seal(ask, key=KEY, certificate=CERTIFICATE)).body)
+    opened, signer = open_it(signed(body.SerializeToString()))
+    signer.verify(opened.proof, head_statement(ask.study, ask.own))
+    body.ask.proof = proof
+    with pytest.raises(Refused, match="bad_signature"):
+        open_it(signed(body.SerializeToString()))
 
 
 @pytest.mark.parametrize(
