@@ -154,8 +154,7 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
         )
     if study.classes > MAX_CLASSES:
         raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
-    # Of each query: the vector, and for each of three repetitions its product with a key, and a constant.
-    _check_held(study, cells=4 * study.classes + 3, word_bytes=4)
+    _check_held(study, cells=_shared_words(study.classes), word_bytes=4)
     mechanism = study.gaussian
     thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
     with _named(study, level, units):
@@ -183,6 +182,17 @@ def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> Ring:
             noise_sigma_units=sqrt(2) * study.gaussian.sigma * units,
             cells=study.query_limit * study.classes,
         )
+
+
+def shared_queries(voters: int, classes: int) -> int:
+    """How many queries a batch may have, if all of so many voters share their votes between two servers."""
+    return _MOST_HELD // (4 * voters * _shared_words(classes))
+
+
+def _shared_words(classes: int) -> int:
+    """Words of a share of a vote: the vector, and for each of three repetitions its product with a key, and a
+    constant."""
+    return 4 * classes + 3
 
 
 def _check_held(study: AnyStudy, *, cells: int, word_bytes: int) -> None:

@@ -22,6 +22,8 @@ from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
+from protocols.study.level_checks import shared_queries
+from protocols.study.levels import GuardedLevel
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
@@ -225,6 +227,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         rate.tolist(),
         strict=True,
     )
+    most = shared_queries(seats * teachers, classes) if isinstance(level, GuardedLevel) else queries
     study = Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
         classes=classes,
@@ -235,7 +238,9 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         accountant_name=account.name,
         teachers=teachers,
         query_limit=queries,
-        batch_limit=queries,
+        batch_limit=min(queries, shared_queries(seats * teachers, classes))
+        if isinstance(level, GuardedLevel)
+        else queries,
         answer_rate=settings.answer_rate,
         stop=check_stop(settings.stop),
         quorum=quorum,

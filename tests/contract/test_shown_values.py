@@ -37,6 +37,9 @@ ACCOUNTING = (
     "protocols.budgets.privacy_curve.",
 )
 SHOWN = {
+    "protocols.levels.two_server.agreement._Compared.context": _DIGEST,
+    "protocols.levels.two_server.batch_notes.BatchNotes.request": _DIGEST,
+    "protocols.levels.two_server.evaluation.Evaluated.context": _DIGEST,
     "coordinator.connection.session.Question.about": _DIGEST,
     "party.voting.teacher_process._Task.digest": _DIGEST,
     "protocols.claims.protection.Protection.records": _STUDY,
