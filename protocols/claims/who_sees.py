@@ -31,8 +31,10 @@ def not_protected_from(study: Protection) -> str:
                 "A server that departs from the protocol can change the sums, and a party can add any vector to them: "
                 "nothing limits it to one vote a record."
                 if study.records
-                else "A server that departs from the protocol can flip labels, and learn more of the counts than "
-                "labels show, a bit for each attempt."
+                else "A server that departs from the protocol can flip labels, and learn more than labels show: at most "
+                "one bit a batch, which can be of one hospital's vote, and which no noise covers where the threshold has "
+                "noise of its own. Three batches that are left unfinished by that end the study; a bit that the server "
+                "guessed right leaves no trace."
             )
             return (
                 f"{asks} and the guardian together: if they collude they see {_every(study)}.{more} {departs} Against "
@@ -51,7 +53,12 @@ def who_sees_votes(study: Protection) -> str:
                 "collude with it; each party adds some of the noise"
             )
         case _:
-            return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise"
+            bit = (
+                ""
+                if study.records
+                else "; one that cheats can learn a bit a batch, and three wrong guesses end the study"
+            )
+            return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise{bit}"
 
 
 def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]:
