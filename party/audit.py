@@ -22,11 +22,13 @@ from party.party import COUNTED, FATE
 from protocols.errors import DataCorrupt, DataUnavailable, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
+from protocols.levels.two_server.released import SignedRelease
 from protocols.levels.two_server.signed_votes import sent_votes
 from protocols.levels.two_server.statement import Fate
 from protocols.refusals.code import Code
 from protocols.release.labels import LABELS_FILE, read_labels
 from protocols.release.manifest import MANIFEST_FILE, check_file, read_manifest, signer
+from protocols.release.signatures import SIGNATURES_FILE
 from protocols.release.sums import SUMS_FILE, labels_of, read_sums
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
@@ -65,8 +67,13 @@ def audit_seat(
     *,
     authority: x509.Certificate,
     labels: Int64[ndarray, " queries"] | None,
+    attested: SignedRelease | None,
 ) -> LedgerAudit:
-    """The audit of one seat's ledger. labels: a release's class id for each query of the pool, below 0 for none."""
+    """The audit of one seat's ledger.
+
+    labels: a release's class id for each query of the pool, below 0 for none; attested: what a guardian signed of that
+    release, None in a study without one.
+    """
     findings: list[Discrepancy] = []
     times: dict[int, int] = {}
     entries = 0
@@ -112,6 +119,7 @@ def audit_seat(
     outcomes = {number: each for number, each in seen["outcome"].items() if isinstance(each, Outcome)}
     for number in batches:
         compared += _check_batch(ledger, study, seat, number, outcomes.get(number), labels, findings)
+        _check_attested(ledger, number, attested, findings)
     if sum(amount for number in batches for amount in _amounts(ledger, number, seat).values()) != _spent(ledger, seat):
         findings.append(
             Discrepancy(Code.SUMS_DIFFER, "the charges of the batches do not add up to the account's total")
@@ -135,7 +143,7 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
     if signed_by != coordinator:
         raise Refused(Code.OTHER_COORDINATOR, f"{signed_by!r} signed the release; allowed: {coordinator!r}")
     study, _, files = read_manifest(release)
-    for name in (LABELS_FILE, SUMS_FILE):  # one of them, by who votes; a release without sums has neither
+    for name in (LABELS_FILE, SUMS_FILE, SIGNATURES_FILE):  # which of them there are depends on the study
         if (release / name).exists():
             check_file(release, name, files)
     return study
@@ -235,6 +243,17 @@ def _check_batch(
             )
         )
     return int(inside.sum())
+
+
+def _check_attested(ledger: Ledger, number: int, attested: SignedRelease | None, findings: list[Discrepancy]) -> None:
+    """Whether a guardian signed what is released of a batch that this ledger charged."""
+    stored = ledger.stored(number)
+    if attested is None or stored is None:
+        return
+    try:
+        attested.check(number, request=stored.digest, queries=ledger.queries(number))
+    except Refused as error:
+        findings.append(Discrepancy(error.code, str(error)))
 
 
 def _digest_of_sent(ledger: Ledger, study: DeployedStudy, seat: str, number: int) -> bytes:

@@ -129,6 +129,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("evidence/frames.jsonl", "number"): _BATCH,
     ("sums.csv", "sum"): Range(-_WHOLE, _WHOLE, "lattice units of all votes of a cell, with noise"),
     ("soft_labels.csv", "query"): _QUERY,
+    ("guardian.sig", "batch"): _BATCH,
     ("labels.csv", "query"): _QUERY,
     ("labels.csv", "label"): Range(0, _WHOLE - 1, "a class; then held against the study's classes"),
     ("labels.csv", "reinforced"): Range(0, _WHOLE - 1, "the same"),

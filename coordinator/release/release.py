@@ -20,6 +20,7 @@ from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
 from coordinator.release.export import export_student
 from coordinator.release.folder import Released, signed_statement, to_json
+from coordinator.release.guardian_signed import signature_files
 from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
@@ -28,12 +29,9 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
-from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.aggregation import opened_signature
 from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from protocols.release.sums import (
-    GUARDIAN_FILE,
     QUERIES_FILE,
     SOFT_LABELS_FILE,
     SUMS_FILE,
@@ -42,7 +40,6 @@ from protocols.release.sums import (
     sums_csv,
 )
 from protocols.study.file import write_study
-from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
 from protocols.votes import ABSTAIN
@@ -133,6 +130,7 @@ def _write(
     texts = {
         layout.STUDY_FILE: write_study(study),
         **_labels(labelled, reinforced, soft),
+        **signature_files(study, labelled.ledger, evidence),
         layout.STATEMENT_FILE: to_json(made),
         layout.PRIVACY_FILE: privacy_page(made),
         layout.CARD_FILE: model_card(made, figures, counts),
@@ -162,13 +160,7 @@ def _labels(labelled: LabelledStudy, reinforced: Int64[ndarray, " queries"], sof
         return {LABELS_FILE: labels_csv(labelled.labels, reinforced)}
     if labelled.cells is None or soft is None:
         return {}
-    texts = {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
-    if isinstance(labelled.study.confidentiality, GuardedLevel):
-        with Ledger(labelled.ledger) as ledger:
-            stored = ledger.stored(0)
-            signature = None if stored is None else opened_signature(ledger, stored.digest)
-        texts[GUARDIAN_FILE] = (signature or b"").hex() + "\n"
-    return texts
+    return {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:

@@ -1,7 +1,8 @@
 """Verifying a release: signature, hashes, log, receipts, charges and figures, by anyone who has the folder.
 
-Verification cannot show that the coordinator computed the labels correctly, added the noise, or listed all earlier
-releases. One altered byte in what it does cover makes a check fail.
+Verification cannot show that noise was added, that all earlier releases are listed, or that votes were counted as they
+came; in a study with a guardian it shows that the guardian computed the same labels or sums. One altered byte in what
+it does cover makes a check fail.
 """
 
 from __future__ import annotations
@@ -22,16 +23,16 @@ from coordinator.release import folder as layout
 from coordinator.release.charges import charges_by_seat, check_charges, check_covered, check_receipts, in_words
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import Released, facts_of, read_earlier, read_json, read_released, student_figures
+from coordinator.release.guardian_signed import check_guardian
 from coordinator.release.pages import model_card, privacy_page
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
-from protocols.levels.two_server.statement import check_opened
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
-from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_guardian, read_sums
-from protocols.study.levels import GuardedLevel, guarded
+from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_sums
+from protocols.study.levels import GuardedLevel
 from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QueryMap
 from runtime.distribution import installed_version
@@ -136,8 +137,8 @@ def _check_content(checks: _Checks, folder: Path, authority: x509.Certificate, p
             checks.skip(_SOFT)
         elif checks.run(_SOFT, lambda: _soft_labels(folder, released, queries, pool, paid), _FORGED) is False:
             checks.done[-1] = replace(checks.done[-1], passed=None, next_step=_GIVE_POOL)
-        if isinstance(released.study.confidentiality, GuardedLevel):
-            checks.run("guardian's signature", lambda: _guardian(folder, released, evidence), _FORGED)
+    if isinstance(released.study.confidentiality, GuardedLevel):
+        checks.run("guardian's signatures", lambda: check_guardian(folder, released, evidence), _FORGED)
     opened = checks.run("signed frames", lambda: _frames(evidence, authority), _FORGED)
     charged = checks.run("charges", lambda: _charges(released, evidence), _FORGED)
     if opened is None or charged is None:
@@ -259,24 +260,6 @@ def _soft_labels(
     if worst > _SAME_CHANCE:
         raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
     return pool is not None, said
-
-
-def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
-    """Whether the guardian that the study names opened these very sums."""
-    study, cells = released.study, read_sums(folder, released.study)
-    if cells is None:
-        return True, "no sums are released, and none are signed"
-    if not evidence.charges:
-        raise DataCorrupt("sums are released, and no batch was charged")
-    level = guarded(study.confidentiality)
-    check_opened(
-        read_guardian(folder),
-        cells,
-        study=study.digest,
-        request=bytes.fromhex(evidence.charges[0].request),
-        key=bytes.fromhex(level.signing_key),
-    )
-    return True, f"{level.guardian!r} opened these sums too"
 
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:

@@ -8,7 +8,8 @@ VERIFY = (
     "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
     "sent and every receipt that a party signed, that both agree with the released labels, that receipts cover every "
     "charge except those stated as unproven or whose last receipt was refused, that each charge recomputes from "
-    "the study, that no cap was passed, and that the figures here recompute. Where records vote, it needs the public "
+    "the study, that no cap was passed, and that the figures here recompute. In a study with a guardian it checks that "
+    "the guardian signed these very labels, or noisy sums, batch by batch. Where records vote, it needs the public "
     "pool, `--pool FILE`, to check that the soft labels follow from the released sums. It does not know which "
     "certificates were revoked.",
     "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",

@@ -102,6 +102,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     from party.lifetime import seats_of
     from protocols.crypto.identity import certificate_from_pem
     from protocols.ledger.ledger import Ledger
+    from protocols.levels.two_server.released import read_signed
 
     settings, invitation = home.settings(), home.invitation()
     authority = certificate_from_pem(invitation.authority)
@@ -117,12 +118,13 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     results: list[dict[str, Any]] = []
     for found in studies:
         labels = None if release is None else released_labels(release, found)
+        attested = None if release is None or labels is None else read_signed(release, found, labels)
         for seat in seats_of(found, invitation.party):
             path = home.ledger(found.digest, seat)
             if not path.exists():
                 continue
             with Ledger(path, audited=True) as ledger:
-                audited = audit_seat(ledger, found, seat, authority=authority, labels=labels)
+                audited = audit_seat(ledger, found, seat, authority=authority, labels=labels, attested=attested)
             results.append({"study": found.name, "seat": seat, **dataclasses.asdict(audited)})
     failed = any(result["findings"] for result in results)
     if as_json:

@@ -31,10 +31,7 @@ def not_protected_from(study: Protection) -> str:
                 "A server that departs from the protocol can change the sums, and a party can add any vector to them: "
                 "nothing limits it to one vote a record."
                 if study.records
-                else "A server that departs from the protocol can flip labels, and learn more than labels show: at most "
-                "one bit a batch, which can be of one hospital's vote, and which no noise covers where the threshold has "
-                "noise of its own. Three batches that are left unfinished by that end the study; a bit that the server "
-                "guessed right leaves no trace."
+                else f"A server that departs from the protocol {_departs(study)}."
             )
             return (
                 f"{asks} and the guardian together: if they collude they see {_every(study)}.{more} {departs} Against "
@@ -53,12 +50,7 @@ def who_sees_votes(study: Protection) -> str:
                 "collude with it; each party adds some of the noise"
             )
         case _:
-            bit = (
-                ""
-                if study.records
-                else "; one that cheats can learn a bit a batch, and three wrong guesses end the study"
-            )
-            return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise{bit}"
+            return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise"
 
 
 def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]:
@@ -100,17 +92,19 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
         saw = f"for each query the noisy histogram of all votes together; {absent} No vote of a single party."
         return [_saw(who, saw, f"{public}, if at most {study.colluders} hospitals collude with it")]
     shares = "Of every vote one of two shares, which alone says nothing."
+    more = "; if it departed from the protocol, it learned at most one bit a batch more, which noise may not cover"
     by_one = f"labels, which queries were refused, {absent} {shares}"
     by_other = "labels, which parties took part, which queries were refused. Of every vote the other share."
     if study.records:
         opened = "the noisy sum of all parties' votes;"
+        more = ""
         by_one, by_other = f"{opened} {absent} {shares}", f"{opened} which parties took part. The other share."
     return [
-        _saw(who, by_one, f"{public}; computational, if it does not collude with the guardian"),
+        _saw(who, by_one, f"{public}; computational, if it does not collude with the guardian{more}"),
         _saw(
             f"the guardian, {study.guardian}",
             by_other,
-            f"{public}; computational, if it does not collude with the coordinator",
+            f"{public}; computational, if it does not collude with the coordinator{more}",
         ),
     ]
 
@@ -133,13 +127,21 @@ def guardian_sees(study: Protection) -> str:
     )
 
 
+def _departs(study: Protection) -> str:
+    """What one server that departs from the protocol can do where teachers vote."""
+    flips = "can flip labels unnoticed, as it may shift its own share of the counts or choose its own noise"
+    learns = "it learns at most one bit a batch beyond the labels, by whether the batch breaks off, and three that do end the study"
+    votes = " and one of each hospital's votes, by whether they are refused;" if study.hides_queries else ""
+    return f"{flips}; {learns};{votes} noise may not cover that, and it can be of one vote"
+
+
 def not_covered_by_guardian(study: Protection) -> list[str]:
     """What a guardian is told before it approves a study."""
     return [
         f"If you and {study.asks} combine what you hold, votes are in the clear; nobody else prevents that.",
         "A server that departs from the protocol can spoil the sums."
         if study.records
-        else "A server that departs from the protocol can spoil labels, or have honest hospitals' votes refused.",
+        else f"A server that departs from the protocol {_departs(study)}. It can have honest hospitals' votes refused.",
     ]
 
 

@@ -167,3 +167,4 @@ class Code(StrEnum):
     OUTCOME_FALSE = auto()
     OUTCOME_DIFFERS = auto()
     RELEASE_DIFFERS = auto()
+    OTHER_LABELS = auto()

@@ -130,5 +130,11 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
         Code.RELEASE_DIFFERS: Meaning(
             "the release has fewer queries than were asked", "ask the operator", COMMAND, Cost.STANDS
         ),
+        Code.OTHER_LABELS: Meaning(
+            "a release has other labels of a batch than the guardian computed and signed, or lacks its signature",
+            "do not use the release; show it to the consortium and to the guardian",
+            COMMAND,
+            Cost.STANDS,
+        ),
     },
 }

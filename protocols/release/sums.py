@@ -2,14 +2,12 @@
 
 sums.csv has the noisy sum of each query and class, in lattice units: all that was ever computed from records.
 soft_labels.csv has, for each record of the public pool, the queries that it lies in and the probability of each class.
-sums.sig is the guardian's signature of the sums, in hexadecimal digits, where the study has a guardian.
 """
 
 from __future__ import annotations
 
 import csv
 import io
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
@@ -27,7 +25,6 @@ from protocols.study.queries_file import record_votes
 from protocols.votes import NOT_ASKED
 
 SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "queries.npz"
-GUARDIAN_FILE = "sums.sig"
 _BYTES = 2**32
 # Of a number of 64 bits, a probability or the name of a class, with the comma.
 _CELL_BYTES = 32
@@ -62,17 +59,6 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
         cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
     _check_same(SUMS_FILE, sums_csv(cells), text)
     return cells
-
-
-def read_guardian(folder: Path) -> bytes:
-    """The guardian's signature of the sums. Raises DataCorrupt."""
-    try:
-        text = read_text(folder / GUARDIAN_FILE, most=1000)
-    except DataUnavailable as error:
-        raise DataCorrupt(f"{GUARDIAN_FILE} cannot be read: {str(error)[:200]}") from None
-    if not re.fullmatch("[0-9a-f]{128}\n", text):
-        raise DataCorrupt(f"{GUARDIAN_FILE} has {len(text)} characters; allowed: 128 hexadecimal digits and a line end")
-    return bytes.fromhex(text)
 
 
 def labels_of(study: DeployedStudy, cells: Int64[ndarray, "queries classes"] | None) -> Int64[ndarray, " queries"]:

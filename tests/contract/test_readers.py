@@ -75,7 +75,7 @@ def names():
         "onnx", "bounds", "statement", "release json", "release labels", "release manifest", "evidence", "student",
         "own schema", "own csv", "budgets", "config", "summary", "votes npy",
         "data npz", "data lines", "logistic_regression", "random_forest", "small_cnn",
-        "queries of records", "queries of a study", "votes of records", "guardian's signature", "sums", "soft labels",
+        "queries of records", "queries of a study", "votes of records", "guardian's signatures", "sums", "soft labels",
     ]  # fmt: skip
 
 

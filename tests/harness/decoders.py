@@ -59,7 +59,8 @@ from protocols.levels.two_server.shared_sums import check_sum_share
 from protocols.levels.two_server.shares import check_guardian_share
 from protocols.release.labels import labels_csv, read_labels
 from protocols.release.manifest import read_manifest
-from protocols.release.sums import PoolLabels, read_guardian, read_soft_labels, read_sums, soft_labels_csv, sums_csv
+from protocols.release.signatures import read_signatures
+from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.query_map import QueryMap
@@ -219,7 +220,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
     "queries.npz": QueryMap.from_bytes,
     "sums.csv": lambda data: (written(data, "sums.csv"), read_sums(FOLDER, RECORDS)),
-    "sums.sig": lambda data: (written(data, "sums.sig"), read_guardian(FOLDER)),
+    "guardian.sig": lambda data: (written(data, "guardian.sig"), read_signatures(FOLDER)),
     "soft_labels.csv": lambda data: (written(data, "soft_labels.csv"), read_soft_labels(FOLDER, RECORDS)),
     "features.npz": FeatureMap.from_bytes,
     "labels.csv": lambda data: (written(data, "labels.csv"), read_labels(FOLDER, classes=2)),
@@ -336,7 +337,7 @@ SEEDS: dict[str, list[bytes]] = {
     "pool.npy": [_saved(np.save, np.zeros((2, 2), np.float32))],
     "pool.npz": [_saved(np.savez, inputs=np.zeros((2, 2), np.float32))],
     "sums.csv": [sums_csv(np.arange(16).reshape(8, 2)).encode()],
-    "sums.sig": [b"0f" * 64 + b"\n"],
+    "guardian.sig": [b"0 " + b"0f" * 64 + b"\n"],
     "soft_labels.csv": [_SOFT.encode()],
     "queries.npz": [QUERIES.to_bytes()],
     "features.npz": [FEATURES.to_bytes()],

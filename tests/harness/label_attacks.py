@@ -34,10 +34,13 @@ class OtherGates(Garbler):
 class FlippedOutputs(Garbler):
     """Garbles a circuit in which the bits of every label are flipped where a query passed: its last gates are NANDs."""
 
+    # Bits of a label, and queries: the only gates of this shape are those of the bits under the pass bit.
+    outputs = (2, 4)
+
     def conjunction(self, left, right):
         result = super().conjunction(left, right)
-        # The label's two bits under the pass bit, four queries: the only gates of this shape.
-        return self.negation(result) if left.shape[:2] == (2, 4) and right.shape[0] == 4 else result
+        last = left.shape[:2] == self.outputs and right.shape[0] == self.outputs[1]
+        return self.negation(result) if last else result
 
 
 class SelectiveFailure(Garbler):

@@ -57,7 +57,8 @@ from protocols.levels.hidden_queries.inference.model import Dense, Model
 from protocols.reading import read_bytes, read_json, read_text, read_toml
 from protocols.release.labels import read_labels
 from protocols.release.manifest import read_manifest as read_release_manifest
-from protocols.release.sums import PoolLabels, read_guardian, read_soft_labels, read_sums, soft_labels_csv, sums_csv
+from protocols.release.signatures import read_signatures
+from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
@@ -156,7 +157,9 @@ def readers(folder: Path) -> dict[str, Reader]:
             "queries.npz", counted[1].to_bytes(), lambda path: read_query_map(path, counted[0])
         ),
         "votes of records": Reader("votes.npz", _votes(folder, counted[0]), lambda path: read_votes(path, counted[0])),
-        "guardian's signature": Reader("sums.sig", b"0f" * 64 + b"\n", lambda path: read_guardian(path.parent)),
+        "guardian's signatures": Reader(
+            "guardian.sig", b"3 " + b"0f" * 64 + b"\n", lambda path: read_signatures(path.parent)
+        ),
         "sums": Reader("sums.csv", sums_csv(sums).encode(), lambda path: read_sums(path.parent, counted[0])),
         "soft labels": Reader(
             "soft_labels.csv", soft_labels_csv(soft).encode(), lambda path: read_soft_labels(path.parent, counted[0])

@@ -30,9 +30,6 @@ every attempt, because they hide the inputs of one attempt only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
-
 import numpy as np
 from jaxtyping import Bool, UInt64
 from numpy import ndarray
@@ -61,37 +58,10 @@ _DIGEST_BYTES = 32
 _HELLO_BYTES = BASE_BYTES + KEY_BYTES + SEED_BYTES
 
 
-@dataclass(frozen=True, eq=False)
-class Transferred:
-    """The inputs of a chunk of queries, as they entered by checked transfers, before any table is sent.
-
-    active: the labels of this server's bits in the circuit that the other garbles; zeros: the labels of zero of the
-    other server's bits in the circuit that this one garbles, of which that one holds zeros ^ bit * offset.
-    """
-
-    at: slice
-    bits: Bool[ndarray, "31 rows queries"] = field(repr=False)
-    active: UInt64[ndarray, "31 rows queries 2"] = field(repr=False)
-    zeros: UInt64[ndarray, "31 rows queries 2"] = field(repr=False)
-    offset: UInt64[ndarray, "2"] = field(repr=False)
-
-
-class InputCheck(Protocol):
-    """A check of what entered the circuits. Either method raises Refused or MalformedMessage to end the evaluation."""
-
-    def entered(self, channel: Channel, inputs: Transferred) -> None:
-        """Called for each chunk before its tables are sent. The guardian sends first and last."""
-
-    def finished(self, channel: Channel) -> None:
-        """Called after the last chunk, before anything is decoded. The guardian sends first and last."""
-
-
-def coordinator_evaluates(
-    channel: Channel, inputs: CircuitInputs, *, source: RandomSource, check: InputCheck | None = None
-) -> Evaluated:
+def coordinator_evaluates(channel: Channel, inputs: CircuitInputs, *, source: RandomSource) -> Evaluated:
     """What the coordinator holds after both evaluations, from which agreement.py opens the labels.
 
-    Raises MalformedMessage, ChannelClosed, and what the check raises: then nothing was released by this side.
+    Raises MalformedMessage and ChannelClosed: then nothing was released by this side.
     """
     sizes = inputs.sizes
     offer = _sized(receive(channel, _DIGEST_BYTES + POINT_BYTES, "the guardian's base transfers"), sizes)
@@ -114,22 +84,16 @@ def coordinator_evaluates(
         zeros = mine.transfers.checked(challenge, receive(channel, ANSWER_BYTES, "the answer to the challenge"))
         zeros = zeros.reshape(*bits.shape, 2)
         active, hidden = labels[: bits.size].reshape(*bits.shape, 2), labels[bits.size :].reshape(*masks.shape, 2)
-        if check is not None:
-            check.entered(channel, Transferred(at, bits, active, zeros, mine.offset))
         gates = theirs.gates(channel, sizes.conjunctions * bits.shape[-1])
         outputs.active.append(_computed(gates, active, theirs.others(bits.shape), hidden, sizes))
         theirs.tweak = gates.tweak
         own, hidden = mine.own(bits), mine.own(masks)
         outputs.zeros.append(_computed(mine.gates, own, zeros, hidden, sizes))
         mine.writer.flush()
-    if check is not None:
-        check.finished(channel)
     return outputs.evaluated(sizes)
 
 
-def guardian_evaluates(
-    channel: Channel, inputs: CircuitInputs, *, source: RandomSource, check: InputCheck | None = None
-) -> Evaluated:
+def guardian_evaluates(channel: Channel, inputs: CircuitInputs, *, source: RandomSource) -> Evaluated:
     """As `coordinator_evaluates`, for the guardian."""
     sizes = inputs.sizes
     base = BaseSender(source)
@@ -154,8 +118,6 @@ def guardian_evaluates(
         both = mine.transfers.checked(challenge, said[:ANSWER_BYTES])
         channel.send(theirs.transfers.answer(said[ANSWER_BYTES:]))
         active, zeros = labels.reshape(*bits.shape, 2), both[: bits.size].reshape(*bits.shape, 2)
-        if check is not None:
-            check.entered(channel, Transferred(at, bits, active, zeros, mine.offset))
         hidden = both[bits.size :].reshape(*masks, 2)
         outputs.zeros.append(_computed(mine.gates, zeros, mine.own(bits), hidden, sizes))
         mine.writer.flush()
@@ -163,8 +125,6 @@ def guardian_evaluates(
         own, hidden = theirs.others(bits.shape), theirs.others(masks)
         outputs.active.append(_computed(gates, own, active, hidden, sizes))
         theirs.tweak = gates.tweak
-    if check is not None:
-        check.finished(channel)
     return outputs.evaluated(sizes)
 
 

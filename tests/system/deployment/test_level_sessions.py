@@ -122,7 +122,7 @@ def test_a_sum_that_is_given_up_is_told_charged_and_proved_alike_by_everybody(tm
         assert spends(made, 3) == counted[:3]
         assert np.all(np.array(spends(made)) <= counted)
         for seat, ledger in made.ledgers.items():
-            audited = audit_seat(ledger, study, seat, authority=made.authority, labels=got.labels)
+            audited = audit_seat(ledger, study, seat, authority=made.authority, labels=got.labels, attested=None)
             assert audited.findings == (), seat
         evidence = collect(tmp_path / "coordinator.sqlite", study=study.digest)
         opened = receipts(evidence, authority=made.authority)

@@ -119,6 +119,22 @@ def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(study):
     )
 
 
+@pytest.mark.parametrize("study", [each for each in ALL if each.guarded], ids=name_of)
+def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(study):
+    for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
+        assert "can flip labels unnoticed, as it may shift its own share of the counts or choose its own noise" in said
+        assert "at most one bit a batch beyond the labels" in said
+        # Where a hospital asks, it may let honest votes be refused by what they are.
+        assert ("one of each hospital's votes" in said) == (study.level == "hidden_queries")
+        assert "noise may not cover that" in said
+    assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
+
+
+def test_the_guardian_knows_the_labels_of_public_queries_and_none_of_hidden_ones():
+    assert "and the labels; no vote and no count" in guardian_sees(study_of("two_server"))
+    assert guardian_sees(study_of("hidden_queries")).endswith("no vote, no count and no label")
+
+
 def test_public_queries_are_named_as_unprotected_only_where_queries_are_public():
     for study in ALL:
         told = any(line.startswith("The public queries") for line in not_covered_by_release(study))

@@ -7,7 +7,8 @@ from protocols.levels.two_server.refused_votes import MOST_REFUSED, RefusedVotes
 from protocols.wire.messages import HiddenVotes
 from tests.harness.guardian_attempts import STUDY, World
 
-SMALL = replace(STUDY, batch_limit=8)
+# Five batches of two: whatever the noise, the budgets last for ten answers.
+SMALL = replace(STUDY, query_limit=10, batch_limit=2)
 
 
 def spoilt(times):

@@ -32,6 +32,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
+from protocols.release.signatures import SIGNATURES_FILE, read_signatures
 from protocols.study.file import read_study, write_study
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
@@ -172,6 +173,11 @@ def evidence(file: str, *path: str | int) -> Callable[[object, Path], object]:
     return read
 
 
+def signatures(value: int, folder: Path) -> object:
+    (folder / SIGNATURES_FILE).write_text(f"{value} {'0f' * 64}\n")
+    return read_signatures(folder)
+
+
 def labels(column: int) -> Callable[[int, Path], object]:
     def read(value: int, folder: Path) -> object:
         head, row = labels_csv(np.array([1]), np.array([ABSTAIN])).splitlines()
@@ -258,6 +264,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("evidence/audit.jsonl", "time_ns"): evidence("evidence/audit.jsonl", "time_ns"),
     ("evidence/audit.jsonl", "fields"): evidence("evidence/audit.jsonl", "fields", "batch"),
     ("evidence/frames.jsonl", "number"): evidence("evidence/frames.jsonl", "number"),
+    ("guardian.sig", "batch"): signatures,
     ("labels.csv", "query"): labels(0),
     ("labels.csv", "label"): labels(1),
     ("labels.csv", "reinforced"): labels(3),
@@ -274,7 +281,7 @@ def test_the_table_has_a_decoder_for_each_row_and_no_row_besides():
 @pytest.mark.parametrize(("where", "field"), sorted(DECODERS))
 def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_size(where, field, tmp_path):
     read = DECODERS[where, field]
-    more = (tmp_path,) if where.startswith(("study", "evidence", "labels", "sums", "soft")) else ()
+    more = (tmp_path,) if where.startswith(("study", "evidence", "labels", "guardian.sig", "sums", "soft")) else ()
     unsigned = where in ("guardian's head", "two servers", "inference")
     said = re.compile(rf"{re.escape(field)} is .*; allowed: {RANGES[where, field].lowest} to")
     for value in values_around(where, field):

@@ -1,5 +1,7 @@
 """Ten kinds of malformed votes, each in a whole batch: the party is named to both servers, and the rest goes on."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,9 +9,11 @@ from protocols.crypto.field import P, from_integers, plus, times
 from protocols.levels.two_server.conversation import unseal
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, vote_keys
 from protocols.wire.messages import HiddenVotes
-from tests.harness.guardian_attempts import STUDY, VOTES, World
+from tests.harness import guardian_attempts
+from tests.harness.guardian_attempts import VOTES, World
 from tests.harness.levels import SEALING_KEY
 
+STUDY = replace(guardian_attempts.STUDY, query_limit=10, batch_limit=10)
 CHEAT, QUERY = 2, 3
 VOTE = int(VOTES[CHEAT, 0, QUERY])
 OTHER, THIRD = ((VOTE + step) % STUDY.classes for step in (1, 2))
@@ -54,7 +58,7 @@ def test_a_malformed_vote_is_refused_and_its_party_named_in_both_logs(kind) -> N
         cheated.append(cheating(reply, KINDS[kind]))
         return cheated[0]
 
-    made = World(tamper=tamper)
+    made = World(study=STUDY, tamper=tamper)
     got = made.label()
     assert got.refusals == {"p2": "bad_votes"}
     assert (got.labels >= 0).any()

@@ -18,17 +18,19 @@ from protocols.levels.two_server.signed_votes import SignedVotes, own_digest
 from protocols.levels.two_server.statement import Fate, Statement
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Refusal, VoteRequest
-from tests.harness.guardian_attempts import NAMES, POOL, STUDY, VOTES, World
+from tests.harness import guardian_attempts
+from tests.harness.guardian_attempts import NAMES, POOL, VOTES, World
 from tests.harness.levels import SEAT_KEYS
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import signed_again, told
 
+STUDY = replace(guardian_attempts.STUDY, query_limit=10, batch_limit=10)
 QUORUM_OF_FOUR = replace(STUDY, quorum=4)
 
 
 @pytest.fixture
 def world():
-    made = World()
+    made = World(study=STUDY)
     yield made
     made.close()
 
