@@ -35,6 +35,7 @@ from protocols.levels.two_server.agreement import coordinator_opens, guardian_op
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import coordinator_inputs, guardian_inputs
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
+from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian_sums
@@ -196,7 +197,8 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
 
 def notes() -> BatchNotes:
     """Of a ledger that is not kept."""
-    return BatchNotes(Ledger(":memory:"), b"request", 0, other="the other server")
+    ledger, other = Ledger(":memory:"), "the other server"
+    return BatchNotes(ledger, b"request", 0, other, OpenedBatches(ledger, b"study", other=other))
 
 
 def peak_mb() -> float:

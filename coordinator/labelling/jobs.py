@@ -35,7 +35,7 @@ from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel, guarded
-from protocols.study.study import party_of
+from protocols.study.study import Study, party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled
 from protocols.wire.transport import Transport
 from runtime.logs import Event
@@ -301,6 +301,9 @@ class _Noted(Aggregation):
     def __init__(self, aggregation: Aggregation, counted: Callable[[ReservedBatch, Counted], None]) -> None:
         self._aggregation = aggregation
         self._counted = counted
+
+    def check_next(self, study: Study, ledger: Ledger) -> None:
+        self._aggregation.check_next(study, ledger)
 
     def count(self, reserved: ReservedBatch) -> Counted:
         counted = self._aggregation.count(reserved)

@@ -130,9 +130,12 @@ def guardian_sees(study: Protection) -> str:
 def _departs(study: Protection) -> str:
     """What one server that departs from the protocol can do where teachers vote."""
     flips = "can flip labels unnoticed, as it may shift its own share of the counts or choose its own noise"
-    learns = "it learns at most one bit a batch beyond the labels, by whether the batch breaks off"
+    learns = (
+        "it learns at most one bit a batch beyond the labels, by whether the batch breaks off, and three that do end "
+        "the study"
+    )
     votes = " and one of each hospital's votes, by whether they are refused;" if study.hides_queries else ""
-    return f"{flips}; {learns};{votes} noise may not cover that"
+    return f"{flips}; {learns};{votes} noise may not cover that, and it can be of one vote"
 
 
 def not_covered_by_guardian(study: Protection) -> list[str]:

@@ -279,6 +279,7 @@ class Coordinator:
         active = [party for party, member in zip(self._parties, members, strict=True) if member]
         worst = dict(zip(self._parties, study.budgets.amount(queries_asked, queries_asked).tolist(), strict=True))
         if not reserved:
+            self._aggregation.check_next(study, self._ledger)
             amounts = {party: worst[party] for party in active}
             ids, limit = batch.ids.tolist(), study.query_limit
             self._ledger.reserve(batch.number, request.digest, amounts, b"", queries=ids, limit=limit)

@@ -7,9 +7,11 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
 from protocols.noise import LatticeNoise, Noise
 from protocols.refusals.code import Code
+from protocols.study.study import Study
 from protocols.votes import ABSTAIN, check_votes, count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
 
@@ -33,6 +35,9 @@ class ClearAggregation(Aggregation):
 
     def __init__(self, noise: Noise) -> None:
         self._noise = noise
+
+    def check_next(self, study: Study, ledger: Ledger) -> None:
+        """Nothing: every batch may be followed by another."""
 
     def count(self, reserved: ReservedBatch) -> Counted:
         study, request = reserved.study, reserved.request

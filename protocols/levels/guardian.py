@@ -43,6 +43,7 @@ from protocols.levels.two_server.conversation import (
 from protocols.levels.two_server.evaluation import Evaluated
 from protocols.levels.two_server.noisy_argmax import guardian_evaluates
 from protocols.levels.two_server.one_check import OneCheck
+from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.refused_votes import RefusedVotes
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
@@ -97,6 +98,7 @@ class Guardian:
         self._source = source
         self._noise_source = noise_source or source
         self._refusals = RefusedVotes(ledger, study.digest)
+        self._opened = OpenedBatches(ledger, study.digest, other=_COORDINATOR)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
 
@@ -169,6 +171,7 @@ class Guardian:
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
             if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
                 raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
+            self._opened.check(digest)
             self._check_of(submission).check_count()
             evaluated = is_evaluated(self._notes(submission))
             if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None and not evaluated:
@@ -318,7 +321,7 @@ class Guardian:
         self._ledger.log.append("below_quorum", batch=submission.number)
 
     def _notes(self, submission: Submission) -> BatchNotes:
-        return BatchNotes(self._ledger, submission.request, submission.number, other=_COORDINATOR)
+        return BatchNotes(self._ledger, submission.request, submission.number, _COORDINATOR, self._opened)
 
     def _check_of(self, submission: Submission) -> OneCheck:
         return OneCheck(self._ledger, submission.request, number=submission.number, other=_COORDINATOR)

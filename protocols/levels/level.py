@@ -101,6 +101,10 @@ class Aggregation(ABC):
         """Asks and counts. Raises ChannelClosed, or Refused by a guardian: then nothing was released."""
 
     @abstractmethod
+    def check_next(self, study: Study, ledger: Ledger) -> None:
+        """Raises Refused if the level asks no new batch of the study any more; called before one is charged."""
+
+    @abstractmethod
     def released(self, reserved: ReservedBatch) -> None:
         """Called once the batch's labels are stored and settled: forgets what was kept for continuing."""
 

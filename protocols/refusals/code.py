@@ -82,6 +82,7 @@ class Code(StrEnum):
     OTHER_CHECK = auto()
     OTHER_SUMS = auto()
     LABELS_DIFFER = auto()
+    TOO_MANY_OPENED = auto()
     TOO_MANY_ATTEMPTS = auto()
     TOO_MANY_CHECKS = auto()
     OTHER_ROUND = auto()

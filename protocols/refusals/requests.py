@@ -47,6 +47,13 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
+        Code.TOO_MANY_OPENED: Meaning(
+            "three batches of the study were opened by both servers and never settled; no other one is opened, since "
+            "the other server may have learned a bit of each",
+            "finish those batches with `resume`, or with `ask`; if they were given up, nothing: no more batch is asked "
+            "in this study. Keep both logs (`labels_broken_off`)",
+            OPERATOR | GUARDIAN | ASKER,
+        ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
             "the labels of one batch were to be evaluated more than 16 times",
             "ask why: with honest servers and occasionally working connections this does not happen",

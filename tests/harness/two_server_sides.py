@@ -14,6 +14,7 @@ from protocols.levels.two_server.agreement import coordinator_opens, guardian_op
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import coordinator_inputs, guardian_inputs
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
+from protocols.levels.two_server.opened_batches import OpenedBatches
 from tests.harness.seeded import seeded_source
 
 
@@ -92,7 +93,8 @@ def split(counts, rng):
 
 def notes_of_a_batch():
     """Of a ledger that is not kept."""
-    return BatchNotes(Ledger(":memory:"), b"request", 0, other="the other server")
+    ledger, other = Ledger(":memory:"), "the other server"
+    return BatchNotes(ledger, b"request", 0, other, OpenedBatches(ledger, b"study", other=other))
 
 
 def coordinator_side(channel, share, *, source, notes=None, masked=False, evaluates=coordinator_evaluates, **numbers):

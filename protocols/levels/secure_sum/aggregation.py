@@ -34,6 +34,7 @@ from protocols.levels.secure_sum.terms import context_of, roster_verifier
 from protocols.noise import LatticeNoise
 from protocols.refusals.code import Code
 from protocols.study.levels import summed
+from protocols.study.study import Study
 from protocols.wire.messages import (
     HiddenVotes,
     Refusal,
@@ -53,6 +54,9 @@ class SummedAggregation(Aggregation):
     Who shared, and whose masked votes were accepted, is noted before the next step, so that an interrupted batch
     continues with the same parties.
     """
+
+    def check_next(self, study: Study, ledger: Ledger) -> None:
+        """Nothing: every batch may be followed by another."""
 
     def count(self, reserved: ReservedBatch) -> Counted:
         study = reserved.study

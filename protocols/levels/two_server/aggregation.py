@@ -37,6 +37,7 @@ from protocols.levels.two_server.conversation import (
     whole_seats,
 )
 from protocols.levels.two_server.one_check import OneCheck
+from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.shared_sums import SumShare, check_sum_share
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share
@@ -79,6 +80,9 @@ class SharedAggregation(Aggregation):
         self._dial = dial
         self._source = source
         self._noise_source = noise_source or source
+
+    def check_next(self, study: Study, ledger: Ledger) -> None:
+        _opened_batches(study, ledger).check()
 
     def count(self, reserved: ReservedBatch) -> Counted:
         ledger, digest = reserved.ledger, reserved.request.digest
@@ -171,7 +175,8 @@ class SharedAggregation(Aggregation):
             total_units=study.total_units(level.units),
             masked=level.hides_queries,
         )
-        notes = BatchNotes(reserved.ledger, request.digest, request.batch.number, other=_GUARDIAN)
+        opened = _opened_batches(study, reserved.ledger)
+        notes = BatchNotes(reserved.ledger, request.digest, request.batch.number, _GUARDIAN, opened)
         agreed = coordinator_labels(channel, study, inputs, ids=ids.tolist(), notes=notes, source=self._source)
         self._believe(reserved, agreed.labels != ABSTAIN, seats[valid], agreed.statement, agreed.head)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
@@ -239,6 +244,11 @@ class SharedAggregation(Aggregation):
 
 def _check_of(reserved: ReservedBatch) -> OneCheck:
     return OneCheck(reserved.ledger, reserved.request.digest, number=reserved.request.batch.number, other=_GUARDIAN)
+
+
+def _opened_batches(study: Study, ledger: Ledger) -> OpenedBatches:
+    who = f"{_GUARDIAN} {guarded(study.confidentiality).guardian}"
+    return OpenedBatches(ledger, study.digest, other=who)
 
 
 def forget(ledger: Ledger, digest: bytes) -> None:

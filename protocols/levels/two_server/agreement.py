@@ -18,7 +18,8 @@ garble, such as "the other's share of this count is even".
 **One opening a batch.** A second one would give a second bit. So what is sent here follows from notes: the evaluation
 is noted before the first mask is sent, and each first message of the other server is noted before it is answered.
 After a stop the same messages are repeated, other ones are refused (`labels_differ`), and a batch that was opened is
-never evaluated again. Honest servers lose nothing by a broken connection, wherever it breaks.
+never evaluated again. Honest servers lose nothing by a broken connection, wherever it breaks. Batches that
+are opened and never settled are counted, before the bit is shown (opened_batches.py).
 """
 
 from __future__ import annotations
@@ -90,7 +91,11 @@ def coordinator_opens(
         evaluated.secret(outputs, garbled="second"), first=True, seed=evaluated.seed, context=evaluated.context
     )
     channel.send(evaluated.masks + test.message)
-    answer = _first(notes, _ANSWER, receive(channel, POINT_BYTES + TAG_BYTES, "the test of equality"))
+    answer = receive(channel, POINT_BYTES + TAG_BYTES, "the test of equality")
+    with notes.ledger.log.together():
+        # What this server says from here on may tell the guardian whether the evaluations agree.
+        notes.opened.count(notes.request)
+        answer = _first(notes, _ANSWER, answer)
     tags = test.tags(answer[:POINT_BYTES])
     if not tags.confirmed_by(answer[POINT_BYTES:]):
         raise Refused(Code.LABELS_DIFFER, "the servers' two computations of the labels do not agree; none is released")
@@ -110,6 +115,8 @@ def guardian_opens(channel: Channel, sizes: Sizes, *, notes: BatchNotes, evaluat
         question = receive(channel, sizes.mask_bytes + POINT_BYTES, "the masks of the outputs")
         compared = _Compared.of(evaluated, question)
         with notes.ledger.log.together():
+            # The answer tells the coordinator whether the evaluations agree.
+            notes.opened.count(notes.request)
             notes.note(_COMPARED, compared.encoded())
             notes.forget(_EVALUATED)
     if question != compared.question:

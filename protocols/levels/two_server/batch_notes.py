@@ -8,17 +8,22 @@ from dataclasses import dataclass
 
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.refusals.code import Code
 
 
 @dataclass(frozen=True)
 class BatchNotes:
-    """Notes under the digest of a batch's request. number: the batch's; other: the other server, for the log."""
+    """Notes under the digest of a batch's request.
+
+    number: the batch's; other: the other server, for the log; opened: the batches of the study that were opened.
+    """
 
     ledger: Ledger
     request: bytes
     number: int
     other: str
+    opened: OpenedBatches
 
     def note(self, kind: str, value: bytes) -> bytes:
         """Stores a value of that kind unless there is one; returns the stored one."""
