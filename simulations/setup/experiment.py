@@ -238,11 +238,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         accountant_name=account.name,
         teachers=teachers,
         query_limit=queries,
-        batch_limit=min(queries, shared_queries(seats * teachers, classes))
-        if isinstance(level, GuardedLevel)
-        else queries,
-        answer_rate=settings.answer_rate,
-        stop=check_stop(settings.stop),
+        batch_limit=min(queries, most),
         quorum=quorum,
         participation_name=pattern,
         confidentiality=level,
