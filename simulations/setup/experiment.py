@@ -239,6 +239,8 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         teachers=teachers,
         query_limit=queries,
         batch_limit=min(queries, most),
+        answer_rate=settings.answer_rate,
+        stop=check_stop(settings.stop),
         quorum=quorum,
         participation_name=pattern,
         confidentiality=level,
