@@ -58,8 +58,7 @@ def test_a_coordinator_that_breaks_off_leaves_the_guardian_free_for_the_next(ser
 
     with pytest.raises(RuntimeError, match="stop"):
         break_off()
-    wait_until(lambda: not world.busy.locked())
-    assert "conversation_broke" in world.codes()
+    wait_until(lambda: not world.busy.locked() and "conversation_broke" in world.codes())
     with dial(world.study, line) as channel:
         channel.send(b"end")
 
@@ -101,8 +100,7 @@ def test_however_a_conversation_fails_the_coordinator_is_told_no_more_than_it_ma
             converse(line)
         assert "17" not in str(said.value)
         assert "/secret" not in str(said.value)
-        wait_until(lambda: not world.busy.locked())
-        assert event in world.codes()
+        wait_until(lambda: not world.busy.locked() and event in world.codes())
         assert "17" not in json.dumps(world.events)
         assert check_guardian(world.study, line).name == "notary"
 
