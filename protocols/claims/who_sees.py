@@ -135,7 +135,13 @@ def _departs(study: Protection) -> str:
         "the study"
     )
     votes = " and one of each hospital's votes, by whether they are refused;" if study.hides_queries else ""
-    return f"{flips}; {learns};{votes} noise may not cover that, and it can be of one vote"
+    refusals = (
+        ". The threshold's noise is one number for all classes, so with a shifted share each refusal may tell the "
+        "difference of two counts without noise: no epsilon holds against such a server"
+        if study.settles
+        else ""
+    )
+    return f"{flips}; {learns};{votes} noise may not cover that, and it can be of one vote{refusals}"
 
 
 def not_covered_by_guardian(study: Protection) -> list[str]:

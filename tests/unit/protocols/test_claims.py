@@ -127,6 +127,8 @@ def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospital
         # Where a hospital asks, it may let honest votes be refused by what they are.
         assert ("one of each hospital's votes" in said) == (study.level == "hidden_queries")
         assert "noise may not cover that" in said
+        # Where a refused query costs less, the threshold has noise of its own.
+        assert ("no epsilon holds against such a server" in said) == study.settles
     assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
 
 
