@@ -61,7 +61,7 @@ def carried_by(engine, folder):
     """
     seen = {}
     host = party_host(folder, transport_contract.STUDY, transport_contract.VOTES)
-    party_host(folder, SHARED, VOTES)
+    party_host(folder, SHARED, VOTES, keys=SEAT_KEYS)
     party_host(folder, MASKED, VOTES, keys=SEAT_KEYS)
     for level, study in RECORDS.items():
         party_host(folder, study, SUMS[level])

@@ -108,7 +108,7 @@ def party_host(
     """Writes what the workers need into `folder`, beside other studies, and says how to open it.
 
     votes: of teachers, [parties, teachers, queries], or the sums of records, [parties, queries, classes]; keys: of the
-    seats in order of the roster, for the level `secure_sum` of teachers.
+    seats in order of the roster, for levels of teachers other than `clear`.
     """
     own = folder / study.digest.hex()
     (own / "ledgers").mkdir(parents=True)
