@@ -289,6 +289,6 @@ def test_asking_writes_no_secret_down(faulty, tmp_path, secrets, caplog, capfd, 
     assert blobs
     assert min(map(len, (secrets.seeds, secrets.shares, secrets.numbers))) > 10
     text = "\n".join([text, caplog.text, *capfd.readouterr()])
-    assert ("bad_votes" in text) == faulty
+    assert ("unsigned_votes" in text) == faulty  # what is altered after it was signed
     assert not secrets.found(text, blobs)
     assert not any(between.join(labels) in text for between in (", ", ",", " ", "\n", "', '"))
