@@ -132,6 +132,7 @@ class AskedProcesses:
                 units=64,
                 guardian="notary",
                 querier=ASKER,
+                querier_key=self._key(ASKER),
                 input_bound=8.0,
                 seat_keys=tuple(map(self._key, self.names)),
                 **keys,

@@ -38,7 +38,6 @@ def main() -> None:
                 engine=partial(open_engine, name, workers=None),
                 cache_dir=Path(cache),
                 on_stage=lambda stage, done, total: None,
-                round_size=1000,
             )
             seconds[name] = time.perf_counter() - start
             votes[name] = cast.votes

@@ -39,7 +39,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.level import ReservedBatch
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
-from protocols.mechanisms import ConfidentGNMax
+from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
 from protocols.study.levels import TwoServer
@@ -88,7 +88,7 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
     return DeployedStudy(
         name="benchmark",
         classes=classes,
-        mechanism=ConfidentGNMax(sigma=20.0, sigma_threshold=40.0, threshold=parties / 2),
+        mechanism=ThresholdedGNMax(sigma=20.0, threshold=parties / 2),
         unit="record",
         view="label",
         accountant_name="label_only",

@@ -162,9 +162,9 @@ class Listening:
             finally:
                 self.noise += time.thread_time() - start
 
-        def heard_mask(secret, context, index, request, values, *, noted):
+        def heard_mask(secret, context, index, request, values, *, noted, authenticator):
             self.total = self.total + values
-            return mask(secret, context, index, request, values, noted=noted)
+            return mask(secret, context, index, request, values, noted=noted, authenticator=authenticator)
 
         summed_ballot.discrete_gaussian, summed_ballot.party.mask = timed_draw, heard_mask
 

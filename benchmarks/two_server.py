@@ -1,7 +1,7 @@
 """Two servers over loopback, each a process with one thread: seconds, bytes and memory of each step.
 
     OMP_NUM_THREADS=1 python benchmarks/two_server.py [--parties 250] [--queries 1000] [--classes 10] [--rtt-ms 0]
-        [--mechanism thresholded_gnmax|confident_gnmax|gnmax] [--repeats 1]
+        [--mechanism thresholded_gnmax|gnmax] [--repeats 1]
     OMP_NUM_THREADS=1 python benchmarks/two_server.py --grow
 
 --rtt-ms delivers each message half of that after it was sent. --grow runs a quarter, a half, the whole and twice the
@@ -28,22 +28,29 @@ from typing import TypeVar
 import numpy as np
 
 from protocols.crypto.counting_ring import check_ring
+from protocols.crypto.discrete_gaussian import lattice_sigma
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
 from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.circuit_inputs import coordinator_inputs, guardian_inputs
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, circuit_inputs
+from protocols.levels.two_server.input_check import InputCheck
+from protocols.levels.two_server.keyed_shares import KeyedShares
+from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
+from protocols.levels.two_server.one_time_masks import masks_hold
 from protocols.levels.two_server.opened_batches import OpenedBatches
+from protocols.levels.two_server.pinned_exchange import PinnedExchange
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
-from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian_sums
 from protocols.votes import ABSTAIN
 
-UNITS, SIGMA_LABEL, SIGMA_THRESHOLD = 64, 10.0, 20.0
-MECHANISMS = ("thresholded_gnmax", "confident_gnmax", "gnmax")
+UNITS, SIGMA = 64, 10.0
+MECHANISMS = ("thresholded_gnmax", "gnmax")
 CONTEXT = b"benchmark"
+# Of both servers' noise, so that every label can be compared with a plain computation.
+SEEDS = bytes([1]) * 32, bytes([2]) * 32
 T = TypeVar("T")
 
 
@@ -112,14 +119,8 @@ def votes_and_weights(case: Case) -> tuple[np.ndarray, np.ndarray]:
     return votes, rng.integers(UNITS // 2, 2 * UNITS, case.parties)
 
 
-def noise_of(case: Case, server: int) -> tuple[np.ndarray, np.ndarray | None]:
-    """Noise for labels, and for the threshold if it has its own.
-
-    Only the sizes of the noise matter here, so rounded Gaussians of a simulation's generator do."""
-    rng = np.random.default_rng((2, server))
-    label = np.rint(rng.normal(0, SIGMA_LABEL * UNITS, (case.queries, case.classes))).astype(np.int64)
-    bit = np.rint(rng.normal(0, SIGMA_THRESHOLD * UNITS, case.queries)).astype(np.int64)
-    return label, bit if case.mechanism == "confident_gnmax" else None
+def law_of(case: Case) -> NoiseLaw:
+    return NoiseLaw(lattice_sigma(SIGMA, units=UNITS), case.classes)
 
 
 def threshold_of(case: Case) -> int | None:
@@ -142,15 +143,10 @@ def coordinator(case: Case, port: int, report: Connection) -> None:
     channel.recv(1)
     valid = watch.of(
         "check",
-        lambda: coordinator_checks(channel, share, ballots, secret=system_source(32), pin=lambda step, value: None),
+        lambda: coordinator_checks(channel, share, ballots, secret=system_source(32), pin=unpinned),
     )
-    checked = channel.sent
-    sums = watch.of("sums", lambda: coordinator_sums(share, ballots, weights=weights, valid=valid))
-    label, bit = noise_of(case, 0)
-    inputs = coordinator_inputs(
-        sums, label_noise=label, threshold_noise=bit, threshold=threshold_of(case), offsets=None,
-        total_units=int(weights.sum()), masked=False,
-    )  # fmt: skip
+    keyed = KeyedShares.of_coordinator(share, ballots)
+    valid, inputs, checked = bound(case, channel, watch, keyed, ballots, weights, valid, leads=True)
     opened = watch.of(
         "noisy argmax",
         lambda: coordinator_opens(
@@ -175,14 +171,10 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
     watch = Stopwatch()
     valid = watch.of(
         "check",
-        lambda: guardian_checks(channel, share, ballots, secret=system_source(32), pin=lambda step, value: None),
+        lambda: guardian_checks(channel, share, ballots, secret=system_source(32), pin=unpinned),
     )
-    checked = channel.sent
-    sums = watch.of("sums", lambda: guardian_sums(share, ballots, weights=weights, valid=valid))
-    label, bit = noise_of(case, 1)
-    inputs = guardian_inputs(
-        sums, label_noise=label, threshold_noise=bit, threshold=threshold_of(case) is not None, masked=False
-    )
+    keyed = KeyedShares.of_guardian(share, ballots)
+    valid, inputs, checked = bound(case, channel, watch, keyed, ballots, weights, valid, leads=False)
     opened = watch.of(
         "noisy argmax",
         lambda: guardian_opens(
@@ -193,6 +185,29 @@ def guardian(case: Case, listening: socket.socket, report: Connection) -> None:
         ),
     )
     report.send((watch.rows, checked, channel.sent, peak_mb(), valid.all(), opened.signed))
+
+
+def bound(
+    case: Case, channel: SocketChannel, watch: Stopwatch, keyed: KeyedShares, ballots: Ballots, weights: np.ndarray,
+    valid: np.ndarray, *, leads: bool,
+) -> tuple[np.ndarray, CircuitInputs, int]:  # fmt: skip
+    """(who counts, this server's inputs, what it had sent when both masks and inputs were checked)."""
+    exchange = PinnedExchange(channel, leads=leads, pin=unpinned)
+    secret = system_source(32)
+    held = watch.of(
+        "masks", lambda: masks_hold(exchange, keyed.masks, keyed.keys, secret=secret, digest=ballots.digest)
+    )
+    counted = weights[:, None] * np.ones(case.queries, dtype=np.int64)
+    check = InputCheck(keyed, counted, law_of(case), seed=SEEDS[0 if leads else 1], digest=ballots.digest)
+    entered = watch.of("inputs", lambda: check.run(exchange))
+    inputs = circuit_inputs(
+        entered, leads=leads, threshold=threshold_of(case), total_units=int(weights.sum()), masked=False
+    )
+    return valid & held, inputs, channel.sent
+
+
+def unpinned(step: str, value: bytes) -> None:
+    """Keeps nothing: there is one attempt."""
 
 
 def notes() -> BatchNotes:
@@ -210,20 +225,16 @@ def plain_labels(case: Case) -> np.ndarray:
     counts = np.zeros((case.queries, case.classes), dtype=np.int64)
     for row, weight in zip(votes, weights, strict=True):
         counts[np.arange(case.queries), row] += weight
-    (label, bit), (other_label, other_bit) = noise_of(case, 0), noise_of(case, 1)
-    noisy, threshold = counts + label + other_label, threshold_of(case)
+    noisy, threshold = counts + sum(noise_of(SEEDS, law_of(case), queries=case.queries)), threshold_of(case)
     if threshold is None:
         return noisy.argmax(axis=1)
-    tested = noisy if bit is None or other_bit is None else counts + (bit + other_bit)[:, None]
-    return np.where((tested >= threshold).any(axis=1), noisy.argmax(axis=1), ABSTAIN)
+    return np.where((noisy >= threshold).any(axis=1), noisy.argmax(axis=1), ABSTAIN)
 
 
 def run(case: Case) -> tuple[float, float, float]:
     """Prints one case; gives the servers' seconds on the clock, those of both processors, and MB between them."""
-    own_noise = case.mechanism == "confident_gnmax"
     tail = check_ring(
-        total_units=2 * UNITS * case.parties, threshold_units=threshold_of(case), most_offset_units=0,
-        label_sigma_units=SIGMA_LABEL * UNITS, threshold_sigma_units=SIGMA_THRESHOLD * UNITS if own_noise else None,
+        total_units=2 * UNITS * case.parties, threshold_units=threshold_of(case), sigma_units=SIGMA * UNITS,
         classes=case.classes, queries=case.queries,
     )  # fmt: skip
     spawn = multiprocessing.get_context("spawn")
@@ -257,7 +268,7 @@ def run(case: Case) -> tuple[float, float, float]:
         print(f"  {step:<13} {took:7.3f} s   processor: coordinator {used:6.3f} s, guardian {other[1]:6.3f} s")
     for name, (_, checked, sent, peak, _, _) in (("coordinator", ours), ("guardian", theirs)):
         print(
-            f"  {name:<12} sent {checked / 1e6:6.2f} MB for the check, {sent / 1e6:7.2f} MB in all; peak {peak:.0f} MB"
+            f"  {name:<12} sent {checked / 1e6:6.2f} MB for the checks, {sent / 1e6:7.2f} MB in all; peak {peak:.0f} MB"
         )
     sent = (ours[2] + theirs[2]) / 1e6
     print(f"  in all        {total:7.3f} s, {processors:.3f} s of both processors, {sent:.1f} MB between", flush=True)

@@ -2,6 +2,7 @@
 
     your votes and budgets     label, replay, Labels, Replay
     your records and budgets   label_by_records, PoolLabels
+    a released student         predict
     a study                    define_study, run, plan, read_study, write_study, Study, Run, StudyPlan
     accounting alone           rdp_curve, epsilon_after, queries_afforded, mechanisms, accountants, RdpCurve
     delta as a curve           privacy_curve, privacy_loss_distribution, PrivacyCurve
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from conclave.curves import privacy_curve, privacy_loss_distribution
     from conclave.labelling import Labels, Replay, label, replay
     from conclave.records import PoolLabels, label_by_records
+    from conclave.released import predict
     from conclave.studies import Run, define_study, plan, read_study, run, write_study
     from protocols.bounds.rdp import RdpCurve
     from protocols.budgets.privacy_curve import PrivacyCurve
@@ -52,6 +54,7 @@ __all__ = [
     "label_by_records",
     "mechanisms",
     "plan",
+    "predict",
     "privacy_curve",
     "privacy_loss_distribution",
     "queries_afforded",
@@ -67,6 +70,7 @@ _NAMES: Final = {
     "conclave.curves": "privacy_curve privacy_loss_distribution",
     "conclave.labelling": "Labels Replay label replay",
     "conclave.records": "PoolLabels label_by_records",
+    "conclave.released": "predict",
     "conclave.studies": "Run define_study plan read_study run write_study",
     "protocols.bounds.rdp": "RdpCurve",
     "protocols.budgets.privacy_curve": "PrivacyCurve",

@@ -8,10 +8,11 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.crypto.identity import certificate_from_pem, check_name, key_from_pem
+from protocols.crypto.identity import certificate_from_pem, check_name
 from protocols.errors import DataUnavailable, InvalidInput
 from runtime.address import check_address
 from runtime.files import read
+from runtime.key_files import read_key
 from runtime.settings import read_settings, write_settings
 
 _COMMENTS = {
@@ -97,11 +98,11 @@ class CoordinatorHome:
 
     def authority_key(self) -> ec.EllipticCurvePrivateKey:
         """The key that signs certificates."""
-        return key_from_pem(read(self.authority_key_file))
+        return read_key(self.authority_key_file)
 
     def key(self) -> ec.EllipticCurvePrivateKey:
         """The coordinator's own key."""
-        return key_from_pem(read(self.key_file))
+        return read_key(self.key_file)
 
     def certificate(self) -> x509.Certificate:
         """The coordinator's own certificate."""

@@ -9,8 +9,9 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from functools import partial
 from typing import Protocol
 
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
@@ -21,6 +22,7 @@ from coordinator.connection.silences import Silence
 from coordinator.figures import families
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
+from coordinator.live import operator_page, students_trained
 from coordinator.members.authority import Authority
 from coordinator.status import read_status
 from coordinator.store.rows import Job, Serving, SessionRecord, SilenceRecord
@@ -30,6 +32,7 @@ from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, StorageFailed
 from protocols.private_files import tighten
 from protocols.study.deployed import DeployedStudy
+from runtime.live_page import LINK_FILE, LivePage
 from runtime.locks import alone, serving_alone
 from runtime.logs import Log
 from runtime.metrics import Monitor, exposition
@@ -84,12 +87,15 @@ def serve(
     *,
     stop: threading.Event,
     log: Log,
+    page_port: int | None = None,
+    show_link: Callable[[str], None] = lambda link: None,
     hub_of: Callable[..., Serves] = Hub,
     clock: Callable[[], int] = time.time_ns,
     steady: Callable[[], float] = time.monotonic,
 ) -> None:
     """Serves until `stop` is set, and renews the coordinator's certificate in time; nodes then reconnect.
 
+    page_port: of the live page, 0 for any free one, None for no page; show_link: receives the link that opens it once;
     clock: nanoseconds since 1970; steady: seconds of a monotonic clock. Raises Refused("already_serving"), InvalidInput
     for a port that is taken, and StorageFailed if the store or a ledger can no longer be written: every charge is on
     disk then.
@@ -101,6 +107,11 @@ def serve(
         store = held.enter_context(Store(home, clock=clock, steady=steady))
         authority = Authority(home, store, settings)
         store.clear_sessions()
+        if page_port is not None:
+            shown = partial(_live_page, home, store, settings.consortium)
+            page = held.enter_context(LivePage(page_port, page=shown, file=home.folder / LINK_FILE))
+            log("page_opened", {"port": page.port, "file": str(page.file)})
+            show_link(page.link)
         listen, enrol_listen = settings.listen, settings.enrol_listen
         while not stop.is_set():
             listen, enrol_listen = _serve_one_certificate(
@@ -109,6 +120,12 @@ def serve(
         store.clear_sessions()
         store.trail.append("serve_ended")
         log("served", {"pid": os.getpid()})
+
+
+def _live_page(home: CoordinatorHome, store: Store, consortium: str) -> str:
+    status = read_status(store, now_s=time.time())
+    trained = students_trained(home.studies, [each["study"] for each in status["studies"]])
+    return operator_page(status, consortium=consortium, trained=trained, now_s=time.time())
 
 
 def _serve_one_certificate(
@@ -132,6 +149,7 @@ def _serve_one_certificate(
         renew=authority.renew,
         enrol=authority.enrol,
         on_event=log,
+        on_withdrawn=partial(_note_withdrawn, store, log),
     )
     guardians = None
     if settings.guardian:
@@ -168,6 +186,12 @@ def _serve_one_certificate(
         hub.stop()
         running.close()
     return _at(listen, ports[0]), _at(enrol_listen, ports[1])
+
+
+def _note_withdrawn(store: Store, log: Log, party: str, studies: Sequence[bytes]) -> None:
+    """Keeps and logs which studies a hospital says that it ended, each once."""
+    for study in store.withdrawals.add(party, studies):
+        log("withdrawn", {"party": party, "study": study})
 
 
 def _at(address: str, port: int) -> str:

@@ -14,12 +14,14 @@ import numpy as np
 from coordinator.connection.relayed_budgets import at_most
 from coordinator.store.rows import Job, Serving
 from coordinator.store.store import Store, ledger_path
+from protocols.crypto.fingerprints import phrase
 from protocols.ledger.ledger import Ledger
 from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 
 # Serve writes every half second; a slow disk may delay that.
 _ALIVE_S = 10.0
+_FRESH_S = 2.0
 _DAY_S = 86_400
 
 
@@ -37,7 +39,8 @@ def read_status(store: Store, *, now_s: float) -> dict[str, Any]:
         "connected": [asdict(each) for each in sessions.values()],
         "silent": [asdict(each) for each in store.silent()] if serving else [],
         "pending_requests": [
-            {"party": each.party, "fingerprint": each.fingerprint} for each in store.members.pending()
+            {"party": each.party, "fingerprint": each.fingerprint, "words": phrase(each.fingerprint)}
+            for each in store.members.pending()
         ],
         "open_invitations": store.members.invited(),
         "studies": [study_status(store, name, set(sessions)) for name in store.studies()],
@@ -80,6 +83,26 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
     }
 
 
+def serving_line(figures: dict[str, Any], *, now_s: float) -> str:
+    """The line about `serve` in the figures of `read_status`. now_s: seconds since 1970.
+
+    What a killed serve wrote stays in the store, so a line that is not fresh says how old it is.
+    """
+    serving = figures["serving"]
+    if serving is None:
+        return "not serving; start it with conclave-coordinator serve"
+    line = f"serving on port {serving['port']} (process {serving['pid']}), {len(figures['connected'])} connected"
+    silent_s = abs(now_s - serving["seen_s"])
+    return line if silent_s < _FRESH_S else f"{line}; as of {silent_s:.0f} s ago, and silent since: it may have ended"
+
+
+def waiting_line(store: Store, job: Job, pool: int, *, now_s: float) -> str:
+    """A job's progress while somebody waits for it; if nothing serves, that. now_s: seconds since 1970."""
+    if alive(store, now_s=now_s) is None:
+        return f"{job.study}: waits for `serve`, which is not running; start it: conclave-coordinator serve"
+    return job_line(job, pool)
+
+
 def job_line(job: Job, pool: int) -> str:
     """A job's progress as one line of text."""
     released = f"{job.asked} of {pool} queries asked in {job.batches} batches, {job.answered} answered"
@@ -118,6 +141,7 @@ def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected:
         fits = study.participation.reach(asked, affordable, limit=left)
     used, guaranteed = study.budgets.epsilon_of(spent), study.budgets.epsilon_guaranteed
     absences: dict[str, int] = {}
+    withdrawn = store.withdrawals.of(study.name)
     for fault in store.faults(study.name):
         absences[fault.seat] = absences.get(fault.seat, 0) + 1
     return [
@@ -129,6 +153,7 @@ def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected:
             "epsilon_guaranteed": float(guaranteed[at]),
             "delta": seat.delta,
             "left_out": absences.get(seat.party, 0),
+            "withdrawn": party_of(seat.party) in withdrawn,
         }
         for at, seat in enumerate(study.roster)
     ]

@@ -12,10 +12,13 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-# What each file installs: the extras of pyproject.toml. party.txt and coordinator.txt are those of the containers.
+# What each file installs: the extras of pyproject.toml. party.txt and coordinator.txt are those of the containers, and
+# of the roles hospital and operator.
 LOCKS = {
-    "party": ("party", "sklearn"),
-    "party-all": ("party", "sklearn", "torch", "onnx", "parquet", "images"),
+    "party": ("party", "sklearn", "onnx", "parquet"),
+    "party-all": ("party", "sklearn", "torch", "onnx", "parquet", "images", "sql", "dicom"),
+    "guardian": ("party",),
+    "officer": ("verify",),
     "coordinator": ("coordinator", "sklearn"),
     "coordinator-torch": ("coordinator", "torch"),
     "simulator": ("sim", "sklearn", "torch", "accounting"),

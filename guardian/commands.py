@@ -18,6 +18,7 @@ from runtime.distribution import DISTRIBUTION
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, table
+from runtime.upgrade import upgrade_command
 
 if TYPE_CHECKING:
     from guardian.home import GuardianHome
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 PROGRAM = "conclave-guardian"
 HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
 DEFAULT_HOME = Path("~/.conclave-guardian")
+SECRETS = ("key.pem", "sealing.key", "signing.key")
 
 
 def _home(folder: Path) -> GuardianHome:
@@ -33,7 +35,13 @@ def _home(folder: Path) -> GuardianHome:
     return GuardianHome(folder)
 
 
-_guardian_home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The guardian's folder")
+_guardian_home_option = home_flag(
+    _home,
+    variable=HOME_VARIABLE,
+    default=DEFAULT_HOME,
+    whose="The guardian's folder",
+    secrets=SECRETS,
+)
 
 
 @click.group(epilog=EPILOG, context_settings=CONTEXT)
@@ -44,7 +52,7 @@ def cli() -> None:
     \b
     Example, from nothing to a study:
       conclave-guardian init --name notary --coordinator centre
-      conclave-coordinator guardian certify request.pem --fingerprint AA:BB:...     (at the coordinator)
+      conclave-coordinator guardian certify request.pem --fingerprint pottery-lunar-...     (at the coordinator)
       conclave-guardian accept notary.pem authority.pem
       conclave-guardian show                                            (for the study's file)
       conclave-guardian approve study.toml
@@ -67,17 +75,19 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home: Guar
       conclave-guardian init --name notary --coordinator centre
     """
     from guardian.home import GuardianSettings, create_guardian
+    from protocols.crypto.fingerprints import phrase
 
     settings = GuardianSettings(name=name, coordinator=coordinator, listen=listen, metrics_port=metrics_port)
     made = create_guardian(home, settings)
     if as_json:
-        figures = {"home": str(home.folder), "fingerprint": made, "request": str(home.request_file)}
-        print_json(figures | asdict(settings) | home.public_keys() | {"keys_fingerprint": home.keys_fingerprint()})
+        figures = {"home": str(home.folder), "fingerprint": made, "words": phrase(made)}
+        print_json(figures | {"request": str(home.request_file)} | asdict(settings) | _public_lines(home))
         return
     click.echo(f"guardian {name!r} in {home.folder}")
     click.echo(f"fingerprint {made}")
+    click.echo(f"in words    {phrase(made)}")
     click.echo(
-        f"next: send {home.request_file} to the operator of {coordinator!r}, and read the fingerprint out to them"
+        f"next: send {home.request_file} to the operator of {coordinator!r}, and read them the words by telephone"
     )
 
 
@@ -112,19 +122,29 @@ def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_
 def show(home: GuardianHome, as_json: bool) -> None:
     """Print what a study's [confidentiality] must say about this guardian, and the fingerprint of its keys.
 
-    Read the fingerprint out by telephone to each hospital, which types it when it approves the study.
+    Read its words out by telephone to each hospital, which types them when it approves the study; the digits will do.
 
     \b
     Example:
       conclave-guardian show
     """
-    lines = {"guardian": home.settings().name, **home.public_keys()}
+    from protocols.crypto.fingerprints import phrase
+
+    name = {"guardian": home.settings().name}
     if as_json:
-        print_json(lines | {"keys_fingerprint": home.keys_fingerprint()})
+        print_json(name | _public_lines(home))
         return
-    for key, value in lines.items():
+    for key, value in {**name, **home.public_keys()}.items():
         click.echo(f"{key} = {json.dumps(value)}")
     click.echo(f"# to read out to each hospital: {home.keys_fingerprint()}")
+    click.echo(f"# or in words: {phrase(home.keys_fingerprint())}")
+
+
+def _public_lines(home: GuardianHome) -> dict[str, str]:
+    from protocols.crypto.fingerprints import phrase
+
+    print_of_keys = home.keys_fingerprint()
+    return home.public_keys() | {"keys_fingerprint": print_of_keys, "keys_words": phrase(print_of_keys)}
 
 
 @cli.command(epilog=EPILOG)
@@ -165,7 +185,7 @@ def deny(fingerprint: str, home: GuardianHome, as_json: bool) -> None:
 
     \b
     Example:
-      conclave-guardian deny 0A:1B:2C:...
+      conclave-guardian deny pottery-lunar-...
     """
     home.settings()
     denied = home.deny(fingerprint)
@@ -222,6 +242,11 @@ def status(home: GuardianHome, as_json: bool) -> None:
         click.echo(table(columns, [list(seat.values()) for seat in study["seats"]]))
 
 
+cli.add_command(
+    upgrade_command(PROGRAM, _guardian_home_option, folder=lambda home: home.folder, lock=lambda home: home.lock_file)
+)
+
+
 def run_command(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
-    return run_group(cli, arguments, program=PROGRAM)
+    return run_group(cli, arguments, program=PROGRAM, extra="party")

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from protocols.crypto.fingerprints import normal_fingerprint, phrase
 from protocols.crypto.identity import (
     Identity,
     certificate_from_pem,
@@ -22,11 +23,9 @@ from protocols.crypto.identity import (
     check_name,
     fingerprint,
     identify,
-    key_from_pem,
     key_to_pem,
     keys_fingerprint,
     new_key,
-    normal_fingerprint,
     to_pem,
 )
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
@@ -34,6 +33,7 @@ from protocols.reading import read_text
 from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.files import read, write_atomically
+from runtime.key_files import read_key
 from runtime.settings import read_settings, write_settings
 
 KEY_BYTES = 32
@@ -95,7 +95,7 @@ class GuardianHome:
 
     def key(self) -> ec.EllipticCurvePrivateKey:
         """The key of the certificate."""
-        return key_from_pem(read(self.key_file))
+        return read_key(self.key_file)
 
     def sealing_key(self) -> X25519PrivateKey:
         """The key to which parties seal their shares."""
@@ -142,7 +142,7 @@ class GuardianHome:
         return denied
 
     def denied(self) -> frozenset[str]:
-        """The fingerprints of the denied keys. Raises DataCorrupt; nobody is served then."""
+        """The fingerprints of the denied keys, in digits or in words. Raises DataCorrupt; nobody is served then."""
         try:
             lines = read_text(self.denied_file, most=_DENIED_BYTES).split()
             return frozenset(normal_fingerprint(line) for line in lines)
@@ -150,6 +150,10 @@ class GuardianHome:
             return frozenset()
         except ValueError as error:
             raise DataCorrupt(f"{self.denied_file} is not a list of fingerprints: {error}") from None
+
+    def denies(self, key_fingerprint: str) -> bool:
+        """Whether the key of this fingerprint, in digits, is denied. Raises DataCorrupt; nobody is served then."""
+        return not self.denied().isdisjoint((key_fingerprint, phrase(key_fingerprint)))
 
     def _check_accepted(self) -> None:
         if not self.certificate_file.exists() or not self.authority_file.exists():

@@ -89,7 +89,7 @@ def guardian_status(home: GuardianHome) -> dict[str, Any]:
 
 def _denied(home: GuardianHome, identity: Identity) -> str | None:
     try:
-        return "this key is on the guardian's list" if identity.fingerprint in home.denied() else None
+        return "this key is on the guardian's list" if home.denies(identity.fingerprint) else None
     except DataCorrupt as error:
         raise Refused(Code.DATA_CORRUPT, str(error)) from None
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from guardian.home import GuardianHome
 from protocols.claims import guardian_sees, not_covered_by_guardian
+from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import check_name
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, InvalidInput, Refused
@@ -108,24 +109,22 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         "Read the fingerprint of your keys out to each hospital by telephone; they type it when they approve. Whoever",
         "replaces your keys in their file replaces you.",
         f"fingerprint of your keys {guarded(level).fingerprint}",
+        f"in words                 {phrase(guarded(level).fingerprint)}",
     ]
 
 
 def _part(study: DeployedStudy) -> str:
     """What the guardian does in a study."""
-    sigma, threshold = study.gaussian.sigma, study.gaussian.threshold_noise
+    sigma = study.gaussian.sigma
     if study.records is not None:
         return (
             "hold the second share of the sum of each hospital's records' votes, add your own noise (sigma "
             f"{sigma:g} votes on each sum), open the noisy sum of all hospitals with the other server, once, and sign "
             "it"
         )
-    noise = f"sigma {sigma:g} votes on each label"
-    if threshold is not None:
-        noise += f" and {threshold:g} on the threshold"
     return (
-        f"hold the second share of each vote, check the votes, add your own noise ({noise}), and sign which queries "
-        "were answered"
+        f"hold the second share of each vote, check the votes, add your own noise (sigma {sigma:g} votes on each "
+        "class), and sign which queries were answered"
     )
 
 

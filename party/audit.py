@@ -32,7 +32,7 @@ from protocols.release.signatures import SIGNATURES_FILE
 from protocols.release.sums import SUMS_FILE, labels_of, read_sums
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
-from protocols.wire.frames import Ask, unseal
+from protocols.wire.frames import Ask, begins, unseal
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode
 
 
@@ -167,13 +167,8 @@ def _message(
     """
     now = datetime.datetime.now(datetime.UTC)
     then = now if time_ns is None else datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
-    try:
-        frame, sender = unseal(signed, authority=authority, now=then, role="coordinator")
-    except Refused as error:
-        if error.code != Code.CERTIFICATE_EXPIRED:
-            raise
-        # The outcome may have come much later than the charge, under a renewed certificate.
-        frame, sender = unseal(signed, authority=authority, now=now, role="coordinator")
+    # The outcome may have come much later than the charge, under a renewed certificate.
+    frame, sender = unseal(signed, authority=authority, now=max(then, begins(signed)), role="coordinator")
     if not isinstance(frame, Ask) or frame.study != study.digest or frame.seat != seat:
         raise MalformedMessage("it is not a request to this seat of this study")
     if sender.name != study.terms.coordinator:

@@ -1,4 +1,7 @@
-"""What prevents a node from working: each step from the coordinator's name to the study, up to the one that fails."""
+"""What prevents a node from working: each step from the home to the study, up to the one that fails, and what is next.
+
+A step that is still to come is not wrong: a new home has no certificate, an enrolled one no study.
+"""
 
 from __future__ import annotations
 
@@ -7,19 +10,29 @@ import datetime
 import socket
 import ssl
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
-from party.budget.policy import Policy
+from party.budget.policy import Approval, Policy
+from party.budget.watermarks import check_ledger
 from party.connection.dialling import say_hello
 from party.home import PartyHome
 from party.lifetime import seats_of
-from party.settings import Invitation
+from party.settings import Invitation, PartySettings
 from party.voting.contribution import read_votes, votes_given
-from party.voting.trained import read_manifest
-from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify, key_from_pem
-from protocols.errors import ConclaveError, InvalidInput, Refused, Unreachable
+from party.voting.teacher_process import late_after_s
+from party.voting.trained import read_manifest, read_measured
+from protocols.crypto.identity import COORDINATOR_HOST, PEM_BYTES, certificate_from_pem, identify
+from protocols.errors import (
+    ConclaveError,
+    DataCorrupt,
+    DataUnavailable,
+    InvalidInput,
+    Refused,
+    StorageFailed,
+    Unreachable,
+)
 from protocols.private_files import open_to_others
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
@@ -34,8 +47,8 @@ _EXPIRES_SOON_DAYS: Final = 3
 
 @dataclass(frozen=True)
 class Hop:
-    """The result of one step. ok: False ends the examination; found: what was found; todo: what to do, "" if
-    nothing.
+    """The result of one step. ok: whether nothing is wrong; found: what was found; todo: what to do, "" if nothing;
+    waits: whether it is the step that comes next, so that nothing after it can be examined.
     """
 
     name: str
@@ -43,28 +56,73 @@ class Hop:
     found: str
     todo: str = ""
     exit_code: int = 0
+    waits: bool = False
 
 
 def examine(home: PartyHome, *, timeout_s: float = _TIMEOUT_S) -> Iterator[Hop]:
-    """The result of each step in turn, up to the first that fails; every study is examined."""
+    """The result of each step in turn, up to the first that fails or is still to come; every study is examined."""
     try:
         invitation = home.invitation()
-        settings = home.settings()
     except InvalidInput as error:
-        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or fix the file", 3)
+        yield Hop("home", False, str(error), "run: conclave-party init INVITATION.toml, or give --home", 3)
         return
     yield Hop("home", True, f"party {invitation.party} of {invitation.consortium}, {home.path}")
     yield _permissions(home)
+    settings = _settings(home)
+    if isinstance(settings, Hop):
+        yield settings
+        if not settings.ok:
+            return
     for hop in (*_network(home, invitation, timeout_s), *_certificate(home, invitation)):
         yield hop
-        if not hop.ok:
+        if not hop.ok or hop.waits:
             return
     for hop in _session(home, invitation, timeout_s):
         yield hop
         if not hop.ok:
             return
-    with Policy(settings.policy) as policy:
-        yield from _studies(home, policy, settings.data.name)
+    if isinstance(settings, PartySettings):
+        yield from _own(home, settings)
+
+
+def _settings(home: PartyHome) -> PartySettings | Hop:
+    """node.toml; or the hop that says what is wrong with it, or (after `init`) what has to be filled in."""
+    try:
+        return home.settings()
+    except InvalidInput as error:
+        waits = " missing; allowed" in str(error) and home.settings_file.exists()
+        todo = f"fill in {home.settings_file}" if waits else "correct the file, or run: conclave-party init"
+        return Hop("settings", waits, str(error), todo, 0 if waits else 3, waits=waits)
+
+
+def _own(home: PartyHome, settings: PartySettings) -> Iterator[Hop]:
+    """The hospital's records, its approvals and ledgers, and its studies."""
+    gone = [path for path in settings.data.source.files if not path.exists()]
+    if not gone:
+        yield Hop("data", True, f"{settings.data.name}: {settings.data.shown}")
+    else:
+        yield Hop("data", False, f"{gone[0]} does not exist", "correct [data] in node.toml", 3)
+    try:
+        with Policy(settings.policy) as policy:
+            policy.check_newest(home.path)
+            studies = list(_studies(home, policy, settings.data.name))
+    except Refused as error:
+        yield Hop("approvals", False, str(error), meaning_of(error.code).next_step, 4)
+        return
+    except StorageFailed as error:
+        yield Hop("approvals", False, str(error), meaning_of(Code.STORAGE_FAILED).next_step, 6)
+        return
+    yield from studies
+    if studies and all(hop.ok and not hop.waits for hop in studies) and not _runs(home):
+        yield Hop("node", True, "no node runs from this home", "run: conclave-party run", waits=True)
+
+
+def _runs(home: PartyHome) -> bool:
+    try:
+        with home.running():
+            return False
+    except Refused:
+        return True
 
 
 def _permissions(home: PartyHome) -> Hop:
@@ -118,13 +176,14 @@ def _tls(connection: socket.socket, home: PartyHome, invitation: Invitation) -> 
 
 def _certificate(home: PartyHome, invitation: Invitation) -> Iterator[Hop]:
     if not home.certificate.exists():
-        yield Hop("certificate", False, "there is none yet", "run: conclave-party enrol", 4)
+        todo = "have the operator approve this home's fingerprint, and run: conclave-party enrol --wait 600"
+        yield Hop("certificate", True, "there is none yet", todo, waits=True)
         return
     now = datetime.datetime.now(datetime.UTC)
     try:
         certificate = certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES))
         own = identify(certificate, authority=certificate_from_pem(invitation.authority), now=now, role="party")
-        key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
+        key = home.open_key()
     except (ConclaveError, OSError) as error:
         code = error.code if isinstance(error, Refused) else "unreadable"
         known = code in (Code.CERTIFICATE_EXPIRED, Code.WRONG_AUTHORITY)
@@ -147,7 +206,7 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
         with home.running():
             answer = say_hello(
                 address=invitation.address,
-                key=key_from_pem(read_bytes(home.key, most=PEM_BYTES)),
+                key=home.open_key(),
                 certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
                 authority=certificate_from_pem(invitation.authority),
                 now=datetime.datetime.now(datetime.UTC),
@@ -176,33 +235,61 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
 
 def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
     approvals = policy.own_approvals(home)
-    if not approvals:
-        yield Hop("study", False, "no study is approved here", "run: conclave-party approve STUDY.toml", 4)
+    if all(approval.withdrawn for approval in approvals):
+        todo = "run: conclave-party data check STUDY.toml, then conclave-party approve STUDY.toml"
+        yield Hop("study", True, "no study is approved here", todo, waits=True)
     for approval in approvals:
-        name, todo = f"study {approval.name}", f"run: conclave-party train {approval.name}"
+        name = f"study {approval.name}"
         try:
             study = home.study(approval.study)
-            if study.records is not None:
-                todo = "run: conclave-party approve STUDY.toml --queries FILE, which counts its votes again"
             if approval.withdrawn or approval.data_set != data_set:
-                why = "withdrawn" if approval.withdrawn else f"for data set {approval.data_set!r}"
+                ended = "forfeited" if policy.forfeits.reason(approval.data_set) is not None else "withdrawn"
+                why = ended if approval.withdrawn else f"for data set {approval.data_set!r}"
                 yield Hop(name, True, why)
             elif study.terms.ended(datetime.datetime.now(datetime.UTC).date()):
-                yield Hop(name, False, f"it ended on {study.terms.ends}", "nothing: the node no longer answers", 4)
+                yield Hop(name, True, f"it ended on {study.terms.ends}: the node no longer answers")
             else:
-                yield Hop(name, True, f"approved until {study.terms.ends}, {_ready(home, study, approval.party)}")
+                yield _ready(home, policy, study, approval)
         except ConclaveError as error:
-            yield Hop(name, False, str(error), todo, 3)
+            code = error.code if isinstance(error, Refused) else Code.INVALID_INPUT
+            yield Hop(name, False, str(error), meaning_of(code).next_step, 4 if isinstance(error, Refused) else 3)
 
 
-def _ready(home: PartyHome, study: DeployedStudy, party: str) -> str:
-    """What a study's seats vote with. Raises DataUnavailable, DataCorrupt."""
-    seats = seats_of(study, party)
+def _ready(home: PartyHome, policy: Policy, study: DeployedStudy, approval: Approval) -> Hop:
+    """What a study's seats vote with, or what is still to do. Raises Refused for a ledger that is not the newest."""
+    seats = seats_of(study, approval.party)
+    name, until = f"study {study.name}", f"approved until {study.terms.ends}"
+    for seat in seats:
+        check_ledger(home, policy.marks, study.digest, data_set=approval.data_set, seat=seat)
     if study.records is None:
-        for seat in seats:
-            read_manifest(home.teachers(study.digest, seat))
-        return f"{study.teachers} teachers per seat are trained"
+        try:
+            for seat in seats:
+                read_manifest(home.teachers(study.digest, seat))
+        except DataUnavailable as error:
+            return Hop(name, True, f"{until}; {error}", f"run: conclave-party train {study.name}", waits=True)
+        trained = f"{until}, {study.teachers} teachers per seat are trained"
+        return _in_time(home, study, seats, Hop(name, True, trained))
     waiting = [seat for seat in seats if not votes_given(home, study, seat)]
-    for seat in waiting:
-        read_votes(home.contribution(study.digest, seat), study)
-    return "its records' votes are counted" if waiting else "its records have voted"
+    try:
+        for seat in waiting:
+            read_votes(home.contribution(study.digest, seat), study)
+    except (DataUnavailable, DataCorrupt) as error:
+        todo = "run: conclave-party approve STUDY.toml --queries FILE, which counts its votes again"
+        return Hop(name, False, str(error), todo, 3)
+    said = "its records' votes are counted" if waiting else "its records have voted"
+    return Hop(name, True, f"{until}, {said}")
+
+
+def _in_time(home: PartyHome, study: DeployedStudy, seats: Sequence[str], found: Hop) -> Hop:
+    """What was found, with how long a whole batch took here when the node last started: it may be too long."""
+    measured = [each for seat in seats if (each := read_measured(home.teachers(study.digest, seat))) is not None]
+    if not measured:
+        return found
+    slowest, deadline_s = max(measured, key=lambda each: each.seconds), study.terms.deadline_s
+    took = f"a batch of {slowest.queries} queries takes {slowest.seconds:.3g} s here, of the study's {deadline_s:g} s"
+    if slowest.seconds < deadline_s / 2:
+        return replace(found, found=f"{found.found}; {took}")
+    todo = "ask the operator for a study with a longer deadline_s or a smaller batch_limit, or use a faster machine"
+    return replace(
+        found, ok=slowest.seconds < late_after_s(deadline_s), found=f"{found.found}; {took}", todo=todo, exit_code=4
+    )

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 import secrets
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cryptography.hazmat.primitives.asymmetric import ec
+
 from party.data.pool import keep_pool
-from party.settings import Invitation, PartySettings, read_invitation, read_settings
+from party.settings import Invitation, PartySettings, mapping_path, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.private_files import private_folder
 from protocols.reading import read_text
@@ -22,10 +25,15 @@ from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from runtime.files import sync, write_atomically
+from runtime.key_files import read_key
 from runtime.locks import alone
 
 # home.id is 32 digits; a person who edited it may have added a line end.
 _IDENTITY_BYTES = 100
+_LOST_KEY = (
+    "restore it from a backup; if it is lost, ask the operator for a new invitation, then run: conclave-party init "
+    "INVITATION.toml --new-key"
+)
 
 
 @dataclass(frozen=True)
@@ -44,6 +52,10 @@ class PartyHome:
         """The private key, which never leaves."""
         return self.path / "key.pem"
 
+    def open_key(self) -> ec.EllipticCurvePrivateKey:
+        """The private key; raises as read_key does."""
+        return read_key(self.key, lost=_LOST_KEY)
+
     @property
     def certificate(self) -> Path:
         """The certificate, once enrolled."""
@@ -58,6 +70,11 @@ class PartyHome:
     def invitation_file(self) -> Path:
         """The invitation, as it came."""
         return self.path / "invitation.toml"
+
+    @property
+    def moved(self) -> Path:
+        """Says, once it exists, that the home was moved away, and no command may use it."""
+        return self.path / "moved.txt"
 
     @property
     def identity(self) -> str:
@@ -77,6 +94,10 @@ class PartyHome:
     def settings(self) -> PartySettings:
         """The settings in node.toml. Raises InvalidInput naming the key."""
         return read_settings(self.settings_file)
+
+    def mapping_file(self) -> Path:
+        """The mapping file that node.toml names. Raises InvalidInput naming the key."""
+        return mapping_path(self.settings_file)
 
     def invitation(self) -> Invitation:
         """The invitation. Raises InvalidInput naming the key."""
@@ -109,6 +130,15 @@ class PartyHome:
             path.unlink(missing_ok=True)
         except OSError as error:
             raise StorageFailed(f"{path} was not deleted: {error.strerror or error}; delete it") from error
+
+    def forget_teachers(self, digest: bytes, seat: str) -> None:
+        """Deletes the teachers of one seat, if there are any. Raises StorageFailed."""
+        folder = self.teachers(digest, seat)
+        try:
+            if folder.exists():
+                shutil.rmtree(folder)
+        except OSError as error:
+            raise StorageFailed(f"{folder} was not deleted: {error.strerror or error}; delete it") from error
 
     def keep_study(self, study: DeployedStudy, *, pool: Path | None = None) -> None:
         """Writes the study's file, and its pool if there is one, into its folder. Raises as read_pool does."""

@@ -14,9 +14,11 @@ odometer in delta (proof and counterpart: the same section).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from math import ceil
 
 import numpy as np
 from jaxtyping import Float64
@@ -41,6 +43,9 @@ _LARGEST = 2.0**62
 # The share of delta for float64 rounding: at least this, or this many times what the first study needs, up to a half.
 _NOISE_SHARE, _NOISE_COPIES = 0.01, 8
 _FIXED_POINT_STEPS = 100
+_GRID = 514
+# What no message advises to go beyond: such a cap protects nobody.
+_LARGEST_EPSILON = 100
 # Where records vote, the units that cost no more than the study's: a record that is replaced is part of its patient.
 _BOUNDED: Mapping[str, tuple[str, ...]] = {"record": ("record",), "patient": ("patient", "record")}
 
@@ -58,22 +63,38 @@ class LifetimeCap:
     def affords(self, noise_distance: float) -> Float64[ndarray, " currencies"]:
         """The spend that the cap allows in each of CURRENCIES; <= 0 where an order cannot meet the cap.
 
-        noise_distance: total variation between all noise drawn and ideal noise. If M' is within t of M, (epsilon,
-        delta) of M gives (epsilon, delta + (1 + e^epsilon) t) of M', so that much is taken off delta first.
+        noise_distance: total variation t between all noise drawn and ideal noise. If M' is within t of M, (e, delta')
+        of M gives (e, delta' + (1 + exp(e)) t) of M', so that much is taken off delta first. Any e up to epsilon may be
+        converted at, as (e, delta) is (epsilon, delta) too; each currency takes the one that allows it most, so a
+        larger cap never allows less.
         """
         return _afforded(self, noise_distance)
 
 
 @cache
 def _afforded(cap: LifetimeCap, noise_distance: float) -> Float64[ndarray, " currencies"]:
-    left = _left(cap.delta, cap.epsilon, noise_distance)
-    if left > 0:
-        epsilon, delta = np.array([cap.epsilon]), np.array([left])
-        spend = np.append(epsilon_to_rdp(epsilon, ORDERS, delta=delta), gdp_mu(epsilon, delta) ** 2)
-    else:
-        spend = np.full_like(CURRENCIES, -np.inf)
+    spend = np.full_like(CURRENCIES, -np.inf)
+    at = np.minimum(cap.epsilon, _best_epsilon(cap.delta, noise_distance))
+    left = cap.delta - (1.0 + np.exp(np.minimum(at, 700.0))) * noise_distance
+    usable = (at > 0) & (left > 0)
+    renyi, gaussian = usable[:-1], usable[-1:]
+    spend[:-1][renyi] = epsilon_to_rdp(at[:-1][renyi], ORDERS[renyi], delta=left[:-1][renyi])
+    spend[-1:][gaussian] = gdp_mu(at[-1:][gaussian], left[-1:][gaussian]) ** 2
     spend.flags.writeable = False
     return spend
+
+
+def _best_epsilon(delta: float, t: float) -> Float64[ndarray, " currencies"]:
+    """The epsilon at which each of CURRENCIES allows most under delta and noise of distance t, without a limit.
+
+    At order a, e + log(delta - t - t exp(e)) / (a - 1), all of epsilon_to_rdp that depends on e, is largest at
+    exp(e) = (delta - t) (a - 1) / (a t). In Gaussian DP it is searched on a grid: any other e only allows less.
+    """
+    if not 0 < t < delta / 2:
+        return np.full_like(CURRENCIES, np.inf if t == 0 else -np.inf)
+    grid = np.linspace(0.0, np.log(delta / t - 1), _GRID)[1:-1]
+    most = gdp_mu(grid, delta - (1 + np.exp(grid)) * t)
+    return np.append(np.log((delta - t) * (ORDERS - 1) / (ORDERS * t)), grid[most.argmax()])
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,24 +237,47 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
 
     The currency is the one of CURRENCIES in which the first study could be repeated most often. The noise room is the
     total variation distance from ideal noise that all studies together may have; (1 + e^epsilon) times as much is taken
-    off delta. That is a hundredth of delta, or up to half of it if eight studies like the first need more; if the first
-    study fits in no other way, only what it needs. Raises Refused("lifetime_cap") if it fits at no order.
+    off delta, epsilon being the cap's or a smaller one (`LifetimeCap.affords`). The room is a hundredth of delta, or
+    what eight studies like the first need; if the first study does not fit beside that, at most half of delta, and
+    at last only what it needs itself. Raises Refused("lifetime_cap") if it fits at no order, with the cap that would
+    admit it.
     """
+    found = _first_order(cap, cost)
+    if found is not None:
+        return found
+    enough = admitting(cap, lambda larger: _first_order(larger, cost) is not None)
+    counted = f". {COUNTED_LIFETIME}" if cost.counted else ""
+    raise Refused(
+        Code.LIFETIME_CAP,
+        f"the study may cost more than the whole lifetime cap, epsilon {cap.epsilon:g} at delta {cap.delta:g}, of "
+        f"which nothing is taken; allowed: {enough}, or a study with smaller caps{counted}",
+    )
+
+
+def _first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float] | None:
+    """As first_order; None if the study fits at no order."""
+    distance = cost.noise_distance
     whole = cap.delta / (1.0 + float(np.exp(min(cap.epsilon, 700.0))))
-    room = max(_NOISE_SHARE * whole, min(_NOISE_COPIES * cost.noise_distance, whole / 2), cost.noise_distance)
-    copies = cap_nano(cap.affords(room)) / np.maximum(cost.nano, 1.0)
-    if not copies.max() >= 1:
-        room = cost.noise_distance
+    least = _NOISE_SHARE * whole
+    half = max(least, min(_NOISE_COPIES * distance, whole / 2), distance)
+    for room in (max(least, _NOISE_COPIES * distance), half, distance):
         copies = cap_nano(cap.affords(room)) / np.maximum(cost.nano, 1.0)
-    best = int(copies.argmax())
-    if not copies[best] >= 1:
-        raise Refused(
-            Code.LIFETIME_CAP,
-            f"the study may cost more than the whole lifetime cap, epsilon {cap.epsilon:g} at delta {cap.delta:g} "
-            f"({float(copies[best]):.3g} of it would fit); allowed: a study with smaller caps, or a larger lifetime "
-            f"cap in node.toml{f'. {COUNTED_LIFETIME}' if cost.counted else ''}",
-        )
-    return float(CURRENCIES[best]), room
+        best = int(copies.argmax())
+        if copies[best] >= 1:
+            return float(CURRENCIES[best]), room
+    return None
+
+
+def admitting(cap: LifetimeCap, fits: Callable[[LifetimeCap], bool]) -> str:
+    """In words: the smallest epsilon, to a tenth, of a cap at the same delta under which a study fits.
+
+    fits: whether it does under a cap; a larger epsilon must not undo it (`LifetimeCap.affords`).
+    """
+    tenths = [*range(ceil(10 * cap.epsilon), 10 * _LARGEST_EPSILON + 1)]
+    at = bisect_left(tenths, True, key=lambda tenth: fits(LifetimeCap(tenth / 10, cap.delta)))
+    if at == len(tenths):
+        return f"no cap of up to epsilon {_LARGEST_EPSILON} at this delta admits it"
+    return f"a lifetime cap of epsilon {tenths[at] / 10:g} at this delta admits it"
 
 
 def allowance(cap: LifetimeCap, order: float, noise_distance: float) -> int:

@@ -124,7 +124,7 @@ class Party:
         except InvalidInput as error:  # whose input it was, and what it says, is not known here
             refusal = self._failed(CannotVote(str(error)))
         self._ledger.log.append("refused", code=refusal.code, request=type(request).__name__)
-        return refusal
+        return refusal if isinstance(request, Outcome) else self._ballot.refused(request, refusal)
 
     def _vote(self, request: VoteRequest) -> Reply:
         batch = request.batch

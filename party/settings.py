@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
+from party.data import source_kind
+from party.data.mapping import read_mapping
 from party.data.settings import DataSettings
 from party.lifetime import LifetimeCap
 from protocols import reading
@@ -22,6 +24,8 @@ from runtime.address import check_address
 from runtime.toml_table import TomlTable
 
 TOKEN_BYTES = 32
+# Beside node.toml, unless data.mapping names another.
+MAPPING_FILE = "mapping.toml"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,21 +83,15 @@ def read_settings(path: Path) -> PartySettings:
             lifetime[unit] = LifetimeCap(cap.number("epsilon"), cap.number("delta"))
             cap.done()
     caps.done()
-    if not lifetime:
-        raise InvalidInput(f"{path}: [lifetime.record] or [lifetime.party] is missing; allowed: epsilon and delta")
+    missing = [f"data.{key}" for key in ("name", "loader") if key not in data.values]
+    missing += ["teachers.kind"] * ("kind" not in teachers.values)
+    missing += ["[lifetime.record], [lifetime.patient] or [lifetime.party]"] * (not lifetime)
+    if missing:
+        verb = "is" if len(missing) == 1 else "are"
+        raise InvalidInput(f"{path}: {'; '.join(missing)} {verb} missing; allowed: as the comments of that file say")
     base = path.parent
     settings = PartySettings(
-        data=DataSettings(
-            name=data.text("name"),
-            path=base / data.text("path"),
-            loader=data.text("loader"),
-            patient=data.text("patient", ""),
-            group=data.text("group", ""),
-            delimiter=data.text("delimiter", ","),
-            missing=data.texts("missing", DataSettings.missing),
-            columns=data.names("columns"),
-            classes=data.names("classes"),
-        ),
+        data=_data_settings(data, base),
         teachers=TeacherSettings(
             kind=teachers.text("kind"),
             seed=teachers.whole("seed", 0, 2**63 - 1),
@@ -117,12 +115,28 @@ def read_settings(path: Path) -> PartySettings:
             f"{path}: data.patient is {settings.data.patient!r}, and [lifetime.patient] is set; allowed: what names "
             "each record's patient (also where each record is of another one)"
         )
-    if len(settings.data.delimiter) != 1:
-        raise InvalidInput(f"{path}: data.delimiter is {settings.data.delimiter!r}; allowed: one character")
     for key, seconds in (("idle_s", settings.teachers.idle_s), ("stalled_s", settings.teachers.stalled_s)):
         if not 1 <= seconds <= 86_400:
             raise InvalidInput(f"{path}: teachers.{key} is {seconds}; allowed: 1 to 86400 seconds")
     return settings
+
+
+def mapping_path(path: Path) -> Path:
+    """The mapping file that a node.toml names. Raises InvalidInput naming the key."""
+    data = TomlTable(path, read_toml(path)).table("data")
+    return path.parent / data.text("mapping", MAPPING_FILE)
+
+
+def _data_settings(data: TomlTable, base: Path) -> DataSettings:
+    loader = data.text("loader")
+    return DataSettings(
+        name=data.text("name"),
+        loader=loader,
+        source=source_kind(loader).of(data, base),
+        patient=data.text("patient", ""),
+        group=data.text("group", ""),
+        mapping=read_mapping(base / data.text("mapping", MAPPING_FILE)),
+    )
 
 
 def read_invitation(path: Path) -> Invitation:

@@ -17,6 +17,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
+from protocols.crypto.inverted_gaussian import INVERSION_DISTANCE
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
 
@@ -79,13 +80,14 @@ def gaussian(noise: Noise, shape: tuple[int, ...], *, sigma: float) -> Float64[n
 
 
 def lattice_noise_distance(*, draws: int) -> float:
-    """Upper bound of the total variation distance between noise that must fit a ring and noise that need not.
+    """Upper bound of the total variation distance between noise as it is drawn in a ring, and exact noise that need not
+    fit one.
 
     `draws` sums of discrete Gaussians, none of which may exceed RING_SIGMAS of its standard deviations: each does with
     probability at most 2 exp(-RING_SIGMAS^2/2) (Canonne, Kamath, Steinke 2020, Cor. 17: no heavier a tail than the
-    continuous one's bound).
+    continuous one's bound). Two servers draw by inversion, within INVERSION_DISTANCE of exact (inverted_gaussian.py).
     """
-    return draws * 2 * exp(-(RING_SIGMAS**2) / 2)
+    return draws * (2 * exp(-(RING_SIGMAS**2) / 2) + INVERSION_DISTANCE)
 
 
 def float_noise_distance(*, sigma: float, classes: int, total_weight: float) -> float:

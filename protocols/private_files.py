@@ -72,10 +72,16 @@ def private_folder(path: Path) -> None:
 def open_to_others(home: Path) -> list[Path]:
     """The paths, of the folder and its content, that others than the owner may read, write or enter. Raises
     StorageFailed."""
-    try:
-        return [each for each in _below(home) if each.lstat().st_mode & _OTHERS]
-    except OSError as error:
-        raise StorageFailed(f"cannot look through {home}: {error.strerror or error}; check who owns it") from error
+    found = []
+    for each in _below(home):
+        try:
+            if each.lstat().st_mode & _OTHERS:
+                found.append(each)
+        except FileNotFoundError:
+            pass  # another process of the home deleted it meanwhile
+        except OSError as error:
+            raise StorageFailed(f"cannot look through {home}: {error.strerror or error}; check who owns it") from error
+    return found
 
 
 def tighten(home: Path) -> list[Path]:

@@ -80,7 +80,6 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("StepRequest architecture", "queries"): _ASKED,
     # Arrays between the guardian and the coordinator or querying party.
     ("submission", "number"): _BATCH,
-    ("submission", "second_round"): Range(0, 1, "whether the batch is of the second round"),
     ("submission", "ids"): _QUERY,
     ("submission", "members"): _SEAT,
     ("submission", "seats"): _SEAT,

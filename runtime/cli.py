@@ -6,6 +6,7 @@ A module of commands imports at its top only what its flags need, and each comma
 
 from __future__ import annotations
 
+import errno
 import importlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from protocols.errors import ConclaveError
+from protocols.errors import ConclaveError, StorageFailed
+from runtime.distribution import lacking
 from runtime.exits import Exit, show_error
+from runtime.open_home import mend_and_say
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 a party or the "
@@ -22,13 +25,54 @@ EPILOG: Final = (
 )
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
+# What a disk that is full, read-only or somebody else's answers: a person's matter, not a fault of the software.
+_STORAGE: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOSPC, errno.EDQUOT, errno.EIO})
+# init makes the home, doctor reports, run and serve write it into their logs.
+_LOOK_THEMSELVES: Final = frozenset({"init", "doctor", "run", "serve"})
+
 F = TypeVar("F", bound=Callable[..., object])
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print figures as JSON on standard output.")
 
 
-def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Path, whose: str) -> Callable[[F], F]:
-    """The option --home of a program; its commands get `home`, the result of open_home for the expanded folder."""
+def page_options(command: F) -> F:
+    """The options --page and --page-port of a program that has a live page."""
+    port = click.option(
+        "--page-port",
+        type=click.IntRange(0, 65_535),
+        default=0,
+        show_default=True,
+        help="Of the page; 0: any free one.",
+    )
+    page = click.option("--page/--no-page", default=True, show_default=True, help="A read-only page on 127.0.0.1.")
+    return page(port(command))
+
+
+def show_link(link: str) -> None:
+    """Shows the link of a live page at a terminal."""
+    click.echo(f"live page, opened once by this link: {link}", err=True)
+
+
+def home_flag(
+    open_home: Callable[[Path], object], *, variable: str, default: Path, whose: str, secrets: tuple[str, ...]
+) -> Callable[[F], F]:
+    """The option --home of a program; its commands get `home`, the result of open_home for the expanded folder.
+
+    secrets: names of the private keys in it; a home that others can read is closed first, or refused
+    (runtime.open_home), except by the commands that look for themselves. A command other than upgrade is refused if the
+    home's files are of another version's format ("home_format").
+    """
+
+    def opened(context: click.Context, _: object, folder: Path) -> object:
+        from runtime.home_format import check_format
+
+        folder = folder.expanduser()
+        if context.info_name not in _LOOK_THEMSELVES:
+            mend_and_say(folder, secrets)
+        if context.info_name != "upgrade":
+            check_format(folder, program=context.find_root().info_name or "")
+        return open_home(folder)
+
     return click.option(
         "--home",
         type=click.Path(path_type=Path, file_okay=False),
@@ -36,7 +80,7 @@ def home_flag(open_home: Callable[[Path], object], *, variable: str, default: Pa
         default=default,
         show_envvar=True,
         help=f"{whose} [{default}].",
-        callback=lambda context, parameter, folder: open_home(folder.expanduser()),
+        callback=opened,
     )
 
 
@@ -58,8 +102,13 @@ class CommandTable(click.Group):
         return command
 
 
-def run_group(group: click.Group, arguments: list[str], *, program: str) -> int:
-    """Runs a command line and reports any error on standard error; returns the exit code."""
+def run_group(
+    group: click.Group, arguments: list[str], *, program: str, extra: str, own: Mapping[str, str] | None = None
+) -> int:
+    """Runs a command line and reports any error on standard error; returns the exit code.
+
+    extra: the one that brings what the program needs; own: the extra of each command that has one of its own.
+    """
     try:
         result = group.main(arguments, prog_name=program, standalone_mode=False)
     except click.exceptions.Exit as error:
@@ -72,4 +121,12 @@ def run_group(group: click.Group, arguments: list[str], *, program: str) -> int:
         return Exit.INTERRUPTED
     except ConclaveError as error:
         return show_error(error)
+    except OSError as error:
+        if error.errno not in _STORAGE:
+            raise
+        where = f"{error.filename}: " if error.filename else ""
+        return show_error(StorageFailed(f"{where}{error.strerror}; check the disk, and who owns the folder"))
+    except ModuleNotFoundError as missing:
+        command = next((each for each in arguments if not each.startswith("-")), "")
+        return show_error(lacking(missing, f"{program} {command}", (own or {}).get(command, extra)))
     return result if isinstance(result, int) else 0

@@ -5,6 +5,7 @@ The index has another project called conclave, so the name to install differs fr
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from protocols.errors import InvalidInput
@@ -15,11 +16,21 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 DISTRIBUTION: Final = "conclave-pate"
-# The extra that brings a package.
-_EXTRAS: Final = {
-    "torch": "torch", "safetensors": "torch", "sklearn": "sklearn", "skops": "sklearn", "pyarrow": "parquet",
-    "PIL": "images", "onnx": "onnx", "onnxruntime": "onnx",
-}  # fmt: skip
+# The packages that each extra brings, by the names under which they are imported. Where several bring one, the first is
+# named, unless a command has an extra of its own.
+BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    "torch": ("torch", "safetensors", "onnxscript"),
+    "sklearn": ("sklearn", "skops", "skl2onnx"),
+    "parquet": ("pyarrow",),
+    "images": ("PIL",),
+    "sql": ("sqlalchemy",),
+    "dicom": ("pydicom",),
+    "onnx": ("onnxruntime",),
+    "verify": ("click", "jinja2"),
+    "party": ("click", "grpc"),
+    "coordinator": ("click", "grpc", "jinja2", "matplotlib", "safetensors", "onnx", "onnxruntime"),
+    "sim": ("click", "rich", "flwr", "ray", "pydantic", "tomli_w", "pandas", "platformdirs", "psutil"),
+}
 
 
 def installed_version() -> str:
@@ -34,14 +45,23 @@ def install(*extras: str) -> str:
     return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
 
 
+def lacking(missing: ModuleNotFoundError, what: str, *own: str) -> InvalidInput:
+    """What to say where `what` needs a package that is not installed: its name, and the command that brings it.
+
+    own: the extras that `what` always needs. Raises `missing` again if no extra brings that module.
+    """
+    package = (missing.name or "").partition(".")[0]
+    if any(package in BRINGS[extra] for extra in own):
+        return InvalidInput(f"{what} needs {package}, which is not installed: {install(*own)}")
+    extra = next((extra for extra, packages in BRINGS.items() if package in packages), None)
+    if extra is None:
+        raise missing
+    return InvalidInput(f"{what} needs {package}, which is not installed: {install(extra)}")
+
+
 def installed_part(parts: Parts[T], name: str) -> T:
     """The part of that name. Raises InvalidInput as `parts` does, and, with the command, where an extra is missing."""
     try:
         return parts[name]
     except ModuleNotFoundError as missing:
-        extra = _EXTRAS.get((missing.name or "").partition(".")[0])
-        if extra is None:
-            raise
-        raise InvalidInput(
-            f"{parts.what} {name!r} needs {missing.name}, which is not installed: {install(extra)}"
-        ) from missing
+        raise lacking(missing, f"{parts.what} {name!r}") from missing

@@ -15,7 +15,7 @@ KEEPALIVE: Final = (
 )
 # Of a server whose clients have KEEPALIVE: it answers their pings as often as they come.
 ANSWER_PINGS: Final = (
-    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
 )
 # Of every server: no other process may share its port, and nobody holds a connection by not finishing to greet.

@@ -1,4 +1,4 @@
-"""Structured logs: one JSON object per line, with an allow-list of fields.
+"""Structured logs: one JSON object per line, or one plain line at a terminal, with an allow-list of fields.
 
 Fields that are not on the list are dropped and counted, so that no change to the code can log votes, labels, tokens or
 keys by accident.
@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Final, TextIO
 
 # An event with its fields: only names, codes and counts.
-Event = Callable[[str, dict[str, str | int]], None]
+Event = Callable[[str, Mapping[str, str | int | float]], None]
 
 FIELDS: Final[dict[str, type]] = {
     "party": str,
@@ -22,12 +22,18 @@ FIELDS: Final[dict[str, type]] = {
     "seat": str,
     "seats": str,
     "study": str,
+    "batch": int,
+    "queries": int,
+    "answers_left": int,
+    "epsilon_used": float,
+    "epsilon_cap": float,
     "job": int,
     "state": str,
     "code": str,
     "reason": str,
     "address": str,
     "port": int,
+    "file": str,
     "enrol_port": int,
     "metrics_port": int,
     "pid": int,
@@ -44,33 +50,53 @@ FIELDS: Final[dict[str, type]] = {
     "teachers": int,
     "times": int,
 }
-_TEXT = 500
+_TEXT: Final = 500
+_LEFT: Final = "epsilon {epsilon_used:.4g} of {epsilon_cap:.4g} used, {answers_left} answers left"
+_CHARGES: Final = {
+    "answered": "{study}: {seat} answered batch {batch} of {queries} queries, reserved in full; " + _LEFT,
+    "settled": "{study}: batch {batch} of {seat} is settled; " + _LEFT,
+}
 
 
 class Log:
-    """Writes events as log lines and counts them for the metrics. May be called from several threads."""
+    """Writes events as log lines and counts them for the metrics. May be called from several threads.
 
-    def __init__(self, out: TextIO) -> None:
+    plain: for a person at a terminal, time and event and its fields in one line; otherwise one JSON object per line.
+    """
+
+    def __init__(self, out: TextIO, *, plain: bool = False) -> None:
         self._out = out
+        self._plain = plain
         self._lock = threading.Lock()
         self.counts: Counter[str] = Counter()
 
-    def __call__(self, event: str, fields: Mapping[str, str | int]) -> None:
+    def __call__(self, event: str, fields: Mapping[str, str | int | float]) -> None:
         """Writes one line: time (UTC), event, and the allowed fields; `left_out` counts the others."""
-        line: dict[str, str | int] = {
-            "time": datetime.datetime.now(datetime.UTC).isoformat(),
-            "event": printable(event),
-        }
+        now, event = datetime.datetime.now(datetime.UTC), printable(event)
         # A code is a string too, and a bool does not count as a number.
-        kept = {key: value for key, value in fields.items() if isinstance(value, FIELDS.get(key, ()))}
-        kept = {key: value for key, value in kept.items() if not isinstance(value, bool)}
-        line |= {key: printable(value) if isinstance(value, str) else value for key, value in kept.items()}
+        kept = {
+            key: printable(value) if isinstance(value, str) else value
+            for key, value in fields.items()
+            if isinstance(value, FIELDS.get(key, ())) and not isinstance(value, bool)
+        }
         if len(kept) < len(fields):
-            line["left_out"] = len(fields) - len(kept)
+            kept["left_out"] = len(fields) - len(kept)
+        line = (
+            _sentence(now, event, kept) if self._plain else json.dumps({"time": now.isoformat(), "event": event} | kept)
+        )
         with self._lock:
-            self.counts[printable(event)] += 1
-            self._out.write(json.dumps(line) + "\n")
+            self.counts[event] += 1
+            self._out.write(line + "\n")
             self._out.flush()
+
+
+def _sentence(now: datetime.datetime, event: str, fields: Mapping[str, str | int | float]) -> str:
+    """One event for a person: what was charged in a sentence, anything else as its fields."""
+    if event in _CHARGES:
+        said = _CHARGES[event].format_map(fields)
+    else:
+        said = " ".join([event.replace("_", " "), *(f"{key}={value}" for key, value in fields.items())])
+    return f"{now:%Y-%m-%d %H:%M:%S}Z {said}"
 
 
 def printable(value: str) -> str:

@@ -2,62 +2,35 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from protocols.errors import ConclaveError, InvalidInput
+from protocols.errors import ConclaveError
+from runtime.loopback import LoopbackHandler, LoopbackServer
 
 _TEXT = "text/plain; version=0.0.4; charset=utf-8"
 
 
-class Monitor:
+class Monitor(LoopbackServer):
     """An HTTP server on 127.0.0.1. healthy: whether the program is healthy; metrics: returns the page of metrics."""
 
     def __init__(self, port: int, *, healthy: Callable[[], bool], metrics: Callable[[], str]) -> None:
         """Raises InvalidInput for a port that is taken."""
 
-        class Handler(BaseHTTPRequestHandler):
-            timeout = 5
-
+        class Handler(LoopbackHandler):
             def do_GET(self) -> None:
                 if self.path == "/healthz":
                     good = healthy()
-                    self._say(200 if good else 503, "ok\n" if good else "unhealthy\n")
+                    self.say(200 if good else 503, "ok\n" if good else "unhealthy\n", kind=_TEXT)
                 elif self.path == "/metrics":
                     try:
-                        self._say(200, metrics())
+                        self.say(200, metrics(), kind=_TEXT)
                     except ConclaveError:
-                        self._say(503, "the program's files cannot be read\n")
+                        self.say(503, "the program's files cannot be read\n", kind=_TEXT)
                 else:
-                    self._say(404, "allowed: /healthz, /metrics\n")
+                    self.say(404, "allowed: /healthz, /metrics\n", kind=_TEXT)
 
-            def _say(self, status: int, text: str) -> None:
-                body = text.encode()
-                self.send_response(status)
-                self.send_header("Content-Type", _TEXT)
-                self.send_header("Content-Length", str(len(body)))
-                self.end_headers()
-                self.wfile.write(body)
-
-            def log_message(self, *_: object) -> None:
-                """Logs nothing: requests have no place in the allow-list of logs."""
-
-        try:
-            self._server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
-        except OSError as error:
-            raise InvalidInput(f"metrics_port {port} cannot be opened: {error.strerror}; allowed: a free one") from None
-        self._server.daemon_threads = True
-        self.port = int(self._server.server_address[1])
-        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.1,), name="monitor", daemon=True)
-        self._thread.start()
-
-    def close(self) -> None:
-        """Closes the port."""
-        self._server.shutdown()
-        self._server.server_close()
-        self._thread.join()
+        super().__init__(port, Handler, name="metrics_port")
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Sequence
+from typing import Final
 
 import click
+
+_WIDTH: Final = 80
 
 
 def print_json(value: object) -> None:
@@ -31,3 +35,8 @@ def _cell(cell: object) -> str:
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def folded(text: str, indent: str) -> str:
+    """A line folded to 80 columns, but never within a word, as paths are copied; indent: of all lines but the first."""
+    return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)

@@ -1,30 +1,41 @@
-"""The one reader of CSV tables (RFC 4180, UTF-8, with a header); values are strings."""
+"""The one reader of CSV tables (RFC 4180, with a header; a file that ends in .gz is unpacked); values are strings."""
 
 from __future__ import annotations
 
+import codecs
 import csv
+import gzip
 import io
-from collections.abc import Sequence
+import itertools
+import os
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from protocols.array_files import FILE_BYTES
+from protocols.array_files import FILE_BYTES, check_unpacked
 from protocols.errors import DataCorrupt
 from protocols.reading import open_file
 
 # A table with more values is refused before it is encoded.
 VALUES: Final = 2**31
 _COLUMNS: Final = 20_000
+# In either code page of a mapping file the mark of UTF-8 is read as these letters.
+_CODE_PAGES: Final = ("cp1252", "latin-1")
+_MARK: Final = codecs.BOM_UTF8.decode("latin-1")
 
 
-def read_csv(path: Path, names: Sequence[str] | None = None, *, delimiter: str = ",") -> dict[str, list[str]]:
-    """The named columns of a CSV file, or all, each once. Empty lines are skipped.
+def read_csv(
+    path: Path, names: Sequence[str] | None = None, *, delimiter: str = ",", encoding: str = "utf-8"
+) -> dict[str, list[str]]:
+    """The named columns of a CSV file, or all, each once. Empty lines are skipped, and so is a byte order mark.
 
     Raises DataUnavailable if it is absent, DataCorrupt if it is not such a table, and as wanted_columns does.
     """
     texts: dict[str, str] = {}  # most tables repeat few distinct strings: each is stored once
     try:
-        with open_file(path, most=FILE_BYTES) as file, io.TextIOWrapper(file, "utf-8-sig", newline="") as lines:
+        with open_table(path, encoding=encoding) as lines:
             reader = csv.reader(lines, delimiter=delimiter, strict=True)
             header = [name.strip() for name in next(reader, [])]
             if not header:
@@ -46,9 +57,54 @@ def read_csv(path: Path, names: Sequence[str] | None = None, *, delimiter: str =
                 for column, place in columns:
                     text = fields[place]
                     column.append(texts.setdefault(text, text))
-    except (csv.Error, OSError, UnicodeDecodeError) as error:
-        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: CSV in UTF-8 with a header") from error
+    except (csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
+        why = "other bytes than that encoding has" if isinstance(error, UnicodeError) else str(error)[:200]
+        raise DataCorrupt(f"{path} cannot be read: {why}; allowed: CSV in {encoding} with a header") from error
     return kept
+
+
+def first_rows(path: Path, *, delimiter: str, encoding: str, most: int) -> list[list[str]]:
+    """The fields of the first rows that are not empty, the header among them, at most `most`.
+
+    Raises DataUnavailable, DataCorrupt.
+    """
+    try:
+        with open_table(path, encoding=encoding) as lines:
+            return list(itertools.islice(filter(None, csv.reader(lines, delimiter=delimiter, strict=True)), most))
+    except (csv.Error, OSError, EOFError, zlib.error, UnicodeError) as error:
+        why = "other bytes than that encoding has" if isinstance(error, UnicodeError) else str(error)[:200]
+        raise DataCorrupt(f"{path} cannot be read: {why}; allowed: CSV in {encoding} with a header") from error
+
+
+@contextmanager
+def open_table(path: Path, *, encoding: str) -> Iterator[io.TextIOWrapper]:
+    """The text of a file, unpacked if its name ends in .gz, without a byte order mark.
+
+    The mark of UTF-8 is also skipped before text of a code page: programs that join files put it there.
+
+    Raises DataUnavailable, DataCorrupt; whoever reads from it also OSError, EOFError, zlib.error, UnicodeError.
+    """
+    known = "utf-8-sig" if encoding == "utf-8" else encoding
+    with open_file(path, most=FILE_BYTES) as file:
+        if path.suffix.lower() != ".gz":
+            with io.TextIOWrapper(file, known, newline="") as lines:
+                yield _after_mark(lines)
+            return
+        size = os.fstat(file.fileno()).st_size
+        with gzip.GzipFile(fileobj=file) as packed:
+            unpacked = 0
+            while block := packed.read(2**20):  # the size that the file's end declares may be a lie
+                unpacked += len(block)
+                check_unpacked(size, unpacked, where=str(path))
+            packed.seek(0)
+            with io.TextIOWrapper(packed, known, newline="") as lines:
+                yield _after_mark(lines)
+
+
+def _after_mark(lines: io.TextIOWrapper) -> io.TextIOWrapper:
+    if lines.encoding in _CODE_PAGES and lines.read(len(_MARK)) != _MARK:
+        lines.seek(0)
+    return lines
 
 
 def wanted_columns(path: Path, names: Sequence[str], present: Sequence[str]) -> list[str]:

@@ -124,7 +124,7 @@ _SETTINGS = [
         "tables vote: logistic_regression below 2,000 units, else gradient_boosting].",
     ),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
-    _flag("--attack/--no-attack", "Run a membership inference attack on the student [on].", default=None),
+    _flag("--attack/--no-attack", "Run a membership inference attack on the student [off].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),
     _flag("--data-seed", "Seed of data, partition, teachers, and of who gets which budget [0].", type=int),
 ]  # fmt: skip

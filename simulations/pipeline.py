@@ -36,11 +36,10 @@ from simulations.stages.vote_source import VoteSource, labelled, record_study_of
 class Baselines:
     """The baselines of a run; None where not measured.
 
-    alone: where records vote, the accuracy on the test records of what each party would train alone.
+    alone: the accuracy on the test records of what each party would train alone, of a sample of many parties.
     """
 
     non_private: float | None
-    single_party_mean: float | None
     alone: Float64[ndarray, " measured"] | None
     uniform_answered: float | None
     uniform_label_accuracy: float | None
@@ -103,7 +102,7 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     accuracy, plural = _teacher_accuracy(source)
     pooled = _pooled(settings, source, host)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
-    baselines = _baselines(settings, budgets, source, accuracy, pooled, shards, host=host, reporter=reporter)
+    baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)
     first = released[0] if released else None
     findings = find(inputs, study, source.stored, seeds[0], first, pooled, host=host, reporter=reporter)
     return RunResult(
@@ -159,11 +158,13 @@ def _accuracies(
 
 
 def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties teachers"] | None, float | None]:
-    """Each teacher's accuracy on the public pool, and that of the unweighted plurality."""
+    """Each teacher's accuracy on the public queries that were voted on, and that of the unweighted plurality."""
     stored, truth = source.stored, source.truth
     if truth is None or isinstance(stored, RecordCells):
         return None, None
-    plural = float((plurality(stored.histogram()) == truth).mean())
+    histogram = stored.histogram()
+    truth = truth[: len(histogram)]
+    plural = float((plurality(histogram) == truth).mean())
     if isinstance(stored, VoteCounts):
         return None, plural
     return np.array([(votes == truth).mean(axis=1) for votes in stored.votes]), plural
@@ -182,28 +183,27 @@ def _baselines(
     settings: Experiment,
     budgets: Budgets,
     source: VoteSource,
-    teacher_accuracy: Float64[ndarray, "parties teachers"] | None,
     pooled: ReleasedStudent | None,
     shards: list[list[Int64[ndarray, " records"]]],
     *,
     host: Host,
     reporter: Reporter,
 ) -> Baselines:
-    """The non-private model, the mean single party, and the study in which everyone has the smallest budget.
+    """The non-private model, parties alone, and the study in which everyone has the smallest budget.
 
     Upsampled teachers learn records several times, so their votes cannot serve that study: it is left out.
     """
-    single = None if teacher_accuracy is None else float(teacher_accuracy.mean())
     alone = None
     if not settings.baselines:
-        return Baselines(None, single, None, None, None, None)
-    if isinstance(source.stored, RecordCells) and source.dataset is not None:
+        return Baselines(None, None, None, None, None)
+    # Where a record is learned by several teachers, the shards are not those of parties.
+    if source.dataset is not None and settings.individualization != "upsampling":
         with reporter.stage(f"baseline, single parties, {settings.teacher}") as stage:
             alone = alone_accuracy(
-                source.dataset, shards, teacher=settings.teacher, seed=settings.data_seed, cache_dir=host.cache_dir
-            )
+                source.dataset, shards, teacher=settings.teacher, seed=settings.data_seed,
+                cache_dir=host.cache_dir, trained=source.teachers,
+            )  # fmt: skip
             stage.result = f"test accuracy {alone.mean():.4f} in the mean, {alone.max():.4f} of the best"
-        single = float(alone.mean())
     seeds: list[SeedResult] = []
     students: list[float | None] = []
     if settings.individualization != "upsampling":
@@ -223,7 +223,6 @@ def _baselines(
     known = [a for a in students if a is not None]
     return Baselines(
         non_private,
-        single,
         alone,
         float(np.mean([len(s.answered) for s in seeds])) if seeds else None,
         float(np.mean(accuracies)) if accuracies else None,

@@ -20,6 +20,7 @@ class Reporter:
 
     def __init__(self, *, quiet: bool, stream: TextIO | None = None) -> None:
         self._quiet = quiet
+        self._shown: Stage | None = None
         self._stream = stream or sys.stderr
         self.console = Console(file=self._stream)
 
@@ -55,6 +56,12 @@ class Reporter:
 
             yield update
 
+    def show(self, stage: Stage) -> None:
+        """Gives the terminal's line to a stage: a stage within another takes it over until the other goes on."""
+        if self._shown is not None and self._shown is not stage:
+            self._shown.close()
+        self._shown = stage
+
     @property
     def live(self) -> bool:
         """Whether the stream is a terminal, on which a line can be rewritten."""
@@ -88,8 +95,10 @@ class Stage:
         """Removes the line from the terminal."""
         if self._bar is not None:
             self._bar.stop()
+            self._bar = None
 
     def _show_bar(self, done: int, total: int) -> None:
+        self._reporter.show(self)
         if self._bar is None:
             self._bar = Progress(
                 TextColumn("{task.description}"),

@@ -5,7 +5,7 @@
     PYTHON noisy_argmax.py --role asking ... --input SHARES.npz --output BITS.npz
 
 Each party's file has uint32 shares, below p, of integers between -2^29 and 2^29: `label` [queries, classes] of noisy
-sums, `bit` [queries, classes] of the sums with the threshold's noise less the threshold. Output, shared modulo 2^64:
+sums, `bit` [queries, classes] of the noisy sums less the threshold. Output, shared modulo 2^64:
 `passed`, 1 where some entry of `bit` is 0 or more, and `label`, the first largest class where it passed, else -1.
 """
 

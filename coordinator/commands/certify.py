@@ -23,13 +23,15 @@ def guardian() -> None:
 
     \b
     Example:
-      conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
+      conclave-coordinator guardian certify request.pem --fingerprint pottery-lunar-...
     """
 
 
 @guardian.command(epilog=EPILOG)
 @click.argument("request_file", type=click.Path(path_type=Path))
-@click.option("--fingerprint", required=True, help="The fingerprint as the guardian read it out.")
+@click.option(
+    "--fingerprint", required=True, help="The fingerprint as the guardian read it out, in words or in digits."
+)
 @click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
 @home_option
 @json_option
@@ -40,7 +42,7 @@ def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHo
 
     \b
     Example:
-      conclave-coordinator guardian certify request.pem --fingerprint 0A:1B:2C:...
+      conclave-coordinator guardian certify request.pem --fingerprint pottery-lunar-...
     """
     from coordinator.members.authority import Authority, authority_pem
     from coordinator.store.store import Store

@@ -14,7 +14,7 @@ from protocols.errors import InvalidInput
 from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
-from runtime.printing import print_json, table
+from runtime.printing import print_json
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
@@ -52,6 +52,7 @@ def init(
     """
     from coordinator.home import CoordinatorSettings
     from coordinator.members.authority import create_consortium
+    from protocols.crypto.fingerprints import phrase
 
     host, _, port = check_address("--address", address).rpartition(":")
     enrol_address = enrol_address or f"{host}:{int(port) + 1}"
@@ -67,11 +68,13 @@ def init(
         metrics_port=metrics_port,
     )
     made = create_consortium(home, settings)
+    words = phrase(made.fingerprint)
     if as_json:
-        print_json({"home": str(home.folder), "fingerprint": made.fingerprint, **asdict(settings)})
+        print_json({"home": str(home.folder), "fingerprint": made.fingerprint, "words": words, **asdict(settings)})
         return
     click.echo(f"coordinator {made.name!r} of consortium {consortium!r} in {home.folder}")
     click.echo(f"fingerprint {made.fingerprint}")
+    click.echo(f"in words    {words}")
     click.echo(f"{home.authority_key_file} can certify anybody: back it up where nobody else can read it.")
     click.echo("next: conclave-coordinator serve, and conclave-coordinator invite PARTY")
 
@@ -105,7 +108,9 @@ def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -
         print_json({"party": party, "file": str(file), "expires_s": expires_s})
         return
     click.echo(f"{file}: for {party} only, valid until {_day(expires_s)}")
-    click.echo("next: send it; the hospital runs conclave-party init, then reads its fingerprint out to you")
+    click.echo(
+        "next: send it; the hospital runs conclave-party init, then reads the words of its fingerprint out to you"
+    )
 
 
 @click.command(epilog=EPILOG)
@@ -118,22 +123,32 @@ def requests(home: CoordinatorHome, as_json: bool) -> None:
     Example:
       conclave-coordinator requests
     """
+    from protocols.crypto.fingerprints import phrase
+
     with _store(home) as store:
         waiting = store.members.pending()
     if as_json:
-        print_json([{"party": r.party, "fingerprint": r.fingerprint, "asked_s": r.asked_s} for r in waiting])
-    elif waiting:
-        click.echo(
-            table(["party", "asked", "fingerprint"], [[r.party, _day(r.asked_s), r.fingerprint] for r in waiting])
+        print_json(
+            [
+                {"party": r.party, "fingerprint": r.fingerprint, "words": phrase(r.fingerprint), "asked_s": r.asked_s}
+                for r in waiting
+            ]
         )
-        click.echo("next: have each hospital read out its fingerprint, then approve PARTY --fingerprint WHAT-THEY-READ")
+    elif waiting:
+        for each in waiting:
+            click.echo(f"{each.party}, asked {_day(each.asked_s)}")
+            click.echo(f"  fingerprint {each.fingerprint}")
+            click.echo(f"  in words    {phrase(each.fingerprint)}")
+        click.echo("next: have each hospital read out its words, then approve PARTY --fingerprint WHAT-THEY-READ")
     else:
         click.echo("no requests are waiting")
 
 
 @click.command(epilog=EPILOG)
 @click.argument("party")
-@click.option("--fingerprint", required=True, help="The fingerprint as the hospital read it out.")
+@click.option(
+    "--fingerprint", required=True, help="The fingerprint as the hospital read it out, in words or in digits."
+)
 @home_option
 @json_option
 def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) -> None:
@@ -141,7 +156,7 @@ def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) 
 
     \b
     Example:
-      conclave-coordinator approve hospital-a --fingerprint 0A:1B:2C:...
+      conclave-coordinator approve hospital-a --fingerprint pottery-lunar-...
     """
     from coordinator.members.authority import Authority
     from coordinator.store.store import Store

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 PROGRAM: Final = "conclave-coordinator"
 HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-coordinator")
+SECRETS: Final = ("key.pem", "authority-key.pem")
 # A command is imported when it is called: most need neither gRPC nor torch.
 COMMANDS: Final[dict[str, str]] = {
     "init": "coordinator.commands.enrolment:init",
@@ -33,6 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "release": "coordinator.commands.release:release",
     "verify": "coordinator.commands.release:verify",
     "guardian": "coordinator.commands.certify:guardian",
+    "upgrade": "coordinator.commands.upgrade:upgrade",
 }
 
 
@@ -47,10 +49,10 @@ def cli() -> None:
       conclave-coordinator serve                                  (leave it running)
       conclave-coordinator invite hospital-a                      (send the file to the hospital)
       conclave-coordinator requests
-      conclave-coordinator approve hospital-a --fingerprint AA:BB:...
+      conclave-coordinator approve hospital-a --fingerprint pottery-lunar-...
       conclave-coordinator study create study.toml --pool pool.npy
       conclave-coordinator label heart --wait
-      conclave-coordinator train heart --student mlp
+      conclave-coordinator train heart --student logistic_regression
       conclave-coordinator release heart
     """
 
@@ -61,9 +63,15 @@ def _home(folder: Path) -> CoordinatorHome:
     return CoordinatorHome(folder)
 
 
-home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The coordinator's folder")
+home_option = home_flag(
+    _home,
+    variable=HOME_VARIABLE,
+    default=DEFAULT_HOME,
+    whose="The coordinator's folder",
+    secrets=SECRETS,
+)
 
 
 def run_command(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
-    return run_group(cli, arguments, program=PROGRAM)
+    return run_group(cli, arguments, program=PROGRAM, extra="coordinator", own={"verify": "verify"})

@@ -93,7 +93,7 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
 
     \b
     Example:
-      conclave-coordinator train heart --student mlp
+      conclave-coordinator train heart --student logistic_regression
     """
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import keep_student, train_student
@@ -116,7 +116,9 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
         print_json(figures)
         return
     learned = "released labels" if labelled.study.records is None else "soft labels of the public pool"
-    click.echo(f"{kind} trained on {trained.labels} {learned}; it predicts {trained.agreement:.1%} of them")
+    click.echo(f"{kind} trained on {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
+    # How often it is right is another figure, which nobody can say without labelled records.
+    click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
     click.echo(f"next: conclave-coordinator release {study}")
 
 
@@ -141,7 +143,7 @@ def _ask(store: Store, name: str, student: str | None) -> Job:
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     """Shows a job's progress, to its end if `wait`; returns the exit code."""
-    from coordinator.status import alive, job_line
+    from coordinator.status import alive, job_line, waiting_line
 
     if not job.ended and alive(store, now_s=time.time()) is None:
         click.echo(
@@ -150,7 +152,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     pool = store.study(job.study).queries_to_ask
     live, shown, shown_at = sys.stderr.isatty(), "", 0.0
     while wait and not job.ended:
-        line = job_line(job, pool)
+        line = waiting_line(store, job, pool, now_s=time.time())
         if line != shown and (live or time.monotonic() - shown_at >= _LINE_EVERY_S):
             click.echo(f"\r\x1b[K{line[:110]}" if live else line, err=True, nl=not live)
             shown, shown_at = line, time.monotonic()

@@ -66,7 +66,7 @@ def release(
     """
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import kept_student
-    from coordinator.release.release import make_release
+    from coordinator.release.release import make_release, officers_file_of
     from coordinator.store.labelled import check_labelled_here
     from coordinator.store.store import Store
 
@@ -103,6 +103,7 @@ def release(
         size = labelled.study.terms.pool_size
         what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
     click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
+    click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
     click.echo(f"next: conclave-coordinator verify {written}")
 
 

@@ -37,25 +37,23 @@ def status(watch: bool, home: CoordinatorHome, as_json: bool) -> None:
     home.settings()
     with Store(home) as store:
         while True:
-            figures = read_status(store, now_s=time.time())
+            now_s = time.time()
+            figures = read_status(store, now_s=now_s)
             if watch and sys.stdout.isatty():
                 click.clear()
             if as_json:
                 print_json(figures)
             else:
-                click.echo(_text(figures))
+                click.echo(_text(figures, now_s))
             if not watch:
                 return
             time.sleep(_EVERY_S)
 
 
-def _text(figures: dict[str, Any]) -> str:
-    serving = figures["serving"]
-    lines = [
-        "not serving; start it with conclave-coordinator serve"
-        if serving is None
-        else f"serving on port {serving['port']} (process {serving['pid']}), {len(figures['connected'])} connected"
-    ]
+def _text(figures: dict[str, Any], now_s: float) -> str:
+    from coordinator.status import serving_line
+
+    lines = [serving_line(figures, now_s=now_s)]
     if figures["parties"]:
         rows = [
             [each["party"], each["connected"], each["days_left"], each["revoked"] or "", each["serial"]]
@@ -69,7 +67,7 @@ def _text(figures: dict[str, Any]) -> str:
             "all the same, and waited for again when it connects"
         )
     for request in figures["pending_requests"]:
-        lines.append(f"waiting for approval: {request['party']}  {request['fingerprint']}")
+        lines.append(f"waiting for approval: {request['party']}  {request['words']}")
     if figures["open_invitations"]:
         lines.append(f"invited: {', '.join(figures['open_invitations'])}")
     for study in figures["studies"]:
@@ -79,7 +77,7 @@ def _text(figures: dict[str, Any]) -> str:
         lines += [
             "",
             f"study {study['study']}: {study['state']}{said}; {study['asked']} of {study['pool']} queries asked in "
-            f"{study['batches']} rounds, {answered}; quorum {study['quorum']}",
+            f"{study['batches']} batches, {answered}; quorum {study['quorum']}",
             table(*seat_rows(study)),
         ]
         if asker is not None:

@@ -83,7 +83,11 @@ def create(
     kind = f"queries that only {made.who_asks} sees" if made.confidentiality.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
-    sent, more = (f"{file}", "") if made.records is None else (f"{file} and queries.npz", " --queries queries.npz")
+    option, with_it = ("--pool", pool_file) if made.records is None else ("--queries", queries_file)
+    if made.confidentiality.hides_queries or with_it is None:
+        sent, more = f"{file}", ""
+    else:
+        sent, more = f"{file} and {with_it}", f" {option} {with_it.name}"
     click.echo(f"next: send {sent} to every hospital, which runs conclave-party approve study.toml{more}")
 
 
@@ -242,6 +246,8 @@ def queries(
     for line in study_lines(made):
         click.echo(line)
     click.echo(f"the queries are in {out}" + ("" if complete is None else f", and the study in {complete}"), err=True)
+    if complete is not None:
+        click.echo(f"next: conclave-coordinator study create {complete} --pool {pool_file} --queries {out}", err=True)
 
 
 def _say_if_little(made: DeployedStudy) -> None:
@@ -258,7 +264,7 @@ def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
     rows: list[list[object]] = [
         [
             each["seat"],
-            each["connected"],
+            "withdrawn" if each["withdrawn"] else each["connected"],
             each["answers_left"],
             each["epsilon_used"],
             each["epsilon_guaranteed"],

@@ -11,7 +11,7 @@ import asyncio
 import datetime
 import threading
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeVar
@@ -45,12 +45,12 @@ from protocols.wire.frames import (
     Renewed,
     SeatHeads,
     Welcome,
-    agree_version,
     seal,
     unseal,
 )
 from protocols.wire.messages import Reply, Request
 from protocols.wire.transport import Transport
+from protocols.wire.versions import agree_version
 from runtime.logs import Event
 
 if TYPE_CHECKING:  # these types cannot be subscripted at run time
@@ -80,6 +80,7 @@ class Hub:
         renew: Callable[[Identity, bytes], bytes],
         enrol: Callable[[Enrol], Enrolled],
         on_event: Event,
+        on_withdrawn: Callable[[str, Sequence[bytes]], None] = lambda party, studies: None,
     ) -> None:
         self._key = key
         self._certificate = certificate
@@ -88,6 +89,7 @@ class Hub:
         self._renew = renew
         self._enrol = enrol
         self._on_event = on_event
+        self._on_withdrawn = on_withdrawn
         self._studies: dict[bytes, OpenStudy] = {}
         self._sessions = Sessions(seal=self._seal, on_event=on_event)
         self._admission = self._sessions.admission
@@ -262,6 +264,8 @@ class Hub:
             except (grpc.aio.BaseError, asyncio.InvalidStateError) as error:
                 raise SessionEnded from error
 
+        if hello.withdrawn:
+            await self._in_callback(self._on_withdrawn, peer.name, hello.withdrawn)
         session = Session(peer, hello.session, send, context.peer(), hello.software[:80], version)
         heads_of_seats = {(heads.study, heads.seat): heads for heads in hello.seats}
         own = Identity("coordinator", "coordinator", self._certificate)

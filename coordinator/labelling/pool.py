@@ -14,11 +14,10 @@ from protocols.array_files import FILE_BYTES, array_names, read_array, read_arra
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import open_file
 from protocols.study.deployed import DeployedStudy
-from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.terms import Feature
 from runtime.files import write_atomically
-from runtime.tables import read_csv
+from runtime.pool_tables import csv_queries
 
 KINDS = (".npy", ".npz", ".csv")
 _KEYS = ("pool", "inputs", "x")
@@ -36,7 +35,7 @@ def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarra
     kind = path.suffix.lower()
     if kind not in KINDS:
         raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
-    given = _read_csv(path, features) if kind == ".csv" else _read_arrays(path)
+    given = csv_queries(path, features) if kind == ".csv" else _read_arrays(path)
     if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
         raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
     if given.ndim < 2 or given.size == 0:
@@ -96,10 +95,3 @@ def _read_arrays(path: Path) -> ndarray:
     if name is None:
         raise InvalidInput(f"{path.name} holds the arrays {names[:8]}; allowed: one, or one named 'pool'")
     return read_arrays(path, [name])[name]
-
-
-def _read_csv(path: Path, features: Sequence[Feature]) -> ndarray:
-    if not features:
-        return np.stack([read_numbers(texts) for texts in read_csv(path).values()], axis=1)
-    columns = read_csv(path, [each.column for each in features])
-    return encode_table(columns, features, missing=MISSING, where=lambda column: f"{path.name}: column {column!r}")

@@ -7,7 +7,7 @@ _TASK = """\
 task = "Tell patients with heart disease from patients without."
 class_names = ["no", "yes"]          # class 0 first
 label = "disease"                    # the column that holds them
-input_shape = [4]                    # of one query: the features below, side by side
+input_shape = [5]                    # of one query: the features below, side by side
 """
 _COLUMNS = """\
 pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
@@ -21,6 +21,8 @@ column = "age"
 kind = "numeric"
 centre = 54.0
 scale = 9.0
+least = 18                           # what a record may hold: a hospital's node refuses an age of 4400, with its row
+most = 110
 
 [[terms.feature]]
 column = "cholesterol"
@@ -32,7 +34,7 @@ may_miss = true                      # a second feature says whether it is missi
 [[terms.feature]]
 column = "sex"
 kind = "categorical"
-categories = ["male"]
+categories = ["female", "male"]
 
 """
 _SEAT = """\

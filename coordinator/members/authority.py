@@ -19,6 +19,7 @@ from cryptography.x509.oid import NameOID
 from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from coordinator.store.members import Issued, Pending
 from coordinator.store.store import Store
+from protocols.crypto.fingerprints import in_both_forms, normal_fingerprint, same_fingerprint
 from protocols.crypto.identity import (
     BACKDATED,
     Identity,
@@ -31,7 +32,6 @@ from protocols.crypto.identity import (
     may_dial,
     new_authority,
     new_key,
-    normal_fingerprint,
     request_fingerprint,
     request_from_pem,
     to_pem,
@@ -123,7 +123,8 @@ class Authority:
     def approve(self, party: str, *, key_fingerprint: str) -> Issued:
         """Issues a certificate for the pending request of this key.
 
-        key_fingerprint: as the hospital read it out. Raises Refused: "no_request", "fingerprint_mismatch".
+        key_fingerprint: as the hospital read it out, in digits or in words. Raises InvalidInput, and Refused:
+        "no_request", "fingerprint_mismatch".
         """
         read_out = normal_fingerprint(key_fingerprint)
         requests = [each for each in self._store.members.pending() if each.party == party]
@@ -131,12 +132,12 @@ class Authority:
             raise Refused(
                 Code.NO_REQUEST, f"no request of {party[:80]!r} is pending; see conclave-coordinator requests"
             )
-        match = next((each for each in requests if each.fingerprint == read_out), None)
+        match = next((each for each in requests if same_fingerprint(read_out, each.fingerprint)), None)
         if match is None:
             self._store.trail.append("fingerprint_mismatch", party=party)
             raise Refused(
                 Code.FINGERPRINT_MISMATCH,
-                f"the pending key of {party!r} is {requests[0].fingerprint}, not {read_out}; "
+                f"the pending key of {party!r} is {in_both_forms(requests[0].fingerprint)}, not {read_out}; "
                 "do not approve: somebody else may have used the invitation; revoke it and invite again",
             )
         certificate = self._certify(_public_key(match), party)
@@ -147,18 +148,18 @@ class Authority:
     def certify_guardian(self, pem: bytes, *, key_fingerprint: str) -> Issued:
         """Issues a guardian's certificate for its request (PEM); a later request for the same key renews it.
 
-        key_fingerprint: as the guardian read it out. Raises InvalidInput, and Refused: "fingerprint_mismatch",
-        "same_organisation", "revoked_key".
+        key_fingerprint: as the guardian read it out, in digits or in words. Raises InvalidInput, and Refused:
+        "fingerprint_mismatch", "same_organisation", "revoked_key".
         """
         request = request_from_pem(pem)
         name, print_of_key = check_name(_common_name(request.subject)), request_fingerprint(request)
         read_out = normal_fingerprint(key_fingerprint)
-        if read_out != print_of_key:
+        if not same_fingerprint(read_out, print_of_key):
             self._store.trail.append("fingerprint_mismatch", party=name)
             raise Refused(
                 Code.FINGERPRINT_MISMATCH,
-                f"the key of the request of {name!r} is {print_of_key}, not {read_out}; do not certify it: somebody "
-                "may have replaced the file",
+                f"the key of the request of {name!r} is {in_both_forms(print_of_key)}, not {read_out}; do not "
+                "certify it: somebody may have replaced the file",
             )
         if name == self._settings.coordinator:
             raise Refused(Code.SAME_ORGANISATION, f"{name!r} is this coordinator; allowed: another organisation")

@@ -20,13 +20,12 @@ from typing import Any  # parsed JSON, checked below
 from cryptography import x509
 
 from protocols.crypto.identity import Identity
-from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, MalformedMessage, Refused
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, MalformedMessage
 from protocols.ledger.audit_log import AuditLog, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
-from protocols.refusals.code import Code
-from protocols.wire.frames import Answer, Ask, unseal
+from protocols.wire.frames import Answer, Ask, begins, unseal
 from protocols.wire.messages import Outcome, Settled, decode, kind_of
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
@@ -133,8 +132,9 @@ def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
 def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[Receipt]:
     """Every outcome with its receipt; signatures and certificates are checked as of the time of signing.
 
-    That time is taken from the coordinator's log entry that the outcome names. Raises DataCorrupt, naming the batch and
-    the seat, for an invalid frame, and for an outcome or receipt without its counterpart.
+    That is when the log entry was written that the outcome names, or later: the log does not grow while nobody is
+    asked, so a certificate that is newer than the entry was renewed in between. Raises DataCorrupt, naming the batch
+    and the seat, for an invalid frame, and for an outcome or receipt without its counterpart.
     """
     log, _ = chained(evidence.entries)
     ends = ("settled", "given_up")
@@ -151,30 +151,19 @@ def receipts(evidence: ReleaseEvidence, *, authority: x509.Certificate) -> list[
         try:
             if number not in settled_at:
                 raise DataCorrupt("the outcome belongs to a batch that the log neither settled nor gave up")
-            since = evidence.entries[settled_at[number] - 1 :]
-            ask, told_by = _asked(since, halves[0], authority)
+            ask, told_by = _asked(evidence.entries[settled_at[number] - 1], halves[0], authority)
             opened.append(_answered(evidence, log, authority, number, seat, ask, told_by, halves[1]))
         except ConclaveError as error:
             raise DataCorrupt(f"{where}: {error}") from error
     return opened
 
 
-def _asked(since: Sequence[Entry], frame: bytes, authority: x509.Certificate) -> tuple[Ask, Identity]:
-    """The outcome's frame and signer, opened as of the earliest log entry since its batch was settled that allows it.
+def _asked(settled: Entry, frame: bytes, authority: x509.Certificate) -> tuple[Ask, Identity]:
+    """The outcome's frame and signer. settled: the entry that settled its batch, before which nobody was told.
 
-    Only the opened frame says when it was signed; that time is then compared with its certificate.
+    Only the opened frame says which entry it names; that one's time is then compared with its certificate.
     """
-    for entry in since[:-1]:
-        try:
-            return _opened(frame, entry, authority)
-        except Refused as error:
-            if error.code != Code.CERTIFICATE_EXPIRED:
-                raise
-    return _opened(frame, since[-1], authority)
-
-
-def _opened(frame: bytes, entry: Entry, authority: x509.Certificate) -> tuple[Ask, Identity]:
-    ask, told_by = unseal(frame, authority=authority, now=time_of(entry), role="coordinator")
+    ask, told_by = unseal(frame, authority=authority, now=max(time_of(settled), begins(frame)), role="coordinator")
     if not isinstance(ask, Ask):
         raise DataCorrupt(f"a {type(ask).__name__} frame is in the place of an outcome")
     return ask, told_by
@@ -193,10 +182,10 @@ def _answered(
     if not 1 <= ask.own.count <= len(evidence.entries) or not log.contains(ask.own):
         raise DataCorrupt("the outcome names a head of the coordinator's log that the log does not contain")
     signed_at = time_of(evidence.entries[ask.own.count - 1])
-    certificate = told_by.certificate
-    if not certificate.not_valid_before_utc <= signed_at <= certificate.not_valid_after_utc:
-        raise DataCorrupt(f"the outcome was signed at {signed_at}, when its certificate was not valid")
-    answer, signed_by = unseal(settled_frame, authority=authority, now=signed_at, role="party")
+    if signed_at > told_by.certificate.not_valid_after_utc:
+        raise DataCorrupt(f"the outcome was signed at {signed_at} or later, when its certificate had expired")
+    since = max(signed_at, begins(settled_frame))
+    answer, signed_by = unseal(settled_frame, authority=authority, now=since, role="party")
     if not isinstance(answer, Answer):
         raise DataCorrupt(f"a {type(answer).__name__} frame is in the place of a receipt")
     outcome = decode(ask.envelope)

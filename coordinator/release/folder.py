@@ -35,6 +35,8 @@ from protocols.votes import ABSTAIN
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
+# CycloneDX's name for a bill of materials in JSON.
+BILL_FILE = "sbom.cdx.json"
 EARLIER_FOLDER = "evidence/earlier"
 # The files kept of an earlier release: enough to check who signed its statement.
 EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE)
@@ -138,7 +140,10 @@ def facts_of(
             created=str(given["created"]),
             software=str(given["software"]),
             stop=str(given["stop"]),
-            left_out={str(seat): str(code) for seat, code in given["left_out"].items()},
+            left_out={
+                str(seat): {str(int(number)): str(code) for number, code in batches.items()}
+                for seat, batches in given["left_out"].items()
+            },
             differences={
                 str(seat): whole(STATEMENT_FILE, "differences_nano", nano)
                 for seat, nano in given["differences_nano"].items()

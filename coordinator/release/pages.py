@@ -13,6 +13,9 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
+from coordinator.release.verdicts import privacy_verdict, report_verdict
+from protocols.claims import rating, sure_in_words
+from runtime.page import document
 from runtime.templates import templates
 
 # Rows shown of the table for k hospitals; the rest is in privacy.json.
@@ -21,11 +24,16 @@ _MOST_ROWS = 12
 
 def privacy_page(statement: Mapping[str, Any]) -> str:
     """privacy.html; a function of the statement alone, so that `verify` can make it again."""
-    return (
+    body = (
         _pages(autoescape=True)
         .get_template("privacy.html.j2")
-        .render(s=statement, shown=_shown(len(statement["several_hospitals"]["any"])))
+        .render(
+            s=statement,
+            shown=_shown(len(statement["several_hospitals"]["any"])),
+            verdict=Markup(privacy_verdict(statement)),
+        )
     )
+    return document(title=f"Privacy statement: {statement['study']['name']}", kind="privacy statement", body=body)
 
 
 def model_card(statement: Mapping[str, Any], student: Mapping[str, Any] | None, counts: Sequence[int]) -> str:
@@ -42,10 +50,11 @@ def report_page(
     """report.html, with its plots inline."""
     from coordinator.release.plots import batch_plot, budget_plot
 
-    return (
+    body = (
         _pages(autoescape=True)
         .get_template("report.html.j2")
         .render(
+            verdict=Markup(report_verdict(statement)),
             s=statement,
             student=student,
             counts=counts,
@@ -54,6 +63,7 @@ def report_page(
             batch_plot=Markup(batch_plot(batches)) if batches else "",
         )
     )
+    return document(title=statement["study"]["name"], kind="report of a release", body=body)
 
 
 def _shown(hospitals: int) -> list[int]:
@@ -70,10 +80,22 @@ def _epsilon(value: float | None) -> str:
     return f"{math.ceil(value * 10**digits) / 10**digits:.{digits}f}"
 
 
+def _rating(epsilon: float | None) -> str:
+    return "no guarantee" if epsilon is None else rating(epsilon)
+
+
+def _sure(guarantee: Mapping[str, Any]) -> str:
+    """How sure somebody can become, of a guarantee as the statement holds it."""
+    epsilon = guarantee["epsilon"]
+    return "100 %" if epsilon is None else sure_in_words(epsilon, guarantee["delta"])
+
+
 def _percent(value: float) -> str:
     return f"{100 * value:.1f} %"
 
 
 @functools.cache
 def _pages(*, autoescape: bool) -> jinja2.Environment:
-    return templates("coordinator.release", autoescape=autoescape, epsilon=_epsilon, percent=_percent)
+    return templates(
+        "coordinator.release", autoescape=autoescape, epsilon=_epsilon, percent=_percent, rating=_rating, sure=_sure
+    )

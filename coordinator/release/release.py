@@ -16,11 +16,13 @@ from numpy import ndarray
 
 from coordinator.labelling.training import released_pool_labels
 from coordinator.release import folder as layout
+from coordinator.release.bill import bill_of_materials
 from coordinator.release.charges import check_covered
 from coordinator.release.evidence import collect, files_of, receipts
 from coordinator.release.export import export_student
 from coordinator.release.folder import Released, signed_statement, to_json
 from coordinator.release.guardian_signed import signature_files
+from coordinator.release.left_out import missing_votes
 from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
@@ -29,8 +31,10 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
+from protocols.release.model_signature import write_model_signature
 from protocols.release.sums import (
     QUERIES_FILE,
     SOFT_LABELS_FILE,
@@ -42,9 +46,10 @@ from protocols.release.sums import (
 from protocols.study.file import write_study
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
-from protocols.votes import ABSTAIN
+from protocols.votes import ABSTAIN, NOT_ASKED
 from runtime.distribution import installed_version
-from runtime.files import folder_beside, put_in_place
+from runtime.files import folder_beside, put_in_place, write_atomically
+from runtime.officers_file import Asked, officers_file
 
 
 def make_release(
@@ -60,7 +65,7 @@ def make_release(
     unproven: Sequence[str],
     now: datetime.datetime,
 ) -> Path:
-    """Writes and verifies the folder `out`, which must not exist, and returns it.
+    """Writes and verifies the folder `out`, which must not exist, and the officer's file beside it; returns `out`.
 
     trained: the student, None for labels only; earlier: the folders of all earlier releases of the same consortium;
     named: sets of hospitals, for each of which the guarantee of a patient known to all of them is stated; unproven: the
@@ -68,8 +73,10 @@ def make_release(
     votes. Raises InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; then no folder is left behind.
     """
     terms = labelled.study.terms
-    if out.exists():
-        raise InvalidInput(f"{out} exists; allowed: a new folder, so that no release is overwritten")
+    beside = officers_file_of(out)
+    for path in (out, beside):
+        if path.exists():
+            raise InvalidInput(f"{path} exists; allowed: a new one, so that no release, or file of an officer, is lost")
     signed_by = identify(certificate, authority=authority, now=now, role="coordinator")
     if signed_by.name != terms.coordinator:
         raise InvalidInput(f"this is the coordinator {signed_by.name!r}; the study's is {terms.coordinator!r}")
@@ -80,6 +87,7 @@ def make_release(
     with folder_beside(out) as part:
         _write(part, labelled, authority, certificate, trained, earlier, named, unproven, now)
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
+        write_model_signature(part, name=labelled.study.name, key=key, certificate=certificate)
         for path in [part, *part.rglob("*")]:  # for everybody to read
             path.chmod(0o755 if path.is_dir() else 0o644)
         # With the pool: a check that was not made in full would be a failed one here.
@@ -90,8 +98,28 @@ def make_release(
             raise DataCorrupt(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
             )
-        put_in_place(part, out)
+        write_atomically(beside, _officers_file(labelled, now))
+        try:
+            put_in_place(part, out)
+        except StorageFailed:
+            beside.unlink()
+            raise
     return out
+
+
+def officers_file_of(out: Path) -> Path:
+    """Where the officer's file of a release lies: beside its folder, as people write into it and it is not signed."""
+    return out.with_name(f"{out.name}-officers-file.html")
+
+
+def _officers_file(labelled: LabelledStudy, now: datetime.datetime) -> str:
+    asked = Asked(
+        released=now.isoformat(timespec="seconds"),
+        asked=int((labelled.labels != NOT_ASKED).sum()),
+        answered=int((labelled.labels >= 0).sum()),
+        ended=next((words for stop, words in STOP_MEANINGS.items() if stop == labelled.stop), "the labelling stopped"),
+    )
+    return officers_file(labelled.study, asked=asked)
 
 
 def _write(
@@ -117,7 +145,7 @@ def _write(
         created=now.isoformat(),
         software=installed_version(),
         stop=labelled.stop,
-        left_out=labelled.refusals,
+        left_out=missing_votes(evidence, labelled.left_out),
         differences=labelled.differences,
         named=tuple(tuple(each) for each in named),
         unproven=tuple(unproven),
@@ -133,6 +161,7 @@ def _write(
         **signature_files(study, labelled.ledger, evidence),
         layout.STATEMENT_FILE: to_json(made),
         layout.PRIVACY_FILE: privacy_page(made),
+        layout.BILL_FILE: to_json(bill_of_materials(made, figures)),
         layout.CARD_FILE: model_card(made, figures, counts),
         layout.REPORT_FILE: report_page(made, figures, counts, list(labelled.batches)),
         COORDINATOR_FILE: to_pem(certificate).decode(),

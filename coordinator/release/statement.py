@@ -19,15 +19,15 @@ from coordinator.release import wording as words
 from coordinator.release.charges import charges_by_seat, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
+from coordinator.release.left_out import left_out
 from coordinator.release.refused import refused_receipts
 from protocols import claims
 from protocols.budgets.guarantee import Guarantee
-from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
-from protocols.errors import InvalidInput
 from protocols.labelling.schedule import STOP_MEANINGS
-from protocols.mechanisms import check_view
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
+from protocols.study.released_noise import noise_in
+from protocols.study.several_hospitals import any_hospitals, noise_distance, these_hospitals
 from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
@@ -55,21 +55,25 @@ def stated_facts(
     created: str,
     software: str,
     stop: str,
-    left_out: Mapping[str, str],
+    left_out: Mapping[str, Mapping[str, str]],
     differences: Mapping[str, int],
     named: tuple[tuple[str, ...], ...],
     unproven: tuple[str, ...],
 ) -> dict[str, Any]:
-    """The facts that nothing in a release proves: time, software, how the labelling ended, who was left out, and why.
+    """The facts that nothing in a release proves: time, software, how the labelling ended, and why votes are missing.
 
-    Reasons are text from the other side, so only their code is kept. named: sets of hospitals, for each of which the
+    left_out: seat to batch (its number as text) to the reason. Reasons are text from the other side, so only their code
+    is kept. named: sets of hospitals, for each of which the
     guarantee of a patient known to all of them is stated; unproven: seats whose charges no receipt covers.
     """
     return {
         "created": created,
         "software": software,
         "stop": stop if stop in STOP_MEANINGS else "unknown",
-        "left_out": {seat: _code(code) for seat, code in sorted(left_out.items())},
+        "left_out": {
+            seat: {number: _code(code) for number, code in sorted(batches.items(), key=lambda each: int(each[0]))}
+            for seat, batches in sorted(left_out.items())
+        },
         "differences_nano": dict(sorted(differences.items())),
         "named_hospitals": [list(each) for each in named],
         "unproven": sorted(unproven),
@@ -109,6 +113,8 @@ def statement(facts: Facts) -> dict[str, Any]:
             "name": study.mechanism.name,
             "noise": study.mechanism.noise_law if study.lattice is None else "discrete_gaussian",
             "parameters": study.mechanism.values,
+            "noise_in_each_sum": noise_in(study),
+            "noise_in_words": claims.noise_added(about, votes=noise_in(study)),
             "meaning": {name: study.mechanism.parameters()[name].meaning for name in study.mechanism.values},
         },
         "accounting": {
@@ -138,10 +144,17 @@ def statement(facts: Facts) -> dict[str, Any]:
         "who_saw_what": claims.who_saw_what(about, coordinator=terms.coordinator),
         "during_the_study": _events(facts),
         "stated_by_the_coordinator": dict(facts.stated),
+        "kept": claims.kept(about),
         "not_covered": claims.not_covered_by_release(about),
         "how_to_verify": list(words.VERIFY),
-        "lawful_basis": "",
     }
+    made["in_short"] = claims.in_short(
+        about,
+        hospitals=[(each["guarantee"]["epsilon"], each["delta"]) for each in made["seats"]],
+        several=[
+            (each["guarantee"]["epsilon"], each["guarantee"]["delta"]) for each in made["several_hospitals"]["any"]
+        ],
+    )
     made["earlier_releases"] = {
         "assumptions": claims.EARLIER,
         **together(parse_statement(made), facts.earlier),
@@ -162,13 +175,6 @@ def _records(study: DeployedStudy) -> dict[str, Any] | None:
             for at, seat in enumerate(study.roster)
         },
     }
-
-
-def noise_distance(study: DeployedStudy) -> float:
-    """The total variation distance between all labels that may be released and those with ideal noise."""
-    if study.view == "histogram" and study.lattice is None:
-        return 0.0
-    return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
 
 
 def _seats(facts: Facts) -> list[dict[str, Any]]:
@@ -205,33 +211,16 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
 
 
 def _several(facts: Facts) -> dict[str, Any]:
-    study = facts.study
-    seats: dict[str, list[int]] = {}
-    for position, seat in enumerate(study.roster):
-        seats.setdefault(party_of(seat.party), []).append(position)
-    accounting = Accounting(
-        budgets=study.budgets,
-        mechanism=study.mechanism,
-        votes=study.votes_per_unit * study.weights,
-        view=check_view(study.view),
-        classes=study.classes,
-        noise_distance=noise_distance(study),
-    )
-    delta = min(seat.delta for seat in study.roster)
-    worst = worst_known_to(accounting, list(seats.values()), delta=delta)
-    named = []
-    for hospitals in facts.stated["named_hospitals"]:
-        unknown = [name for name in hospitals if name not in seats]
-        if unknown or not hospitals or len(set(hospitals)) < len(hospitals):
-            raise InvalidInput(f"hospitals {hospitals} are named; allowed: each once, from {', '.join(seats)}")
-        guarantee = known_to(accounting, [seats[name] for name in hospitals], delta=delta)
-        named.append({"hospitals": list(hospitals), "guarantee": guarantee_table(guarantee)})
+    named = [
+        {"hospitals": list(hospitals), "guarantee": guarantee_table(these_hospitals(facts.study, hospitals))}
+        for hospitals in facts.stated["named_hospitals"]
+    ]
     return {
         "in_words": claims.SEVERAL_FIGURES,
         "source": "protocols/budgets/several_parties.py",
         "any": [
             {"hospitals": count, "guarantee": guarantee_table(guarantee)}
-            for count, guarantee in enumerate(worst, start=1)
+            for count, guarantee in enumerate(any_hospitals(facts.study), start=1)
         ],
         "named": named,
     }
@@ -247,17 +236,11 @@ def _events(facts: Facts) -> dict[str, Any]:
             codes = refusing.setdefault(str(entry.fields.get("seat", "")), {})
             code = _code(str(entry.fields.get("code", "")))
             codes[code] = codes.get(code, 0) + 1
-    absent: dict[str, int] = {}
-    for charge in facts.evidence.charges:
-        for seat, amount in (charge.settled or {}).items():
-            if amount == 0 and charge.reserved[seat] > 0:
-                absent[seat] = absent.get(seat, 0) + 1
     stand = charges_by_seat(facts.study, facts.evidence, facts.receipts)
     unproven = uncovered(facts.study, facts.evidence, facts.receipts)
     refused = refused_receipts(facts.study, facts.evidence, facts.receipts)
     return {
-        "left_out_at_last": facts.stated["left_out"],
-        "batches_without_their_vote": dict(sorted(absent.items())),
+        "left_out": left_out(facts.evidence, facts.stated["left_out"]),
         "refusals_logged": dict(sorted(refusing.items())),
         "log_entries": dict(sorted(counted.items())),
         "batches_reserved_and_never_released": [

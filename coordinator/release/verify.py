@@ -27,10 +27,12 @@ from coordinator.release.guardian_signed import check_guardian
 from coordinator.release.pages import model_card, privacy_page
 from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.statement import statement
+from protocols.crypto.fingerprints import in_both_forms
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
+from protocols.release.model_signature import check_model_signature
 from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE, read_sums
 from protocols.study.levels import GuardedLevel
 from protocols.study.queries_file import read_query_map
@@ -108,10 +110,11 @@ def verify_release(
     today = now or datetime.datetime.now(datetime.UTC)
     trusted = checks.run("authority", lambda: _authority(folder, authority), "give the certificate of your consortium")
     if trusted is None:
-        checks.skip("signature", "files", *_CONTENT)
+        checks.skip("signature", "files", "model signature", *_CONTENT)
         return checks.done
     signed = checks.run("signature", lambda: _signature(folder, trusted, today), _ASK_AGAIN)
     whole = checks.run("files", lambda: _files(folder), _ASK_AGAIN)
+    checks.run("model signature", lambda: _model_signature(folder, trusted), _ASK_AGAIN)
     if signed is None or whole is None:
         checks.skip(*_CONTENT)
         return checks.done
@@ -201,7 +204,7 @@ def _authority(folder: Path, given: Path | None) -> tuple[x509.Certificate, str]
     certificate = certificate_from_pem(pem)
     # The certificate must be a self-signed authority's, with the right kind of key.
     identify(certificate, authority=certificate, now=certificate.not_valid_before_utc, role="authority")
-    mark = fingerprint(certificate.public_key())  # type: ignore[arg-type]  # identify() let only P-256 through
+    mark = in_both_forms(fingerprint(certificate.public_key()))  # type: ignore[arg-type]  # identify() let only P-256 through
     if given is None:
         return certificate, f"taken from the folder itself; compare its fingerprint with your consortium's: {mark}"
     return certificate, f"given: {mark}"
@@ -216,13 +219,19 @@ def _signature(folder: Path, authority: x509.Certificate, now: datetime.datetime
         raise DataCorrupt(f"it was signed at {created}, after the authority ended on {authority.not_valid_after_utc}")
     return (
         True,
-        f"signed by the coordinator {coordinator.name!r} at {created.isoformat()}; key {coordinator.fingerprint}",
+        f"signed by the coordinator {coordinator.name!r} at {created.isoformat()}; key "
+        f"{in_both_forms(coordinator.fingerprint)}",
     )
 
 
 def _files(folder: Path) -> tuple[bool, str]:
     check_files(folder)
     return True, f"{len(read_manifest(folder)[2])} files, none changed, none added, none missing"
+
+
+def _model_signature(folder: Path, authority: x509.Certificate) -> tuple[bool, str]:
+    covered = check_model_signature(folder, signer(folder, authority))
+    return True, f"the same coordinator signed these {covered} files for stock tools (OpenSSF Model Signing)"
 
 
 def _released(folder: Path) -> tuple[Released, str]:

@@ -21,9 +21,10 @@ class LabelledStudy:
 
     ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
     the public queries (.npy); labels: a class id, ABSTAIN or NOT_ASKED per query; reinforced: see Labelling; batches:
-    size and answered queries of each; stop: the StopReason; refusals: party to the reason why its votes were last left
-    out; differences: party to the nano-units by which its own ledger may be higher; cells: the noisy sums in
-    lattice units, where records vote and they were released.
+    size and answered queries of each; stop: the StopReason; left_out: batch to the seats whose votes were
+    left out at least once, each with the last reason (a batch may be asked again, so that a seat of it may have voted);
+    differences: party to the nano-units by which its own ledger may be higher; cells: the noisy sums in lattice units,
+    where records vote and they were released.
     """
 
     study: DeployedStudy
@@ -33,7 +34,7 @@ class LabelledStudy:
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
     batches: tuple[tuple[int, int], ...]
     stop: str
-    refusals: Mapping[str, str]
+    left_out: Mapping[int, Mapping[str, str]]
     differences: Mapping[str, int]
     cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
 

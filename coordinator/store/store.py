@@ -21,13 +21,17 @@ from coordinator.store.ledger_differences import LedgerDifferences
 from coordinator.store.members import SCHEMA as MEMBERS
 from coordinator.store.members import Members
 from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord, SilenceRecord
+from coordinator.store.withdrawals import SCHEMA as WITHDRAWALS
+from coordinator.store.withdrawals import Withdrawals
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
 from protocols.ledger.database import Database
 from protocols.reading import parse_json
+from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
+from protocols.study.study import party_of
 from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
 
@@ -67,6 +71,7 @@ CREATE TABLE IF NOT EXISTS serving (
 ) STRICT;
 """
     + DIFFERENCES
+    + WITHDRAWALS
 )
 
 
@@ -91,6 +96,7 @@ class Store:
         self.trail = AuditLog(self._database.connection, self._database.transaction, clock=clock)
         self.members = Members(self._database, self.trail)
         self.ledger_differences = LedgerDifferences(self._database)
+        self.withdrawals = Withdrawals(self._database, self.trail, now_s=lambda: self.now_s)
 
     def __enter__(self) -> Store:
         return self
@@ -237,6 +243,16 @@ class Store:
         query = "SELECT number, seat, code, times, last_s FROM fault WHERE study = ? ORDER BY number, seat, last_s"
         return [Fault(*row) for row in self._database.rows(query, (study,))]
 
+    def left_out(self, study: str) -> dict[int, dict[str, str]]:
+        """Batch to the seats that were left out of an attempt at it, each with the last reason."""
+        last: dict[int, dict[str, str]] = {}
+        withdrawn = self.withdrawals.of(study)
+        for fault in self.faults(study):  # the latest of a seat comes last
+            ended_s = withdrawn.get(party_of(fault.seat))
+            gone = ended_s is not None and fault.last_s >= ended_s
+            last.setdefault(fault.number, {})[fault.seat] = Code.WITHDRAWN if gone else fault.code
+        return last
+
     def differences(self, study: str) -> dict[str, int]:
         """Seats whose own ledger is, or may be, higher than the coordinator's, and by how many nano-units."""
         return self.ledger_differences.of(study)
@@ -261,7 +277,7 @@ class Store:
             ),
             stop=stop,
             cells=None if cells is None else np.frombuffer(cells, "<i8").astype(np.int64).reshape(-1, study.classes),
-            refusals={fault.seat: fault.code for fault in self.faults(name)},
+            left_out=self.left_out(name),
             differences=self.differences(name),
         )
 

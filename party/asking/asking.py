@@ -23,7 +23,7 @@ from numpy import ndarray
 from party.connection.dialling import RelayLine
 from party.home import PartyHome
 from protocols.crypto.channel import Channel
-from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
+from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused, Unreachable
 from protocols.labelling.coordinator import Coordinator, Labelling
@@ -66,7 +66,7 @@ def line_of(home: PartyHome, *, guardian: str) -> Line:
     return Line(
         hub=invitation.address,
         guardian=guardian,
-        key=key_from_pem(read_bytes(home.key, most=PEM_BYTES)),
+        key=home.open_key(),
         certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
         authority=certificate_from_pem(invitation.authority),
     )
@@ -108,7 +108,7 @@ def ask(
         raise Unreachable(f"{absent}; nothing was asked. If the address is right, ask who runs it")
     with Ledger(ledger) as own, _relay(line) as relay:
         check_same_queries(own, queries)
-        aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), source=system_source)
+        aggregation = PrivateQueries(study, queries, lambda: _dial(study, line), key=line.key, source=system_source)
         coordinator = Coordinator(
             study,
             ledger=own,

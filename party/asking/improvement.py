@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from math import sqrt
 
 import numpy as np
+import scipy
 from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
 from party.data.records import Records
 from party.teachers.own import trained_kind
+from party.teachers.scores import percent, wilson
 from party.teachers.teacher import Teacher
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
@@ -22,6 +24,8 @@ from protocols.levels.hidden_queries.inference.fixed_point import plain_inferenc
 
 # The two-sided 95 % quantile of the standard normal distribution.
 _DEVIATIONS = 1.959964
+# Below this p-value, a change is said to be more than chance.
+CHANCE = 0.05
 
 
 @dataclass(frozen=True)
@@ -49,8 +53,8 @@ class Improvement:
 
     def lines(self) -> list[str]:
         """The figures as lines of text."""
-        before = _percent(self.accuracy_before, self.interval_before)
-        after = _percent(self.accuracy_after, self.interval_after)
+        before = percent(self.accuracy_before, self.interval_before)
+        after = percent(self.accuracy_after, self.interval_after)
         return [
             f"This hospital's own {self.model}, on {self.test_records} test records:",
             f"  before, from {self.own_records} own records: {before}",
@@ -58,6 +62,14 @@ class Improvement:
             f"  {self.gained} test records are right only after, {self.lost} only before",
             f"  {fixed_point(self.agreement)}",
         ]
+
+
+def by_chance(gained: int, lost: int) -> float:
+    """The two-sided p-value, in [0, 1], of models that are equally good: McNemar's exact test (McNemar 1947).
+
+    Each record that only one of them gets right is a fair coin then.
+    """
+    return float(scipy.stats.binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
 
 
 def fixed_point(agreement: float | None) -> str:
@@ -93,24 +105,26 @@ def improve(
     if len(test.labels) == 0:
         raise InvalidInput("there are 0 test records; allowed: at least 1")
     answered = labels >= 0
+    own_inputs, own_labels = own.inputs[own.usable], own.labels[own.usable]
     both = (
-        np.concatenate([own.inputs, queries[answered]]),
-        np.concatenate([own.labels, labels[answered]]),
+        np.concatenate([own_inputs, queries[answered]]),
+        np.concatenate([own_labels, labels[answered]]),
     )
     trainer = trained_kind(kind, setting="--model", others=())
-    before, after = (trainer.fit([each], classes=classes, seeds=[seed])[0] for each in ((own.inputs, own.labels), both))
-    right_before, right_after = (each.predict(test.inputs) == test.labels for each in (before, after))
+    before, after = (trainer.fit([each], classes=classes, seeds=[seed])[0] for each in ((own_inputs, own_labels), both))
+    tested, truth = test.inputs[test.usable], test.labels[test.usable]
+    right_before, right_after = (each.predict(tested) == truth for each in (before, after))
     return Improvement(
         model=kind,
-        own_records=len(own.labels),
+        own_records=len(own_labels),
         answered=int(answered.sum()),
-        test_records=len(test.labels),
+        test_records=len(truth),
         accuracy_before=float(right_before.mean()),
         accuracy_after=float(right_after.mean()),
         error_before=_error(right_before),
         error_after=_error(right_after),
-        interval_before=_interval(right_before),
-        interval_after=_interval(right_after),
+        interval_before=wilson(float(right_before.mean()), len(right_before)),
+        interval_after=wilson(float(right_after.mean()), len(right_after)),
         gained=int((right_after & ~right_before).sum()),
         lost=int((right_before & ~right_after).sum()),
         agreement=_agreement(after, queries, classes=classes, precision=precision),
@@ -131,16 +145,3 @@ def _error(right: Bool[ndarray, " records"]) -> float:
     """The standard error of the share of records that are right."""
     share = float(right.mean())
     return sqrt(share * (1 - share) / len(right))
-
-
-def _interval(right: Bool[ndarray, " records"]) -> tuple[float, float]:
-    """Wilson's 95 % score interval of a share (Wilson 1927), which is valid near 0 and 1 too."""
-    share, records, square = float(right.mean()), len(right), _DEVIATIONS**2
-    middle = (share + square / (2 * records)) / (1 + square / records)
-    half = _DEVIATIONS / (1 + square / records) * sqrt(share * (1 - share) / records + square / (4 * records**2))
-    return max(0.0, middle - half), min(1.0, middle + half)
-
-
-def _percent(share: float, interval: tuple[float, float]) -> str:
-    low, high = interval
-    return f"{100 * share:.1f} % (95 %: {100 * low:.1f} to {100 * high:.1f})"

@@ -11,7 +11,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.asking.improvement import Improvement
-from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise
+from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise, strength
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.deployed import DeployedStudy
@@ -103,11 +103,18 @@ def cost(figures: Figures) -> str:
 def meaning(figures: Figures) -> str:
     """In words: what the largest of these epsilons promises, and to whom."""
     largest = max(each["epsilon_cap"] for each in figures["parties"])
+    delta = max(each["delta"] for each in figures["parties"])
     return (
-        f"{promise(_about(figures), largest)} (epsilon {largest:.3g}, the most any hospital allows here; adjacency "
-        f"{figures['adjacency']}, view {figures['view']}, accounting {figures['accounting']}). Not protected against: "
-        f"{not_protected_from(_about(figures))}"
+        f"{promise(_about(figures), largest, delta)} (epsilon {largest:.3g}, the most any hospital allows here; "
+        f"adjacency {figures['adjacency']}, view {figures['view']}, accounting {figures['accounting']}). Not protected "
+        f"against: {not_protected_from(_about(figures))}"
     )
+
+
+def weakest(figures: Figures) -> str:
+    """In words: how strong the guarantee of the least protected hospital's data is."""
+    worst = max(figures["parties"], key=lambda each: float(each["epsilon_cap"]))
+    return strength(worst["epsilon_cap"], worst["delta"])
 
 
 def _about(figures: Figures) -> Protection:

@@ -2,17 +2,31 @@
 
 from __future__ import annotations
 
+from math import isfinite
+
 import numpy as np
 
 from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.claims import COUNTED_LIFETIME, Protection, charged, not_covered_by_approval, used_once, who_sees_votes
+from protocols.claims import (
+    COUNTED_LIFETIME,
+    WEAK,
+    WHOLE_PATIENT,
+    Protection,
+    charged,
+    not_covered_by_approval,
+    rating,
+    strength,
+    used_once,
+    who_sees_votes,
+)
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
 from protocols.study.released_noise import little_released
+from protocols.study.several_hospitals import any_hospitals
 from protocols.study.terms import Terms
 
 
@@ -86,7 +100,7 @@ def describe(
         f"{about.unit_in_words}, replaced by any other, against anyone who sees {about.view_in_words}:",
     ]
     if study.records is not None:
-        return lines + _of_records(study, party) + _lifetime(study, settings, forecasts) + _last(study, settings)
+        return lines + _of_records(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     enough = "answers if every query is answered" if budgets.settles else "queries"
@@ -96,8 +110,12 @@ def describe(
             f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
             f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} {enough}"
         )
+        lines.append(f"    {strength(float(budgets.epsilon_guaranteed[at]), study.roster[at].delta)}")
+    if study.unit == "record" and settings.data.patient:
+        lines.append(f"  {WHOLE_PATIENT}")
+    lines += _several(study)
     lines.append(f"  {charged(about)}")
-    return lines + _warning(study) + _lifetime(study, settings, forecasts) + _last(study, settings)
+    return lines + _warnings(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)
 
 
 def _of_records(study: DeployedStudy, party: str) -> list[str]:
@@ -107,15 +125,39 @@ def _of_records(study: DeployedStudy, party: str) -> list[str]:
         at = study.seats[seat]
         said = used_once(about, epsilon=float(study.budgets.epsilon_guaranteed[at]), delta=study.roster[at].delta)
         lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {said}")
-    return lines + _warning(study)
+        lines.append(f"    {strength(float(study.budgets.epsilon_guaranteed[at]), study.roster[at].delta)}")
+    return lines + _several(study) + _warnings(study, party)
 
 
-def _warning(study: DeployedStudy) -> list[str]:
-    warning = little_released(study)
-    return [] if warning is None else ["", f"Warning      {warning}"]
+def _warnings(study: DeployedStudy, party: str) -> list[str]:
+    """That hardly anything will be released, or that what this hospital's patients are promised is weak."""
+    epsilon = max(float(study.budgets.epsilon_guaranteed[study.seats[seat]]) for seat in seats_of(study, party))
+    warnings = [little_released(study)]
+    if rating(epsilon) == WEAK:
+        warnings.append(
+            f"epsilon {epsilon:.4g} is weak. Ask the operator for a smaller one, or your data-protection officer "
+            "whether it is enough (--officers-file FILE)."
+        )
+    return [line for each in warnings if each is not None for line in ("", f"Warning      {each}")]
 
 
-def _lifetime(study: DeployedStudy, settings: PartySettings, forecasts: list[Forecast]) -> list[str]:
+def _several(study: DeployedStudy) -> list[str]:
+    """What a patient of two hospitals, and of all, is guaranteed."""
+    every = any_hospitals(study)
+    shown = {count: every[count - 1] for count in (2, len(every)) if 1 < count <= len(every)}
+    return [
+        f"  a patient known to any {count} hospitals: "
+        + (
+            f"epsilon {each.epsilon:.4g}. {strength(each.epsilon, each.delta)}"
+            if isfinite(each.epsilon)
+            else "no guarantee"
+        )
+        for count, each in shown.items()
+    ]
+
+
+def lifetime_lines(study: DeployedStudy, settings: PartySettings, forecasts: list[Forecast]) -> list[str]:
+    """What a study takes from each lifetime cap."""
     lines = ["", f"What it takes from the lifetime cap of data set {settings.data.name!r}:"]
     for each in forecasts:
         lines.append(

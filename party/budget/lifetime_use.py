@@ -13,7 +13,8 @@ class LifetimeUse:
     """A lifetime cap and how full it is.
 
     currency: its filter's; reserved: nano-units; noise_used, noise_room: total variation
-    distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order).
+    distances of float64 noise from ideal noise, of all studies and allowed (party.lifetime.first_order); forfeited:
+    whether it is charged in full, whatever is reserved (party.budget.forfeits).
     """
 
     data_set: str
@@ -23,6 +24,7 @@ class LifetimeUse:
     reserved: int = 0
     noise_used: float = 0.0
     noise_room: float = 0.0
+    forfeited: bool = False
 
     @property
     def allowed(self) -> int:
@@ -32,11 +34,17 @@ class LifetimeUse:
     @property
     def epsilon_reserved(self) -> float:
         """The epsilon, at the cap's delta, of what is reserved."""
-        return epsilon_reached(self.reserved, self.currency, delta=self.cap.delta, noise_distance=self.noise_used)
+        return self.cap.epsilon if self.forfeited else self.epsilon_of(self.reserved, self.noise_used)
+
+    def epsilon_of(self, nano: int, noise_distance: float) -> float:
+        """The epsilon, at the cap's delta, of `nano` units alone, with noise at this distance from ideal noise."""
+        return epsilon_reached(nano, self.currency, delta=self.cap.delta, noise_distance=noise_distance)
 
     @property
     def share(self) -> float:
         """The share, at least 0, of the allowed nano-units that is reserved."""
+        if self.forfeited:
+            return 1.0
         return self.reserved / self.allowed if self.allowed else float(self.reserved > 0)
 
 
@@ -60,6 +68,11 @@ def too_much(forecast: Forecast) -> str:
             f"distance of {after.noise_room:.3g}, and with this study {after.noise_used:.3g} would be needed; allowed: "
             "a study with integer noise (units in its level), or with fewer queries"
         )
-    wanted = ceil(1000 * (after.reserved - before.reserved) / after.allowed) / 10
-    left = floor(1000 * max(1 - before.reserved / after.allowed, 0.0)) / 10
-    return f"{said}: the study may use {wanted:.1f} % of it; allowed: at most the {left:.1f} % that is left"
+    added, free = after.reserved - before.reserved, max(after.allowed - before.reserved, 0)
+    wanted, left = ceil(1000 * added / after.allowed) / 10, floor(1000 * free / after.allowed) / 10
+    alone, least = (before.epsilon_of(nano, after.noise_used - before.noise_used) for nano in (added, free))
+    return (
+        f"{said}: the study may use {wanted:.1f} % of it (alone epsilon {alone:.4g}); allowed: at most the {left:.1f} "
+        f"% that is left (alone epsilon {least:.4g}). A cap of epsilon {after.epsilon_reserved:.4g} would have "
+        "admitted it, but a cap is fixed with its first study"
+    )

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
@@ -19,7 +19,10 @@ from typing import Any  # SQLite's values
 
 import numpy as np
 
+from party.budget.forfeits import Forfeits
 from party.budget.lifetime_use import Forecast, LifetimeUse, too_much
+from party.budget.policy_damage import check_reservations
+from party.budget.policy_schema import POLICY_SCHEMA
 from party.budget.watermarks import Watermarks, check_policy
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
@@ -29,36 +32,6 @@ from protocols.ledger.database import open_database
 from protocols.ledger.transactions import Transactions
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
-
-_SCHEMA = """
-CREATE TABLE IF NOT EXISTS lifetime (
-    data_set TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, currency REAL,
-    noise_room REAL NOT NULL CHECK (noise_room >= 0), PRIMARY KEY (data_set, unit)
-) STRICT;
-CREATE TABLE IF NOT EXISTS approval (
-    study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, place TEXT NOT NULL, party TEXT NOT NULL,
-    name TEXT NOT NULL, approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER, PRIMARY KEY (study, data_set)
-) STRICT;
-CREATE TABLE IF NOT EXISTS reservation (
-    study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
-    noise_distance REAL NOT NULL CHECK (noise_distance >= 0),
-    PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime,
-    FOREIGN KEY (study, data_set) REFERENCES approval
-) STRICT;
-CREATE TRIGGER IF NOT EXISTS reservation_falls_when_withdrawn BEFORE UPDATE ON reservation
-    WHEN NEW.nano > OLD.nano OR NEW.noise_distance != OLD.noise_distance OR NOT EXISTS (
-        SELECT 1 FROM approval WHERE study = OLD.study AND data_set = OLD.data_set AND withdrawn_ns IS NOT NULL)
-    BEGIN SELECT RAISE(ABORT, 'a reservation only falls, and only when its study was withdrawn'); END;
-CREATE TRIGGER IF NOT EXISTS approval_is_withdrawn_once BEFORE UPDATE ON approval
-    WHEN OLD.withdrawn_ns IS NOT NULL OR NEW.study != OLD.study OR NEW.data_set != OLD.data_set OR NEW.home != OLD.home
-    BEGIN SELECT RAISE(ABORT, 'an approval is withdrawn once, and changes in nothing else'); END;
-CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
-    BEGIN SELECT RAISE(ABORT, 'a lifetime cap stands for ever'); END;
-""" + "".join(
-    f"CREATE TRIGGER IF NOT EXISTS {table}_is_never_deleted BEFORE DELETE ON {table} "
-    f"BEGIN SELECT RAISE(ABORT, 'what was reserved is never deleted'); END;\n"
-    for table in ("lifetime", "approval", "reservation")
-)
 
 
 @dataclass(frozen=True)
@@ -85,12 +58,14 @@ class Policy:
         self._lock = threading.RLock()
         self._clock = clock
         try:
-            self._database = open_database(path, _SCHEMA)
+            self._database = open_database(path, POLICY_SCHEMA)
             self._transaction = Transactions(
                 self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
             )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
             self.marks = Watermarks(self._database, self._transaction, self.log)
+            check_reservations(self._database)
+            self.forfeits = Forfeits(self._database, self._transaction, self.log, clock=clock)
         except sqlite3.Error as error:
             raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
 
@@ -116,6 +91,7 @@ class Policy:
                 f"the study protects the unit {study.unit!r}, for which no lifetime cap is set; allowed: set "
                 f"[lifetime.{study.unit}] in node.toml first",
             )
+        self.forfeits.check(data_set)
         self._check_units(data_set, caps)
         return [
             self._forecast(data_set, unit, cap, study_cost(study, party, unit=unit, spent=None))
@@ -160,6 +136,7 @@ class Policy:
                     data_set=data_set,
                     unit=after.unit,
                     nano=cost.at(order),
+                    noise_distance=repr(cost.noise_distance),
                 )
             return forecasts
 
@@ -179,6 +156,35 @@ class Policy:
         approved = {each.study for each in self.approvals()}
         check_policy(home, approved=approved, log=self.log)
 
+    def forfeit(
+        self, home: PartyHome, *, data_set: str, caps: Mapping[str, LifetimeCap], party: str,
+        studies: Sequence[DeployedStudy], reason: str,
+    ) -> None:  # fmt: skip
+        """Charges every cap of this file, and those of `data_set`, in full, and ends this home's studies for ever.
+
+        studies: those with files in the home, which are ended too if they were approved in a copy that is lost.
+        """
+        with self._transaction():
+            for unit, cap in caps.items():
+                self._database.execute(
+                    "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, NULL, 0)",
+                    (data_set, unit, cap.epsilon, cap.delta),
+                )
+            for each in [*dict.fromkeys(row[0] for row in self._rows("SELECT data_set FROM lifetime", ())), data_set]:
+                self.forfeits.add(each, reason=reason)
+            known = self.own_approvals(home)
+            for approval in known:
+                if not approval.withdrawn:
+                    self._end(approval.study, approval.data_set)
+            for study in studies:
+                if study.digest not in {each.study for each in known}:
+                    self._database.execute(
+                        "INSERT OR IGNORE INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        (study.digest, data_set, home.identity, str(home.path), party, study.name)
+                        + (self._clock(), self._clock()),
+                    )
+                    self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
+
     def withdraw(self, study: DeployedStudy, *, data_set: str, home: PartyHome) -> None:
         """Ends a study here for ever; its reservation stands until `release`.
 
@@ -187,11 +193,13 @@ class Policy:
         with self._transaction():
             known = self._known(study.digest, data_set, home)
             if not known.withdrawn:
-                self._database.execute(
-                    "UPDATE approval SET withdrawn_ns = ? WHERE study = ? AND data_set = ?",
-                    (self._clock(), study.digest, data_set),
-                )
-                self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
+                self._end(study.digest, data_set)
+
+    def _end(self, study: bytes, data_set: str) -> None:
+        self._database.execute(
+            "UPDATE approval SET withdrawn_ns = ? WHERE study = ? AND data_set = ?", (self._clock(), study, data_set)
+        )
+        self.log.append("withdrawn", study=study.hex(), data_set=data_set)
 
     def release(self, study: DeployedStudy, *, data_set: str, home: PartyHome, spent: Mapping[str, int]) -> None:
         """Replaces the reservations of a withdrawn study by what its ledgers spent, downwards only.
@@ -204,8 +212,8 @@ class Policy:
             known = self._known(study.digest, data_set, home)
             if not known.withdrawn:
                 raise Refused(Code.NOT_WITHDRAWN, f"study {study.name!r} still runs; withdraw it first")
-            for unit, currency in self._database.execute(
-                "SELECT unit, currency FROM reservation JOIN lifetime USING (data_set, unit) "
+            for unit, currency, noise in self._database.execute(
+                "SELECT unit, currency, noise_distance FROM reservation JOIN lifetime USING (data_set, unit) "
                 "WHERE study = ? AND data_set = ?",
                 (study.digest, data_set),
             ).fetchall():
@@ -214,7 +222,8 @@ class Policy:
                     "UPDATE reservation SET nano = min(nano, ?) WHERE study = ? AND data_set = ? AND unit = ?",
                     (nano, study.digest, data_set, unit),
                 )
-                self.log.append("released", study=study.digest.hex(), data_set=data_set, unit=unit, nano=nano)
+                about = {"study": study.digest.hex(), "data_set": data_set, "unit": unit}
+                self.log.append("released", **about, nano=nano, noise_distance=repr(noise))
 
     def approval(self, digest: bytes, data_set: str) -> Approval | None:
         """The approval of one study for a data set, if there is one."""
@@ -240,9 +249,12 @@ class Policy:
             "SELECT data_set, unit, epsilon, delta, currency, noise_room FROM lifetime ORDER BY data_set, unit", ()
         )
         return [
-            LifetimeUse(data_set, unit, LifetimeCap(*cap), _order(currency), *self._reserved(data_set, unit), room)
+            LifetimeUse(
+                data_set, unit, LifetimeCap(*cap), _order(currency), *self._reserved(data_set, unit), room,
+                forfeited=self.forfeits.reason(data_set) is not None,
+            )
             for data_set, unit, *cap, currency, room in rows
-        ]
+        ]  # fmt: skip
 
     def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
         """A cap added later would miss earlier studies; a removed one would not be enforced."""

@@ -108,6 +108,18 @@ def check_believed(ledger: Ledger, known: Mark, *, seat: str) -> None:
         raise rolled_back(seat, known)
 
 
+def check_ledger(home: PartyHome, marks: Watermarks, study: bytes, *, data_set: str, seat: str) -> None:
+    """Raises Refused("ledger_rolled_back") for a seat's ledger that is missing though it answered, or not the newest,
+    StorageFailed for one that cannot be read."""
+    known, path = marks.of(study, data_set=data_set, seat=seat), home.ledger(study, seat)
+    if known == Mark():
+        return
+    if not path.exists():
+        raise rolled_back(seat, known)
+    with Ledger(path) as ledger:
+        check_believed(ledger, known, seat=seat)
+
+
 def rolled_back(seat: str, known: Mark) -> Refused:
     """The refusal of a ledger that is not the newest copy."""
     return Refused(
@@ -165,7 +177,9 @@ def _read_kept(path: Path) -> tuple[bool, Head]:
             used = database.execute("SELECT 1 FROM audit LIMIT 1").fetchone() is not None
             head = database.execute("SELECT count, hash FROM peer WHERE name = ?", (_POLICY,)).fetchone()
     except sqlite3.Error as error:
-        raise StorageFailed(f"{path} cannot be read as a ledger: {error}; restore its newest copy") from error
+        raise StorageFailed(
+            f"{path} cannot be read as a ledger: {error}; put its newest copy back, or run: conclave-party home repair"
+        ) from error
     return used, Head(*head) if head else EMPTY
 
 
@@ -177,6 +191,6 @@ def _check_head(known: Head, log: AuditLog) -> None:
 def _went_back(what: str) -> Refused:
     return Refused(
         Code.POLICY_ROLLED_BACK,
-        f"{what}: policy.sqlite was restored from a backup, or is another hospital's; allowed: only the newest copy, "
-        "because an older one would let studies pass the lifetime cap",
+        f"{what}: policy.sqlite was lost, restored from a backup, or is another hospital's; allowed: only the newest "
+        "copy, because an older one would let studies pass the lifetime cap",
     )

@@ -38,7 +38,8 @@ def withdraw(
     A vote in flight holds its ledger's transaction from before it looks at the approval until it is charged. So once
     the entry below is written, every later vote sees the withdrawal, and what was spent is final. Raises
     Refused("approved_elsewhere") for another home's study, ("policy_rolled_back") if what was spent is unknown; then
-    nothing has changed. Where records vote, their votes are deleted.
+    nothing has changed. What was made of records for the study (teachers, the sum of records' votes) is deleted; its
+    terms, ledgers and signed evidence stay.
     """
     policy.check_newest(home.path)
     policy.withdraw(study, data_set=data_set, home=home)
@@ -51,9 +52,15 @@ def withdraw(
         cap = int(study.budgets.cap[study.seats[seat]])
         final[seat] = shown or FinalSpend(min(known.reserved, cap), proven=known == Mark())
     policy.release(study, data_set=data_set, home=home, spent={seat: each.nano for seat, each in final.items()})
-    for seat in final:
-        home.forget_votes(study.digest, seat)
+    forget_study(home, study, party)
     return final
+
+
+def forget_study(home: PartyHome, study: DeployedStudy, party: str) -> None:
+    """Deletes what was made of this hospital's records for a study: teachers and votes. Raises StorageFailed."""
+    for seat in seats_of(study, party):
+        home.forget_votes(study.digest, seat)
+        home.forget_teachers(study.digest, seat)
 
 
 def _shown(path: Path, study: bytes, seat: str, policy: Policy, *, data_set: str, wait_s: float) -> FinalSpend | None:

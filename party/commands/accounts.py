@@ -48,8 +48,14 @@ def show(home: PartyHome, as_json: bool) -> None:
 
     settings = home.settings()
     with Policy(settings.policy) as policy:
-        seats = [row for approval in policy.own_approvals(home) for row in _rows(home, approval)]
+        policy.check_newest(home.path)
         uses = policy.lifetime_uses()
+        forfeited = {each.data_set for each in uses if each.forfeited}
+        seats = [
+            row
+            for approval in policy.own_approvals(home)
+            for row in _rows(home, approval, forfeited=approval.data_set in forfeited)
+        ]
     lifetime: list[dict[str, Any]] = [
         {
             "data_set": each.data_set,
@@ -66,6 +72,7 @@ def show(home: PartyHome, as_json: bool) -> None:
         return
     for row in seats:
         state = " (withdrawn)" if row["withdrawn"] else ""
+        state = " (forfeited: its whole cap counts as spent)" if row["forfeited"] else state
         waiting = f", {row['unsettled']} batches not settled" if row["unsettled"] else ""
         left = f"{row['answers_left']} answers left"
         if row["once"]:
@@ -100,6 +107,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     from party.audit import audit_seat, released_labels
     from party.budget.policy import Policy
     from party.lifetime import seats_of
+    from party.live.state import remember_audit
     from protocols.crypto.identity import certificate_from_pem
     from protocols.ledger.ledger import Ledger
     from protocols.levels.two_server.released import read_signed
@@ -127,6 +135,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
                 audited = audit_seat(ledger, found, seat, authority=authority, labels=labels, attested=attested)
             results.append({"study": found.name, "seat": seat, **dataclasses.asdict(audited)})
     failed = any(result["findings"] for result in results)
+    remember_audit(home, holds=not failed, seats=len(results))
     if as_json:
         click.echo(json.dumps({"policy_entries": entries, "seats": results, "holds": not failed}, indent=2))
     else:
@@ -161,7 +170,8 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     """End a study at this node for ever. What it did not spend returns to the lifetime cap.
 
-    Labels that were released stay released.
+    What was trained for it here is deleted, and the operator is told at the next connection. Votes that were sent stay
+    sent, and labels that were released stay released, with the models trained on them.
 
     \b
     Example:
@@ -185,6 +195,11 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
         click.echo(json.dumps(figures, indent=2))
         return
     click.echo(f"{found.name} is withdrawn; this node no longer answers it")
+    click.echo(
+        "its teachers were deleted, or the sum of its records' votes; terms, ledger and signed evidence stay for an "
+        "audit. The operator is told when the node next connects. It cannot take back what was answered: votes that "
+        "were sent, labels that were released, and models trained on them"
+    )
     for seat, shown in final.items():
         if not shown.proven:
             click.echo(f"seat {seat}: its ledger is missing or not the newest; all it ever reserved counts as spent")
@@ -202,48 +217,37 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> st
         raise VerificationFailed(str(error)) from error
 
 
-def answers_left(study: DeployedStudy, seat: str, spent: int) -> int:
-    """How many more queries a seat's cap affords, if all are answered. spent: nano-units."""
-    import numpy as np
-
-    at = study.seats[seat]
-    used = np.zeros(len(study.roster), np.int64)
-    used[at] = spent
-    return int(study.budgets.affordable(used, limit=study.query_limit)[at])
-
-
-def _rows(home: PartyHome, approval: Approval) -> list[dict[str, Any]]:
-    import numpy as np
-
+def _rows(home: PartyHome, approval: Approval, *, forfeited: bool) -> list[dict[str, Any]]:
+    from party.budget.spending import spending
     from party.lifetime import seats_of
 
     study = home.study(approval.study)
     rows = []
     for seat in seats_of(study, approval.party):
-        at = study.seats[seat]
-        balance, unsettled = _balance(home, study, seat)
-        spent = np.zeros(len(study.roster), np.int64)
-        spent[at] = balance.spent
+        balance, unsettled = _balance(home, study, seat, withdrawn=approval.withdrawn)
+        found = spending(study, seat, balance.spent)
         rows.append(
             {
                 "study": study.name,
                 "seat": seat,
-                "answers_left": 0 if approval.withdrawn else answers_left(study, seat, balance.spent),
-                "epsilon_used": float(study.budgets.epsilon_of(spent)[at]),
-                "epsilon_cap": float(study.budgets.epsilon_guaranteed[at]),
-                "delta": study.roster[at].delta,
+                "answers_left": 0 if approval.withdrawn else found.answers_left,
+                "epsilon_used": found.epsilon_used,
+                "epsilon_cap": found.epsilon_cap,
+                "delta": found.delta,
                 "unit": study.unit,
                 "view": study.view,
                 "once": study.records is not None,
                 "unsettled": unsettled,
                 "withdrawn": approval.withdrawn,
+                "forfeited": forfeited,
             }
         )
     return rows
 
 
-def _balance(home: PartyHome, study: DeployedStudy, seat: str) -> tuple[Balance, int]:
-    """A seat's account and its number of unsettled batches; an unused account if there is no ledger yet."""
+def _balance(home: PartyHome, study: DeployedStudy, seat: str, *, withdrawn: bool) -> tuple[Balance, int]:
+    """A seat's account and its number of unsettled batches; an unused account if there is no ledger yet, and a spent
+    one if its ledger was given up (party.keeping.repair)."""
     from protocols.ledger.ledger import Balance, Ledger
 
     path = home.ledger(study.digest, seat)
@@ -252,4 +256,5 @@ def _balance(home: PartyHome, study: DeployedStudy, seat: str) -> tuple[Balance,
             balances = ledger.balances()
             if seat in balances:
                 return balances[seat], len(ledger.unsettled())
-    return Balance(int(study.budgets.cap[study.seats[seat]]), 0, 0), 0
+    cap = int(study.budgets.cap[study.seats[seat]])
+    return Balance(cap, cap if withdrawn and not path.exists() else 0, 0), 0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -77,7 +77,7 @@ def ask(
     from party.asking.improvement import check_model, improve
     from party.asking.page import page
     from party.asking.report import ask_figures, markdown, report_lines
-    from party.data import load_records
+    from party.data import load_records, of_file
     from party.data.queries import read_queries
     from protocols.levels.hidden_queries.dealing import precision_of
 
@@ -88,7 +88,7 @@ def ask(
     terms = found.terms
     line = line_of(home, guardian=check_address("--guardian", guardian))
     # Whatever could fail afterwards is checked before anything is asked.
-    _check_files(queries_file, test_file, out, records=settings.data.path)
+    _check_files(queries_file, test_file, out, records=settings.data.source.files)
     queries = read_queries(queries_file, settings.data, terms)
     if len(queries) > terms.pool_size:
         raise InvalidInput(
@@ -99,7 +99,7 @@ def ask(
     if model is not None and test_file is not None:
         check_model(model)
         own = load_records(settings.data, terms)
-        test = load_records(replace(settings.data, path=test_file, patient="", group=""), terms)
+        test = load_records(of_file(settings.data, test_file), terms)
     home.keep_study(found)
     click.echo(f"asking {len(found.roster)} hospitals about {len(queries)} records", err=True)
     running = Refused(Code.ALREADY_RUNNING, f"another `ask` is running in study {found.name!r}; allowed: one at a time")
@@ -137,7 +137,7 @@ def _report(out: Path, ending: str) -> Path:
     return out.with_suffix(f".report.{ending}")
 
 
-def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) -> None:
+def _check_files(queries: Path, test: Path | None, out: Path, *, records: Sequence[Path]) -> None:
     """Raises DataUnavailable for records that do not exist, InvalidInput if `out` cannot be written or would overwrite
     records."""
     for flag, path in (("--queries", queries), ("--test", test)):
@@ -146,7 +146,8 @@ def _check_files(queries: Path, test: Path | None, out: Path, *, records: Path) 
     if not out.parent.is_dir() or out.is_dir():
         raise InvalidInput(f"--out {out} cannot be written; allowed: a file in a folder that exists")
     written = {each.resolve() for each in (out, *(_report(out, ending) for ending in ("json", "md", "html")))}
-    for flag, path in (("--queries", queries), ("--test", test), ("the records of node.toml", records)):
+    own = [("the records of node.toml", each) for each in records]
+    for flag, path in (("--queries", queries), ("--test", test), *own):
         if path is not None and path.resolve() in written:
             raise InvalidInput(f"--out {out} would overwrite {flag} {path}; allowed: another file")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 from pathlib import Path
 
 import click
@@ -18,7 +19,7 @@ from runtime.cli import EPILOG, json_option
     type=click.Path(path_type=Path, file_okay=False),
     default=Path("conclave-demo"),
     show_default=True,
-    help="A new folder for everything that the demo creates.",
+    help="A folder for everything that the demo creates: a new one, or an earlier demo's, which it replaces.",
 )
 @click.option(
     "--data-dir",
@@ -62,7 +63,12 @@ def demo(folder: Path, data_dir: Path | None, level: str, votes_by: str, as_json
     def say(line: str) -> None:
         click.echo(line, err=as_json)
 
-    figures = run_demo(folder, data_dir=data_dir, say=say, level=level, votes_by=votes_by)
+    # As Ctrl-C does: the servers end too.
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        figures = run_demo(folder, data_dir=data_dir, say=say, level=level, votes_by=votes_by)
+    finally:
+        signal.signal(signal.SIGTERM, before)
     if as_json:
         click.echo(json.dumps(figures, indent=2))
     else:

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from party.home import PartyHome
     from party.settings import Invitation
 
+# The key of the file that goes with each kind of source.
+_BESIDE: Final = {"sql": "query", "omop": "features", "fhir": "features", "dicom": "labels"}
 _POLL_S: Final = 2.0
 _CALL_S: Final = 15.0
 _TEMPLATE: Final = """\
@@ -31,19 +33,20 @@ _TEMPLATE: Final = """\
 [data]
 # The data set's name: lifetime caps belong to it, whichever file holds it and whoever asks.
 {data_name}
-# The private records: a file or, for loader "images", a folder with one folder per class. They never leave.
-{data_path}
-# csv, parquet, npz, images, or an installed entry point of the group conclave.loaders.
+# The kind of source: csv, parquet, npz, images, sql, omop, fhir, dicom, or an installed entry point of the group
+# conclave.loaders. Nothing is ever written to it.
 {loader}
+# The private records, which never leave. path: a file; images, fhir, dicom: a folder. sql, omop: url, as SQLAlchemy
+# has it, and password_file, which holds the password alone. sql: query, a file with one SELECT. omop, fhir: features, a
+# file that says what is made of events. dicom: labels, a CSV file.
+{data_path}
 # The column that names the patient (images: the separator after the patient's part of a file name). Set it if a
 # patient may have several records: they then go to one teacher, and unit "record" protects the patient. Studies of
 # unit "patient" and [lifetime.patient] need it always: name what differs in every record if each is of another patient.
 # "" if every record belongs to a different patient, and nothing is of unit "patient".
 {patient}
 # group = "column of the privacy group, if the study has one seat per group"
-# missing = ["", "NA", "NaN", "nan", "?"]
-# [data.columns]  "the study's column" = "this file's column"
-# [data.classes]  "this file's value" = "the study's class"
+# mapping = "mapping.toml"  names of columns, meanings of values, decimal sign and the like: conclave-party data map
 
 [teachers]
 # cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, small_cnn, onnx (with files = [...], one per
@@ -80,7 +83,14 @@ policy = "policy.sqlite"
 @home_option
 @click.option("--data-name", help="Name of the data set, to which its lifetime caps belong.")
 @click.option("--data", "data_path", type=click.Path(path_type=Path), help="The private records: a file or a folder.")
-@click.option("--loader", help="csv, parquet, npz, images, or an installed loader.")
+@click.option("--loader", help="csv, parquet, npz, images, sql, omop, fhir, dicom, or an installed loader.")
+@click.option("--url", help="Of the database, without a password: sql, omop.")
+@click.option(
+    "--with",
+    "beside",
+    type=click.Path(path_type=Path),
+    help="The file that goes with the records: the query (sql), the features (omop, fhir), the labels (dicom).",
+)
 @click.option("--patient", help="Column that names the patient; '' if every record belongs to a different patient.")
 @click.option("--teacher", help="Kind of teachers.")
 @click.option("--unit", type=click.Choice(["record", "patient", "party"]), help="Unit of the lifetime cap.")
@@ -94,6 +104,8 @@ def init(
     data_name: str | None,
     data_path: Path | None,
     loader: str | None,
+    url: str | None,
+    beside: Path | None,
     patient: str | None,
     teacher: str | None,
     unit: str | None,
@@ -112,7 +124,8 @@ def init(
     """
     from party.home import make_home
     from party.settings import read_invitation
-    from protocols.crypto.identity import PEM_BYTES, fingerprint, key_from_pem
+    from protocols.crypto.fingerprints import phrase
+    from protocols.crypto.identity import fingerprint
 
     given = (unit, epsilon, delta)
     if any(value is not None for value in given) and None in given:
@@ -132,10 +145,10 @@ def init(
         cap = "# [lifetime.record]\n# epsilon =\n# delta ="
         if unit is not None:
             cap = f"[lifetime.{unit}]\nepsilon = {epsilon!r}\ndelta = {delta!r}"
-        path = None if data_path is None else str(data_path.expanduser().resolve())
+        place = _place(loader, data_path, url, beside)
         template = _TEMPLATE.format(
             data_name=_line("name", data_name),
-            data_path=_line("path", path),
+            data_path=place,
             loader=_line("loader", loader),
             patient=_line("patient", patient),
             teacher=_line("kind", teacher),
@@ -144,13 +157,18 @@ def init(
             settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
         )
         write_atomically(home.settings_file, template.encode())
-    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
+    key = home.open_key()
     click.echo(f"home         {home.path}")
     click.echo(f"party        {invited.party} of {invited.consortium}")
-    click.echo(f"fingerprint  {fingerprint(key.public_key())}")
-    click.echo(
-        "next: fill in node.toml, run conclave-party enrol, and read the fingerprint to the operator by telephone"
-    )
+    own = fingerprint(key.public_key())
+    click.echo(f"fingerprint  {own}")
+    click.echo(f"in words     {phrase(own)}")
+    try:
+        home.settings()
+        first = ""
+    except InvalidInput:
+        first = f"fill in {home.settings_file}, "
+    click.echo(f"next: {first}run conclave-party enrol, and read the words to the operator by telephone")
 
 
 @click.command(epilog=EPILOG)
@@ -164,13 +182,17 @@ def enrol(home: PartyHome, wait_s: float) -> None:
       conclave-party enrol --wait 600
     """
     from party.connection.dialling import enrol as ask
-    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, certificate_request, key_from_pem, to_pem
+    from protocols.crypto.fingerprints import phrase
+    from protocols.crypto.identity import certificate_from_pem, certificate_request, fingerprint, to_pem
     from protocols.wire.enrolment import Enrol
 
     invited = home.invitation()
-    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
+    key = home.open_key()
     request = to_pem(certificate_request(key, name=invited.party))
     authority = certificate_from_pem(invited.authority)
+    words = phrase(fingerprint(key.public_key()))
+    if wait_s:
+        click.echo(f"asking for up to {wait_s:g} s, until the operator has approved these words: {words}", err=True)
     deadline = time.monotonic() + wait_s
     while True:
         reply = ask(
@@ -181,8 +203,10 @@ def enrol(home: PartyHome, wait_s: float) -> None:
         )
         if reply.certificate:
             break
-        if reply.code != Code.PENDING or time.monotonic() >= deadline:
-            raise Refused(reply.code, reply.reason or "the operator has not approved this node yet")
+        if reply.code != Code.PENDING:
+            raise Refused(reply.code, reply.reason)
+        if time.monotonic() >= deadline:
+            raise Refused(reply.code, f"{reply.reason or 'the operator has not approved this node yet'}: {words}")
         time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
     _keep(home, invited, reply.certificate)
     click.echo(f"enrolled {invited.party}; next: conclave-party doctor")
@@ -192,7 +216,9 @@ def enrol(home: PartyHome, wait_s: float) -> None:
 @home_option
 @json_option
 def doctor(home: PartyHome, as_json: bool) -> int:
-    """Check each step, and name the one that fails: name, connection, TLS, certificate, session, clock, study.
+    """Check each step, and name the one that fails: home, connection, certificate, clock, records, studies.
+
+    A step that is still to come is no failure: it is shown with `next`, and the exit code is 0.
 
     \b
     Example:
@@ -204,7 +230,8 @@ def doctor(home: PartyHome, as_json: bool) -> int:
     for hop in examine(home):
         hops.append(hop)
         if not as_json:
-            click.echo(f"{'ok  ' if hop.ok else 'FAIL'}  {hop.name:<12} {hop.found}")
+            state = "FAIL" if not hop.ok else "next" if hop.waits else "ok  "
+            click.echo(f"{state}  {hop.name:<12} {hop.found}")
             if hop.todo:
                 click.echo(f"      next: {hop.todo}")
     if as_json:
@@ -214,13 +241,13 @@ def doctor(home: PartyHome, as_json: bool) -> int:
 
 def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
     """Stores the certificate if it is this node's own. Raises Refused."""
-    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify, key_from_pem
+    from protocols.crypto.identity import certificate_from_pem, fingerprint, identify
 
     certificate = certificate_from_pem(pem)
     authority = certificate_from_pem(invited.authority)
     now = datetime.datetime.now(datetime.UTC)
     own = identify(certificate, authority=authority, now=now, role="party")
-    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
+    key = home.open_key()
     if own.name != invited.party or own.fingerprint != fingerprint(key.public_key()):
         raise Refused(Code.BAD_CERTIFICATE, f"the certificate is for {own.name!r} or another key; allowed: this node's")
     write_atomically(home.certificate, pem)
@@ -230,6 +257,19 @@ def _fresh_key() -> bytes:
     from protocols.crypto.identity import key_to_pem, new_key
 
     return key_to_pem(new_key())
+
+
+def _place(loader: str | None, path: Path | None, url: str | None, beside: Path | None) -> str:
+    """The lines of node.toml that say where the records are. Raises InvalidInput for a file without a meaning."""
+    key = _BESIDE.get(loader or "")
+    if beside is not None and key is None:
+        raise InvalidInput(f"--with {beside} is given with --loader {loader}; allowed: with {', '.join(_BESIDE)}")
+    if url is not None and url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
+        url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser().resolve()}"  # the home is elsewhere
+    lines = [_line("path", None if path is None else str(path.expanduser().resolve()))] if url is None else []
+    lines += [_line("url", url)] if url is not None else []
+    lines += [_line(key, str(beside.expanduser().resolve()))] if key is not None and beside is not None else []
+    return "\n".join(lines)
 
 
 def _line(key: str, value: str | None) -> str:

@@ -15,19 +15,23 @@ if TYPE_CHECKING:
 
 HOME_VARIABLE: Final = "CONCLAVE_PARTY_HOME"
 DEFAULT_HOME: Final = Path("~/.conclave-party")
+SECRETS: Final = ("key.pem",)
 # A command is imported when it is called: most need neither gRPC nor a teacher's packages.
 COMMANDS: Final[dict[str, str]] = {
     "init": "party.commands.enrolment:init",
     "enrol": "party.commands.enrolment:enrol",
     "doctor": "party.commands.enrolment:doctor",
-    "data": "party.commands.study:data",
+    "data": "party.commands.data:data",
     "approve": "party.commands.study:approve",
     "train": "party.commands.study:train",
     "run": "party.commands.running:run",
+    "predict": "party.commands.scoring:predict",
     "ask": "party.commands.ask:ask",
     "budget": "party.commands.accounts:budget",
     "audit": "party.commands.accounts:audit",
     "withdraw": "party.commands.accounts:withdraw",
+    "home": "party.commands.homes:home_commands",
+    "upgrade": "party.commands.upgrade:upgrade",
     "demo": "party.commands.demo:demo",
 }
 
@@ -52,13 +56,18 @@ def cli() -> None:
 
 def _home(folder: Path) -> PartyHome:
     from party.home import PartyHome
+    from protocols.errors import Refused
+    from protocols.refusals.code import Code
 
-    return PartyHome(folder.resolve())
+    home = PartyHome(folder.resolve())
+    if home.moved.exists():
+        raise Refused(Code.HOME_MOVED, f"{home.path} was moved away, as {home.moved.name} in it says")
+    return home
 
 
-home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The node's folder")
+home_option = home_flag(_home, variable=HOME_VARIABLE, default=DEFAULT_HOME, whose="The node's folder", secrets=SECRETS)
 
 
 def run_command(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
-    return run_group(cli, arguments, program="conclave-party")
+    return run_group(cli, arguments, program="conclave-party", extra="party")

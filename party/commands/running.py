@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import signal
 import sys
 import threading
@@ -12,30 +13,38 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from party.commands.accounts import answers_left
-from party.commands.group import home_option
+from party.commands.group import SECRETS, home_option
 from protocols.errors import StorageFailed
 from protocols.reading import read_bytes
-from runtime.cli import EPILOG
+from runtime.cli import EPILOG, page_options, show_link
 from runtime.exits import Exit
 from runtime.files import write_atomically
 
 if TYPE_CHECKING:
     from party.budget.policy import Approval, Policy
     from party.home import PartyHome
+    from party.live.recent import Recent
     from party.voting.answering import Answering
     from runtime.metrics import Family
 
 _LOOK_S: Final = 0.2
 _APPROVALS_S: Final = 2.0
+# The newest withdrawals that the coordinator is told of at each connection.
+_TOLD: Final = 1000
+# How long the page waits for the ledgers, which a vote may hold; it then shows what it showed before.
+_PATIENCE_S: Final = 1.0
 
 
 @click.command(epilog=EPILOG)
+@page_options
 @home_option
-def run(home: PartyHome) -> int:
+@click.option("--json", "as_json", is_flag=True, help="Log JSON lines at a terminal too.")
+def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
     """Dial out to the coordinator, answer for every approved study, and dial again whenever the connection ends.
 
-    Logs are JSON lines on standard error. SIGTERM and Ctrl-C stop it; every charge is on disk at all times.
+    Logs each batch that it answers, and what is left of the budget, on standard error: plain lines at a terminal,
+    otherwise JSON lines. SIGTERM and Ctrl-C stop it; every charge is on disk at all times. A live page is on 127.0.0.1;
+    the link in live-page.link, in the home, opens it once.
 
     \b
     Example:
@@ -43,19 +52,25 @@ def run(home: PartyHome) -> int:
     """
     from party.budget.policy import Policy
     from party.connection.node import Node
-    from party.open_home import mend_home
+    from party.live.page import node_page
+    from party.live.recent import Recent
+    from party.live.state import node_state
     from party.voting.answering import Answering
-    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, key_from_pem
+    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
+    from runtime.live_page import LINK_FILE, LivePage
     from runtime.logs import Log
     from runtime.metrics import Monitor, exposition
+    from runtime.newest import Newest
+    from runtime.open_home import mend_home
 
     settings, invitation = home.settings(), home.invitation()
-    key = key_from_pem(read_bytes(home.key, most=PEM_BYTES))
+    key = home.open_key()
     authority = certificate_from_pem(invitation.authority)
-    log, connection = Log(sys.stderr), Connection()
+    plain = sys.stderr.isatty() and not as_json
+    log, recent = Log(sys.stderr, plain=plain), Recent()
 
-    def on_event(event: str, fields: dict[str, str | int]) -> None:
-        connection(event)
+    def on_event(event: str, fields: Mapping[str, str | int | float]) -> None:
+        recent(event, fields)
         log(event, fields)
 
     stop, interrupted = threading.Event(), threading.Event()
@@ -69,7 +84,7 @@ def run(home: PartyHome) -> int:
         signal.signal(number, end)
     with ExitStack() as held:
         held.enter_context(home.running())
-        mended = mend_home(home)
+        mended = mend_home(home.path, SECRETS)
         if mended:
             on_event(
                 "home_mended",
@@ -80,10 +95,17 @@ def run(home: PartyHome) -> int:
         if settings.metrics_port:
             monitor = Monitor(
                 settings.metrics_port,
-                healthy=lambda: connection.stands,
-                metrics=lambda: exposition(_families(answering, policy, connection), dict(log.counts)),
+                healthy=lambda: recent.stands,
+                metrics=lambda: exposition(families(home, answering, policy, recent), dict(log.counts)),
             )
             held.callback(monitor.close)
+        if page:
+            seen = partial(node_state, home, invitation, policy, answering.seats, recent)
+            newest = Newest(lambda: node_page(seen()), patience_s=_PATIENCE_S)
+            live = held.enter_context(LivePage(page_port, page=newest, file=home.path / LINK_FILE))
+            on_event("page_opened", {"port": live.port, "file": str(live.file)})
+            if plain:
+                show_link(live.link)
         seats = answering.seats()
         on_event("started", {"studies": len(seats), "metrics_port": settings.metrics_port})
         while not stop.is_set():
@@ -93,7 +115,9 @@ def run(home: PartyHome) -> int:
                 target=_watch, args=(answering, policy, policy.approvals(), stop, again), daemon=True
             )
             watch.start()
-            answering.warm(seats)
+            answering.warm(seats, until=again)
+            if not again.is_set():
+                on_event("ready", {"studies": len(seats)})
             node = Node(
                 key=key,
                 certificate=certificate_from_pem(read_bytes(home.certificate, most=PEM_BYTES)),
@@ -103,6 +127,7 @@ def run(home: PartyHome) -> int:
                 save_certificate=partial(write_atomically, home.certificate),
                 on_event=on_event,
                 renew_days_left=settings.renew_days_left,
+                withdrawn=lambda: [each.study for each in policy.own_approvals(home) if each.withdrawn][-_TOLD:],
             )
             try:
                 node.run(again)
@@ -134,22 +159,13 @@ def _watch(
                     again.set()
 
 
-class Connection:
-    """Whether the node is connected, judged by the events of its log."""
+def families(home: PartyHome, answering: Answering, policy: Policy, recent: Recent) -> list[Family]:
+    """Metrics: what each seat may still answer, how full the lifetime caps are, and for how long the certificate is.
 
-    def __init__(self) -> None:
-        self.stands = False
-
-    def __call__(self, event: str) -> None:
-        """Updates the state from one event."""
-        if event == "connected":
-            self.stands = True
-        elif event in ("disconnected", "goodbye", "stopped", "malformed"):
-            self.stands = False
-
-
-def _families(answering: Answering, policy: Policy, connection: Connection) -> list[Family]:
-    """Metrics: what each seat may still answer, and how full the lifetime caps are."""
+    Raises StorageFailed, DataUnavailable.
+    """
+    from party.budget.spending import spending
+    from party.live.state import days_left
     from runtime.metrics import Family
 
     left: list[tuple[Mapping[str, str], float]] = []
@@ -158,10 +174,15 @@ def _families(answering: Answering, policy: Policy, connection: Connection) -> l
         labels = {"study": seat.study.name, "seat": seat.party.name}
         balance = seat.ledger.balance(seat.party.name)
         used.append((labels, balance.spent / balance.cap))
-        left.append((labels, float(answers_left(seat.study, seat.party.name, balance.spent))))
+        left.append((labels, float(spending(seat.study, seat.party.name, balance.spent).answers_left)))
     reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.lifetime_uses()]
     return [
-        Family("conclave_connected", "Whether the node has a session.", [({}, float(connection.stands))]),
+        Family("conclave_connected", "Whether the node has a session.", [({}, float(recent.stands))]),
+        Family(
+            "conclave_certificate_days_left",
+            "Days until this node's certificate expires.",
+            [({"party": home.invitation().party}, days_left(home.certificate, datetime.datetime.now(datetime.UTC)))],
+        ),
         Family("conclave_answers_left", "Answers that the seat's budget still affords, in the worst case.", left),
         Family("conclave_budget_used_ratio", "Share of the seat's cap that is spent or reserved.", used),
         Family("conclave_lifetime_reserved_ratio", "Share of a lifetime cap that studies have reserved.", reserved),

@@ -1,11 +1,10 @@
-"""The commands data check, approve and train: from a study's file to teachers that can vote."""
+"""The commands approve and train: from a study's file to teachers that can vote."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime
 import json
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
@@ -24,77 +23,6 @@ if TYPE_CHECKING:
     from protocols.study.deployed import DeployedStudy
 
 
-@click.group()
-def data() -> None:
-    """Examines this hospital's own records."""
-
-
-@data.command(name="check", epilog=EPILOG)
-@click.argument("study")
-@home_option
-@json_option
-def check(study: str, home: PartyHome, as_json: bool) -> None:
-    """Read the records by a study's terms and show classes, counts, patients, and records per teacher. Nothing
-    leaves.
-
-    STUDY: a study's file, or the name of an approved study.
-
-    \b
-    Example:
-      conclave-party data check study.toml
-    """
-    import numpy as np
-
-    from party.data import load_records
-    from party.data.shards import units_of
-    from party.voting.contribution import units_in
-    from party.voting.groups import rows_of_seats
-    from party.voting.training import deals_of
-
-    settings, found = home.settings(), home.find_study(study)
-    terms = found.terms
-    records = load_records(settings.data, terms)
-    units = units_of(records.patients, len(records.labels))
-    per_unit = np.bincount(units)
-    counts = Counter(records.labels.tolist())
-    party = home.invitation().party
-    if found.records is None:
-        deals = deals_of(records, found, party, settings.teachers.seed)
-        per_seat = {each.seat: each.sizes(found.teachers) for each in deals}
-    else:
-        voting = units_in(records, found)
-        of_seats = rows_of_seats(records, found, party, units=voting)
-        per_seat = {seat: [len(np.unique(voting[rows]))] for seat, rows in of_seats}
-    identical = len(records.labels) - len({row.tobytes() for row in records.inputs})
-    figures: dict[str, Any] = {
-        "file": str(settings.data.path),
-        "records": len(records.labels),
-        "input_shape": list(terms.input_shape),
-        "classes": {name: counts.get(number, 0) for number, name in enumerate(terms.class_names)},
-        "patients": len(per_unit) if records.patients is not None else None,
-        "patients_with_several_records": int((per_unit > 1).sum()),
-        "identical_records": identical,
-        "records_per_teacher" if found.records is None else "units_per_seat": per_seat,
-    }
-    if as_json:
-        click.echo(json.dumps(figures, indent=2))
-        return
-    click.echo(f"{figures['records']} records in {settings.data.path}, read by the study's terms")
-    for name, count in figures["classes"].items():
-        click.echo(f"  class {name}: {count}{'  (none: nothing here will vote for it)' if not count else ''}")
-    if records.patients is not None:
-        click.echo(f"{len(per_unit)} patients, {figures['patients_with_several_records']} with several records each")
-    elif identical:
-        click.echo(
-            f"{identical} records have the same features as another: if a patient may occur twice, set data.patient"
-        )
-    for seat, sizes in per_seat.items():
-        if found.records is None:
-            click.echo(f"seat {seat}: {found.teachers} teachers of {min(sizes)} to {max(sizes)} records")
-        else:
-            click.echo(f"seat {seat}: {sizes[0]} {found.unit}s vote, each once")
-
-
 @click.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path))
 @home_option
@@ -102,19 +30,25 @@ def check(study: str, home: PartyHome, as_json: bool) -> None:
 @click.option("--yes", is_flag=True, help="Approve without asking.")
 @click.option(
     "--guardian-fingerprint",
-    help="The fingerprint of the guardian's keys, as the guardian read it out; asked for, if a study has a guardian.",
+    help="The fingerprint of the guardian's keys, in words or in digits, as the guardian read it out; asked for, if a "
+    "study has a guardian.",
 )
 @click.option(
     "--pool",
     "pool_file",
     type=click.Path(path_type=Path),
-    help="The study's public queries (.npy): the node then refuses any others.",
+    help="The study's public queries (.csv, .parquet or .npy): the node then refuses any others.",
 )
 @click.option(
     "--queries",
     "queries_file",
     type=click.Path(path_type=Path),
     help="Where records vote: the study's queries (.npz), as the operator sent them.",
+)
+@click.option(
+    "--officers-file",
+    type=click.Path(path_type=Path),
+    help="Write a page to sign off (.html) before asking: what GDPR article 35 asks, filled in as far as is known.",
 )
 def approve(
     study_file: Path,
@@ -124,27 +58,29 @@ def approve(
     guardian_fingerprint: str | None,
     pool_file: Path | None,
     queries_file: Path | None,
+    officers_file: Path | None,
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
-    Where records vote, it reads the records and counts their votes; approving again counts them anew, until the
-    study was asked.
+    It reads the records first, and refuses where no teacher could be trained on them: nothing is reserved then. Where
+    records vote, it counts their votes; approving again counts them anew, until the study was asked.
 
     Where a study has a guardian, it asks for the fingerprint of the guardian's keys, which the guardian reads out by
     telephone; with --yes or --json it is an option.
 
     \b
     Examples:
-      conclave-party approve study.toml --pool pool.npy
+      conclave-party approve study.toml --pool pool.csv
       conclave-party approve study.toml --queries queries.npz
-      conclave-party approve study.toml --yes --guardian-fingerprint 0A:1B:2C:...
+      conclave-party approve study.toml --officers-file heart.html
+      conclave-party approve study.toml --yes --guardian-fingerprint pottery-lunar-...
     """
     from party.budget.approval_text import describe
     from party.budget.policy import Policy
     from party.budget.watermarks import remember_approval
     from party.data.pool import read_pool
     from party.voting.contribution import keep_votes, votes_given
-    from party.voting.training import check_private
+    from party.voting.training import check_trainable
     from protocols.study.file import read_deployed
 
     settings, party = home.settings(), home.invitation().party
@@ -155,7 +91,6 @@ def approve(
         raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, as invited")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
-    check_private(study, settings)
     if study.pooled_teachers is not None:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
     if study.budgets.settles and settings.settle is None:
@@ -177,17 +112,23 @@ def approve(
                 click.echo(f"study {study.name} is already approved; next: conclave-party {following}")
             return
         policy.check_approvable(study, data_set=settings.data.name, home=home)
+        warnings = [] if counted is not None else check_trainable(settings, study, party)
         checked = pool_file is not None
         if pool_file is not None:
             read_pool(pool_file, terms)
         forecasts = policy.forecast(study, party=party, data_set=settings.data.name, caps=settings.lifetime)
         if as_json:
-            click.echo(json.dumps(_figures(study, forecasts), indent=2))
+            click.echo(json.dumps({**_figures(study, forecasts), "warnings": warnings}, indent=2))
         else:
             for line in describe(study, party, settings, forecasts, pool_checked=checked):
                 click.echo(line)
+            for line in warnings:
+                click.echo(f"\nWarning      {line}")
             for each in counted or []:
                 click.echo(f"\nseat {each.seat}: {each.records} records of {each.units} {study.unit}s vote")
+        if officers_file is not None:
+            _write_officers_file(officers_file, study, party, settings, forecasts)
+            click.echo(f"\nofficer's file: {officers_file}", err=as_json)
         fits = all(each.fits for each in forecasts)
         if fits:
             check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
@@ -200,13 +141,28 @@ def approve(
     click.echo(f"\napproved {study.name}; next: conclave-party {following}", err=as_json)
 
 
+def _write_officers_file(
+    path: Path, study: DeployedStudy, party: str, settings: PartySettings, forecasts: list[Forecast]
+) -> None:
+    """Writes the page that an officer signs off. Raises InvalidInput where the file exists: people write into it."""
+    from party.budget.approval_text import lifetime_lines
+    from runtime.files import write_atomically
+    from runtime.officers_file import Hospital, officers_file
+
+    if path.exists():
+        raise InvalidInput(f"{path} exists; allowed: a new file, as people write into this one")
+    lifetime = tuple(line.strip() for line in lifetime_lines(study, settings, forecasts) if line.strip())
+    hospital = Hospital(name=party, data_set=settings.data.name, lifetime=lifetime)
+    write_atomically(path, officers_file(study, hospital=hospital))
+
+
 def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> None:
     """Raises Refused("wrong_guardian") unless a person gave the fingerprint of the study's guardian.
 
     typed: as an option; ask: whether to ask for it at the terminal otherwise. Raises InvalidInput where it is missing,
     is no fingerprint, or the study has no guardian.
     """
-    from protocols.crypto.identity import normal_fingerprint
+    from protocols.crypto.fingerprints import normal_fingerprint, same_fingerprint
     from protocols.study.levels import GuardedLevel
 
     level = study.confidentiality
@@ -222,8 +178,10 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
             "telephone (conclave-guardian show)"
         )
     if typed is None:
-        typed = click.prompt(f"\nFingerprint of the keys of {level.guardian}, as they read it out", err=True)
-    if normal_fingerprint(typed) != level.fingerprint:
+        typed = click.prompt(
+            f"\nFingerprint of the keys of {level.guardian}, as they read it out, in words or in digits", err=True
+        )
+    if not same_fingerprint(typed, level.fingerprint):
         raise Refused(
             Code.WRONG_GUARDIAN,
             f"the study's keys of {level.guardian!r} have another fingerprint than {normal_fingerprint(typed)}; "
@@ -276,7 +234,8 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
         )
     if known is None or known.withdrawn:
         state = "was withdrawn" if known is not None else "is not approved by this home"
-        raise Refused(Code.NOT_APPROVED, f"study {found.name!r} {state} for data set {settings.data.name!r}")
+        code = Code.WITHDRAWN if known is not None else Code.NOT_APPROVED
+        raise Refused(code, f"study {found.name!r} {state} for data set {settings.data.name!r}")
     seats = train_teachers(home, settings, found, home.invitation().party, say=lambda text: click.echo(text, err=True))
     if as_json:
         click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": dict(seats)}, indent=2))

@@ -14,8 +14,17 @@ from protocols.crypto.identity import COORDINATOR_HOST, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, Unreachable
 from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrolled, encode_enrol
-from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, WIRE_VERSIONS, Goodbye, Hello, Welcome, seal, unseal
+from protocols.wire.frames import (
+    NONCE_BYTES,
+    SESSION_METHOD,
+    Goodbye,
+    Hello,
+    Welcome,
+    seal,
+    unseal,
+)
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
+from protocols.wire.versions import WIRE_VERSIONS, check_version
 from runtime.grpc_options import dial
 
 _SOFTWARE = "conclave-party doctor"
@@ -63,6 +72,7 @@ def say_hello(
                 if isinstance(frame, Goodbye):
                     return frame
                 if isinstance(frame, Welcome) and frame.session == nonce:
+                    check_version(frame.version, offered=WIRE_VERSIONS)
                     return frame
                 raise MalformedMessage(f"the coordinator sent {type(frame).__name__}; allowed: Welcome")
         except grpc.RpcError as error:

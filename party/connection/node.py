@@ -21,6 +21,7 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from party.connection.answered import charge_of
 from party.connection.outgoing import Outgoing
 from party.connection.renewal import Renewal
 from party.connection.replying import reply
@@ -33,7 +34,6 @@ from protocols.wire.frames import (
     FRAME_BYTES,
     NONCE_BYTES,
     SESSION_METHOD,
-    WIRE_VERSIONS,
     Answer,
     Ask,
     Frame,
@@ -44,13 +44,12 @@ from protocols.wire.frames import (
     seal,
     unseal,
 )
-from protocols.wire.messages import (
-    Refusal,
-    encode,
-)
+from protocols.wire.messages import Refusal, encode
+from protocols.wire.versions import WIRE_VERSIONS, check_version
 from runtime.allowance import Allowance
 from runtime.distribution import installed_version
 from runtime.grpc_options import KEEPALIVE
+from runtime.logs import Event
 from runtime.steady_clock import SteadyClock
 
 # Codes that only a person can fix: dialling again would change nothing.
@@ -98,8 +97,9 @@ class Node:
     """A party's connection to one coordinator.
 
     key, certificate: the party's; authority: the consortium's; address: "host:port"; seats: the approved seats, asked
-    at every connection; save_certificate: called with a renewed certificate (PEM); on_event(event, fields): for logs,
-    holds only names, codes and counts; renew_days_left: the certificate is renewed when fewer days are left.
+    at every connection, and so withdrawn: the digests of the studies that were withdrawn; save_certificate: called with
+    a renewed certificate (PEM); on_event(event, fields): for logs, holds only names, codes and counts; renew_days_left:
+    the certificate is renewed when fewer days are left.
     """
 
     def __init__(
@@ -111,13 +111,15 @@ class Node:
         address: str,
         seats: Callable[[], Sequence[ServedSeat]],
         save_certificate: Callable[[bytes], None],
-        on_event: Callable[[str, dict[str, str | int]], None],
+        on_event: Event,
         renew_days_left: int,
+        withdrawn: Callable[[], Sequence[bytes]] = tuple,
     ) -> None:
         self._key = key
         self._authority = authority
         self._address = address
         self._list_seats = seats
+        self._list_withdrawn = withdrawn
         self._on_event = on_event
         self._renewal = Renewal(
             key=key,
@@ -225,7 +227,7 @@ class Node:
         seats = {(seat.study.digest, seat.party.name): seat for seat in self._list_seats()}
 
         heads_of_seats = tuple(seat_heads(seat) for seat in seats.values())
-        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, heads_of_seats))
+        send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, heads_of_seats, tuple(self._list_withdrawn())))
         for data in frames:
             try:
                 frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
@@ -259,6 +261,7 @@ class Node:
     def _welcome(self, welcome: Welcome, session: _Session) -> None:
         if welcome.session != session.nonce:
             raise Refused(Code.REPLAYED, "the welcome belongs to another session")
+        check_version(welcome.version, offered=WIRE_VERSIONS)
         skew_ms = welcome.time_ms - time.time_ns() // 1_000_000
         self._on_event("connected", {"address": self._address, "version": welcome.version, "skew_ms": skew_ms})
         if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
@@ -300,6 +303,10 @@ class Node:
             )
         if isinstance(said, Refusal):
             self._count_refusal(said)
+        with suppress(StorageFailed):  # what was charged is charged, whether or not it can be read for the log
+            charge = charge_of(seat, ask.envelope, said)
+            if charge is not None:
+                self._on_event(*charge)
         return Answer(ask.nonce, ask.round, ask.study, ask.seat, log.head(), log.peer(COORDINATOR), encode(said))
 
     def _count_refusal(self, refusal: Refusal) -> None:

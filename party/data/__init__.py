@@ -1,37 +1,76 @@
-"""Private records from a hospital's own files: CSV, Parquet, npz, image folders, or an installed loader.
+"""Private records from a hospital's own files and databases. Nothing is ever written there, and nothing is unpickled.
 
-A loader is a function (settings, terms) -> Records. To add one: one file and one line here, or an entry point of the
-group `conclave.loaders` in a package that the hospital installed. Nothing is ever unpickled.
+A kind of source is a Source: one file and one line here, or an entry point of the group `conclave.loaders` in a package
+that the hospital installed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
+from party.data.mapping import DataMapping
 from party.data.records import Records, check_records
 from party.data.settings import DataSettings
-from protocols.plugins import Parts, function_of
+from party.data.source import Source
+from protocols.errors import InvalidInput
+from protocols.plugins import Parts
 from protocols.study.terms import Terms
 from runtime.distribution import installed_part
 
-LOADERS: Final[Parts[Callable[[DataSettings, Terms], Records]]] = Parts(
+
+def _source(name: str, loaded: object) -> type[Source]:
+    if not (isinstance(loaded, type) and issubclass(loaded, Source)):
+        raise InvalidInput(f"it is {loaded!r}; allowed: a subclass of party.data.source.Source")
+    return loaded
+
+
+LOADERS: Final[Parts[type[Source]]] = Parts(
     "data.loader",
     {
-        "csv": "party.data.tables:load_csv",
-        "parquet": "party.data.parquet:load_parquet",
-        "npz": "party.data.npz:load_npz",
-        "images": "party.data.images:load_images",
+        "csv": "party.data.csv_files:CsvFile",
+        "parquet": "party.data.parquet:ParquetFile",
+        "npz": "party.data.npz:NpzFile",
+        "images": "party.data.images:ImageFolder",
+        "sql": "party.data.sql:SqlQuery",
+        "omop": "party.data.omop:OmopDatabase",
+        "fhir": "party.data.fhir:FhirExport",
+        "dicom": "party.data.dicom:DicomFolder",
     },
     group="conclave.loaders",
-    check=function_of("DataSettings and Terms that returns Records"),
+    check=_source,
 )
+# The kinds of files that a command line may name, by what their names end in.
+_FILES: Final = {".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz"}
+
+
+def source_kind(loader: str) -> type[Source]:
+    """The kind of source of that name. Raises InvalidInput, also where an extra is missing."""
+    return installed_part(LOADERS, loader)
+
+
+def of_file(settings: DataSettings, path: Path) -> DataSettings:
+    """The settings for another file (or a folder of images) of this hospital's, written as its own: without patients.
+
+    Raises InvalidInput for a name that ends in something else.
+    """
+    ending = next((each for each in sorted(_FILES, key=len, reverse=True) if path.name.lower().endswith(each)), None)
+    if ending is None and not path.is_dir():
+        raise InvalidInput(f"{path.name} is of an unknown kind; allowed: a folder of images, {', '.join(_FILES)}")
+    loader = "images" if ending is None else _FILES[ending]
+    kind: type = source_kind(loader)
+    # A CSV file beside a Parquet table or a database is not written as these.
+    mapping = settings.mapping if loader == settings.loader or loader != "csv" else _unformed(settings.mapping)
+    return DataSettings(name=settings.name, loader=loader, source=kind(path), mapping=mapping)
+
+
+def _unformed(mapping: DataMapping) -> DataMapping:
+    return DataMapping(columns=mapping.columns, values=mapping.values, unusable=mapping.unusable)
 
 
 def load_records(settings: DataSettings, terms: Terms) -> Records:
     """The hospital's records, encoded by the study's terms.
 
-    Raises InvalidInput for an unknown loader, DataUnavailable for a missing file, DataCorrupt naming file, column, row,
-    value and allowed values.
+    Raises DataUnavailable for a missing file, DataCorrupt naming file, column, row, value and allowed values.
     """
-    return check_records(installed_part(LOADERS, settings.loader)(settings, terms), settings, terms)
+    return check_records(settings.source.records(settings, terms), settings, terms)

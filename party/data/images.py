@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import warnings
+from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
 import numpy as np
 from jaxtyping import Float32
@@ -15,42 +16,54 @@ from PIL import Image, UnidentifiedImageError
 
 from party.data.records import Records
 from party.data.settings import DataSettings
+from party.data.source import FileSource
 from party.data.tables import class_ids
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import open_file
 from protocols.study.terms import Terms
 from runtime.tables import VALUES
+from runtime.toml_table import TomlTable
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
 _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
 
 
-def load_images(settings: DataSettings, terms: Terms) -> Records:
-    """Images of FOLDER/CLASS/*.png and the like, [height, width] or [height, width, 3] by the terms, in [0, 1].
+@dataclass(frozen=True)
+class ImageFolder(FileSource):
+    """path: a folder with one folder per class."""
 
-    The patient is the part of a file's name before the first separator `data.patient`. Raises DataUnavailable, or
-    DataCorrupt naming the file.
-    """
-    folder = settings.path
-    if not os.path.isdir(folder):  # Path.is_dir would raise without permission
-        raise DataUnavailable(
-            f"{folder} does not exist or is not a folder; allowed: a folder with one folder per class"
-        )
-    if settings.group:
-        raise DataCorrupt(f"{folder}: data.group is {settings.group!r}; allowed: none with images")
-    files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
-    if not files:
-        raise DataCorrupt(f"{folder} holds no image; allowed: {', '.join(_SUFFIXES)} in one folder per class")
-    if len(files) * prod(terms.input_shape) > VALUES:
-        raise DataCorrupt(f"{folder}: {len(files)} images of {terms.input_shape}; allowed: at most {VALUES} values")
-    labels = class_ids([path.parent.name for path in files], settings, terms)
-    inputs = np.zeros((len(files), *terms.input_shape), np.float32)
-    for row, path in enumerate(files):
-        inputs[row] = _image(path, terms.input_shape)
-    separator = settings.patient
-    patients = [path.stem.partition(separator)[0] for path in files] if separator else None
-    return Records(inputs, labels, patients)
+    path: Path
+
+    @classmethod
+    def of(cls, table: TomlTable, base: Path) -> Self:
+        return cls(base / table.text("path"))
+
+    def records(self, settings: DataSettings, terms: Terms) -> Records:
+        """Images of FOLDER/CLASS/*.png and the like, [height, width] or [height, width, 3] by the terms, in [0, 1].
+
+        The patient is the part of a file's name before the first separator `data.patient`. Raises DataUnavailable, or
+        DataCorrupt naming the file.
+        """
+        folder = self.path
+        if not os.path.isdir(folder):  # Path.is_dir would raise without permission
+            raise DataUnavailable(
+                f"{folder} does not exist or is not a folder; allowed: a folder with one folder per class"
+            )
+        if settings.group:
+            raise DataCorrupt(f"{folder}: data.group is {settings.group!r}; allowed: none with images")
+        files = sorted(path for path in folder.glob("*/*") if path.suffix.lower() in _SUFFIXES)
+        if not files:
+            raise DataCorrupt(f"{folder} holds no image; allowed: {', '.join(_SUFFIXES)} in one folder per class")
+        if len(files) * prod(terms.input_shape) > VALUES:
+            raise DataCorrupt(f"{folder}: {len(files)} images of {terms.input_shape}; allowed: at most {VALUES} values")
+        labels = class_ids([path.parent.name for path in files], settings, terms)
+        inputs = np.zeros((len(files), *terms.input_shape), np.float32)
+        for row, path in enumerate(files):
+            inputs[row] = _image(path, terms.input_shape)
+        separator = settings.patient
+        patients = [path.stem.partition(separator)[0] for path in files] if separator else None
+        return Records(inputs, labels, patients)
 
 
 def _image(path: Path, shape: tuple[int, ...]) -> Float32[ndarray, "height width ..."]:

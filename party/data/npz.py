@@ -2,54 +2,72 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
 from party.data.records import Records
 from party.data.settings import DataSettings
+from party.data.source import FileSource
 from party.data.tables import class_ids
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
 from runtime.tables import VALUES
+from runtime.toml_table import TomlTable
 
 
-def load_npz(settings: DataSettings, terms: Terms) -> Records:
-    """The records of an npz file, with inputs of the terms' input_shape. Raises DataUnavailable, DataCorrupt."""
-    path, texts = settings.path, [name for name in (settings.patient, settings.group) if name]
-    arrays = _arrays(settings, ["inputs", "labels", *texts])
-    inputs, labels = arrays["inputs"], arrays["labels"]
-    patients, groups = (_texts(arrays, name) for name in (settings.patient, settings.group))
-    if inputs.dtype.kind not in "fiub" or labels.dtype.kind not in "iuU":
-        raise DataCorrupt(
-            f"{path}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: numeric inputs; ids or class names"
-        )
-    with np.errstate(over="ignore"):
-        encoded = inputs.astype(np.float32)
-    if labels.dtype.kind == "U":
-        return Records(encoded, class_ids([str(each) for each in labels.ravel()], settings, terms), patients, groups)
-    if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
-        raise DataCorrupt(f"{path}: label {labels.max()}; allowed: 0 to {len(terms.class_names) - 1}")
-    return Records(encoded, labels.astype(np.int64), patients, groups)
+@dataclass(frozen=True)
+class NpzFile(FileSource):
+    """path: an .npz file."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, table: TomlTable, base: Path) -> Self:
+        return cls(base / table.text("path"))
+
+    def records(self, settings: DataSettings, terms: Terms) -> Records:
+        """The records, with inputs of the terms' input_shape. Raises DataUnavailable, DataCorrupt."""
+        path, texts = self.path, [name for name in (settings.patient, settings.group) if name]
+        arrays = _arrays(path, ["inputs", "labels", *texts])
+        inputs, labels = arrays["inputs"], arrays["labels"]
+        patients, groups = (_texts(arrays, name) for name in (settings.patient, settings.group))
+        if inputs.dtype.kind not in "fiub" or labels.dtype.kind not in "iuU":
+            raise DataCorrupt(
+                f"{path}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: numeric inputs; ids or class names"
+            )
+        with np.errstate(over="ignore"):
+            encoded = inputs.astype(np.float32)
+        if labels.dtype.kind == "U":
+            return Records(
+                encoded, class_ids([str(each) for each in labels.ravel()], settings, terms), patients, groups
+            )
+        if labels.size and int(labels.max()) > np.iinfo(np.int64).max:
+            raise DataCorrupt(f"{path}: label {labels.max()}; allowed: 0 to {len(terms.class_names) - 1}")
+        return Records(encoded, labels.astype(np.int64), patients, groups)
 
 
-def npz_inputs(settings: DataSettings) -> Float32[ndarray, "rows ..."]:
+def npz_inputs(path: Path) -> Float32[ndarray, "rows ..."]:
     """The array `inputs` of an npz file alone. Raises DataUnavailable, DataCorrupt."""
-    inputs = _arrays(settings, ["inputs"])["inputs"]
+    inputs = _arrays(path, ["inputs"])["inputs"]
     if inputs.dtype.kind not in "fiub":
-        raise DataCorrupt(f"{settings.path}: inputs {inputs.dtype}; allowed: numbers")
+        raise DataCorrupt(f"{path}: inputs {inputs.dtype}; allowed: numbers")
     with np.errstate(over="ignore"):
         return inputs.astype(np.float32)
 
 
-def _arrays(settings: DataSettings, names: list[str]) -> dict[str, ndarray]:
-    arrays = read_arrays(settings.path, list(dict.fromkeys(names)))
+def _arrays(path: Path, names: list[str]) -> dict[str, ndarray]:
+    arrays = read_arrays(path, list(dict.fromkeys(names)))
     for name, array in arrays.items():
         if array.dtype.kind not in "fiubU" or array.ndim < 1:
-            raise DataCorrupt(f"{settings.path}: array {name!r} is {array.dtype} of rank {array.ndim}; allowed: rows")
+            raise DataCorrupt(f"{path}: array {name!r} is {array.dtype} of rank {array.ndim}; allowed: rows")
         if array.size > VALUES:
-            raise DataCorrupt(f"{settings.path}: array {name!r} has {array.size} values; allowed: at most {VALUES}")
+            raise DataCorrupt(f"{path}: array {name!r} has {array.size} values; allowed: at most {VALUES}")
     return arrays
 
 

@@ -4,40 +4,55 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Self
 
 import numpy as np
 import pyarrow
 import pyarrow.parquet
 
-from party.data.records import Records
-from party.data.settings import DataSettings
-from party.data.tables import table_records, wanted
+from party.data.mapping import Form
+from party.data.source import Columns, FileSource, TableSource
 from protocols.array_files import FILE_BYTES, check_unpacked
 from protocols.errors import DataCorrupt
 from protocols.reading import open_file
-from protocols.study.terms import Terms
 from runtime.tables import VALUES, wanted_columns
+from runtime.toml_table import TomlTable
 
 _TEXTS = frozenset({pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()})
 
 
-def load_parquet(settings: DataSettings, terms: Terms) -> Records:
-    """The records of a Parquet file; nulls and NaN count as missing. Raises DataUnavailable, DataCorrupt."""
-    missing = settings.missing[0] if settings.missing else ""
-    names = wanted(settings, terms, labelled=True)
-    return table_records(read_parquet(settings.path, names, missing=missing), settings, terms)
+@dataclass(frozen=True)
+class ParquetFile(FileSource, TableSource):
+    """path: a .parquet file. Nulls and NaN count as missing."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, table: TomlTable, base: Path) -> Self:
+        return cls(base / table.text("path"))
+
+    def header(self, form: Form) -> list[str]:
+        try:
+            with open_file(self.path, most=FILE_BYTES) as content:
+                return list(pyarrow.parquet.read_schema(content).names)
+        except (pyarrow.ArrowException, OSError, ValueError) as error:
+            raise DataCorrupt(f"{self.path} cannot be read: {str(error)[:200]}; allowed: a Parquet table") from error
+
+    def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
+        return read_parquet(self.path, names, missing=form.missing[0] if form.missing else "")
 
 
-def read_parquet(path: Path, names: Sequence[str], *, missing: str) -> dict[str, list[str]]:
-    """The named columns of a Parquet file as strings; nulls and NaN become the string `missing`.
+def read_parquet(path: Path, names: Sequence[str] | None, *, missing: str) -> dict[str, list[str]]:
+    """The named columns of a Parquet file, or all, as strings; nulls and NaN become the string `missing`.
 
     Raises DataUnavailable if it is absent, DataCorrupt if it is not such a table, and as wanted_columns does.
     """
     try:
         with open_file(path, most=FILE_BYTES) as content:
             schema = pyarrow.parquet.read_schema(content)
-            wanted = wanted_columns(path, names, schema.names)
+            wanted = wanted_columns(path, schema.names if names is None else names, schema.names)
             # As dictionaries: a few hundred bytes may say that a million rows hold the same long text.
             texts = [name for name in wanted if schema.field(name).type in _TEXTS]
             size = content.seek(0, io.SEEK_END)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
 from party.data.settings import DataSettings
@@ -19,13 +19,21 @@ from protocols.study.terms import Terms
 @dataclass(frozen=True, eq=False)
 class Records:
     """Private records. inputs: finite; labels: class ids; patients, groups: one string per record, None if not
-    given.
+    given; used: the records that are used, None for all.
+
+    A record that is not used keeps its place: which teacher learns which other record does not depend on it.
     """
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
     labels: Int64[ndarray, " records"] = field(repr=False)
     patients: Sequence[str] | None = field(default=None, repr=False)
     groups: Sequence[str] | None = field(default=None, repr=False)
+    used: Bool[ndarray, " records"] | None = field(default=None, repr=False)
+
+    @property
+    def usable(self) -> Bool[ndarray, " records"]:
+        """Which records are used."""
+        return np.ones(len(self.labels), bool) if self.used is None else self.used
 
     @cached_property
     def digest(self) -> str:
@@ -38,12 +46,13 @@ class Records:
             for name in names or ():
                 encoded = name.encode("utf-8", "surrogatepass")
                 digest.update(len(encoded).to_bytes(4, "big") + encoded)
+        digest.update(b"-" if self.usable.all() else np.packbits(self.usable).tobytes())
         return digest.hexdigest()
 
 
 def check_records(records: Records, settings: DataSettings, terms: Terms) -> Records:
     """Returns `records` unchanged. Raises DataCorrupt unless they fit the terms."""
-    where = f"{settings.path}"
+    where = settings.shown
     inputs, labels = np.asarray(records.inputs), np.asarray(records.labels)
     if inputs.dtype != np.float32 or not np.issubdtype(labels.dtype, np.integer) or labels.ndim != 1:
         raise DataCorrupt(f"{where}: inputs {inputs.dtype}, labels {labels.dtype}; allowed: float32 and one int each")
@@ -68,4 +77,6 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
     for what, names in (("patients", records.patients), ("groups", records.groups)):
         if names is not None and len(names) != len(labels):
             raise DataCorrupt(f"{where}: {len(names)} {what} for {len(labels)} records; allowed: one each")
-    return Records(inputs, labels.astype(np.int64), records.patients, records.groups)
+    if not records.usable.any():
+        raise DataCorrupt(f"{where}: every record is left out; allowed: at least one that can be used")
+    return Records(inputs, labels.astype(np.int64), records.patients, records.groups, records.used)

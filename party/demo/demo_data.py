@@ -15,13 +15,16 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.data.tables import table_records
 from protocols.errors import DataUnavailable
 from protocols.study.terms import Feature, Terms
 from runtime.distribution import install
 
-HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
+_HEART_HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
+# Those to which the breast cancer data, which are of one hospital, are dealt.
+HOSPITALS = ("north", "east", "south", "west")
 _FILES = "heart_disease/processed.{}.data"
 _HEADER = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num".split()
 # Codes as in heart-disease.names; centres and scales are round clinical constants.
@@ -62,17 +65,22 @@ class DemoData:
     test_inputs: Float32[ndarray, "tests features"] = field(repr=False)
     test_labels: Int64[ndarray, " tests"] = field(repr=False)
 
+    @property
+    def hospitals(self) -> tuple[str, ...]:
+        """The names of the hospitals."""
+        return tuple(self.rows)
+
 
 def demo_data(folder: Path | None) -> DemoData:
     """The four hospitals' heart disease records from `folder`, if available; otherwise the breast cancer data."""
-    if folder is not None and all((folder / _FILES.format(name)).is_file() for name in HOSPITALS):
+    if folder is not None and all((folder / _FILES.format(name)).is_file() for name in _HEART_HOSPITALS):
         return _hearts(folder)
     return _breasts()
 
 
 def _hearts(folder: Path) -> DemoData:
     rows = {}
-    for name in HOSPITALS:
+    for name in _HEART_HOSPITALS:
         with (folder / _FILES.format(name)).open(encoding="utf-8", newline="") as file:
             read = [row for row in csv.reader(file) if len(row) == len(_HEADER)]
         # The hospitals write the same code as 1 or as 1.0.
@@ -114,7 +122,7 @@ def _breasts() -> DemoData:
     order = np.random.default_rng(0).permutation(len(texts))
     rows = {name: [texts[at] for at in order[number::4]] for number, name in enumerate(HOSPITALS)}
     return _cut(
-        source="Breast Cancer Wisconsin (Diagnostic), shipped with scikit-learn, dealt to four hospitals",
+        source="Breast Cancer Wisconsin (Diagnostic), shipped with scikit-learn, dealt to four made-up hospitals",
         task="Tell malignant from benign tumours.",
         class_names=("benign", "malignant"),
         features=features,
@@ -166,5 +174,5 @@ def encoded(
         features=features,
     )
     columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
-    records = table_records(columns, DataSettings(name="demo", path=Path("demo"), loader="csv"), terms)
+    records = table_records(columns, DataSettings(name="demo", loader="csv", source=CsvFile(Path("demo"))), terms)
     return records.inputs, records.labels

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.demo.demo_data import HOSPITALS, DemoData, encoded
+from party.demo.demo_data import DemoData, encoded
 from party.demo.studies import labels_for_whole_hospitals
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear, TwoServer
@@ -39,7 +39,7 @@ def figures_of(
     figures: dict[str, object] = {
         "data": data.source,
         "votes_by": "teacher" if study.records is None else "record",
-        "hospitals": len(HOSPITALS),
+        "hospitals": len(data.hospitals),
         "records": {name: len(rows) for name, rows in data.rows.items()},
         "unit": study.unit,
         "view": study.view,

@@ -12,6 +12,7 @@ import os
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from party.demo.demo_data import HOSPITALS, DemoData
+from party.demo.demo_data import DemoData
 from party.demo.figures import figures_of
 from protocols.errors import EngineFailed
 from protocols.study.deployed import DeployedStudy
@@ -27,7 +28,7 @@ from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import TwoServer
 
 Say = Callable[[str], None]
-_STEP_S = 600.0
+_STEP_S, _LOOK_S = 600.0, 0.5
 
 
 # Stands for the key of a seat whose hospital has none yet: the generator of P-256, whose private half is 1.
@@ -84,10 +85,10 @@ class LocalConsortium:
             self.certify_guardian()
         self.start("centre")
         self.say("Each hospital creates a key and is approved by its fingerprint; the study names these keys.")
-        for name in HOSPITALS:
+        for name in self.data.hospitals:
             self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
         with ThreadPoolExecutor(max_workers=2) as pairs:
-            list(pairs.map(self._join, HOSPITALS))
+            list(pairs.map(self._join, self.data.hospitals))
         pool = ["--pool", str(self.folder / "pool.npy")]
         if self.by_records:
             self._plan(pool)
@@ -102,20 +103,26 @@ class LocalConsortium:
         more = ", which counts its records' votes" if self.by_records else " and trains teachers"
         self.say(f"Each hospital approves the study{more}.")
         with ThreadPoolExecutor(max_workers=2) as pairs:
-            list(pairs.map(self._approve, HOSPITALS))
+            list(pairs.map(self._approve, self.data.hospitals))
 
     def finish(self) -> dict[str, object]:
         """Labels the pool, trains the student, releases and verifies; returns the figures."""
-        self.say("The pool is labelled, a student trained, and the release signed and verified.")
+        self.say("The operator has the pool labelled, trains a student, and signs the release.")
         self.coordinator("label", "demo", "--wait")
         self.coordinator("train", "demo", "--student", "logistic_regression" if self.by_records else "random_forest")
         release = self.folder / "release"
         self.coordinator("release", "demo", "--out", str(release))
+        self.say("Anybody can verify the release; each hospital also compares it with what was signed to it.")
         whole = ["--pool", str(self.folder / "pool.npy")] if self.by_records else []
-        self.call("coordinator", None, "verify", str(release), *whole)
+        verified = self.call("coordinator", None, "verify", str(release), *whole)
         with ThreadPoolExecutor(max_workers=2) as pairs:
-            spent = dict(zip(HOSPITALS, pairs.map(self._budget, HOSPITALS), strict=True))
-            list(pairs.map(lambda name: self.party(name, "audit", "verify", "--release", str(release)), HOSPITALS))
+            spent = dict(zip(self.data.hospitals, pairs.map(self._budget, self.data.hospitals), strict=True))
+            list(
+                pairs.map(
+                    lambda name: self.party(name, "audit", "verify", "--release", str(release)), self.data.hospitals
+                )
+            )
+        self.say(f"  {verified.strip().splitlines()[-1]}")
         return figures_of(release, self.data, self.study, spent)
 
     def _plan(self, pool: list[str]) -> None:
@@ -154,7 +161,9 @@ class LocalConsortium:
         )  # fmt: skip
         self.call("party", self.folder / name, "enrol", allowed=(0, 4))
         asked = json.loads(self.coordinator("requests", "--json"))
-        fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
+        fingerprint = next((each["fingerprint"] for each in asked if each["party"] == name), None)
+        if fingerprint is None:
+            raise EngineFailed(f"the coordinator has no request of {name}; {self._ended() or 'see centre.log'}")
         self.coordinator("approve", name, "--fingerprint", fingerprint)
         self.party(name, "enrol")
 
@@ -200,18 +209,45 @@ class LocalConsortium:
         where = [] if home is None else ["--home", str(home)]
         shown = " ".join(_short(each, self.folder) for each in (*arguments, *where))
         self.say(f"  $ conclave-{program} {shown}")
-        done = subprocess.run(
+        with subprocess.Popen(
             [sys.executable, "-m", program, *arguments, *where],
-            capture_output=True,
-            text=True,
-            timeout=_STEP_S,
-            env=_environment(),
-        )
-        if done.returncode not in allowed:
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(),
+        ) as command:  # fmt: skip
+            out, err = self._output(command, f"conclave-{program} {shown}")
+        if command.returncode not in allowed:
+            said = err.strip().splitlines()[-2:]
+            ended = self._ended()
             raise EngineFailed(
-                f"conclave-{program} {shown} ended with exit code {done.returncode}: {done.stderr.strip()[-2000:]}"
+                f"conclave-{program} {shown} ended with exit code {command.returncode}: {' '.join(said)[-500:]}"
+                + (f"; {ended}" if ended else "")
             )
-        return done.stdout
+        return out
+
+    def _output(self, command: subprocess.Popen[str], shown: str) -> tuple[str, str]:
+        """What a command wrote once it ended. Raises EngineFailed if a server ends meanwhile, or after ten minutes."""
+        until = time.monotonic() + _STEP_S
+        try:
+            while True:
+                try:
+                    return command.communicate(timeout=_LOOK_S)
+                except subprocess.TimeoutExpired:
+                    ended = self._ended()
+                if ended:
+                    raise EngineFailed(f"{ended}, so {shown} was ended")
+                if time.monotonic() > until:
+                    raise EngineFailed(f"{shown} was ended after {_STEP_S:g} s; is this machine very busy?")
+        finally:
+            if command.poll() is None:
+                command.kill()
+
+    def _ended(self) -> str:
+        """The servers that ended by themselves, in words; "" if all run."""
+        ended = {name: process.poll() for name, process in self.processes.items()}
+        return ", ".join(
+            f"{name} ended with exit code {code} (its log is {self.folder / name}.log)"
+            for name, code in ended.items()
+            if code is not None
+        )
 
     def start(self, name: str) -> None:
         """Starts the coordinator ("centre"), the "guardian" or a hospital's node; its log is NAME.log."""

@@ -25,7 +25,7 @@ from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import open_file
-from runtime.distribution import install
+from runtime.distribution import lacking
 from runtime.files import write_atomically
 
 # Packages whose types an estimator may contain, besides those of its own package.
@@ -115,7 +115,7 @@ def kind_of(name: str) -> TeacherKind:
         try:
             from party.teachers.onnx_file import onnx
         except ModuleNotFoundError as missing:
-            raise InvalidInput(f"teacher 'onnx' needs {missing.name}: {install('onnx')}") from missing
+            raise lacking(missing, "teacher 'onnx'") from missing
         return onnx(device="cpu")
     return trained_kind(name, setting="teachers.kind", others=("onnx",))
 

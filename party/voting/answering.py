@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
@@ -21,18 +22,19 @@ from party.settings import PartySettings
 from party.voting.contribution import KeptVotes
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.teacher_process import TeacherProcess
-from protocols.crypto.identity import PEM_BYTES, key_from_pem
+from party.voting.trained import keep_measured
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise
 from protocols.levels.table import Means, ballot_of
-from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
 
+# How often it is looked at whether to stop waiting for teachers.
+_LOOK_S = 0.1
 OnEvent = Callable[[str, dict[str, str | int]], None]
 
 
@@ -60,7 +62,7 @@ class _Voter:
 
     def admit(self, batch: QueryBatch) -> None:
         """Raises Refused unless the batch may be charged, also for a private model, for which no teacher is asked."""
-        self._check_approved()
+        self.check_approved()
         check_believed(self.ledger, self._mark, seat=self.seat)
         check_remembered(self.ledger, self.policy.log)
 
@@ -77,7 +79,7 @@ class _Voter:
         check_believed(self.ledger, known, seat=self.seat)
         reached = Mark(self.ledger.log.head(), self.ledger.ever_reserved(self.seat))
         with self.policy.log.together():
-            self._check_approved()
+            self.check_approved()
             if reached.head != known.head:
                 self.policy.marks.move(
                     self.study.digest, data_set=self.data_set, seat=self.seat, known=known, to=reached
@@ -90,7 +92,8 @@ class _Voter:
     def _mark(self) -> Mark:
         return self.policy.marks.of(self.study.digest, data_set=self.data_set, seat=self.seat)
 
-    def _check_approved(self) -> None:
+    def check_approved(self) -> None:
+        """Raises Refused("withdrawn") unless the study is approved here now."""
         approval = self.policy.approval(self.study.digest, self.data_set)
         if approval is None or approval.withdrawn:
             raise Refused(Code.WITHDRAWN, f"study {self.study.name!r} was withdrawn at this node")
@@ -139,13 +142,17 @@ class Answering:
             if approval is None or approval.withdrawn:
                 source.close()
 
-    def warm(self, seats: Sequence[ServedSeat]) -> None:
-        """Starts loading the teachers of seats, each once in the node's life, on a separate thread.
+    def warm(self, seats: Sequence[ServedSeat], *, until: threading.Event | None = None) -> None:
+        """Loads the teachers of seats, each once in the node's life, and measures how long a whole batch takes them.
+
+        Returns when they were loaded, or soon after `until` is set; the measuring goes on, and a question takes its
+        place. The time is kept beside the teachers, for `doctor`; one that is too long for the study's deadline is
+        logged (`deadline_short`).
 
         Studies are loaded one after another: a process that was not asked to vote is ended before the next study is
         loaded, so only one study's teachers and those at work are in memory. The last study's stay for teachers.idle_s.
         """
-        studies: dict[bytes, list[TeacherProcess]] = {}
+        studies: dict[bytes, list[_Trial]] = {}
         for seat in seats:
             key = seat.study.digest, seat.party.name
             source = self._open[key][1]
@@ -153,11 +160,23 @@ class Answering:
             silent = key in self._warmed or seat.study.confidentiality.hides_queries
             if isinstance(source, TeacherProcess) and not silent:
                 self._warmed.add(key)
-                studies.setdefault(seat.study.digest, []).append(source)
+                folder = self._home.teachers(*key)
+                studies.setdefault(seat.study.digest, []).append(_Trial(source, self._trial_of(seat.study), folder))
         if studies:
-            waits = (self._warming, list(studies.values()))
+            loaded = threading.Event()
+            waits = (self._warming, list(studies.values()), loaded)
             self._warming = threading.Thread(target=_warm, args=waits, name="warming", daemon=True)
             self._warming.start()
+            while not loaded.wait(_LOOK_S) and not (until is not None and until.is_set()):
+                pass
+
+    def _trial_of(self, study: DeployedStudy) -> QueryBatch:
+        """As many queries as a batch may have: the pool's first, or zeros if the hospital was not sent the pool."""
+        ids = np.arange(min(study.batch_limit, study.terms.pool_size))
+        file = self._home.pool(study.digest)
+        shape = (len(ids), *study.terms.input_shape)
+        inputs = read_pool(file, study.terms)[ids] if file.exists() else np.zeros(shape, np.float32)
+        return QueryBatch(0, ids, inputs)
 
     def seats(self) -> list[ServedSeat]:
         """The seats that may vote now: approved by this home and not withdrawn. A seat that cannot be opened is logged
@@ -196,9 +215,14 @@ class Answering:
         ledger = Ledger(path)
         voter = _Voter(self._policy, study, name, data_set, ledger, source, pool)
         file = self._home.teachers(study.digest, name) / PRIVATE_FILE
+
+        def load() -> QuantisedModel:
+            voter.check_approved()  # with a withdrawal the model was deleted
+            return _private_model(file, study, self._on_event)
+
         means = Means(
-            key=lambda: key_from_pem(read_bytes(self._home.key, most=PEM_BYTES)),
-            load=lambda: _private_model(file, study, self._on_event),
+            key=self._home.open_key,
+            load=load,
             admit=voter.admit,
         )
         try:
@@ -238,16 +262,35 @@ class Answering:
         )
 
 
-def _warm(earlier: threading.Thread | None, studies: list[list[TeacherProcess]]) -> None:
-    if earlier is not None:
-        earlier.join()
-    before: list[TeacherProcess] = []
-    for seats in studies:
-        for teachers in before:
-            teachers.rest()
-        for teachers in seats:
-            teachers.warm()
-        before = seats
+@dataclass(frozen=True)
+class _Trial:
+    """Teachers, the batch on which their time is measured, and the folder in which it is kept."""
+
+    teachers: TeacherProcess
+    batch: QueryBatch = field(repr=False)
+    folder: Path
+
+
+def _warm(earlier: threading.Thread | None, studies: list[list[_Trial]], loaded: threading.Event) -> None:
+    """Sets `loaded` as soon as the teachers of the last study are; those of the others were, and were measured."""
+    try:
+        if earlier is not None:
+            earlier.join()
+        before: list[_Trial] = []
+        for seats in studies:
+            for each in before:
+                each.teachers.rest()
+            for each in seats:
+                each.teachers.warm()
+            if seats is studies[-1]:
+                loaded.set()
+            for each in seats:
+                took_s = each.teachers.measure(each.batch)
+                if took_s is not None:
+                    keep_measured(each.folder, queries=len(each.batch.ids), seconds=took_s)
+            before = seats
+    finally:
+        loaded.set()
 
 
 def _private_model(file: Path, study: DeployedStudy, on_event: OnEvent) -> QuantisedModel:

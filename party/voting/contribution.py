@@ -73,7 +73,8 @@ def count_votes_of(settings: PartySettings, study: DeployedStudy, queries: Query
     units = units_in(records, study)
     cells = queries.cells(records.inputs, records.labels, classes=study.classes)
     counted = []
-    for seat, rows in rows_of_seats(records, study, party, units=units):
+    for seat, held in rows_of_seats(records, study, party, units=units):
+        rows = held[records.usable[held]]
         found = len(np.unique(units[rows]))
         if found < FEWEST_UNITS:
             raise InvalidInput(

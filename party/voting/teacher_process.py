@@ -31,6 +31,11 @@ _KEPT: Final = 2
 _SAY_LATE_S: Final = 5.0
 
 
+def late_after_s(deadline_s: float) -> float:
+    """The seconds after which a node says that it will be late for a study's deadline."""
+    return deadline_s - min(_SAY_LATE_S, deadline_s / 5)
+
+
 @dataclass(eq=False)
 class _Task:
     """A batch that the teachers are asked about. began: by the clock, in seconds."""
@@ -111,7 +116,7 @@ class TeacherProcess:
                     self._wishes.task.refused = Refused(Code.TEACHERS_LATE, "the coordinator asked for a newer batch")
                 self._wishes.task = task
                 self._wake()
-            by_s = self._deadline_s - min(_SAY_LATE_S, self._deadline_s / 5)
+            by_s = late_after_s(self._deadline_s)
             self._changed.wait_for(lambda: task.votes is not None or task.refused is not None, by_s)
             if task.votes is not None:
                 return task.votes
@@ -137,6 +142,30 @@ class TeacherProcess:
             self._wishes.warm = True
             self._wake()
             self._changed.wait_for(lambda: not self._wishes.warm)
+
+    def measure(self, batch: QueryBatch) -> float | None:
+        """The seconds in which the teachers predict a batch, whose votes are dropped; None if they cannot.
+
+        It is given up when a vote would be late, which the result then says, or when a batch is asked.
+        """
+        by_s = late_after_s(self._deadline_s)
+        with self._changed:
+            if self._wishes.close or self._wishes.task is not None:
+                return None
+            request = VoteRequest(self._study, b"", batch)
+            task = self._wishes.task = _Task(batch.digest, len(batch.ids), request, self._clock())
+            self._wake()
+            over = self._changed.wait_for(lambda: self._wishes.task is not task, by_s)
+            took_s = self._clock() - task.began
+            if not over:
+                self._wishes.task = None
+            self._kept.pop(batch.digest, None)
+            if over and task.votes is None:
+                return None
+        if not over or took_s >= by_s:
+            said = f"predicting {task.queries} queries takes {took_s:.3g} s here{'' if over else ' and more'}"
+            self._on_event("deadline_short", {"reason": f"{said}; {self._advice()}"})
+        return took_s
 
     def rest(self) -> None:
         """Ends the child now if it only loaded teachers and was never asked."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -14,7 +15,7 @@ from typing import Final
 from party.teachers.own import kind_of
 from party.teachers.teacher import Teacher
 from party.voting.private_file import PRIVATE_FILE, save_model
-from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.errors import DataCorrupt, DataUnavailable, StorageFailed
 from protocols.levels.hidden_queries.inference.model import Model
 from protocols.private_files import private_folder, tighten
 from protocols.reading import read_json
@@ -22,6 +23,7 @@ from runtime.files import folder_beside, put_in_place, write_atomically
 
 MANIFEST: Final = "manifest.json"
 _MANIFEST_BYTES: Final = 2**16
+_MEASURED: Final = "measured.json"
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,31 @@ def read_manifest(folder: Path) -> Manifest:
     ):
         raise DataCorrupt(f"{path} is not a manifest of teachers; allowed: {', '.join(wanted)}")
     return Manifest(**values)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """How long the teachers of a folder took for a batch of so many queries, when the node last started."""
+
+    queries: int
+    seconds: float
+
+
+def keep_measured(folder: Path, *, queries: int, seconds: float) -> None:
+    """Writes down how long a batch took, unless the folder is gone or cannot be written: it is measured again."""
+    if folder.is_dir():
+        with suppress(StorageFailed):
+            write_atomically(folder / _MEASURED, json.dumps(vars(Measured(queries, seconds))) + "\n")
+
+
+def read_measured(folder: Path) -> Measured | None:
+    """How long a batch took; None if it was not measured since the teachers were trained. Raises DataCorrupt."""
+    try:
+        found = read_json(folder / _MEASURED, most=_MANIFEST_BYTES)
+    except DataUnavailable:
+        return None
+    queries, seconds = (found.get("queries"), found.get("seconds")) if isinstance(found, dict) else (None, None)
+    return Measured(queries, seconds) if isinstance(queries, int) and isinstance(seconds, float) else None
 
 
 def teacher_file(number: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 
@@ -23,6 +24,9 @@ from protocols.levels.hidden_queries.inference.fixed_point import plain_inferenc
 from protocols.levels.hidden_queries.inference.model import Model
 from protocols.study.deployed import DeployedStudy
 
+# Records on which each teacher is scored, at most.
+_SCORED: Final = 1000
+
 
 @dataclass(frozen=True)
 class Deal:
@@ -38,14 +42,24 @@ class Deal:
 
 
 def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> list[Deal]:
-    """The assignment for each of a party's seats. Raises InvalidInput, also for a patient in two groups, or unknown
-    groups."""
+    """The assignment for each of a party's seats: of all its records, and then without those that are not used.
+
+    So one record, or patient, changes one teacher, whether it can be used or not. Raises InvalidInput, also for a
+    patient in two groups, or unknown groups.
+    """
     units = units_of(records.patients, len(records.labels))
     result = []
     for seat, rows in rows_of_seats(records, study, party, units=units):
         chosen = units_of([str(unit) for unit in units[rows]], len(rows))
         key = key_of(seed, "deal", study.digest.hex(), seat)
-        result.append(Deal(seat, rows, deal(chosen, teachers=study.teachers, key=key)))
+        teacher, used = deal(chosen, teachers=study.teachers, key=key), records.usable[rows]
+        dealt = Deal(seat, rows[used], teacher[used])
+        if 0 in dealt.sizes(study.teachers):
+            raise InvalidInput(
+                f"seat {seat}: {int((~used).sum())} of {len(rows)} records are left out, and a teacher has none of the "
+                f"others; allowed: at least one for each of {study.teachers} teachers"
+            )
+        result.append(dealt)
     return result
 
 
@@ -60,7 +74,7 @@ def train(
     terms = study.terms
     check_private(study, settings)
     kind = kind_of(settings.teachers.kind)
-    say(f"reading {settings.data.path}")
+    say(f"reading {settings.data.shown}")
     records = load_records(settings.data, terms)
     done = []
     for each in deals_of(records, study, party, settings.teachers.seed):
@@ -77,6 +91,8 @@ def train(
         if study.confidentiality.hides_queries:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         write_teachers(folder, teachers, manifest, private)
+        if study.teachers > 1 and settings.teachers.kind != "onnx":
+            say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
         say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
     return done
 
@@ -90,10 +106,7 @@ def _teachers(
     say: Callable[[str], None],
 ) -> list[Teacher]:
     if settings.kind == "onnx":
-        if len(settings.files) != study.teachers:
-            raise InvalidInput(
-                f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one per teacher"
-            )
+        _check_number_of_files(settings, study)
         return [kind.load(path) for path in settings.files]
     teachers: list[Teacher] = []
     for number in range(study.teachers):
@@ -115,12 +128,63 @@ def _check(teachers: Sequence[Teacher], records: Records, study: DeployedStudy) 
             )
 
 
+def _unseen(teachers: Sequence[Teacher], records: Records, each: Deal, study: DeployedStudy) -> str:
+    """How often the teachers are right on a seat's records that they did not learn from, in words."""
+    right = []
+    for number, teacher in enumerate(teachers):
+        rows = each.rows[each.teacher != number][:_SCORED]
+        right.append(float((teacher.predict(records.inputs[rows]) == records.labels[rows]).mean()))
+    counts = np.bincount(records.labels[each.rows], minlength=study.classes)
+    return (
+        f"on records that it did not learn from, a teacher is right in {100 * np.mean(right):.1f} % (from "
+        f"{100 * min(right):.1f} to {100 * max(right):.1f}); always {study.terms.class_names[int(counts.argmax())]!r} "
+        f"would be in {100 * counts.max() / counts.sum():.1f} %"
+    )
+
+
 def check_private(study: DeployedStudy, settings: PartySettings) -> None:
     """Raises InvalidInput if a study hides its queries and this kind of teacher cannot answer hidden ones."""
     if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
         raise InvalidInput(
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
             "hides its queries, and other kinds of models cannot be computed on shares"
+        )
+
+
+def check_trainable(settings: PartySettings, study: DeployedStudy, party: str) -> list[str]:
+    """Raises InvalidInput, DataUnavailable or DataCorrupt unless teachers can be trained for a study on these records;
+    returns what a person should know before approving it, in lines.
+
+    Each seat needs a record (of another patient) for each teacher, and records of two classes at least: teachers of one
+    class learn nothing.
+    """
+    check_private(study, settings)
+    kind_of(settings.teachers.kind)
+    if settings.teachers.kind == "onnx":
+        _check_number_of_files(settings.teachers, study)
+    records, names, warnings = load_records(settings.data, study.terms), study.terms.class_names, []
+    for each in deals_of(records, study, party, settings.teachers.seed):
+        counts = np.bincount(records.labels[each.rows], minlength=study.classes)
+        if (counts > 0).sum() < 2:
+            raise InvalidInput(
+                f"{settings.data.shown}: all {len(each.rows)} records of seat {each.seat!r} are of class "
+                f"{names[int(counts.argmax())]!r}; allowed: records of at least 2 of the {study.classes} classes, as "
+                "teachers of one class learn nothing"
+            )
+        for missing in np.flatnonzero(counts == 0):
+            warnings.append(f"seat {each.seat}: no record is of class {names[missing]!r}, so nothing will vote for it")
+        fewest = min(each.sizes(study.teachers))
+        if fewest < study.classes:
+            warnings.append(
+                f"seat {each.seat}: a teacher learns from {fewest} records, fewer than the {study.classes} classes"
+            )
+    return warnings
+
+
+def _check_number_of_files(settings: TeacherSettings, study: DeployedStudy) -> None:
+    if len(settings.files) != study.teachers:
+        raise InvalidInput(
+            f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one per teacher"
         )
 
 
@@ -135,8 +199,9 @@ def _private(teacher: Teacher, inputs: np.ndarray, study: DeployedStudy, say: Ca
     if within.any():
         same = plain_inference(quantised, inputs[within]) == teacher.predict(inputs[within])
         say(
-            f"in fixed point the model gives the teacher's label to {100 * same.mean():.1f} % of {within.sum()} "
-            f"records; {len(rows) - within.sum()} others have values beyond the study's {precision.input_bound:g}"
+            f"in fixed point the model agrees with the teacher on {100 * same.mean():.1f} % of {within.sum()} records "
+            f"(not how often it is right: conclave-party data score); {len(rows) - within.sum()} others have values "
+            f"beyond the study's {precision.input_bound:g}"
         )
     return model
 

@@ -121,8 +121,9 @@ def _log_excess(
     """ln(p^b - 1 - b (p - 1)) for p = 1 - g + g e^exponent: a binomial series where b (p - 1) is small."""
     with np.errstate(divide="ignore", over="ignore", invalid="ignore"):
         u = g * np.expm1(np.minimum(exponent, 700.0))
-        log_p = np.where(exponent > 30.0, np.log(g) + exponent, np.log1p(np.maximum(u, -1.0)))
-        log_p = np.where(exponent > 30.0, np.logaddexp(np.log1p(-g), log_p), log_p)
+        # 1 + u cancels where p is far below 1, as for rates next to 1: there logarithms of both parts are added.
+        both = np.logaddexp(np.log1p(-g), np.log(g) + exponent)
+        log_p = np.where(np.abs(exponent - 14.5) > 15.5, both, np.log1p(np.maximum(u, -1.0)))
         if g == 1.0:
             log_p = exponent
         near = (np.abs(b) + _SERIES_TERMS) * np.abs(u) < _SERIES_BELOW

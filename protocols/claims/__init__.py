@@ -23,6 +23,7 @@ from protocols.claims.coverage import (
     SEVERAL_FIGURES,
     SEVERAL_RECORDS,
     SIMULATED,
+    WHOLE_PATIENT,
     caveats,
     charged,
     not_covered_by_approval,
@@ -31,17 +32,23 @@ from protocols.claims.coverage import (
     publishable,
     used_once,
 )
+from protocols.claims.in_short import in_short
+from protocols.claims.kept import BYTES, kept
 from protocols.claims.protection import LEVELS, Protection
+from protocols.claims.strength import WEAK, found_at, guess, rating, strength, sure, sure_in_words
 from protocols.claims.who_sees import (
     guardian_sees,
+    noise_added,
     not_covered_by_guardian,
     not_protected_from,
     who_saw_what,
     who_sees_votes,
 )
+from protocols.claims.withdrawal import withdrawal
 
 __all__ = [
     "ANY_VOTES",
+    "BYTES",
     "CONVERTED_SPEND",
     "COUNTED_LIFETIME",
     "COUNTED_SPEND",
@@ -57,17 +64,29 @@ __all__ = [
     "SEVERAL_FIGURES",
     "SEVERAL_RECORDS",
     "SIMULATED",
+    "WEAK",
+    "WHOLE_PATIENT",
     "Protection",
     "caveats",
     "charged",
+    "found_at",
     "guardian_sees",
+    "guess",
+    "in_short",
+    "kept",
+    "noise_added",
     "not_covered_by_approval",
     "not_covered_by_guardian",
     "not_covered_by_release",
     "not_protected_from",
     "promise",
     "publishable",
+    "rating",
+    "strength",
+    "sure",
+    "sure_in_words",
     "used_once",
     "who_saw_what",
     "who_sees_votes",
+    "withdrawal",
 ]

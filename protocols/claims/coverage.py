@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from math import ceil, exp
+from math import ceil
 from typing import Final
 
 from protocols.claims.protection import Protection
+from protocols.claims.strength import guess, rating
 from protocols.claims.who_sees import not_protected_from
 from protocols.errors import InvalidInput
 
@@ -49,6 +50,10 @@ SEVERAL_RECORDS: Final = (
     "A patient with several records at one hospital is covered as a whole only where that hospital names the patient's "
     "column (`data.patient`), as then all of them lie with one teacher; elsewhere only each record on its own is "
     "covered."
+)
+WHOLE_PATIENT: Final = (
+    "data.patient is set: all records of a patient here lie with one teacher and move one vote, so the figure covers "
+    "the patient as a whole."
 )
 POPULATION: Final = (
     "What the labels reveal about a person because it is true of the population: differential privacy bounds "
@@ -155,18 +160,11 @@ def used_once(study: Protection, *, epsilon: float, delta: float) -> str:
     )
 
 
-def promise(study: Protection, epsilon: float) -> str:
-    """What an epsilon promises a unit, as a bound on a guess (Wasserman and Zhou 2010, at prior odds of one)."""
-    sure = 100 / (1 + exp(-epsilon))
-    bound = (
-        "may come to know which it is: so large an epsilon promises next to nothing"
-        if sure > 99
-        else f"can become at most {sure:.0f} % sure which it is, except with probability delta"
-    )
+def promise(study: Protection, epsilon: float, delta: float) -> str:
+    """What an epsilon promises a unit, as a bound on a guess between two values of its data."""
     return (
-        f"The unit is {study.unit_in_words}. Anyone who sees {study.view_in_words}, and thought two values of it "
-        "equally "
-        f"likely, {bound}"
+        f"The unit is {study.unit_in_words}. Anyone who sees {study.view_in_words}: {guess(epsilon, delta)}. That is "
+        f"{rating(epsilon)}"
     )
 
 

@@ -18,8 +18,9 @@ class Protection:
     none; colluders: of secure_sum; secret: whether votes enter by coins that only their party sees; pooled: whether
     records of all parties are pooled, so that one may be learned by several teachers (a simulation of upsampling);
     records: whether records vote, each once, and no teachers; settles: whether a query that is not answered costs less,
-    so that outcomes lower charges. Raises InvalidInput for a level, unit or view of which
-    nothing is said here.
+    so that outcomes lower charges; counts_epsilon: where teachers vote and a guardian is there, the largest epsilon of
+    a seat whose queries are all charged as noisy counts, of which a server that departs from the protocol may see more
+    than labels. Raises InvalidInput for a level, unit or view of which nothing is said here.
     """
 
     level: str
@@ -33,6 +34,7 @@ class Protection:
     pooled: bool = False
     records: bool = False
     settles: bool = True
+    counts_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
         known: dict[str, tuple[str, ...]] = {

@@ -23,7 +23,7 @@ def not_protected_from(study: Protection) -> str:
             )
         case _:
             more = (
-                f" Nor is a hospital's model protected from the guardian together with {asks} or with the operator."
+                f" Nor is a hospital's model protected from the guardian together with {asks}."
                 if study.hides_queries
                 else ""
             )
@@ -53,6 +53,23 @@ def who_sees_votes(study: Protection) -> str:
             return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise"
 
 
+def noise_added(study: Protection, *, votes: float) -> str:
+    """Who adds how much noise. votes: the standard deviation of what each sum has in the end, if every seat voted."""
+    match study.level:
+        case "clear":
+            return f"{_first(study.asks)} adds all of the noise: {votes:.4g} votes (standard deviation) to each count."
+        case "secure_sum":
+            return (
+                f"Each party adds a part of the noise: {votes:.4g} votes (standard deviation) to each count if all "
+                "vote. The figures count on the part of the honest ones alone."
+            )
+        case _:
+            return (
+                "Each of the two servers adds noise of its own, of the size stated here, also to a threshold: together "
+                f"{votes:.4g} votes (standard deviation) to each count. The figures count on one server's alone."
+            )
+
+
 def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]:
     """Who saw what in a study of public queries, and what protects the hospitals' data from them.
 
@@ -74,7 +91,7 @@ def who_saw_what(study: Protection, *, coordinator: str) -> list[dict[str, str]]
             "the released labels, which queries were refused, the student trained on them, and this folder."
             if not study.records
             else "the noisy sums, the labels and the student that are made of them, and this folder.",
-            f"the epsilons below; {study.figures}",
+            f"each hospital's epsilon in this statement; {study.figures}",
         ),
         _saw("the network between them", "encrypted traffic: sizes and times", "mutual TLS"),
     ]
@@ -92,7 +109,10 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
         saw = f"for each query the noisy histogram of all votes together; {absent} No vote of a single party."
         return [_saw(who, saw, f"{public}, if at most {study.colluders} hospitals collude with it")]
     shares = "Of every vote one of two shares, which alone says nothing."
-    more = "; if it departed from the protocol, it learned at most one bit a batch more, which noise may not cover"
+    more = (
+        "; if it departed from the protocol, it learned at most a function of the noisy counts, up to epsilon "
+        f"{study.counts_epsilon:.3g}"
+    )
     by_one = f"labels, which queries were refused, {absent} {shares}"
     by_other = "labels, which parties took part, which queries were refused. Of every vote the other share."
     if study.records:
@@ -129,19 +149,22 @@ def guardian_sees(study: Protection) -> str:
 
 def _departs(study: Protection) -> str:
     """What one server that departs from the protocol can do where teachers vote."""
-    flips = "can flip labels unnoticed, as it may shift its own share of the counts or choose its own noise"
-    learns = (
-        "it learns at most one bit a batch beyond the labels, by whether the batch breaks off, and three that do end "
-        "the study"
+    flips = (
+        "can choose its own noise in one query, unnoticed with probability 1/4, and with one hospital's help shift the "
+        "counts and so flip labels, unnoticed; alone it is noticed if it enters other counts than those of the votes"
     )
-    votes = " and one of each hospital's votes, by whether they are refused;" if study.hides_queries else ""
-    refusals = (
-        ". The threshold's noise is one number for all classes, so with a shifted share each refusal may tell the "
-        "difference of two counts without noise: no epsilon holds against such a server"
-        if study.settles
+    learns = (
+        "it learns at most a function of the noisy counts, with the other server's noise: labels, refusals, and one "
+        "bit a batch by whether it breaks off (three that do end the study). That costs what noisy counts cost, up to "
+        f"epsilon {study.counts_epsilon:.3g}; the figures charge labels, which holds against servers that run the "
+        "protocol"
+    )
+    votes = (
+        "; and, by whether they are refused, one bit of each hospital's votes, which no noise covers"
+        if study.hides_queries
         else ""
     )
-    return f"{flips}; {learns};{votes} noise may not cover that, and it can be of one vote{refusals}"
+    return f"{flips}; {learns}{votes}"
 
 
 def not_covered_by_guardian(study: Protection) -> list[str]:
@@ -152,6 +175,10 @@ def not_covered_by_guardian(study: Protection) -> list[str]:
         if study.records
         else f"A server that departs from the protocol {_departs(study)}. It can have honest hospitals' votes refused.",
     ]
+
+
+def _first(text: str) -> str:
+    return text[0].upper() + text[1:]
 
 
 def _every(study: Protection) -> str:

@@ -5,10 +5,8 @@ by a chain of carries. With x in [0, p): a + b = x + p c for a bit c, so D = x +
 
 - *Argmax*: the shares are doubled beforehand, so x = 2 y with y in [0, 2^30): then D // 2 = y, whatever c is. 30 ANDs
   per class, after which y is an ordinary integer of 30 bits and a tournament compares (30) and selects (30).
-- *Threshold on the winner*: if y was shifted so that a threshold lies at 2^29, the top bit of the winner's y says
-  whether it is reached: one AND per query, to select that bit in the last round.
-- *Threshold on numbers apart*, which have noise of their own: for integers |x| < 2^30 - 1 taken modulo p the top bit of
-  D is set exactly if x < 0. 30 ANDs per class, and one to combine it with the others.
+- *Threshold*: if y was shifted so that a threshold lies at 2^29, the top bit of the winner's y says whether it is
+  reached: one AND per query, to select that bit in the last round.
 
 Both comparisons and the adder are the one-AND gates of Kolesnikov, Sadeghi & Schneider 2009, "Improved garbled circuit
 building blocks", figures 2 and 5. A word is an array with its bits on the first axis, lowest first, then classes, then
@@ -18,7 +16,6 @@ queries: one call of `conjunction` is one bit of all classes and queries at once
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from enum import IntEnum
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -54,14 +51,6 @@ class PlainGates:
         return ~wires
 
 
-class ThresholdTest(IntEnum):
-    """What is compared with a threshold: nothing; the winner's number; or numbers apart, in rows of their own."""
-
-    NONE = 0
-    WINNER = 1
-    APART = 2
-
-
 @dataclass(frozen=True, eq=False)
 class OutcomeWires:
     """Output wires: whether a query passed the threshold (None without one), and the label's bits, lowest first."""
@@ -70,29 +59,20 @@ class OutcomeWires:
     label: ndarray = field(repr=False)
 
 
-def rows(*, classes: int, test: ThresholdTest) -> int:
-    """How many numbers a query has: one per class for the argmax, preceded by as many that are tested apart."""
-    return 2 * classes if test is ThresholdTest.APART else classes
+def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, threshold: bool) -> OutcomeWires:
+    """The outcome's wires. left, right: wires of the shares, [BITS, classes, queries]; ties go to the lowest class.
 
-
-def noisy_argmax(gates: Gates, left: ndarray, right: ndarray, *, classes: int, test: ThresholdTest) -> OutcomeWires:
-    """The outcome's wires. left, right: wires of the shares, [BITS, rows, queries]; ties go to the lowest class.
-
-    Numbers that are tested apart are the first `classes` rows. The label of a query that does not pass is zero.
+    The label of a query that does not pass is zero.
     """
-    sums = _sums(gates, left, right)
-    top, label = _argmax(gates, sums[1:, -classes:], with_top=test is ThresholdTest.WINNER)
-    if test is ThresholdTest.NONE:
-        return OutcomeWires(None, label)
-    passed = top[0] if test is ThresholdTest.WINNER else _any_non_negative(gates, sums[-1, :classes])
-    return OutcomeWires(passed, gates.conjunction(label, passed))
+    top, label = _argmax(gates, _sums(gates, left, right)[1:], with_top=threshold)
+    return OutcomeWires(top[0], gates.conjunction(label, top[0])) if threshold else OutcomeWires(None, label)
 
 
-def conjunctions_a_query(*, classes: int, test: ThresholdTest) -> int:
+def conjunctions_a_query(*, classes: int, threshold: bool) -> int:
     """How many AND gates the circuit has for one query."""
     gates = PlainGates()
-    wires = np.zeros((BITS, rows(classes=classes, test=test), 1), dtype=bool)
-    noisy_argmax(gates, wires, wires, classes=classes, test=test)
+    wires = np.zeros((BITS, classes, 1), dtype=bool)
+    noisy_argmax(gates, wires, wires, threshold=threshold)
     return gates.conjunctions
 
 
@@ -107,15 +87,6 @@ def _sums(gates: Gates, left: ndarray, right: ndarray) -> ndarray:
         if bit < BITS - 1:
             carry = carry ^ gates.conjunction(left[bit] ^ carry, right[bit] ^ carry)
     return total
-
-
-def _any_non_negative(gates: Gates, negative: ndarray) -> ndarray:
-    """Per query, whether the sign bit of any class is clear."""
-    while len(negative) > 1:
-        half = len(negative) // 2
-        joined = gates.conjunction(negative[:half], negative[half : 2 * half])
-        negative = np.concatenate([joined, negative[2 * half :]])
-    return gates.negation(negative[0])
 
 
 def _argmax(gates: Gates, values: ndarray, *, with_top: bool) -> tuple[ndarray, ndarray]:

@@ -90,21 +90,25 @@ def sign(key: ec.EllipticCurvePrivateKey, message: bytes) -> bytes:
     return key.sign(message, ec.ECDSA(hashes.SHA256()))
 
 
-def key_to_pem(key: ec.EllipticCurvePrivateKey) -> bytes:
-    """The key in PKCS #8, unencrypted: the file's permissions protect it."""
-    return key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+def key_to_pem(key: ec.EllipticCurvePrivateKey, *, passphrase: bytes | None = None) -> bytes:
+    """The key in PKCS #8: unencrypted, so that only the file's permissions protect it, or under a passphrase (PBES2, as
+    `openssl pkcs8` reads it)."""
+    lock = serialization.NoEncryption() if passphrase is None else serialization.BestAvailableEncryption(passphrase)
+    return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)
 
 
-def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """The key in a PEM file. Raises InvalidInput for anything but an unencrypted P-256 key."""
-    try:
-        key = serialization.load_pem_private_key(pem, password=None)
-    except _UNREADABLE:
-        raise InvalidInput(
-            f"{len(pem)} bytes are not a private key in PEM; allowed: an unencrypted P-256 key"
-        ) from None
+def key_from_pem(pem: bytes, *, passphrase: bytes | None = None) -> ec.EllipticCurvePrivateKey:
+    """The key in a PEM file. Raises InvalidInput for anything but a P-256 key, unencrypted if passphrase is None, and
+    ValueError where a passphrase does not open it."""
+    if passphrase is not None:
+        key = serialization.load_pem_private_key(pem, password=passphrase)
+    else:
+        try:
+            key = serialization.load_pem_private_key(pem, password=None)
+        except _UNREADABLE:
+            raise InvalidInput(
+                f"{len(pem)} bytes are not a private key in PEM; allowed: an unencrypted P-256 key"
+            ) from None
     if not (isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)):
         raise InvalidInput("the private key is of another kind; allowed: P-256")
     return key
@@ -300,11 +304,3 @@ def _public_key(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
     key = certificate.public_key()
     assert isinstance(key, ec.EllipticCurvePublicKey)  # identify() refuses any other
     return key
-
-
-def normal_fingerprint(text: str) -> str:
-    """A fingerprint in pairs of capital digits, however it was typed. Raises InvalidInput."""
-    digits = re.sub(r"[\s:.-]", "", text).upper()
-    if not re.fullmatch("[0-9A-F]{64}", digits):
-        raise InvalidInput(f"fingerprint is {text[:120]!r}; allowed: 64 hexadecimal digits, in pairs or not")
-    return ":".join(digits[at : at + 2] for at in range(0, 64, 2))

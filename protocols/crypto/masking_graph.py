@@ -8,6 +8,9 @@ k > dropouts + colluders, whoever drops out and whoever colludes,
 - every party keeps k - dropouts > colluders neighbours, which is the threshold of its shares: the survivors can always
   open them, colluders alone never.
 
+That is if all parties mask for the same sharers: whoever is told of fewer has fewer masks, so nobody opens the self
+mask of a party that did not say that it masked for the same ones (levels/secure_sum/steps.py).
+
 All failure probabilities are therefore zero, even if the coordinator chooses who drops out or tries many batches to get
 a graph that it likes: there is no bad one. The shuffle, by ChaCha20 from SHA-256 of the batch's public context, only
 keeps the neighbours of a party from being the same in every batch.

@@ -8,7 +8,9 @@ the noisy sums, which are what is released.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -26,21 +28,21 @@ from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.agreement import guardian_opens, is_evaluated
 from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.circuit_inputs import CircuitInputs, guardian_inputs
+from protocols.levels.two_server.bound_inputs import bound_inputs, checked_masks, sizes_of
+from protocols.levels.two_server.circuit_inputs import CircuitInputs
 from protocols.levels.two_server.conversation import (
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
     Submission,
     ballots_of,
     head_array,
-    own_weights,
     receive,
     send,
-    server_noise,
     unseal,
     whole_seats,
 )
 from protocols.levels.two_server.evaluation import Evaluated
+from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noisy_argmax import guardian_evaluates
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_batches import OpenedBatches
@@ -52,7 +54,6 @@ from protocols.levels.two_server.signed_labels import labels_statement
 from protocols.levels.two_server.signed_votes import SignedVotes, as_array
 from protocols.levels.two_server.sketch import guardian_checks
 from protocols.levels.two_server.statement import Fate, Statement, opened_statement
-from protocols.levels.two_server.weighted_sums import guardian_sums
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
@@ -61,9 +62,9 @@ from protocols.votes import ABSTAIN
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
-# How often the labels of one batch may be evaluated: enough for broken connections. Evaluations that broke off show
-# nothing, and one is opened (agreement.py).
-_ATTEMPTS = 16
+# How often inputs of one batch are bound and its labels evaluated: enough for a line that breaks before and after every
+# message. Evaluations that broke off show nothing, and one is opened (agreement.py).
+_ATTEMPTS = 64
 
 
 class Guardian:
@@ -97,7 +98,7 @@ class Guardian:
         self._signing_key = signing_key
         self._source = source
         self._noise_source = noise_source or source
-        self._refusals = RefusedVotes(ledger, study.digest)
+        self._refusals = RefusedVotes(ledger, study.digest, hidden=terms.hides_queries)
         self._opened = OpenedBatches(ledger, study.digest, other=_COORDINATOR)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
@@ -113,18 +114,21 @@ class Guardian:
             if arrays and np.array_equal(arrays[0], DEAL):
                 return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
             submission = Submission.read(arrays)
-            shares, faulty = self._open(submission)
+            shares, taken = self._open(submission)
             noise_seed = self._accept(submission)
         except (Refused, MalformedMessage, BudgetExceeded) as error:
             code = error.code if isinstance(error, Refused) else Code.BUDGET_EXCEEDED
             self._ledger.log.append("guardian_refused", code=code)
             send(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
             raise
-        send(channel, (faulty, head_array(self._ledger.log.head())))
-        self._answer(channel, submission, noise_seed, shares, faulty)
+        send(channel, (taken, head_array(self._ledger.log.head())))
+        self._answer(channel, submission, noise_seed, shares, taken)
 
-    def _open(self, submission: Submission) -> tuple[list[GuardianShare], Bool[ndarray, " seats"]]:
-        """The shares of the seats whose signature, seal and form are valid, and the seats whose shares are not."""
+    def _open(self, submission: Submission) -> tuple[list[GuardianShare], UInt8[ndarray, " seats"]]:
+        """The shares of the seats whose votes are checked: signature, seal and form are valid, and none is barred.
+
+        With Fate.COUNTED for each of these, and the fate of the other seats.
+        """
         study = self._study
         if submission.study != study.digest:
             raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
@@ -135,11 +139,9 @@ class Guardian:
                 Code.QUERY_LIMIT,
                 f"{len(submission.ids)} queries are asked; allowed: all {study.query_limit}, as records vote once",
             )
-        round_one = study.mechanism.round_one
-        if round_one is not None and (submission.ids >= round_one).any() != submission.second_round:
-            raise Refused(Code.OTHER_ROUND, "the batch does not belong to the round that it is submitted for")
         verify, queries = roster_verifier(study), submission.ids.tolist()
-        shares, faulty = [], np.zeros(len(submission.seats), dtype=bool)
+        shares, barred = [], self._barred(submission)
+        taken = np.where(barred, Fate.VOTES_BARRED, Fate.COUNTED).astype(np.uint8)
         for at, (seat, sealed) in enumerate(zip(submission.seats.tolist(), submission.sealed, strict=True)):
             name = study.roster[seat].party
             try:
@@ -148,16 +150,23 @@ class Guardian:
                     # A coordinator that runs this software submits none: it made these votes up, or changed them.
                     self._ledger.log.append("unsigned_votes", batch=submission.number, seat=name)
                     raise MalformedMessage("the votes are not signed by the seat's party")
-                if self._refusals.bars(name, submission.request):
+                if barred[at]:
                     self._ledger.log.append("votes_barred", batch=submission.number, seat=name)
-                    raise MalformedMessage("the seat's votes were refused too often")
+                    continue
                 opened = unseal(
                     votes.sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
                 )
                 shares.append(check_guardian_share(opened, voters=study.teachers))
             except MalformedMessage:
-                faulty[at] = True
-        return shares, faulty
+                taken[at] = Fate.BAD_SEAL
+        return shares, taken
+
+    def _barred(self, submission: Submission) -> Bool[ndarray, " seats"]:
+        """Which of the submitted seats are barred: if the submission was fixed, as it was then."""
+        noted = self._ledger.noted(submission.request, _SUBMISSION)
+        if noted is not None and noted[:HASH_BYTES] == submission.digest:
+            return np.frombuffer(noted[HASH_BYTES:], dtype=np.bool_)
+        return self._refusals.barred(self._study.roster[seat].party for seat in submission.seats.tolist())
 
     def _accept(self, submission: Submission) -> bytes:
         """Reserves the batch and notes a noise seed, in one transaction; or finds both again. Returns the seed.
@@ -169,7 +178,7 @@ class Guardian:
         with ledger.log.together():
             ledger.log.check_known(submission.seen, by="the coordinator")
             ledger.log.remember(_COORDINATOR, submission.own, proof=b"")
-            if (ledger.noted(digest, _SUBMISSION) or submission.digest) != submission.digest:
+            if (ledger.noted(digest, _SUBMISSION) or submission.digest)[:HASH_BYTES] != submission.digest:
                 raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
             self._opened.check(digest)
             self._check_of(submission).check_count()
@@ -198,52 +207,49 @@ class Guardian:
         submission: Submission,
         noise_seed: bytes,
         shares: list[GuardianShare],
-        faulty: Bool[ndarray, " seats"],
+        taken: UInt8[ndarray, " seats"],
     ) -> None:
         study, ledger, ids = self._study, self._ledger, submission.ids
-        seats = submission.seats[~faulty]
+        seats = submission.seats[taken == Fate.COUNTED]
         if len(seats) < study.quorum:
             return self._below_quorum(submission)
         if study.records is not None:
-            return self._open_sums(channel, submission, noise_seed, GuardianShare.of_all(shares), faulty)
-        takes_part = study.participation.votes(ids)
-        ballots = ballots_of(study, submission.request, takes_part[seats])
+            return self._open_sums(channel, submission, noise_seed, GuardianShare.of_all(shares), taken)
+        ballots = ballots_of(study, submission.request, study.participation.votes(ids)[seats])
         share = GuardianShare.of_all(shares)
+        keyed = KeyedShares.of_guardian(share, ballots)
         check = self._check_of(submission)
-        self._fix(submission)
+        self._fix(submission, taken)
         with check.attempt(submission.digest + seats.tobytes()) as pin:
-            voters = guardian_checks(channel, share, ballots, secret=check.secret(self._source), pin=pin)
+            secret = check.secret(self._source)
+            voters = guardian_checks(channel, share, ballots, secret=secret, pin=pin)
+            voters &= checked_masks(channel, keyed, ballots, leads=False, secret=secret, pin=pin)
         valid = whole_seats(study, voters)
         refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
         self._refusals.count(refused, submission.request)
         check.end(refused)
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
-        sums = guardian_sums(share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers))
-        bit, label = server_noise(study, self._noise(noise_seed), queries=len(ids))
-        inputs = guardian_inputs(
-            sums,
-            label_noise=label,
-            threshold_noise=bit,
-            threshold=study.threshold_units(self._units, second_round=submission.second_round) is not None,
-            masked=study.confidentiality.hides_queries,
-        )
-        labels = self._labels(channel, submission, inputs)
-        statement = self._settle(submission, faulty, seats[valid], labels != ABSTAIN)
+        notes = self._notes(submission)
+        enter = partial(bound_inputs, channel, study, keyed, ballots, seats=seats, valid=valid, seed=noise_seed)
+        labels = self._labels(channel, submission, notes, partial(enter, leads=False, notes=notes))
+        statement = self._settle(submission, taken, seats[valid], labels != ABSTAIN)
         signature = self._signing_key.sign(labels_statement(study.digest, submission.request, ids.tolist(), labels))
         signed = np.frombuffer(signature, dtype=np.uint8)
         send(channel, (as_array(statement), signed, head_array(ledger.log.head())))
 
-    def _labels(self, channel: Channel, submission: Submission, inputs: CircuitInputs) -> Int64[ndarray, " queries"]:
+    def _labels(
+        self, channel: Channel, submission: Submission, notes: BatchNotes, enter: Callable[[], CircuitInputs]
+    ) -> Int64[ndarray, " queries"]:
         """The labels on which both servers agree, masked where queries are hidden. Logs an attempt that breaks off."""
 
         def evaluate() -> Evaluated:
             self._begin(submission)
-            return guardian_evaluates(channel, inputs, source=self._source)
+            return guardian_evaluates(channel, enter(), source=self._source)
 
-        notes = self._notes(submission)
+        sizes = sizes_of(self._study, queries=len(submission.ids))
         with notes.logged_break():
-            return guardian_opens(channel, inputs.sizes, notes=notes, evaluate=evaluate).signed
+            return guardian_opens(channel, sizes, notes=notes, evaluate=evaluate).signed
 
     def _open_sums(
         self,
@@ -251,7 +257,7 @@ class Guardian:
         submission: Submission,
         noise_seed: bytes,
         share: GuardianShare,
-        faulty: Bool[ndarray, " seats"],
+        taken: UInt8[ndarray, " seats"],
     ) -> None:
         """Opens the noisy sums of the other seats' records, of this submission and no other; see opened_sums.py."""
         study, request, sizes = self._study, submission.request, {"shape": shape_of(self._study)}
@@ -260,11 +266,11 @@ class Guardian:
         total = guardian_total(share, bits=bits, context=request, **sizes)
         mine = noisy_share(study, total, self._noise(noise_seed))
         with self._ledger.log.together():
-            self._fix(submission)
+            self._fix(submission, taken)
             pin_share(self._ledger, request, theirs, own=False)
             pin_share(self._ledger, request, mine, own=True)
             answered = np.ones(len(submission.ids), dtype=bool)
-            statement = self._settle(submission, faulty, submission.seats[~faulty], answered)
+            statement = self._settle(submission, taken, submission.seats[taken == Fate.COUNTED], answered)
         sums = self._signing_key.sign(opened_statement(study.digest, request, opened(mine, theirs)))
         send(channel, (mine, as_array(statement), as_array(sums), head_array(self._ledger.log.head())))
 
@@ -274,13 +280,13 @@ class Guardian:
     def _settle(
         self,
         submission: Submission,
-        faulty: Bool[ndarray, " submitted"],
+        taken: UInt8[ndarray, " submitted"],
         seats: Int64[ndarray, " seats"],
         answered: Bool[ndarray, " queries"],
     ) -> bytes:
         """Charges these seats for what was answered, and the other members nothing; returns the signed statement.
 
-        faulty: which of the submitted seats' shares did not open.
+        taken: of the submitted seats, as `_open` says.
         """
         study, ledger = self._study, self._ledger
         voted = {study.roster[seat].party for seat in seats.tolist()}
@@ -291,9 +297,7 @@ class Guardian:
         ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
         fates = np.full(len(study.roster), Fate.NOT_ASKED, dtype=np.uint8)
         fates[submission.members] = Fate.NOT_SUBMITTED
-        fates[submission.seats] = np.where(faulty, Fate.BAD_SEAL, Fate.BAD_VOTES)
-        barred = [self._refusals.bars(study.roster[seat].party, submission.request) for seat in submission.seats]
-        fates[submission.seats[np.array(barred, dtype=bool)]] = Fate.BAD_VOTES
+        fates[submission.seats] = np.where(taken == Fate.COUNTED, Fate.BAD_VOTES, taken)
         fates[seats] = Fate.COUNTED
         return Statement.signed(
             self._signing_key,
@@ -326,9 +330,10 @@ class Guardian:
     def _check_of(self, submission: Submission) -> OneCheck:
         return OneCheck(self._ledger, submission.request, number=submission.number, other=_COORDINATOR)
 
-    def _fix(self, submission: Submission) -> None:
-        """Fixes the submission whose votes are checked, or whose sums are opened."""
-        if self._ledger.note(submission.request, _SUBMISSION, submission.digest) != submission.digest:
+    def _fix(self, submission: Submission, taken: UInt8[ndarray, " submitted"]) -> None:
+        """Fixes the submission whose votes are checked, or whose sums are opened, and who is barred in it."""
+        fixed = submission.digest + (taken == Fate.VOTES_BARRED).tobytes()
+        if self._ledger.note(submission.request, _SUBMISSION, fixed) != fixed:
             raise Refused(Code.OTHER_SUBMISSION, "other shares of this batch were checked")
 
     def _begin(self, submission: Submission) -> None:

@@ -51,6 +51,10 @@ class Ballot(ABC):
         """One step around a batch; costs no budget. Raises Refused."""
         raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: none at this level")
 
+    def refused(self, request: VoteRequest | StepRequest, refusal: Refusal) -> Refusal:
+        """A refusal as it leaves: at a level whose requests others pass on, signed for this request."""
+        return refusal
+
     @abstractmethod
     def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
         """Called before an outcome settles a reservation; forgets what is no longer needed. sent: the stored reply.

@@ -62,6 +62,7 @@ class GNMax(OneHistogram):
     lattice: Lattice | None = None
     name: ClassVar[str] = "gnmax"
     title: ClassVar[str] = "GNMax"
+    one_histogram: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)

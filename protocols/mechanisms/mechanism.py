@@ -83,7 +83,9 @@ class Mechanism(ABC):
 
     name: for files and flags; title: for people; noise_law: the law of the noise on each count, in a word; rdp_source:
     paper and theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's
-    predictions.
+    predictions; one_histogram: whether a query releases, under the view "label", the argmax of one noisy histogram,
+    whose noise is independent for each class, where its maximum reaches `needed`, if that is a number. A class that
+    defines `release` or `noisy` says so again.
     """
 
     name: ClassVar[str]
@@ -91,6 +93,7 @@ class Mechanism(ABC):
     noise_law: ClassVar[str]
     rdp_source: ClassVar[str]
     interactive: ClassVar[bool] = False
+    one_histogram: ClassVar[bool] = False
     # Queries of the first round; a parameter of an interactive mechanism.
     round_one: int | None = None
     # The lattice of integer noise; None for real-valued noise. The level of confidentiality determines it.
@@ -254,11 +257,17 @@ class Mechanism(ABC):
     @classmethod
     def pairs_are_its_own(cls) -> bool:
         """Whether `label_pairs` was defined for what it releases: no subclass of that class changes release or cost."""
-        kinds = cls.__mro__
-        proved = next(kind for kind in kinds if "label_pairs" in vars(kind))
-        later = kinds[: kinds.index(proved)]
-        return not any(
-            name in vars(kind) for kind in later for name in ("release", "noisy", "noise_rdp", "label_only_rdp")
+        return _unchanged_since(cls, "label_pairs", ("release", "noisy", "noise_rdp", "label_only_rdp"))
+
+    @classmethod
+    def decides_on_one_histogram(cls) -> bool:
+        """Whether `one_histogram` was said of what it releases: no subclass of the class that says it changes that.
+
+        Two servers compute only such an outcome: whoever shifts the counts in it still sees no more than the noisy
+        histogram would show.
+        """
+        return (
+            cls.one_histogram and not cls.interactive and _unchanged_since(cls, "one_histogram", ("release", "noisy"))
         )
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
@@ -314,6 +323,13 @@ class Mechanism(ABC):
     @property
     def _label_noise(self) -> tuple[str, Parameter]:
         return next((name, each) for name, each in self.parameters().items() if each.role == "noise")
+
+
+def _unchanged_since(kind: type[Mechanism], said: str, changing: tuple[str, ...]) -> bool:
+    """Whether no class after the last that defines `said` defines any of `changing`."""
+    kinds = kind.__mro__
+    at = next(at for at, each in enumerate(kinds) if said in vars(each))
+    return not any(name in vars(each) for each in kinds[:at] for name in changing)
 
 
 def _check_given(kind: type[Mechanism], name: str, value: Number | None, view: View) -> None:

@@ -52,6 +52,7 @@ class ThresholdedGNMax(OneHistogram):
     lattice: Lattice | None = None
     name: ClassVar[str] = "thresholded_gnmax"
     title: ClassVar[str] = "Thresholded GNMax"
+    one_histogram: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)

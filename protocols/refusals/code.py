@@ -67,6 +67,9 @@ class Code(StrEnum):
     ALREADY_RUNNING = auto()
     ALREADY_SERVING = auto()
     HOME_OPEN = auto()
+    HOME_MOVED = auto()
+    KEY_LOCKED = auto()
+    HOME_FORMAT = auto()
 
     # Ledgers that were rolled back
     LEDGER_ROLLED_BACK = auto()
@@ -81,14 +84,15 @@ class Code(StrEnum):
     OTHER_COIN = auto()
     OTHER_CHECK = auto()
     OTHER_SUMS = auto()
+    FALSE_INPUTS = auto()
     LABELS_DIFFER = auto()
     TOO_MANY_OPENED = auto()
     TOO_MANY_ATTEMPTS = auto()
     TOO_MANY_CHECKS = auto()
-    OTHER_ROUND = auto()
     UNSIGNED_VOTES = auto()
     BAD_SEAL = auto()
     BAD_VOTES = auto()
+    VOTES_BARRED = auto()
 
     # What a node refuses to answer
     UNKNOWN_STUDY = auto()
@@ -143,6 +147,7 @@ class Code(StrEnum):
     NO_LIFETIME_CAP = auto()
     LIFETIME_CAP_CHANGED = auto()
     LIFETIME_CURRENCY = auto()
+    LIFETIME_FORFEITED = auto()
     APPROVED_ELSEWHERE = auto()
     NOT_WITHDRAWN = auto()
     NOT_CONFIRMED = auto()

@@ -13,7 +13,9 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             "a value, key or argument is not allowed", "correct the value and run the command again", COMMAND
         ),
         Code.DATA_UNAVAILABLE: Meaning(
-            "a file is not there", "put it there, or correct the path, and run the command again", COMMAND
+            "a file, or what an earlier command makes, is not there",
+            "do what the message says; otherwise put the file there, or correct the path, and run the command again",
+            COMMAND,
         ),
         Code.DATA_CORRUPT: Meaning(
             "a file has invalid content",
@@ -222,17 +224,32 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             "chmod 700 that folder, after asking who may have read the key in it",
             COMMAND,
         ),
+        Code.HOME_MOVED: Meaning(
+            "the home was moved: `home move` wrote it into a file that is restored elsewhere",
+            "use the home that was restored; if the file was never restored, delete moved.txt here",
+            COMMAND,
+        ),
+        Code.KEY_LOCKED: Meaning(
+            "a private key or a backup has a passphrase, which is missing or wrong",
+            "give it at the terminal, or in CONCLAVE_PASSPHRASE, _FILE or _COMMAND; a lost one means a new key",
+            COMMAND | NODE,
+        ),
+        Code.HOME_FORMAT: Meaning(
+            "the home's files are of another version's format",
+            "run upgrade, or install the version that wrote them",
+            COMMAND,
+        ),
     },
     "Ledgers that went back": {
         Code.LEDGER_ROLLED_BACK: Meaning(
             "the other side, or `policy.sqlite`, knows an entry that is not in this ledger",
-            "use the newest copy of this home alone; see conclave-party audit verify",
+            "use the newest copy of this home alone; if it is lost: conclave-party home repair",
             COMMAND | NODE | OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
         Code.POLICY_ROLLED_BACK: Meaning(
             "a ledger of this home knows more than `policy.sqlite`",
-            "restore the newest policy.sqlite; if it is lost, approve nothing more for this data set",
+            "put the newest policy.sqlite back; if it is lost: conclave-party home repair",
             COMMAND | NODE,
             Cost.STANDS,
         ),

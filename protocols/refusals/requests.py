@@ -28,7 +28,8 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.OTHER_CHECK: Meaning(
-            "the check of a batch's votes was repeated with other voters or other messages, which would reveal them",
+            "the check of a batch's votes, or of the servers' inputs, was repeated with other voters or messages: it "
+            "would reveal votes",
             "keep the log: with honest servers and their newest ledgers this does not happen",
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
@@ -38,6 +39,13 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             "guardian signed",
             "keep the log: with honest servers and their newest ledgers this does not happen",
             OPERATOR | GUARDIAN | COMMAND,
+            Cost.STANDS,
+        ),
+        Code.FALSE_INPUTS: Meaning(
+            "the other server entered something else into the computation of labels than its share of the votes and "
+            "its noise; no label of the batch is released",
+            "keep the log: with honest servers this does not happen, so ask what the other server runs",
+            OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
         Code.LABELS_DIFFER: Meaning(
@@ -55,21 +63,15 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             OPERATOR | GUARDIAN | ASKER,
         ),
         Code.TOO_MANY_ATTEMPTS: Meaning(
-            "the labels of one batch were to be evaluated more than 16 times",
+            "the labels of one batch were to be evaluated more than 64 times",
             "ask why: with honest servers and occasionally working connections this does not happen",
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
         Code.TOO_MANY_CHECKS: Meaning(
-            "the check of one batch's votes was broken off 16 times",
+            "the check of one batch's votes was broken off 32 times",
             "both servers' logs say by whom (check_broken_off): ask why. The batch can only be given up",
             OPERATOR | GUARDIAN | ASKER,
-            Cost.STANDS,
-        ),
-        Code.OTHER_ROUND: Meaning(
-            "a batch of one round was submitted for the other round",
-            "the operator's software is at fault",
-            OPERATOR | GUARDIAN,
             Cost.STANDS,
         ),
         Code.UNSIGNED_VOTES: Meaning(
@@ -88,6 +90,12 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             "a party's votes, or its shares of them, are not one vote per query",
             "that party has another version of the study, or its software is at fault; the others' votes count",
             OPERATOR | ASKER,
+            Cost.STANDS,
+        ),
+        Code.VOTES_BARRED: Meaning(
+            "a hospital's votes were refused in three batches, where queries are hidden: no more are taken",
+            "both logs name the batches (votes_refused): the hospital's software, or whoever asked, is at fault",
+            OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,
         ),
     },

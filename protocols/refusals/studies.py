@@ -20,6 +20,11 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
         Code.LIFETIME_CAP_CHANGED: Meaning(
             "`node.toml` has another cap than was promised", "put the promised cap back into node.toml", COMMAND
         ),
+        Code.LIFETIME_FORFEITED: Meaning(
+            "nobody can prove what was spent of the data set's caps, so they are charged in full",
+            "approve studies for a data set of other patients, under its own name",
+            COMMAND,
+        ),
         Code.LIFETIME_CURRENCY: Meaning(
             "the study has no bound in the cap's currency", "it cannot share this data set's cap", COMMAND
         ),

@@ -16,6 +16,8 @@ from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import JSON_BYTES, read_bytes, read_json
 
 MANIFEST_FILE, SIGNATURE_FILE = "manifest.json", "manifest.sig"
+# Covers the manifest too (model_signature.py), so the manifest cannot cover it. Stock tools know it by this name.
+MODEL_SIGNATURE_FILE = "model.sig"
 COORDINATOR_FILE, AUTHORITY_FILE = "coordinator.pem", "authority.pem"
 FORMAT = "conclave release 1"
 _DOMAIN = b"conclave release manifest 1\n"
@@ -23,7 +25,7 @@ _DOMAIN = b"conclave release manifest 1\n"
 
 def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, key: ec.EllipticCurvePrivateKey) -> None:
     """Writes manifest and signature of all files in the folder. created: UTC."""
-    files = {name: _hash(folder / name) for name in files_in(folder)}
+    files = {name: sha256_of(folder / name) for name in files_in(folder)}
     manifest = {"format": FORMAT, "study": study.hex(), "created": created.isoformat(), "files": files}
     content = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
     (folder / MANIFEST_FILE).write_bytes(content)
@@ -69,22 +71,28 @@ def check_files(folder: Path) -> None:
 
 def check_file(folder: Path, name: str, files: Mapping[str, str]) -> None:
     """Raises DataCorrupt unless the file has the hash that the manifest gives it. files: as read_manifest."""
-    if _hash(folder / name) != files.get(name):
+    if sha256_of(folder / name) != files.get(name):
         raise DataCorrupt(f"{folder / name} was changed since the release was signed")
 
 
 def files_in(folder: Path) -> list[str]:
-    """The files below a folder, except manifest and signature. Raises DataCorrupt for a link or the like."""
+    """The files below a folder, except manifest and signatures. Raises DataCorrupt for a link or the like."""
+    return [name for name in signed_paths(folder) if name not in (MANIFEST_FILE, SIGNATURE_FILE)]
+
+
+def signed_paths(folder: Path) -> list[str]:
+    """The files below a folder that the model's signature covers: all but itself. Raises DataCorrupt as `files_in`."""
     names = []
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise DataCorrupt(f"{path.name!r} is neither a file nor a folder; a release holds nothing else")
         if path.is_file():
             names.append(path.relative_to(folder).as_posix())
-    return [name for name in names if name not in (MANIFEST_FILE, SIGNATURE_FILE)]
+    return [name for name in names if name != MODEL_SIGNATURE_FILE]
 
 
-def _hash(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal. Raises DataCorrupt if it cannot be read."""
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

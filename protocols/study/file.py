@@ -30,7 +30,7 @@ def read_deployed(path: Path, *, keys: Callable[[str], str | None] = lambda part
 def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
     """A study from its TOML file; a DeployedStudy if it has [terms].
 
-    keys: returns a party's signing_key, if the file leaves out that of its seats.
+    keys: returns a party's signing_key, if the file leaves out that of its seats, or of its querier.
     Raises InvalidInput for a missing, unknown or mistyped key, naming it.
     """
     try:
@@ -70,6 +70,8 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
         if kind.signs:
             found = (named_keys.get(at) or keys(party_of(seat.party)) for at, seat in enumerate(roster))
             level["seat_keys"] = tuple(key or "" for key in found)
+        if kind.hides_queries and isinstance(level.get("querier"), str):
+            level.setdefault("querier_key", keys(level["querier"]) or "")
         table["confidentiality"] = kind(**_typed(kind, level, path))
     kind_of_study = Study if terms is None else DeployedStudy
     return kind_of_study(**_typed(kind_of_study, {**table, "roster": roster}, path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from math import ceil, sqrt
+from math import sqrt
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,11 +14,13 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.crypto.counting_ring import MAX_CLASSES, check_ring
+from protocols.crypto.discrete_gaussian import lattice_sigma
+from protocols.crypto.inverted_gaussian import LARGEST_SIGMA
 from protocols.crypto.masked_ring import MOST_CELLS, Ring
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GaussianMechanism, Mechanism
+from protocols.mechanisms import GaussianMechanism, Mechanism, ThresholdedGNMax
 from protocols.study.record_votes import RecordVotes
 
 # Shares of one batch that a coordinator keeps and submits as one message.
@@ -60,10 +62,8 @@ class AnyStudy:
         def weights(self) -> Float64[ndarray, " parties"]: ...
         @property
         def largest_weight(self) -> float: ...
-        @property
-        def nominal_weight(self) -> float: ...
         def total_units(self, units: int) -> int: ...
-        def threshold_units(self, units: int, *, second_round: bool) -> int | None: ...
+        def threshold_units(self, units: int) -> int | None: ...
 
 
 def check_view(study: AnyStudy, level: str, view: str) -> None:
@@ -85,6 +85,21 @@ def check_weights(study: AnyStudy, level: str, units: int) -> None:
     _ = study.gaussian  # refuses a mechanism without integer noise
 
 
+def check_one_histogram(study: AnyStudy, level: str) -> None:
+    """Raises InvalidInput unless what one query releases is a function of one noisy histogram.
+
+    A server may shift the counts by numbers of its choice, unnoticed until its inputs are checked. A noisy histogram of
+    shifted counts costs what one of the counts does. A threshold test with noise of its own does not: that noise is one
+    number for all classes, so refusals would tell the difference of two counts without noise.
+    """
+    if not study.mechanism.decides_on_one_histogram():
+        raise InvalidInput(
+            f"mechanism is {study.mechanism.name!r}; allowed at level {level!r}: {ThresholdedGNMax.name}, or another "
+            "whose outcome is a function of one noisy histogram: a server that shifts its share of the counts could "
+            "learn the difference of two counts from any other, without noise"
+        )
+
+
 def check_apart(fault: str, name: str, others: Iterable[str]) -> None:
     """Raises InvalidInput with `fault` if the organisation `name` is among the others. others: names of seats or
     organisations."""
@@ -98,19 +113,34 @@ def check_seat_keys(study: AnyStudy, level: str, keys: tuple[str, ...], *, disti
         raise InvalidInput(f"{len(keys)} keys of seats; allowed at level {level!r}: one for each of {len(study.seats)}")
     owners: dict[tuple[int, int], str] = {}
     for seat, key in zip(study.seats, keys, strict=True):
-        try:
-            point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(key)).public_numbers()
-        except ValueError:
-            raise InvalidInput(
-                f"signing_key of {seat!r} is {key[:80]!r}; allowed at level {level!r}: a compressed point of P-256 in "
-                "hexadecimal, as `study create` fills it in"
-            ) from None
-        owner = owners.setdefault((point.x, point.y), seat)
+        owner = owners.setdefault(_point(key, f"signing_key of {seat!r}", level), seat)
         if distinct and owner != seat:
             raise InvalidInput(
                 f"signing_key of {seat!r} is that of {owner!r} too; allowed at level {level!r}: a key for each seat, "
                 "for one signature must not count twice"
             )
+
+
+def check_querier_key(key: str, level: str, seat_keys: tuple[str, ...]) -> None:
+    """Raises InvalidInput unless the querier has a key to sign with, which is no seat's: one must not pass for the
+    other."""
+    point = _point(key, "confidentiality: querier_key", level)
+    if point in {_point(each, "signing_key", level) for each in seat_keys}:
+        raise InvalidInput(
+            f"confidentiality: querier_key is that of a seat; allowed at level {level!r}: a key of the querier's own"
+        )
+
+
+def _point(key: str, what: str, level: str) -> tuple[int, int]:
+    """The point that a key in a study is. what: how an error names it. Raises InvalidInput."""
+    try:
+        point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), bytes.fromhex(key)).public_numbers()
+    except ValueError:
+        raise InvalidInput(
+            f"{what} is {key[:80]!r}; allowed at level {level!r}: a compressed point of P-256 in hexadecimal, as "
+            "`study create` fills it in"
+        ) from None
+    return point.x, point.y
 
 
 def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> None:
@@ -155,19 +185,16 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
     if study.classes > MAX_CLASSES:
         raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
     _check_held(study, cells=_shared_words(study.classes), word_bytes=4)
-    mechanism = study.gaussian
-    thresholds = [study.threshold_units(units, second_round=second) for second in (False, True)]
     with _named(study, level, units):
         check_ring(
             total_units=study.total_units(units),
-            threshold_units=max((each for each in thresholds if each is not None), key=abs, default=None),
-            # Predictions may add up to 1.001 (check_predictions).
-            most_offset_units=ceil(1.001 * study.nominal_weight * units) if mechanism.interactive else 0,
-            label_sigma_units=mechanism.sigma * units,
-            threshold_sigma_units=None if mechanism.threshold_noise is None else mechanism.threshold_noise * units,
+            threshold_units=study.threshold_units(units),
+            sigma_units=study.gaussian.sigma * units,
             classes=study.classes,
             queries=study.query_limit,
         )
+        if (sigma := float(lattice_sigma(study.gaussian.sigma, units=units))) > LARGEST_SIGMA:
+            raise InvalidInput(f"sigma = {sigma:g} units; allowed: at most {LARGEST_SIGMA}, for which draws are tabled")
 
 
 def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> Ring:
@@ -190,9 +217,9 @@ def shared_queries(voters: int, classes: int) -> int:
 
 
 def _shared_words(classes: int) -> int:
-    """Words of a share of a vote: the vector, and for each of three repetitions its product with a key, and a
-    constant."""
-    return 4 * classes + 3
+    """Words of a share of a vote: the vector, for each of three repetitions its product with a key, and a constant,
+    and four masks under keys."""
+    return 4 * classes + 7
 
 
 def _check_held(study: AnyStudy, *, cells: int, word_bytes: int) -> None:

@@ -23,16 +23,19 @@ from typing import ClassVar
 
 from protocols.crypto.identity import check_name, keys_fingerprint
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Lattice
+from protocols.mechanisms import Lattice, Mechanism
 from protocols.ranges import check
 from protocols.study.level_checks import (
     AnyStudy,
     check_apart,
+    check_one_histogram,
+    check_querier_key,
     check_seat_keys,
     check_servers,
     check_sum,
     check_view,
     check_weights,
+    shared_queries,
 )
 from protocols.study.terms import Terms
 from protocols.votes import LATTICE
@@ -52,6 +55,11 @@ class Level(ABC):
     # Whether only the querier sees the queries: then parties answer with one private model each.
     hides_queries: ClassVar[bool] = False
 
+    @classmethod
+    def takes(cls, mechanism: type[Mechanism]) -> bool:
+        """Whether studies of the level may have this mechanism, where their view and their noise allow it."""
+        return True
+
     @abstractmethod
     def check(self, study: AnyStudy) -> None:
         """Raises InvalidInput unless the level can carry the study: view, noise, weights and arithmetic."""
@@ -66,6 +74,10 @@ class Level(ABC):
     def usual_quorum(self, seats: int) -> int:
         """The default number of seats that a batch needs."""
         return 1
+
+    def usual_batch(self, queries: int, *, voters: int, classes: int) -> int:
+        """The default limit of a batch: as many of these queries as fit if all of so many teachers vote."""
+        return queries
 
     def who_asks(self, coordinator: str) -> str:
         """The name of the organisation that asks the parties and gets the labels."""
@@ -168,8 +180,13 @@ class GuardedLevel(Level):
     def abstains(self) -> bool:
         """Whether a vote may be an abstention, which nobody then sees."""
 
+    @classmethod
+    def takes(cls, mechanism: type[Mechanism]) -> bool:
+        return mechanism.decides_on_one_histogram()
+
     def check(self, study: AnyStudy) -> None:
         check_view(study, self.name, "label" if study.records is None else "histogram")
+        check_one_histogram(study, self.name)
         check_weights(study, self.name, self.units)
         self._check_guardian(study.seats)
         check_seat_keys(study, self.name, self.seat_keys, distinct=False)
@@ -177,6 +194,9 @@ class GuardedLevel(Level):
 
     def check_terms(self, terms: Terms) -> None:
         self._check_guardian([terms.coordinator])
+
+    def usual_batch(self, queries: int, *, voters: int, classes: int) -> int:
+        return min(queries, shared_queries(voters, classes))
 
     def lattice(self, *, quorum: int, classes: int) -> Lattice:
         """The lattice of one server's noise, the only noise that is accounted for."""
@@ -212,10 +232,12 @@ class HiddenQueries(GuardedLevel):
     """Nobody but the querier sees a query, and nobody sees a vote: querier and guardian have a share each.
 
     querier: the party that asks, which is not on the roster; input_bound: the largest absolute value in a query, above
-    0, at most 2**20. Raises InvalidInput, with the value and the allowed range.
+    0, at most 2**20; querier_key: the public key of the querier's certificate, as in seat_keys: it signs with it to the
+    seats, and they seal their answers to it. Raises InvalidInput, with the value and the allowed range.
     """
 
     querier: str
+    querier_key: str
     input_bound: float
     name: ClassVar[str] = "hidden_queries"
     hides_queries: ClassVar[bool] = True
@@ -239,11 +261,11 @@ class HiddenQueries(GuardedLevel):
         for what, value, allowed in (
             ("teachers", study.teachers, 1),
             ("participation_name", study.participation_name, "all"),
-            ("round_one", study.mechanism.round_one, None),
         ):
             if value != allowed:
                 raise InvalidInput(f"{what} is {value!r}; allowed at level {self.name!r}: {allowed!r}")
         self._check_querier([*study.seats, self.guardian])
+        check_querier_key(self.querier_key, self.name, self.seat_keys)
 
     def check_terms(self, terms: Terms) -> None:
         super().check_terms(terms)

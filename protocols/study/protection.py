@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
+
+from protocols.bounds.label_only import ORDERS
+from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.claims import Protection
+from protocols.mechanisms import Sensitivity
 from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY, Study
 
@@ -22,4 +27,21 @@ def protection_of(study: Study) -> Protection:
         pooled=study.pooled_teachers is not None,
         records=study.records is not None,
         settles=study.budgets.settles,
+        counts_epsilon=counts_epsilon(study) if isinstance(level, GuardedLevel) and study.records is None else 0.0,
     )
+
+
+def counts_epsilon(study: Study) -> float:
+    """The largest epsilon of a seat if all queries that its cap affords showed noisy counts, with one server's noise.
+
+    A server that shifts its share of the counts learns at most that: a function of noisy counts
+    (docs/explanation/one-draw.md, section 8). The number of queries is public, so the best order may be taken.
+    """
+    budgets, sensitivity = study.budgets, study.sensitivity
+    queries = budgets.affordable(np.zeros_like(budgets.cap), limit=study.query_limit)
+    rows = np.stack([sensitivity.votes, sensitivity.rate, queries, budgets.delta])
+    votes, rate, asked, delta = np.unique(rows, axis=1)
+    cost = study.mechanism.noise_rdp(Sensitivity(votes, rate), ORDERS, view="label")
+    spend = asked[:, None] * (cost.ask + cost.answer)
+    epsilon = np.where(spend > 0, rdp_to_epsilon(spend, ORDERS[None, :], delta=delta[:, None]), 0.0)
+    return float(epsilon.min(axis=1).max())

@@ -202,9 +202,9 @@ class Study(AnyStudy):
             return self.records.population * round(float(self.weights.max()) * units)
         return round(self.largest_weight * units)
 
-    def threshold_units(self, units: int, *, second_round: bool) -> int | None:
-        """The least whole number of lattice units that reaches a round's threshold; None if every query is answered."""
-        needed = self.mechanism.needed(second_round=second_round)
+    def threshold_units(self, units: int) -> int | None:
+        """The least whole number of lattice units that reaches the threshold; None if every query is answered."""
+        needed = self.mechanism.needed(second_round=False)
         return None if needed is None else ceil(needed * units)
 
     @property
@@ -227,6 +227,12 @@ class Study(AnyStudy):
     def participation(self) -> Participation:
         """Who takes part in which query, as far as that is public."""
         return participation(check_pattern(self.participation_name), self.rates)
+
+    @property
+    def sensitivity(self) -> Sensitivity:
+        """What each seat's protected units move. Public patterns amplify nothing: each vote is charged in full."""
+        rates = self.rates if self.secret_coins else np.ones(len(self.roster))
+        return Sensitivity(self.votes_per_unit * self.weights, rates)
 
     @property
     def largest_weight(self) -> float:
@@ -290,11 +296,7 @@ class Study(AnyStudy):
         return budget_filters(
             accountant=accountant(self.accountant_name),
             mechanism=self.mechanism,
-            sensitivity=Sensitivity(
-                self.votes_per_unit * self.weights,
-                # Public patterns amplify nothing: each vote that enters is charged in full.
-                self.rates if self.secret_coins else np.ones(len(self.roster)),
-            ),
+            sensitivity=self.sensitivity,
             epsilon=np.array([seat.epsilon for seat in self.roster]),
             delta=np.array([seat.delta for seat in self.roster]),
             view=check_view(self.view),

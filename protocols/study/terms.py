@@ -35,6 +35,8 @@ class Feature:
     log: bool = False
     categories: tuple[str, ...] = ()
     may_miss: bool = False
+    least: float | None = None
+    most: float | None = None
 
     def __post_init__(self) -> None:
         where = f"feature {self.column!r}"
@@ -47,8 +49,11 @@ class Feature:
                 raise InvalidInput(f"{where}: numeric; allowed: centre and scale, and no categories")
             if not (isfinite(self.centre) and isfinite(self.scale) and self.scale > 0):
                 raise InvalidInput(f"{where}: centre is {self.centre}, scale {self.scale}; allowed: finite, scale > 0")
-        elif self.log or self.centre is not None or self.scale is not None or not self.categories:
-            raise InvalidInput(f"{where}: categorical; allowed: categories, and no centre, scale or log")
+            least, most = (0.0 if each is None else each for each in (self.least, self.most))
+            if not (isfinite(least) and isfinite(most)) or (None not in (self.least, self.most) and least >= most):
+                raise InvalidInput(f"{where}: least is {self.least}, most {self.most}; allowed: finite, least < most")
+        elif self.log or {self.centre, self.scale, self.least, self.most} != {None} or not self.categories:
+            raise InvalidInput(f"{where}: categorical; allowed: categories, and no centre, scale, log, least or most")
         elif len({each.strip() for each in self.categories}) < len(self.categories):
             raise InvalidInput(f"{where}: categories {self.categories} repeat; allowed: each once")
 

@@ -8,7 +8,6 @@ also carry the heads of the two audit logs: see audit_log.py for what they preve
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cryptography import x509
@@ -16,14 +15,11 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import PEM_BYTES, Identity, Role, certificate_from_der, identify, sign
-from protocols.errors import InvalidInput, MalformedMessage, Refused
+from protocols.errors import InvalidInput, MalformedMessage
 from protocols.ledger.audit_log import Head
 from protocols.ranges import MESSAGE_BYTES, parse
-from protocols.refusals.code import Code
 from protocols.wire import wire_pb2
 
-# The wire versions that this software speaks, newest first; one version back stays supported.
-WIRE_VERSIONS = (1,)
 FRAME_BYTES = MESSAGE_BYTES + 2**16
 NONCE_BYTES = 16
 # The method that a node calls; see coordinator/connection/hub.py.
@@ -54,12 +50,14 @@ class SeatHeads:
 
 @dataclass(frozen=True)
 class Hello:
-    """Node to coordinator, first: wire versions it speaks, its software, a fresh session nonce, its seats."""
+    """Node to coordinator, first: wire versions it speaks, its software, a fresh session nonce, its seats, and the
+    digests of the studies that it ended for good."""
 
     versions: tuple[int, ...]
     software: str
     session: bytes
     seats: tuple[SeatHeads, ...]
+    withdrawn: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -139,18 +137,6 @@ class Goodbye:
 Frame = Hello | Welcome | Ask | Answer | Renew | Renewed | Goodbye
 
 
-def agree_version(offered: Sequence[int]) -> int:
-    """The newest version that both sides speak. Raises Refused("wire_version")."""
-    common = set(offered) & set(WIRE_VERSIONS)
-    if not common:
-        raise Refused(
-            Code.WIRE_VERSION,
-            f"the other side speaks wire versions {sorted(offered)[:8]}; allowed: {sorted(WIRE_VERSIONS)}: "
-            "update the older software",
-        )
-    return max(common)
-
-
 def head_statement(study: bytes, head: Head) -> bytes:
     """What the owner of a study's log signs about its head: a proof of it that is short, whatever a frame holds."""
     return _HEAD_DOMAIN + study + head.count.to_bytes(8, "big") + head.hash
@@ -174,13 +160,7 @@ def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, 
 
     Raises MalformedMessage, or Refused as identify() does and "bad_signature".
     """
-    if len(data) > FRAME_BYTES:
-        raise MalformedMessage(f"frame has {len(data)} bytes; allowed: at most {FRAME_BYTES}")
-    signed = parse(wire_pb2.Signed, data, what="a signed frame")
-    try:
-        certificate = certificate_from_der(signed.certificate)
-    except InvalidInput as error:
-        raise MalformedMessage(str(error)) from None
+    signed, certificate = _read_signed(data)
     sender = identify(certificate, authority=authority, now=now, role=role)
     sender.verify(signed.signature, _DOMAIN + signed.body)
     frame = _decode(signed.body)
@@ -189,12 +169,31 @@ def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, 
     return frame, sender
 
 
+def begins(data: bytes) -> datetime.datetime:
+    """From when the certificate is valid that a frame came under (UTC), as it says itself: nothing is checked.
+
+    Raises MalformedMessage.
+    """
+    return _read_signed(data)[1].not_valid_before_utc
+
+
+def _read_signed(data: bytes) -> tuple[wire_pb2.Signed, x509.Certificate]:
+    if len(data) > FRAME_BYTES:
+        raise MalformedMessage(f"frame has {len(data)} bytes; allowed: at most {FRAME_BYTES}")
+    signed = parse(wire_pb2.Signed, data, what="a signed frame")
+    try:
+        return signed, certificate_from_der(signed.certificate)
+    except InvalidInput as error:
+        raise MalformedMessage(str(error)) from None
+
+
 def _encode(frame: Frame) -> bytes:
     outer = wire_pb2.Frame()
     match frame:
         case Hello():
             outer.hello.versions.extend(frame.versions)
             outer.hello.software, outer.hello.session = frame.software, frame.session
+            outer.hello.withdrawn.extend(frame.withdrawn)
             for each in frame.seats:
                 heads = outer.hello.seats.add(study=each.study, seat=each.seat, untold=each.untold, proof=each.proof)
                 _fill(heads.own, each.own)
@@ -231,10 +230,14 @@ def _decode(data: bytes) -> Frame:
     kind = outer.WhichOneof("body")
     if kind == "hello":
         hello = outer.hello
-        if len(hello.seats) > _SEATS or len(hello.versions) > 64:
-            raise MalformedMessage(f"hello has {len(hello.seats)} seats; allowed: at most {_SEATS}")
+        if max(len(hello.seats), len(hello.withdrawn)) > _SEATS or len(hello.versions) > 64:
+            raise MalformedMessage(
+                f"hello has {len(hello.seats)} seats and {len(hello.withdrawn)} withdrawn studies; allowed: at most "
+                f"{_SEATS} each"
+            )
         heads_of_seats = tuple(_seat_heads(each) for each in hello.seats)
-        return Hello(tuple(hello.versions), printable(hello.software), _nonce(hello.session), heads_of_seats)
+        withdrawn = tuple(_hash(digest) for digest in hello.withdrawn)
+        return Hello(tuple(hello.versions), printable(hello.software), _nonce(hello.session), heads_of_seats, withdrawn)
     if kind == "welcome":
         refused = tuple(
             RefusedSeat(_hash(each.study), printable(each.seat), printable(each.code), printable(each.reason))

@@ -113,10 +113,14 @@ class Settled:
 
 @dataclass(frozen=True)
 class Refusal:
-    """Party to coordinator: the request is refused and cost nothing. `code` is stable; `reason` is for people."""
+    """Party to coordinator: the request is refused and cost nothing. `code` is stable; `reason` is for people.
+
+    signature: the party's, at a level whose requests are passed on by others; empty otherwise.
+    """
 
     code: str
     reason: str
+    signature: bytes = field(default=b"", repr=False)
 
 
 Request = VoteRequest | StepRequest | Outcome
@@ -155,6 +159,7 @@ def encode(message: Message) -> bytes:
             envelope.settled.batch_digest, envelope.settled.spent = message.batch_digest, message.spent
         case Refusal():
             envelope.refusal.code, envelope.refusal.reason = message.code, message.reason
+            envelope.refusal.signature = message.signature
     return bytes(envelope.SerializeToString(deterministic=True))
 
 
@@ -194,7 +199,7 @@ def decode(data: bytes) -> Message:
             return StepReply(_digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
         if kind == "settled":
             return Settled(_digest(body.batch_digest), body.spent)
-        return Refusal(body.code, body.reason)
+        return Refusal(body.code, body.reason, body.signature)
     except InvalidInput as error:
         raise MalformedMessage(f"{kind}: {error}") from None
 

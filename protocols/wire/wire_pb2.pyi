@@ -97,12 +97,14 @@ class Settled(_message.Message):
     def __init__(self, batch_digest: _Optional[bytes] = ..., spent: _Optional[int] = ...) -> None: ...
 
 class Refusal(_message.Message):
-    __slots__ = ("code", "reason")
+    __slots__ = ("code", "reason", "signature")
     CODE_FIELD_NUMBER: _ClassVar[int]
     REASON_FIELD_NUMBER: _ClassVar[int]
+    SIGNATURE_FIELD_NUMBER: _ClassVar[int]
     code: str
     reason: str
-    def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ...) -> None: ...
+    signature: bytes
+    def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Envelope(_message.Message):
     __slots__ = ("vote_request", "vote_reply", "outcome", "settled", "refusal", "hidden_votes", "step_request", "step_reply")
@@ -149,16 +151,18 @@ class SeatHeads(_message.Message):
     def __init__(self, study: _Optional[bytes] = ..., seat: _Optional[str] = ..., own: _Optional[_Union[Head, _Mapping]] = ..., coordinator: _Optional[_Union[Head, _Mapping]] = ..., untold: _Optional[_Iterable[bytes]] = ..., proof: _Optional[bytes] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("versions", "software", "session", "seats")
+    __slots__ = ("versions", "software", "session", "seats", "withdrawn")
     VERSIONS_FIELD_NUMBER: _ClassVar[int]
     SOFTWARE_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     SEATS_FIELD_NUMBER: _ClassVar[int]
+    WITHDRAWN_FIELD_NUMBER: _ClassVar[int]
     versions: _containers.RepeatedScalarFieldContainer[int]
     software: str
     session: bytes
     seats: _containers.RepeatedCompositeFieldContainer[SeatHeads]
-    def __init__(self, versions: _Optional[_Iterable[int]] = ..., software: _Optional[str] = ..., session: _Optional[bytes] = ..., seats: _Optional[_Iterable[_Union[SeatHeads, _Mapping]]] = ...) -> None: ...
+    withdrawn: _containers.RepeatedScalarFieldContainer[bytes]
+    def __init__(self, versions: _Optional[_Iterable[int]] = ..., software: _Optional[str] = ..., session: _Optional[bytes] = ..., seats: _Optional[_Iterable[_Union[SeatHeads, _Mapping]]] = ..., withdrawn: _Optional[_Iterable[bytes]] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("version", "session", "time_ms", "refused")

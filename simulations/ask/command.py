@@ -41,17 +41,11 @@ if TYPE_CHECKING:
 @click.option("--delta", help="delta of every budget [1e-5].", type=float)
 @click.option("--unit", help="Who is protected: one record, or all of a party's data [record].",
               type=click.Choice(["record", "party"]))  # fmt: skip
-@click.option("--mechanism", help="Test a threshold, or answer every query [confident_gnmax].",
+@click.option("--mechanism", help="Test a threshold, or answer every query [thresholded_gnmax].",
               type=click.Choice(list(askable())))  # fmt: skip
 @click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 per party].", type=float)
-@click.option("--sigma-threshold", help="Standard deviation of each server's threshold noise, votes [0.3 per party].",
+@click.option("--threshold", help="Votes that the largest noisy count of thresholded_gnmax must reach [0.4 per party].",
               type=float)  # fmt: skip
-@click.option(
-    "--threshold",
-    type=float,
-    help="Votes that must be reached: thresholded_gnmax, by the largest noisy count; confident_gnmax, by the "
-    "plurality with the threshold's noise [0.4 per party].",
-)
 @click.option("--units", help="Lattice units per vote, a power of two: weights and noise are multiples of a unit [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",

@@ -8,9 +8,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from protocols.claims import SIMULATED
+from protocols.claims import SIMULATED, strength
 from protocols.labelling.schedule import STOP_MEANINGS
 from runtime.files import write_atomically
+from runtime.page import document, verdict
 from runtime.templates import templates
 from simulations.ask.results import Summary
 from simulations.ask.settings import AskSettings, write_ask_config
@@ -33,13 +34,9 @@ def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[D
     pages = templates(
         "simulations.report", autoescape=True, count=count, percent=percent, power=power_of_ten, spread=_spread
     )
-    assert pages.loader is not None  # set by `templates`
-    # The style is that of a run's report.
-    source, _, _ = pages.loader.get_source(pages, "report.html.j2")
     seeds = len(figures["seeds"])
-    return pages.get_template("ask.html.j2").render(
-        look=Markup(source[source.index("<style>") : source.index("</style>") + len("</style>")]),
-        title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
+    body = pages.get_template("ask.html.j2").render(
+        verdict=Markup(_verdict(figures)),
         figures=figures,
         simulated=SIMULATED,
         seeds=seeds,
@@ -51,6 +48,34 @@ def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[D
         config=write_ask_config(settings),
         environment=environment(),
     )
+    return document(
+        title=f"{parties_words(figures['parties'])}, {len(figures['queriers'])} of them ask, {figures['dataset']}",
+        kind="report of simulated confidential queries",
+        body=body,
+        footer=pages.get_template("ask_footer.html.j2").render(figures=figures),
+    )
+
+
+def _verdict(figures: Summary) -> str:
+    """What asking brought, before anything else is said."""
+    epsilon, delta = figures["epsilon_guaranteed_max"], max(group["delta"] for group in figures["groups"])
+    change, half = figures["after"] - figures["before"], figures["after_ci95"]
+    alone, together = percent(figures["before"]), percent(figures["after"])
+    certain = half is not None and abs(change) > half
+    return verdict(
+        f"One party alone {alone}, with the answers of the others {together}, on the same test records.",
+        [
+            (
+                "Is that more?",
+                "Yes, by more than chance explains." if certain and change > 0
+                else "No: it is less." if certain
+                else "One seed cannot tell: run several (--seeds)." if half is None
+                else "The interval includes no change: it may be chance.",
+            ),
+            ("What it cost those who answered:", f"ε of at most {epsilon:.3g} each. {strength(epsilon, delta)}"),
+        ],
+        tone="good" if certain and change > 0 else "plain",
+    )  # fmt: skip
 
 
 def ask_command_line(settings: AskSettings) -> str:

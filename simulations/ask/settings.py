@@ -8,7 +8,7 @@ import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms import ConfidentGNMax
+from protocols.mechanisms import ThresholdedGNMax
 from simulations.ask.kinds import KINDS
 from simulations.ask.mechanisms import SHARES, askable
 from simulations.setup.experiment import Experiment, experiment
@@ -43,9 +43,8 @@ class AskSettings(BaseModel):
     )
     delta: float = Field(1e-5, gt=0, lt=1)
     unit: Literal["record", "party"] = "record"
-    mechanism: str = ConfidentGNMax.name
+    mechanism: str = ThresholdedGNMax.name
     sigma: float | None = None
-    sigma_threshold: float | None = None
     threshold: float | None = None
     units: int = 64
     weights: str = "exhaustive"

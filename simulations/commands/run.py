@@ -51,6 +51,7 @@ def run_flags(**flags: Any) -> None:
     from simulations.pipeline import run, study_of
     from simulations.planning.plan import make_plan, must_afford
     from simulations.planning.terminal import print_plan
+    from simulations.report.headline import compared
     from simulations.report.terminal import print_summary
     from simulations.stages.inputs import read_inputs
 
@@ -94,6 +95,7 @@ def run_flags(**flags: Any) -> None:
         click.echo(json.dumps(figures, indent=2))
     else:
         print_summary(figures, out)
+        click.echo(compared(result, figures))
         for line in printed(result):
             click.echo(line)
 

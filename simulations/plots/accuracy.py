@@ -19,7 +19,7 @@ from simulations.results.text import count, parties_words, percent
 _BAR = 0.62
 _FEWEST_BINS, _MOST_BINS = 6, 40
 _NARROW = 0.005
-_OTHERS = "grey and hatched: not for release"
+_OTHERS = "grey, hatched: not for release"
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,11 @@ def against_baselines(figures: Summary) -> Drawing:
             upper.set_xlabel(note)
         longest = max(bar.value + (bar.half or 0.0) for bar in labels)
         _bars(upper, labels, text=lambda bar: count(bar.value), longest=max(longest, 1.0))
-        upper.set_title("Labels released" + ("" if uniform is None else f" ({_OTHERS})"))
+        upper.set_title("Labels released" + ("" if uniform is None else " (grey: not for release)"))
         upper.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     spoken = "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
     measured = (
-        "Labels, single parties and the plurality are compared with the public pool's true labels, students "
-        "with the test part. "
+        "Labels and the plurality are compared with the public pool's true labels, models with the test part. "
         if accuracies
         else "No accuracy was measured: there were no true labels. "
     )

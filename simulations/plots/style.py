@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,26 +17,14 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy import ndarray
 
-# Okabe & Ito's colours, which colour-blind readers can tell apart; a report redefines them for dark screens.
-COLOURS = {
-    "ink": "#1c2430",
-    "muted": "#5d6673",
-    "grid": "#d5dae1",
-    "blue": "#0072b2",
-    "vermillion": "#d55e00",
-    "green": "#009e73",
-    "purple": "#aa4499",
-    "orange": "#b97a00",
-    "sky": "#3f8fc4",
-    "grey": "#8b95a3",
-}
+from runtime.figures import COLOURS as COLOURS
+from runtime.figures import inlined
+
 SERIES = ("blue", "vermillion", "green", "purple", "orange", "sky")
 MARKERS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 WIDTH_INCHES = 6.6
 _DOTS_PER_INCH = 160
-# In an SVG of Matplotlib, the first patch of the figure and of each of its axes is the background.
-_BACKGROUND = re.compile(r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff')
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,23 +117,8 @@ def png_bytes(figure: Figure) -> bytes:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """The figure as an <svg> element for an HTML page: no background, colours as CSS variables --c-NAME.
-
-    Its identifiers start with the drawing's name, so that several figures live on one page; it refers to
-    nothing outside itself.
-    """
-    svg = drawing.svg[drawing.svg.index("<svg") :]
-    svg = _BACKGROUND.sub(r"\1none", svg)
-    svg = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", svg, count=2)
-    svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)
-    svg = re.sub(r'\bid="', f'id="{drawing.name}-', svg)
-    svg = re.sub(r'xlink:href="#', f'href="#{drawing.name}-', svg)
-    svg = re.sub(r"url\(#", f"url(#{drawing.name}-", svg)
-    svg = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--figure-font)", svg)
-    for name, colour in COLOURS.items():
-        svg = svg.replace(colour, f"var(--c-{name})")
-    label = drawing.alt.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    """The figure as an <svg> element for an HTML page."""
+    return inlined(drawing.svg, name=drawing.name, alt=drawing.alt)
 
 
 def spread(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[ndarray, " labels"]:

@@ -16,9 +16,11 @@ from protocols.claims import SIMULATED, caveats
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
+from runtime.page import document
 from runtime.templates import templates
 from simulations.pipeline import RunResult
 from simulations.plots.figures import Drawing, inline_svg
+from simulations.report.headline import run_verdict
 from simulations.report.private_section import attack_drawing, private_section
 from simulations.results.files import Summary, environment
 from simulations.results.text import (
@@ -56,8 +58,9 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
     """The page as HTML."""
     pages = templates("simulations.report", autoescape=True, count=count, percent=percent, power=power_of_ten)
     groups = figures["groups"]
-    return pages.get_template("report.html.j2").render(
-        title=_title(result),
+    private = private_section(result)
+    body = pages.get_template("report.html.j2").render(
+        verdict=Markup(run_verdict(result, figures)),
         lead=_lead(result, figures),
         cards=_cards(result, figures),
         terms=terms(result),
@@ -73,7 +76,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         parties_total=figures["parties"],
         seeds=figures["seeds"],
         reserve=_reserve(result),
-        private=private_section(result),
+        private=private,
         private_drawing=_inline(attack_drawing(result)),
         simulated=SIMULATED,
         caveats=caveats(protection_of(result.study)),
@@ -88,6 +91,8 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         config=write_config(result.settings),
         environment=environment(),
     )
+    footer = pages.get_template("report_footer.html.j2").render(figures=figures, private=private)
+    return document(title=_title(result), kind="report of a simulated study", body=body, footer=footer)
 
 
 def _inline(drawing: Drawing | None) -> Row | None:
@@ -203,27 +208,22 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
 def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, str, object], str]) -> list[Row]:
     """What one party has alone; and, where teachers vote, their plurality."""
     baselines = figures["baselines"]
-    if figures["record_votes"] is not None:
-        measured, parties = baselines["single_parties_measured"], figures["parties"]
-        of = "" if measured in (None, parties) else f", {count(measured)} of {count(parties)}"
-        return [
-            {
-                "name": f"A party's own model, {words}{of}",
-                "labels": "–",
-                "label_accuracy": "–",
-                "model": cell(baselines[f"single_party_accuracy_{key}"], "uniform", percent),
-                "private": "shares nothing; not for release",
-            }
-            for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
-        ]
-    return [
+    measured, parties = baselines["single_parties_measured"], figures["parties"]
+    of = "" if measured in (None, parties) else f", {count(measured)} of {count(parties)}"
+    rows = [
         {
-            "name": "A single party alone, mean",
+            "name": f"One party alone, {words}{of}",
             "labels": "–",
-            "label_accuracy": cell(baselines["single_party_accuracy_mean"], "single", percent),
-            "model": "–",
+            "label_accuracy": "–",
+            "model": cell(baselines[f"single_party_accuracy_{key}"], "alone", percent),
             "private": "shares nothing; not for release",
-        },
+        }
+        for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
+    ]
+    if figures["record_votes"] is not None:
+        return rows
+    return [
+        *rows,
         {
             "name": "Plurality of all votes, without noise",
             "labels": "–",

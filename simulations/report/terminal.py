@@ -78,7 +78,7 @@ def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None
     """Prints a table on standard output; floats with four digits, 140 columns wide unless it is a terminal."""
     table = Table(title=title, title_justify="left")
     for column in columns:
-        table.add_column(column, justify="right")
+        table.add_column(column, justify="right", overflow="fold")
     for row in rows:
         table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
     Console(width=None if sys.stdout.isatty() else 140).print(table)

@@ -105,7 +105,7 @@ def summary(result: RunResult) -> Summary:
 def _baselines(measured: Baselines) -> Summary:
     return {
         "non_private_student_accuracy": measured.non_private,
-        "single_party_accuracy_mean": measured.single_party_mean,
+        "single_party_accuracy_mean": None if measured.alone is None else float(measured.alone.mean()),
         "single_party_accuracy_best": None if measured.alone is None else float(measured.alone.max()),
         "single_parties_measured": None if measured.alone is None else len(measured.alone),
         "minimum_budget_uniform": {

@@ -164,9 +164,9 @@ def deltas_words(result: RunResult) -> str:
 
 
 def not_measured(result: RunResult, figure: str) -> str:
-    """Why a figure is None: "label", "student", "single", "plurality", "non_private" or "uniform"."""
+    """Why a figure is None: "label", "student", "alone", "plurality", "non_private" or "uniform"."""
     settings, source = result.settings, result.source
-    if figure in ("non_private", "uniform") and not settings.baselines:
+    if figure in ("non_private", "uniform", "alone") and not settings.baselines:
         return "baselines were switched off"
     if figure in ("student", "non_private"):
         if source.dataset is None:
@@ -174,10 +174,14 @@ def not_measured(result: RunResult, figure: str) -> str:
         if settings.student == "none":
             return "no student was asked for"
         return "no label was released to train on"
+    if figure == "alone":
+        return (
+            "votes came from a file, so there is no data to train on"
+            if source.dataset is None
+            else ("with upsampling, teachers learn pooled records")
+        )
     if source.truth is None:
         return "no true labels were given"
-    if figure == "single":
-        return "the file holds counts, not each party's votes"
     return "no label was released"
 
 

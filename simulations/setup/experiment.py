@@ -22,8 +22,6 @@ from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
-from protocols.study.level_checks import shared_queries
-from protocols.study.levels import GuardedLevel
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
@@ -86,7 +84,7 @@ class Experiment(BaseModel):
     dropout: float = Field(0.0, ge=0, lt=1)
     student: str | None = None
     baselines: bool = True
-    attack: bool = True
+    attack: bool = False
     retrainings: int = Field(10, ge=2)
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     data_seed: int = Field(0, ge=0)
@@ -227,7 +225,6 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         rate.tolist(),
         strict=True,
     )
-    most = shared_queries(seats * teachers, classes) if isinstance(level, GuardedLevel) else queries
     study = Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
         classes=classes,
@@ -238,7 +235,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         accountant_name=account.name,
         teachers=teachers,
         query_limit=queries,
-        batch_limit=min(queries, most),
+        batch_limit=level.usual_batch(queries, voters=seats * teachers, classes=classes),
         answer_rate=settings.answer_rate,
         stop=check_stop(settings.stop),
         quorum=quorum,

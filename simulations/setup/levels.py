@@ -32,6 +32,7 @@ from protocols.levels.secure_sum.terms import noise_share
 from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE, NOISE_SEED_BYTES
+from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.study.levels import Clear, Confidentiality, GuardedLevel, SecureSum, TwoServer, guarded, summed
 from protocols.study.study import Study
@@ -140,18 +141,24 @@ def _clear_noise(study: Study, seed: int) -> Noise:
 
 def _both_servers(study: Study, seed: int) -> BatchNoise:
     units = guarded(study.confidentiality).units
-    seeds = [_server_source(seed, "coordinator noise"), _server_source(seed, "guardian noise")]
+    sources = [_server_source(seed, "coordinator noise"), _server_source(seed, "guardian noise")]
 
     def of_batch(voting: Bool[ndarray, " parties"]) -> Noise:
-        streams = [
-            lattice_noise(expanded_source(source(NOISE_SEED_BYTES), label=label), units=units)
-            for source, label in zip(seeds, (COORDINATOR_NOISE, GUARDIAN_NOISE), strict=True)
-        ]
+        one, other = (source(NOISE_SEED_BYTES) for source in sources)
 
-        def draw(count: int, sigma: float) -> Int64[ndarray, " count"]:
-            return streams[0].draw(count, sigma) + streams[1].draw(count, sigma)
+        def of_records(count: int, sigma: float) -> Int64[ndarray, " count"]:
+            first, second = (
+                lattice_noise(expanded_source(each, label=label), units=units).draw(count, sigma)
+                for each, label in ((one, COORDINATOR_NOISE), (other, GUARDIAN_NOISE))
+            )
+            return first + second
 
-        return LatticeNoise(units, draw)
+        def of_teachers(count: int, sigma: float) -> Int64[ndarray, " count"]:
+            # As both servers' checks of inputs give it, whatever is asked for: a draw for each query and class.
+            first, second = noise_of((one, other), NoiseLaw.of(study), queries=count // study.classes)
+            return (first + second).reshape(-1)
+
+        return LatticeNoise(units, of_teachers if study.records is None else of_records)
 
     return of_batch
 

@@ -15,7 +15,7 @@ from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array
-from simulations.stages.cast import teacher_seed
+from simulations.stages.cast import teacher_path, teacher_seed
 
 # With more parties, so many of them are measured, evenly spread over the roster.
 MOST_MEASURED = 50
@@ -28,10 +28,13 @@ def alone_accuracy(
     teacher: str,
     seed: int,
     cache_dir: Path,
+    trained: Path | None,
 ) -> Float64[ndarray, " measured"]:
     """The test accuracy of a teacher of all records of each party, of at most MOST_MEASURED parties.
 
-    The party i's accuracy is the i-th figure where all are measured. Cached by what it depends on.
+    The party i's accuracy is the i-th figure where all are measured. Cached by what it depends on. trained: the folder
+    of the teachers that voted, of these shards and this seed: a party's only teacher is the model that it has alone,
+    and is not trained again. None where records voted.
     """
     chosen = np.unique(np.linspace(0, len(shards) - 1, min(len(shards), MOST_MEASURED)).astype(int)).tolist()
     holdings = [np.concatenate(shards[party]) for party in chosen]
@@ -41,11 +44,15 @@ def alone_accuracy(
     known = cached_array(path)
     if known is not None and known.shape == (len(chosen),):
         return known.astype(np.float64)
-    models = teacher_kind(teacher).fit(
-        [(dataset.private_inputs[records], dataset.private_labels[records]) for records in holdings],
-        classes=dataset.classes,
-        seeds=[teacher_seed(seed, party, 0) for party in chosen],
-    )
+    kind = teacher_kind(teacher)
+    if trained is not None and all(len(of_party) == 1 for of_party in shards):
+        models = [kind.load(teacher_path(trained, str(party), 0)) for party in chosen]
+    else:
+        models = kind.fit(
+            [(dataset.private_inputs[records], dataset.private_labels[records]) for records in holdings],
+            classes=dataset.classes,
+            seeds=[teacher_seed(seed, party, 0) for party in chosen],
+        )
     found = np.array([(model.predict(dataset.test_inputs) == dataset.test_labels).mean() for model in models])
     write_atomically(path, array_bytes(found))
     return found

@@ -11,6 +11,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -28,8 +29,8 @@ from simulations.engines.engine import Engine, Exchange, HostSpec
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
 
-# The most queries in one vote message, so that progress is visible on a large pool.
-VOTE_ROUND = 20_000
+# Votes are cast and cached in blocks of so many queries, in the order of the pool, which is that of asking.
+BLOCK = 1000
 # Parties whose teachers are trained at once if their kind stacks them on a GPU.
 _STACKED_PARTIES = 250
 
@@ -39,7 +40,7 @@ OnStage = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class Cast:
-    """Votes of every teacher on every public query, and statistics of the casting."""
+    """Votes of every teacher on the public queries from the first on, and statistics of the casting."""
 
     votes: Integer[ndarray, "parties teachers queries"]
     trained: int
@@ -55,10 +56,12 @@ def cast_votes(
     engine: Callable[[], Engine],
     cache_dir: Path,
     on_stage: OnStage,
-    round_size: int = VOTE_ROUND,
+    queries: int | None = None,
+    block: int = BLOCK,
 ) -> Cast:
-    """Trains the teachers that are not cached and casts their votes.
+    """Trains the teachers that are not cached and casts their votes on at least the first `queries` of the pool.
 
+    Whole blocks are cast, and those that were cast before are read; queries: None casts all of the pool.
     shards: for each party, the private records of each of its teachers (disjoint, non-empty, as many for every
     party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
     alone, not on the engine, which is opened only when something is not cached.
@@ -70,11 +73,21 @@ def cast_votes(
     )
     vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
-    votes_path = cache_dir / "votes" / f"{vote_key}.npy"
-    cached = cached_array(votes_path)
-    if cached is not None and cached.shape == (len(shards), len(shards[0]), len(dataset.public_inputs)):
-        return Cast(cached, 0, folder)
-    make_cache(folder, votes_path.parent, cache_dir=cache_dir)
+    pool = len(dataset.public_inputs)
+    wanted = pool if queries is None else min(queries, pool)
+    paths = {
+        (start, min(start + block, pool)): cache_dir / "votes" / vote_key / f"{start}-{min(start + block, pool)}.npy"
+        for start in range(0, wanted, block)
+    }
+    blocks: dict[tuple[int, int], ndarray] = {}
+    for (start, stop), path in paths.items():
+        cached = cached_array(path)
+        if cached is not None and cached.shape == (len(shards), len(shards[0]), stop - start):
+            blocks[start, stop] = cached
+    missing = [part for part in paths if part not in blocks]
+    if not missing:
+        return Cast(np.concatenate(list(blocks.values()), axis=2), 0, folder)
+    make_cache(folder, cache_dir / "votes" / vote_key, cache_dir=cache_dir)
     _write_inputs(folder, dataset, shards, vote_key)
     names = [str(i) for i in range(len(shards))]
     spec = HostSpec(
@@ -83,32 +96,22 @@ def cast_votes(
     )
     trained = 0
 
-    def body(exchange: Exchange) -> ndarray:
+    def body(exchange: Exchange) -> None:
         nonlocal trained
         replies = all_replies(
             exchange, names, _order(stage="train"), lambda done, total: on_stage("teachers", done, total)
         )
         trained = sum(parse_json(reply, where="a reply")["trained"] for reply in replies.values())
-        queries = len(dataset.public_inputs)
-        return vote_rounds(exchange, names, queries=queries, round_size=round_size, on_stage=on_stage)
+        for before, (start, stop) in enumerate(missing):
+            request = _order(stage="vote", start=start, stop=stop)
+            replies = all_replies(exchange, names, request, partial(_of_blocks, on_stage, before, len(missing)))
+            rows = [parse_array(replies[name], where=f"the votes of {name}") for name in names]
+            blocks[start, stop] = np.stack(rows)
+            write_atomically(paths[start, stop], array_bytes(blocks[start, stop]))
 
     on_stage("starting the engine", 0, 1)
-    votes = engine().run(spec, names, body)
-    write_atomically(votes_path, array_bytes(votes))
-    return Cast(votes, trained, folder)
-
-
-def vote_rounds(
-    exchange: Exchange, names: list[str], *, queries: int, round_size: int, on_stage: OnStage
-) -> Integer[ndarray, "parties teachers queries"]:
-    """Votes i16[parties, teachers, queries] on the pool, in rounds of at most `round_size` queries."""
-    parts = []
-    for start in range(0, queries, round_size):
-        request = _order(stage="vote", start=start, stop=min(start + round_size, queries))
-        replies = all_replies(exchange, names, request, lambda done, total: on_stage("votes", done, total))
-        rows = [parse_array(replies[name], where=f"the votes of {name}") for name in names]
-        parts.append(np.stack(rows))
-    return np.concatenate(parts, axis=2)
+    engine().run(spec, names, body)
+    return Cast(np.concatenate([blocks[part] for part in paths], axis=2), trained, folder)
 
 
 class CastHost:
@@ -169,12 +172,17 @@ class CastHost:
         return int(self._bounds.shape[1])
 
     def _path(self, name: str, k: int) -> Path:
-        return self._folder / f"teacher-{name}-{k}"
+        return teacher_path(self._folder, name, k)
 
     def _shard(self, position: int, k: int) -> tuple[Float32[ndarray, "records ..."], Shard]:
         start, stop = self._bounds[position, k]
         records = self._records[start:stop]
         return np.asarray(self._inputs[records], dtype=np.float32), self._labels[records]
+
+
+def teacher_path(folder: Path, party: str, teacher: int) -> Path:
+    """Where a trained teacher is kept, in the folder of a cast."""
+    return folder / f"teacher-{party}-{teacher}"
 
 
 def teacher_seed(seed: int, party: int, teacher: int) -> int:
@@ -185,6 +193,11 @@ def teacher_seed(seed: int, party: int, teacher: int) -> int:
 def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str) -> CastHost:
     """The factory that engines call in a worker."""
     return CastHost(folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool)
+
+
+def _of_blocks(on_stage: OnStage, before: int, blocks: int, done: int, total: int) -> None:
+    """Reports the votes of some parties on one block, as many blocks were finished before."""
+    on_stage("votes", before * total + done, blocks * total)
 
 
 def _order(**what: str | int) -> bytes:

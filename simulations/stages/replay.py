@@ -70,7 +70,8 @@ def replay(
     history: list[Int64[ndarray, " parties"]] = []
     predictions: Float64[ndarray, "queries classes"] | None = None
     cells: Int64[ndarray, "queries classes"] | None = None
-    count = _counter(study, stored, alike=presence is None and entering is None and taking.everyone)
+    alike = presence is None and entering is None and taking.everyone
+    count = _counter(study, stored, alike=alike)
     asked = 0
     while True:
         step = next_batch(
@@ -98,6 +99,8 @@ def replay(
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[batch]
         enters = None if entering is None else entering(voting, step.size)
+        if isinstance(stored, TeacherVotes) and stored.reach(batch.stop):
+            count = _counter(study, stored, alike=alike)
         counts = count(voting, batch, enters)
         if study.records is None:
             released = study.release(counts, noise(voting), predictions=of_batch)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
@@ -17,7 +18,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, make_study
 from simulations.setup.record_budgets import upsampling
 from simulations.setup.record_votes import make_record_study, units_of
-from simulations.stages.cast import cast_votes
+from simulations.stages.cast import Cast, cast_votes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.record_cells import RecordCells, find_cells
@@ -25,10 +26,16 @@ from simulations.stages.record_votes import label_record_seed
 from simulations.stages.stored_votes import StoredVotes, TeacherVotes
 from simulations.stages.students import between_rounds
 
+# So many of the pool's first queries are voted on at first, and more when they are asked: most budgets afford fewer.
+_FIRST_CAST = 2000
+
 
 @dataclass(frozen=True, eq=False)
 class VoteSource:
-    """Votes on a pool of queries, from simulated parties or from a file. truth: of the pool."""
+    """Votes on a pool of queries, from simulated parties or from a file.
+
+    truth: of the pool; teachers: the folder of the trained teachers, None where there are none.
+    """
 
     settings: Experiment
     dataset: Dataset | None
@@ -36,6 +43,7 @@ class VoteSource:
     truth: Int64[ndarray, " queries"] | None
     party_sizes: Int64[ndarray, " parties"] | None
     party_names: tuple[str, ...] | None
+    teachers: Path | None = None
 
     @property
     def released_words(self) -> str:
@@ -58,17 +66,22 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
             sizes,
             inputs.party_names,
         )
-    with reporter.stages() as on_stage:
-        cast = cast_votes(
-            inputs.dataset,
-            inputs.shards,
-            teacher=settings.teacher,
-            seed=settings.data_seed,
-            # The engine is opened only if something is not cached: importing Flower takes seconds.
-            engine=lambda: open_engine(host.engine, workers=host.workers),
-            cache_dir=host.cache_dir,
-            on_stage=on_stage,
-        )
+
+    def cast_first(queries: int) -> Cast:
+        with reporter.stages() as on_stage:
+            return cast_votes(
+                inputs.dataset,
+                inputs.shards,
+                teacher=settings.teacher,
+                seed=settings.data_seed,
+                # The engine is opened only if something is not cached: importing Flower takes seconds.
+                engine=lambda: open_engine(host.engine, workers=host.workers),
+                cache_dir=host.cache_dir,
+                on_stage=on_stage,
+                queries=queries,
+            )
+
+    cast = cast_first(_FIRST_CAST)
     reporter.say(
         f"teachers and votes: {cast.trained} of {cast.votes.shape[0] * cast.votes.shape[1]} teachers trained now, "
         "the rest from the cache"
@@ -79,10 +92,16 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
     return VoteSource(
         settings,
         inputs.dataset,
-        TeacherVotes(inputs.dataset.classes, cast.votes),
+        TeacherVotes(
+            inputs.dataset.classes,
+            cast.votes,
+            pool=len(inputs.dataset.public_labels),
+            cast_more=lambda queries: cast_first(queries).votes,
+        ),
         inputs.dataset.public_labels,
         sizes,
         inputs.party_names,
+        cast.folder,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import count
 
 import numpy as np
 import pytest
@@ -15,18 +16,20 @@ from protocols.crypto.edwards import LOW_ORDER, PRIME, encoded
 from protocols.crypto.identity import sign
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.ballot import PrivateBallot
 from protocols.levels.hidden_queries.dealing import DEAL, Offer, serve_deals
 from protocols.levels.hidden_queries.inference.announced import announced
 from protocols.levels.two_server.conversation import receive, send
 from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contract.test_hidden_queries import vote_request
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, GuardianHere
-from tests.harness.private_models import PrivateParties, asking, hidden_study, private_models
+from tests.harness.private_models import PrivateParties, asking, begun, hidden_study, private_models
 from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
 PARTIES = PrivateParties(STUDY)
 REQUEST = vote_request(STUDY)
+NONCES = count()
 DTYPES = ("|u1", "<u2", "<u4", "<u8", "<i8", "<f4")
 arrays = st.lists(
     st.tuples(st.sampled_from(DTYPES), st.lists(st.integers(0, 9), min_size=1, max_size=3), st.integers(0, 255)),
@@ -40,14 +43,14 @@ arrays = st.lists(
 @settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_arrays_in_any_order_are_answered_or_refused_and_cost_nothing(steps, relayed):
     handler = PARTIES.handlers["p0"]
-    honest = StepRequest(STUDY.digest, REQUEST.digest, "architecture", (np.array([8], dtype=np.int64),))
+    honest, _ = begun(STUDY, REQUEST.digest, "p0", nonce=next(NONCES))
     assert isinstance(handler(honest), StepReply)
     for step, given_arrays in steps:
         reply = handler(StepRequest(STUDY.digest, REQUEST.digest, step, given_arrays))
         assert isinstance(reply, Refusal | StepReply)
     assert isinstance(handler(replace(REQUEST, relayed=relayed)), Refusal)
     assert PARTIES.spent()[0] == 0
-    assert isinstance(handler(honest), StepReply)
+    assert isinstance(handler(honest), StepReply)  # nothing that did not come from the querier disturbed it
 
 
 @given(arrays)
@@ -108,16 +111,15 @@ def test_a_hospital_that_signs_a_key_of_low_order_gets_nothing_and_the_others_ge
 def test_a_hospital_that_offers_a_key_of_low_order_is_left_out_named_and_the_batch_goes_on():
     parties = PrivateParties(STUDY)
 
-    def exchange(requests):
-        replies = {name: parties.handlers[name](request) for name, request in requests.items()}
-        asked, reply = requests.get("p0"), replies.get("p0")
-        if isinstance(asked, StepRequest) and asked.step == "architecture":
-            _, *made = offer(key=bytes(32), queries=int(asked.arrays[0][0]))
-            replies["p0"] = replace(reply, arrays=tuple(made))
-        return replies
+    class WeakKey(PrivateBallot):
+        def _offer(self, model, key, about):
+            return super()._offer(model, bytes(32), about)
 
+    parties.parties["p0"]._ballot.__class__ = WeakKey
     with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
-        coordinator, positions = asking(STUDY, GuardianHere(STUDY, guardians, seeded_source(5)), own, exchange)
+        coordinator, positions = asking(
+            STUDY, GuardianHere(STUDY, guardians, seeded_source(5)), own, parties.exchange()
+        )
         got = coordinator.label(positions)
     assert got.refusals == {"p0": "bad_step"}
     assert (got.labels >= 0).any()

@@ -8,11 +8,10 @@ from contextlib import contextmanager, suppress
 import numpy as np
 import pytest
 
-from protocols.crypto.prg import expanded_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
-from protocols.levels.two_server.conversation import server_noise
-from protocols.noise import LatticeNoise, lattice_noise
+from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
+from protocols.noise import LatticeNoise
 from protocols.wire.messages import Outcome
 from tests.harness.levels import GuardianHere
 from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, private_models
@@ -118,16 +117,11 @@ def noted_seeds(path):
 def labels_of_seeds(world, digest, ids):
     """The labels of a batch in the clear, with the noise that follows from what both servers noted."""
     units = STUDY.lattice.units
-    drawn = [
-        server_noise(STUDY, lattice_noise(expanded_source(seeds[digest], label=label), units=units), queries=len(ids))
-        for seeds, label in ((world.seeds["asker"], "coordinator noise"), (world.seeds["guardian"], "guardian noise"))
-    ]
-    total = [first + second for first, second in zip(*drawn, strict=True) if first is not None]
+    seeds = world.seeds["asker"][digest], world.seeds["guardian"][digest]
+    total = sum(noise_of(seeds, NoiseLaw.of(STUDY), queries=len(ids)))
     votes = np.array([plain_inference(model, QUERIES[ids]) for model in MODELS.values()])
     counts = np.stack([(votes == each).sum(axis=0) for each in range(STUDY.classes)], axis=1).astype(float)
-    return STUDY.release(
-        counts, LatticeNoise(units, lambda count, sigma: total.pop(0).reshape(count)), predictions=None
-    )
+    return STUDY.release(counts, LatticeNoise(units, lambda count, sigma: total.reshape(count)), predictions=None)
 
 
 def check(world, got, released):

@@ -12,15 +12,15 @@ from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels import guardian as guardian_module
 from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum import aggregation as summed_votes
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.opening import open_sum
 from protocols.levels.table import Means, ballot_of
-from protocols.levels.two_server import aggregation as shared_votes
+from protocols.levels.two_server import bound_inputs
 from protocols.levels.two_server.aggregation import SharedAggregation
-from protocols.levels.two_server.conversation import server_noise
+from protocols.levels.two_server.input_check import InputCheck
+from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.noise import LatticeNoise
 from protocols.study.levels import Clear
 from protocols.votes import ABSTAIN, count_votes
@@ -36,39 +36,37 @@ ROUND_TWO = {
 }
 ONE_DRAW = {"mechanism": "thresholded_gnmax", "sigma_threshold": None}
 STUDIES = {
-    "confident": lattice_study(two_server()),
-    "thresholded": lattice_study(two_server(), **ONE_DRAW, threshold=6.0),
-    "thresholded with abstention": lattice_study(two_server(abstention=True), **ONE_DRAW, threshold=6.0),
+    "thresholded": lattice_study(two_server(), threshold=6.0),
+    "abstention": lattice_study(two_server(abstention=True), threshold=6.0),
     "gnmax": lattice_study(two_server(), mechanism="gnmax", sigma_threshold=None, threshold=None, sigma=5.0),
-    "interactive": lattice_study(two_server(), **ROUND_TWO),
-    "several teachers": lattice_study(two_server(), teachers=3, sigma=8.0, sigma_threshold=8.0, threshold=6.3),
-    "weights": lattice_study(two_server(units=256), rule="proportional", sigma=4.0, sigma_threshold=5.0),
-    "abstention": lattice_study(two_server(abstention=True)),
+    "several teachers": lattice_study(two_server(), teachers=3, sigma=8.0, threshold=15.3),
+    "weights": lattice_study(two_server(units=256), rule="proportional", sigma=4.0, threshold=6.0),
     "periodic participation": lattice_study(
-        two_server(), participation="periodic", rates=[0.5, 1.0, 0.5, 1.0, 0.25, 1.0]
+        two_server(), threshold=4.0, participation="periodic", rates=[0.5, 1.0, 0.5, 1.0, 0.25, 1.0]
     ),
-    "two classes": lattice_study(two_server(), classes=2),
-    "drop-exhausted": lattice_study(two_server(), stop="drop-exhausted"),
+    "two classes": lattice_study(two_server(), threshold=6.0, classes=2),
+    "drop-exhausted": lattice_study(two_server(), threshold=6.0, stop="drop-exhausted"),
 }
 
 
 class TotalNoise:
-    """Records the noise of both servers of each batch, and gives the sum again as one server's."""
+    """Keeps both servers' seeds of each batch, and gives the sum of their noise again as one server's."""
 
-    def __init__(self, monkeypatch) -> None:
-        self.parts: list = []
-        for module in (shared_votes, guardian_module):
-            monkeypatch.setattr(module, "server_noise", self._recorded)
+    def __init__(self, monkeypatch, study) -> None:
+        self._law = NoiseLaw.of(study)
+        self._seeds = seeds = {True: [], False: []}
 
-    def _recorded(self, study, noise, *, queries):
-        drawn = server_noise(study, noise, queries=queries)
-        self.parts.append(drawn)
-        return drawn
+        class Recorded(InputCheck):
+            def run(self, exchange):
+                seeds[exchange.leads].append((self._seed, self._queries))
+                return super().run(exchange)
+
+        monkeypatch.setattr(bound_inputs, "InputCheck", Recorded)
 
     def again(self, units: int = UNITS) -> LatticeNoise:
         totals: deque = deque()
-        for first, second in zip(self.parts[::2], self.parts[1::2], strict=True):
-            totals += [a + b for a, b in zip(first, second, strict=True) if a is not None]
+        for (first, queries), (second, _) in zip(self._seeds[True], self._seeds[False], strict=True):
+            totals.append(sum(noise_of((first, second), self._law, queries=queries)))
         return LatticeNoise(units, lambda count, sigma: totals.popleft().reshape(count))
 
 
@@ -126,7 +124,7 @@ def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noi
     votes = rng_votes(6, study.teachers, 40, study.classes, 3)
     if study.confidentiality.abstention:
         votes = np.where(np.random.default_rng(4).random(votes.shape) < 0.3, -1, votes)
-    total = TotalNoise(monkeypatch)
+    total = TotalNoise(monkeypatch, study)
     with Ledger(":memory:") as guardians:
         here = GuardianHere(study, guardians, seeded_source(5))
         got, own = labelled(study, votes, SharedAggregation(here.dial, source=seeded_source(6)))

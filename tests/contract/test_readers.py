@@ -17,7 +17,8 @@ import pytest
 
 from protocols.errors import ConclaveError
 from tests.harness.failing_disk import scratch
-from tests.harness.readers import INPUTS, npy, npz, readers
+from tests.harness.file_contents import npy, npz
+from tests.harness.readers import INPUTS, readers
 
 # A reader that hangs is ended; a slow machine is not told from one.
 _GUARD_S = 300
@@ -68,9 +69,10 @@ def at(tmp_path, reader, content=None):
 
 def names():
     return [
-        "npy", "npy mapped", "npz", "npz names", "archive", "bytes", "text", "toml", "json", "node.toml", "invitation",
-        "study", "coordinator.toml", "guardian.toml", "denied", "key", "certificate", "private key", "request",
-        "records csv", "records npz", "records parquet", "records images", "queries npy", "queries npz", "queries csv",
+        "npy", "npy mapped", "npz", "npz names", "archive", "archive of a home", "bytes", "text", "toml", "json",
+        "node.toml", "mapping.toml", "invitation", "study", "coordinator.toml", "guardian.toml", "denied", "key",
+        "certificate", "private key", "request", "records csv", "records csv.gz", "records npz", "records parquet",
+        "records images", "queries npy", "queries npz", "queries csv",
         "pool of a node", "pool npy", "pool npz", "pool csv", "pool stored", "private model", "manifest of teachers",
         "onnx", "bounds", "statement", "release json", "release labels", "release manifest", "evidence", "student",
         "own schema", "own csv", "budgets", "config", "summary", "votes npy",
@@ -263,8 +265,8 @@ def test_what_is_no_file_of_ours_is_refused_and_nothing_waits_for_it(table, tmp_
             reader.read(path)
         except ConclaveError:
             continue
-        # Without a list nothing is denied; without sums nothing was released.
-        assert (name, number) in {("denied", 3), ("sums", 3)}
+        # Without a list nothing is denied; without sums nothing was released; without a mapping nothing is mapped.
+        assert (name, number) in {("denied", 3), ("sums", 3), ("mapping.toml", 3)}
 
 
 @pytest.mark.parametrize("name", names())

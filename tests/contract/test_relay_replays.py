@@ -1,37 +1,45 @@
-"""A relay that answers with an earlier refusal, signed by the hospital itself, in place of its votes."""
+"""A relay that answers with a refusal, signed by the hospital itself at another moment, in place of its votes."""
+
+import numpy as np
+import pytest
 
 from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import HiddenVotes, Refusal, VoteRequest
+from tests.contract.test_hidden_queries import vote_request
 from tests.harness.levels import GuardianHere
-from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study
+from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, linear_models
 from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
 VICTIM = "p0"
 
 
-def test_a_replayed_refusal_gets_a_hospital_named_and_charges_it_once_and_the_others_votes_count():
-    """What remains while querier and hospitals do not seal to each other: the querying hospital computes again, and
-    joins the stored reply of the first computation to the second."""
-    parties, withheld = PrivateParties(STUDY), []
+@pytest.mark.parametrize("signed", [True, False])
+def test_a_refusal_of_another_moment_is_not_believed_and_names_nobody(signed):
+    parties, withheld = PrivateParties(STUDY, linear_models(STUDY)), []
     honest = parties.exchange()
+    (earlier,) = honest({VICTIM: vote_request(STUDY)}).values()
+    assert isinstance(earlier, Refusal)
+    assert earlier.code == "no_inference"
+    assert earlier.signature
+    replayed = earlier if signed else Refusal("no_inference", earlier.reason)
 
     def relay(requests):
         replies = honest(requests)
         if isinstance(requests.get(VICTIM), VoteRequest) and not withheld:
             assert isinstance(replies[VICTIM], HiddenVotes)
             withheld.append(replies[VICTIM])
-            replies[VICTIM] = Refusal("no_inference", "no_inference: nothing was computed for this batch")
+            replies[VICTIM] = replayed
         return replies
 
     with Ledger(":memory:") as own, Ledger(":memory:") as guardians:
         here = GuardianHere(STUDY, guardians, seeded_source(5))
         coordinator, positions = asking(STUDY, here, own, relay, hidden_queries(8))
         got = coordinator.label(positions)
-        named = [entry for entry in guardians.log.entries() if entry.event == "votes_refused"]
-        assert [entry.fields["parties"] for entry in named] == [VICTIM]
-    assert got.refusals == {VICTIM: "bad_votes"}
+        assert not [entry for entry in guardians.log.entries() if entry.event == "votes_refused"]
+    # With a signature of another moment the hospital is asked again, and gives the reply that it stored.
+    assert got.refusals == ({} if signed else {VICTIM: "absent"})
     assert (got.labels >= 0).any()
-    charged = parties.spent()
-    assert 0 < charged[0] <= int(STUDY.budgets.amount(8, 8)[0])
-    assert len([number for name, number in parties.admitted if name == VICTIM]) == 1
+    assert 0 < parties.spent()[0] <= int(STUDY.budgets.amount(8, 8)[0])
+    assert parties.admitted.count((VICTIM, 0)) == 1
+    assert np.count_nonzero(parties.spent()) == len(STUDY.roster)

@@ -28,6 +28,7 @@ _DIGEST = "a digest or an identifier, which everybody has"
 _NAME = "a name or a number of them, which everybody has"
 _STUDY = "of the study, which everybody has"
 _PUBLIC = "public by its protocol"
+_REPORT = "how many; of the hospital's own report"
 # A number in, a number out: these see budgets and settings of studies alone.
 ACCOUNTING = (
     "protocols.bounds.",
@@ -59,8 +60,14 @@ SHOWN = {
     "coordinator.students.networks.StudentNetwork.logits": "a function",
     "party.demo.demo_data.DemoData.label": _NAME,
     "party.asking.improvement.Improvement.model": _NAME,
-    "party.asking.improvement.Improvement.own_records": "how many; of the hospital's own report",
-    "party.asking.improvement.Improvement.test_records": "how many; of the hospital's own report",
+    "party.asking.improvement.Improvement.own_records": _REPORT,
+    "party.asking.improvement.Improvement.test_records": _REPORT,
+    "party.data.dicom.DicomFolder.labels": "a path",
+    "party.data.quality.Proposal.rows": _REPORT,
+    "party.data.quality.Quality.rows": _REPORT,
+    "party.teachers.scores.Score.records": _REPORT,
+    "party.voting.suitability.Suitability.patients": _REPORT,
+    "party.voting.suitability.Suitability.records": _REPORT,
     "party.lifetime.StudyCost.nano": "what a study may cost, from its public settings",
     "party.teachers.networks.TeacherNetwork.logits": "a function",
     "party.teachers.trees.TreeKind.model": "a class",
@@ -70,6 +77,8 @@ SHOWN = {
     "protocols.levels.two_server.conversation.Submission.members": _NAME,
     "protocols.levels.two_server.conversation.Submission.seats": _NAME,
     "protocols.levels.hidden_queries.ballot._Computation.request": _DIGEST,
+    "protocols.levels.hidden_queries.sealing.Computation.request": _DIGEST,
+    "protocols.study.levels.HiddenQueries.querier_key": "public",
     "protocols.levels.hidden_queries.ballot._Computation.step": _DIGEST,
     "protocols.levels.secure_sum.collecting.Advertised.keys": "public keys, themselves hidden",
     "protocols.levels.secure_sum.collecting.Shared.keys": "public keys, themselves hidden",
@@ -107,6 +116,7 @@ SHOWN = {
     "protocols.labelling.coordinator.Labelling.spent": "of budgets, which every receipt tells",
     "protocols.wire.frames.Renew.request": "a certificate request",
     "protocols.wire.frames.SeatHeads.untold": _DIGEST,
+    "protocols.wire.frames.Hello.withdrawn": _DIGEST,
     "protocols.wire.guardian.line.Carried.pieces": "an iterator, which shows nothing",
     "protocols.levels.hidden_queries.inference.architecture.DenseShape.inputs": "how many",
     "protocols.levels.hidden_queries.inference.architecture.ReLUShape.inputs": "how many",

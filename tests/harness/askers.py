@@ -5,14 +5,16 @@ from __future__ import annotations
 import threading
 from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
 from coordinator.connection.relaying import note_told, relayed_outcome
 from guardian.port import GuardianPort
 from party.asking.asking import Line
+from party.home import PartyHome
 from party.party import Party
-from protocols.crypto.identity import new_key
+from protocols.crypto.identity import encoded_point, key_to_pem, new_key, to_pem
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
@@ -26,11 +28,12 @@ from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import GuardedStudy
 from tests.harness.consortium import Consortium
-from tests.harness.homes import FEATURES
+from tests.harness.homes import FEATURES, make_member
 from tests.harness.levels import SEALING_KEY, SIGNING_KEY
 from tests.harness.studies import DEADLINE_S, make_study
 
 KEYS = {f"hospital-{number}": new_key() for number in range(3)}
+ASKER_KEY = new_key()
 
 
 def asked_study(
@@ -43,6 +46,7 @@ def asked_study(
         sealing_key=SEALING_KEY.public_key().public_bytes_raw().hex(),
         signing_key=SIGNING_KEY.public_key().public_bytes_raw().hex(),
         querier=querier,
+        querier_key=encoded_point(ASKER_KEY.public_key()),
         input_bound=8.0,
         seat_keys=(),
     )
@@ -90,7 +94,7 @@ class AskedConsortium(Consortium):
         super().__enter__()
         self.guardian_ledger = Ledger(self.folder / "guardian.sqlite")
         self.start_guardian("127.0.0.1:0")
-        self.asker_key = new_key()
+        self.asker_key = ASKER_KEY
         return self
 
     def __exit__(self, *error):
@@ -147,3 +151,11 @@ class AskedConsortium(Consortium):
 
 def _never(batch):
     raise AssertionError("no teacher may be asked about queries that are hidden")
+
+
+def asker_home(folder: Path, consortium: Consortium) -> PartyHome:
+    """A home of the asker, with the key that its study names."""
+    home = make_member(folder, consortium, party="asker", teacher="logistic_regression")
+    home.key.write_bytes(key_to_pem(ASKER_KEY))
+    home.certificate.write_bytes(to_pem(consortium.certify(ASKER_KEY, "asker")))
+    return home

@@ -70,7 +70,7 @@ def carried_by(engine, folder):
         carry = EngineTransport(exchange)
         seen["contract"] = transport_contract.exercise(carry)
         with pytest.MonkeyPatch.context() as patched, Ledger(":memory:") as guardians:
-            seen["total"], seen["opened"] = TotalNoise(patched), Opened(patched)
+            seen["total"], seen["opened"] = TotalNoise(patched, SHARED), Opened(patched)
             here = GuardianHere(SHARED, guardians, seeded_source(5))
             shares = SharedAggregation(here.dial, source=seeded_source(6))
             seen["shares"], _ = labelled(SHARED, VOTES, shares, wrap=lambda _: carry)

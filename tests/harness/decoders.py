@@ -20,8 +20,9 @@ from coordinator.labelling.pool import read_pool
 from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
 from coordinator.release.folder import read_json
-from party.data import load_records
+from party.data import load_records, source_kind
 from party.data.settings import DataSettings
+from party.keeping.archive import read_archive
 from party.party import Party
 from party.settings import read_invitation, read_settings
 from protocols.crypto.channel import pair
@@ -97,6 +98,7 @@ from protocols.wire.messages import (
 )
 from protocols.wire.relay import passed_back, read_passed_back
 from tests.harness.deployed_records import record_study_of
+from tests.harness.file_contents import home_archive
 from tests.harness.ledger_files import HEADER, empty_ledger, read_ledger
 from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.private_models import PrivateParties, hidden_study
@@ -150,7 +152,7 @@ def written(data: bytes, name: str) -> Path:
 
 def records(data: bytes, loader: str, terms: Terms) -> None:
     path = written(data, f"records.{loader}")
-    load_records(DataSettings(name="fuzz", path=path, loader=loader, patient=""), terms)
+    load_records(DataSettings(name="fuzz", loader=loader, source=source_kind(loader)(path)), terms)
 
 
 def step(data: bytes) -> None:
@@ -235,6 +237,7 @@ FILES: dict[str, Callable[[bytes], object]] = {
     "pool.npz": lambda data: read_pool(written(data, "pool.npz")),
     "pool.csv": lambda data: read_pool(written(data, "pool.csv"), features=TABLE.features),
     "ledger": read_ledger,
+    "archive of a home": lambda data: read_archive(written(data, "home"), passphrase=lambda: b"passphrase"),
 }
 FEATURES = FeatureMap((8, 8), (Deskew(), Hog(2, 2), Linear.of(np.eye(8, 3), np.zeros(8))))
 READERS = WIRE | FILES
@@ -259,7 +262,7 @@ def _messages() -> list[bytes]:
 
 
 FRAMES = (
-    Hello((1,), "software", NONCE, (SeatHeads(DIGEST, "h", EMPTY, EMPTY, (DIGEST,)),)),
+    Hello((1,), "software", NONCE, (SeatHeads(DIGEST, "h", EMPTY, EMPTY, (DIGEST,)),), (DIGEST,)),
     Welcome(1, NONCE, 1, (RefusedSeat(DIGEST, "h", "code", "reason"),)),
     Ask(NONCE, 1, NONCE, DIGEST, "h", EMPTY, EMPTY, b"envelope"),
     Answer(NONCE, 1, DIGEST, "h", EMPTY, EMPTY, b"envelope"),
@@ -272,7 +275,7 @@ _MODEL = Architecture(
 )  # fmt: skip
 _POSITIONS = np.arange(2, dtype=np.int64)
 _SUBMISSION = encode_arrays(
-    Submission(SHARES.digest, DIGEST, 0, False, _POSITIONS, _POSITIONS, _POSITIONS, (b"a", b"b"), EMPTY, EMPTY).arrays()
+    Submission(SHARES.digest, DIGEST, 0, _POSITIONS, _POSITIONS, _POSITIONS, (b"a", b"b"), EMPTY, EMPTY).arrays()
 )
 _DEAL = encode_arrays((DEAL, *(np.frombuffer(each, np.uint8) for each in (HIDDEN.digest, DIGEST)), np.array([1, 1])))
 
@@ -343,4 +346,5 @@ SEEDS: dict[str, list[bytes]] = {
     "features.npz": [FEATURES.to_bytes()],
     "pool.csv": [_CSV],
     "ledger": [empty_ledger()[:HEADER]],
+    "archive of a home": [home_archive(FOLDER)],
 }

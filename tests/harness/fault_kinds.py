@@ -69,7 +69,7 @@ class Kind:
     def aggregation(self, dial) -> Aggregation:
         """The asking side of the level."""
         if self.hidden:
-            return PrivateQueries(self.study, askers.queries(), dial, source=os.urandom)
+            return PrivateQueries(self.study, askers.queries(), dial, key=askers.ASKER_KEY, source=os.urandom)
         return aggregation_of(self.study, source=os.urandom, dial=dial if self.guarded else None)
 
     def voter(self, name: str) -> Callable[[QueryBatch], np.ndarray]:
@@ -130,12 +130,11 @@ def kinds() -> dict[str, Kind]:
         Kind("secure_sum, plain", _teachers(_summed(), epsilon=5.5, **SUMMED)),
         Kind("secure_sum, one draw", _teachers(_summed(), epsilon=5.5, **(SUMMED | ONE_DRAW))),
         Kind("secure_sum, records", _records(_summed())),
-        Kind("two_server, settles", _teachers(two_server(), epsilon=6.0)),
+        Kind("two_server, plain", _teachers(two_server(), epsilon=6.0, mechanism="gnmax", threshold=None)),
         Kind("two_server, one draw", _teachers(two_server(), epsilon=5.5, **ONE_DRAW)),
         Kind("two_server, exact composition", _teachers(two_server(), epsilon=5.5, **ONE_DRAW, **EXACT)),
         Kind("two_server, records", _records(replace(two_server(), seat_keys=seat_keys(KEYS)))),
         Kind("hidden_queries, plain", _asked()),
-        Kind("hidden_queries, settles", _asked(mechanism="confident_gnmax", sigma_threshold=3.0, threshold=0.5)),
         Kind("hidden_queries, one draw", _asked(mechanism="thresholded_gnmax", threshold=0.5)),
     ]
     return {kind.name: kind for kind in made}

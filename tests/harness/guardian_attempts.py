@@ -98,9 +98,9 @@ class World:
             run=b"run",
         )
 
-    def label(self, *, source=7):
-        """One run of them."""
-        return self.coordinator(source=source).label(self.pool)
+    def label(self, *, source=7, queries=None):
+        """One run of them, over so many queries; None: all."""
+        return self.coordinator(source=source).label(self.pool[:queries])
 
     def spent(self):
         """Of everybody, by whoever keeps it."""

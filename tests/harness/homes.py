@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import csv
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,11 +12,17 @@ import numpy as np
 from party.commands.group import run_command
 from party.home import PartyHome
 from protocols.crypto.identity import to_pem
+from protocols.study.deployed import DeployedStudy
 from protocols.study.file import write_study
 from protocols.study.study import Study
 from protocols.study.terms import Feature
 
 FEATURES = tuple(Feature(column=f"f{i}", kind="numeric", centre=0.0, scale=1.0) for i in range(4))
+
+
+def tabled(study: DeployedStudy) -> DeployedStudy:
+    """The study over the columns of `write_records`."""
+    return replace(study, terms=replace(study.terms, features=FEATURES))
 
 
 def write_invitation(path: Path, consortium, *, party: str = "hospital-0", enrol_port: int | None = None) -> Path:

@@ -25,10 +25,11 @@ from protocols.crypto.oblivious_transfer import CorrelatedReceiver, CorrelatedSe
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
-from protocols.levels.two_server import aggregation as shared_votes
+from protocols.levels.two_server import noise_pool
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import ballots_of
+from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS
 from protocols.levels.two_server.shares import (
     REPETITIONS,
     coordinator_blinds,
@@ -45,19 +46,12 @@ from tests.harness.studies import make_study
 
 PARTIES, CLASSES, KINDS, COPIES = 4, 3, 3, 96
 QUERIES = KINDS * COPIES
-STUDY = make_study(
-    [9.0] * PARTIES,
-    confidentiality=two_server(),
-    classes=CLASSES,
-    queries=QUERIES,
-    sigma=40.0,
-    sigma_threshold=40.0,
-    threshold=2.5,
-    quorum=PARTIES,
-)
+ABOUT = {"classes": CLASSES, "queries": QUERIES, "sigma": 40.0, "threshold": 2.5, "quorum": PARTIES}
+STUDY = make_study([9.0] * PARTIES, confidentiality=two_server(), **ABOUT)
 POOL = np.zeros((QUERIES, 2), np.float32)
-_SHOWN_COLUMNS = 6
-_PAIRS = 300
+_SHOWN_COLUMNS, _PAIRS = 6, 300
+# Where a server's messages have the masked results of votes, of the check of inputs, and the first matrix.
+_MASKED, _MATRIX = 14, 19
 
 
 @dataclass
@@ -140,8 +134,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
 def _watched(run):
     """Keeps what the servers work out of what they get, where it is not in a message; noise is zero."""
     real = Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.checked
-    modules = shared_votes, guardian_module
-    noise = [module.server_noise for module in modules]
+    drawing = noise_pool.inverted
 
     def conjunction(self, left, right):
         result = real[0](self, left, right)
@@ -163,19 +156,17 @@ def _watched(run):
         run.zeros.append(real[3](self, challenge, answer))
         return run.zeros[-1]
 
-    def silent(study, noise, *, queries):
-        return np.zeros(queries, dtype=np.int64), np.zeros((queries, study.classes), dtype=np.int64)
+    def silent(words, *, sigma):
+        return np.zeros(words.shape[:-1], dtype=np.int64)
 
     Evaluator.conjunction, TableReader.read = conjunction, read
     CorrelatedReceiver.extend, CorrelatedSender.checked = receiver, sender
-    for module in modules:
-        module.server_noise = silent
+    noise_pool.inverted = silent
     try:
         yield
     finally:
         Evaluator.conjunction, TableReader.read, CorrelatedReceiver.extend, CorrelatedSender.checked = real
-        for module, drawing in zip(modules, noise, strict=True):
-            module.server_noise = drawing
+        noise_pool.inverted = drawing
 
 
 # What a server may work out. Elements have the axes [copies, places]; bits too.
@@ -186,12 +177,13 @@ def views(run):
     of_coordinator, of_guardian = _shares(run)
     openings = [_openings(run, attempt) for attempt in range(2)]
     # The coins are known to both servers, and so is Z, from what one has and what the other sent.
-    public = [*(part for each in openings for part in each), *(plus(*each) for each in openings), _tried(run, openings)]
+    both = [*openings, *(_masked_results(run, attempt) for attempt in range(2))]
+    public = [*(part for each in both for part in each), *(plus(*each) for each in both), _tried(run, openings)]
     sides = []
     for at, held in enumerate((of_coordinator, of_guardian)):
         elements = _combined(np.concatenate([*held, *public], axis=3))
         sides.append(np.concatenate([_bits(elements), *_of_the_circuits(run, at, held[0])], axis=1))
-    seals = [np.concatenate([reply[0], reply[5][0]]) for reply in _ordered(run)]
+    seals = [np.concatenate([reply[0], reply[6][0]]) for reply in _ordered(run)]
     return (sides[0], _octets(run, seals)), (sides[1], _octets(run, _seeds(run)))
 
 
@@ -205,7 +197,7 @@ def _of_the_circuits(run, at, votes):
     own_bits = [_copies(bits.reshape(-1, QUERIES)[None]) for bits, _ in run.chosen[at::2]]
     active = [_copies(colours(labels).reshape(-1, QUERIES)[None]) for _, labels in run.chosen[at::2]]
     messages = (run.to_coordinator, run.to_guardian)[at]
-    matrices = [_matrix(each[8 - at]) for each in messages]
+    matrices = [_matrix(each[_MATRIX - at]) for each in messages]
     zeros = [_copies(_low(labels).reshape(8, -1, QUERIES)) for labels in run.zeros[1 - at :: 2]]
     numbers = [_numbers(matrix, votes) for matrix in matrices]
     shown = [_copies(matrix.reshape(_SHOWN_COLUMNS, -1, QUERIES)) for matrix in matrices]
@@ -224,7 +216,7 @@ def _shares(run):
     """What each holds: shares of v, of k v, of B, of a and of A; [copies, kinds, parties, places] each."""
     ordered = _ordered(run)
     sizes = {"queries": QUERIES, "context": run.digest}
-    votes, keyed, constants, seeds = (np.concatenate([reply[at] for reply in ordered]) for at in (1, 2, 3, 5))
+    votes, keyed, constants, seeds = (np.concatenate([reply[at] for reply in ordered]) for at in (1, 2, 3, 6))
     guardians = np.concatenate(_seeds(run))
     masks = guardian_votes(guardians, classes=CLASSES, **sizes)
     other = guardian_determined(guardians, classes=CLASSES, **sizes)
@@ -261,8 +253,16 @@ def _seeds(run):
 
 def _openings(run, attempt):
     """(the coordinator's part of Z, the guardian's)."""
-    sent = run.to_guardian[attempt][3], run.to_coordinator[attempt][2]
-    shape = (PARTIES, REPETITIONS, QUERIES)
+    return _parts((run.to_guardian[attempt][3], run.to_coordinator[attempt][2]), REPETITIONS)
+
+
+def _masked_results(run, attempt):
+    """(the coordinator's part of U, the guardian's)."""
+    return _parts((run.to_guardian[attempt][_MASKED], run.to_coordinator[attempt][_MASKED]), INPUT_REPETITIONS)
+
+
+def _parts(sent, repetitions):
+    shape = (PARTIES, repetitions, QUERIES)
     parts = [np.frombuffer(data, "<u4", count=int(np.prod(shape))).reshape(shape) for data in sent]
     return [_of_copies(_by_query(each)) for each in parts]
 
@@ -318,11 +318,11 @@ def _masks(message):
 
 def _matrix(message):
     """Some columns of an extension matrix: [columns, 31, rows, queries]; a challenge may stand before it."""
-    count = BITS * 2 * CLASSES * QUERIES
+    count = BITS * CLASSES * QUERIES
     size = CorrelatedSender.message_bytes(count)
     packed = np.frombuffer(message, np.uint8)[-size:].reshape(COLUMNS, -1)[:_SHOWN_COLUMNS]
     bits = np.unpackbits(packed, axis=1, bitorder="little", count=count)
-    return bits.reshape(_SHOWN_COLUMNS, BITS, 2 * CLASSES, QUERIES).astype(bool)
+    return bits.reshape(_SHOWN_COLUMNS, BITS, CLASSES, QUERIES).astype(bool)
 
 
 def _numbers(matrix, masks):
@@ -331,8 +331,8 @@ def _numbers(matrix, masks):
     own = masks[:, :, 0]
     for voter in range(1, PARTIES):
         own = plus(own, masks[:, :, voter])
-    counts = (numbers[:, :CLASSES] % np.uint32(P)).reshape(_SHOWN_COLUMNS, CLASSES, COPIES, KINDS)
-    weight = np.array([STUDY.lattice.units], dtype=np.uint32)  # each vote counts one
+    counts = (numbers % np.uint32(P)).reshape(_SHOWN_COLUMNS, CLASSES, COPIES, KINDS)
+    weight = np.array([2 * STUDY.lattice.units], dtype=np.uint32)  # each vote counts one, doubled for the argmax
     return plus(counts.transpose(0, 2, 3, 1), times(own, weight)).transpose(1, 0, 2, 3).reshape(COPIES, -1)
 
 

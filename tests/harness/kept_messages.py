@@ -8,6 +8,7 @@ class Cut:
 
     def __init__(self, end, left, kept):
         self.end, self.left, self.kept = end, left, kept
+        self.close = end.close
 
     def _step(self):
         self.left -= 1

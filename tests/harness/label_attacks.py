@@ -81,7 +81,7 @@ def claiming(evaluates):
 
     def claims(channel, inputs, *, source):
         held = evaluates(channel, inputs, source=source)
-        return Claiming(held.context, held.active, held.zeros, held.offset, held.mask, held.seed)
+        return Claiming(held.context, held.active, held.zeros, held.offset, held.mask, held.seed, held.bound)
 
     return claims
 

@@ -7,10 +7,10 @@ import numpy as np
 
 
 class Saved:
-    """An object with files of its own."""
+    """An object with files of its own. loaded: whether it is from a file, as in the teachers' process."""
 
     def __init__(self):
-        self.cut = 0.0
+        self.cut, self.loaded = 0.0, False
 
     def fit(self, inputs, labels):
         self.cut = float(inputs[labels == 1, 0].min() + inputs[labels == 0, 0].max()) / 2
@@ -24,15 +24,15 @@ class Saved:
     @classmethod
     def load(cls, path):
         made = cls()
-        made.cut = float(json.loads(path.read_text()))
+        made.cut, made.loaded = float(json.loads(path.read_text())), True
         return made
 
 
 class Crashing(Saved):
-    """Dies with its process when it is asked."""
+    """Dies with the teachers' process when it is asked."""
 
     def predict(self, inputs):
-        if len(inputs) > 3:
+        if self.loaded and len(inputs) > 3:
             os._exit(17)
         return super().predict(inputs)
 
@@ -41,7 +41,7 @@ class Gated(Saved):
     """Answers more than three queries once for each byte that somebody puts into the FIFO `gate` beside its file."""
 
     def predict(self, inputs):
-        if len(inputs) > 3:
+        if self.loaded and len(inputs) > 3:
             gate = os.open(self.gate, os.O_RDWR)
             os.read(gate, 1)
             os.close(gate)

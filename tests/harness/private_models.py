@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import numpy as np
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
+from protocols.crypto.identity import encoded_point
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.ballot import ARCHITECTURE
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
 from protocols.levels.hidden_queries.querier import PrivateQueries
+from protocols.levels.hidden_queries.sealing import Beginning, Computation
 from protocols.levels.table import Means, ballot_of
 from protocols.study.levels import HiddenQueries
+from protocols.wire.messages import StepRequest
 from tests.harness.levels import SEAT_KEYS, lattice_study, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import seat_keys
 
 SIDE, CLASSES, QUERIES = 6, 3, 24
+QUERIER_KEY = ec.derive_private_key(2000, ec.SECP256R1())
 
 
 def hidden_study(**more):
@@ -30,10 +36,13 @@ def hidden_study(**more):
         sealing_key=servers.sealing_key,
         signing_key=servers.signing_key,
         querier="asker",
+        querier_key=encoded_point(QUERIER_KEY.public_key()),
         input_bound=1.0,
         seat_keys=seat_keys(SEAT_KEYS),
     )
-    return lattice_study(level, **({"classes": CLASSES, "queries": 40, "batch_limit": 8} | more))
+    return lattice_study(
+        level, **({"classes": CLASSES, "queries": 40, "batch_limit": 8, "sigma": 4.0, "threshold": 4.0} | more)
+    )
 
 
 def private_models(study):
@@ -57,6 +66,12 @@ def private_models(study):
 
     makers = [linear, linear, mlp, linear, cnn, linear]
     return {seat.party: quantise(make(), precision_of(study)) for seat, make in zip(study.roster, makers, strict=True)}
+
+
+def linear_models(study):
+    """One linear model a seat: the fastest computations."""
+    made = list(private_models(study).values())
+    return {seat.party: made[0] for seat in study.roster}
 
 
 def hidden_queries(count=QUERIES):
@@ -98,6 +113,12 @@ class PrivateParties:
         return [self.ledgers[seat.party].balance(seat.party).spent for seat in self.study.roster]
 
 
+def begun(study, request, seat, *, queries=8, key=QUERIER_KEY, nonce=0):
+    """The querying party's first step with a seat, and what it keeps of it."""
+    beginning = Beginning(Computation(study, request, seat, queries), key=key, source=seeded_source(50, nonce))
+    return StepRequest(study.digest, request, ARCHITECTURE, beginning.arrays()), beginning
+
+
 def _never(batch):
     raise AssertionError("no teacher may be asked about queries that are hidden")
 
@@ -105,6 +126,6 @@ def _never(batch):
 def asking(study, guardian, ledger, exchange, queries=None, key=6):
     """(coordinator in the querying party's hands, what it labels)."""
     queries = hidden_queries() if queries is None else queries
-    aggregation = PrivateQueries(study, queries, guardian.dial, source=seeded_source(key))
+    aggregation = PrivateQueries(study, queries, guardian.dial, key=QUERIER_KEY, source=seeded_source(key))
     coordinator = Coordinator(study, ledger=ledger, aggregation=aggregation, exchange=exchange, run=b"contract")
     return coordinator, aggregation.positions

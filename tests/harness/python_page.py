@@ -16,6 +16,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "python.md"
 _GROUPS = {
     "Labels of votes and budgets of your own": "label replay Labels Replay ABSTAIN NOT_ASKED",
     "Labels of records and budgets of your own": "label_by_records PoolLabels",
+    "A released student": "predict",
     "A study": "define_study plan run write_study read_study Study StudyPlan Run",
     "Accounting alone": "rdp_curve epsilon_after queries_afforded mechanisms accountants RdpCurve",
     "delta as a function of epsilon": "privacy_curve privacy_loss_distribution PrivacyCurve",
@@ -29,7 +30,8 @@ What `import conclave` offers a researcher; everything else in the packages is i
 `pip install 'conclave-pate[sim]'`; accounting alone needs no extra. Importing takes no time: a name is loaded when it
 is first used. [A notebook](../notebooks/votes-to-labels.ipynb) goes from votes to labels, budgets and plots.
 
-This page is made of the docstrings, whose examples are run as tests.
+This page is made of the docstrings, whose examples are run as tests (of `predict`, in the tests of
+`conclave-party predict`).
 """
 
 

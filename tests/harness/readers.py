@@ -5,20 +5,14 @@ A new reader is listed here; test_readers_listed.py finds the calls that go roun
 
 from __future__ import annotations
 
-import base64
 import datetime
 import gzip
-import io
-import json
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
-from PIL import Image
 from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
@@ -30,11 +24,14 @@ from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import evidence_in
 from coordinator.release.folder import read_json as read_release_json
 from guardian.home import GuardianHome, GuardianSettings, create_guardian
-from party.data import load_records
+from party.data import load_records, source_kind
+from party.data.csv_files import CsvFile
+from party.data.mapping import read_mapping
 from party.data.pool import read_pool
 from party.data.queries import read_queries
 from party.data.settings import DataSettings
 from party.home import PartyHome
+from party.keeping.archive import read_archive
 from party.settings import read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
@@ -73,6 +70,19 @@ from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import read_config
 from simulations.stages import votes_file
 from tests.harness.deployed_records import record_study_of
+from tests.harness.file_contents import (
+    INVITATION,
+    MANIFEST,
+    MAPPING,
+    NODE,
+    SCHEMA,
+    SIGNED,
+    home_archive,
+    npy,
+    npz,
+    parquet,
+    png,
+)
 from tests.harness.record_votes import QUERIES
 from tests.harness.studies import deployed_study
 
@@ -93,11 +103,12 @@ def readers(folder: Path) -> dict[str, Reader]:
     """The table. folder: where files that a reader needs beside its own are kept."""
     study = _study()
     terms = study.terms
-    settings = DataSettings(name="d", path=folder, loader="csv")
+    settings = DataSettings(name="d", loader="csv", source=CsvFile(folder))
 
     def records(path: Path, loader: str, shape: tuple[int, ...] = (2,)) -> object:
         given = replace(terms, input_shape=shape, features=COLUMNS if loader in ("csv", "parquet") else ())
-        return load_records(replace(settings, path=path, loader=loader), given)
+        source = source_kind(loader)(path)
+        return load_records(DataSettings(name="d", loader=loader, source=source), given)
 
     def images(path: Path) -> object:
         return records(path.parent.parent, "images", (4, 4))
@@ -120,8 +131,9 @@ def readers(folder: Path) -> dict[str, Reader]:
         "text": Reader("a", b"x", lambda path: read_text(path, most=2**20)),
         "toml": Reader("a.toml", b'a = 1\n[b]\nc = ["d", 1.5]\n', read_toml),
         "json": Reader("a.json", b'{"a": [1, 2.5, "b", null]}', read_json),
-        "node.toml": Reader("node.toml", _NODE, read_settings),
-        "invitation": Reader("invitation.toml", _INVITATION, read_invitation),
+        "node.toml": Reader("node.toml", NODE, read_settings),
+        "mapping.toml": Reader("mapping.toml", MAPPING, read_mapping),
+        "invitation": Reader("invitation.toml", INVITATION, read_invitation),
         "study": Reader("study.toml", write_study(study).encode(), read_study),
         "coordinator.toml": Reader(
             "coordinator.toml", settings_toml(_SETTINGS).encode(), lambda path: CoordinatorHome(path.parent).settings()
@@ -136,6 +148,10 @@ def readers(folder: Path) -> dict[str, Reader]:
             to_pem(certificate_request(key, name="hospital")),
             lambda path: request_from_pem(read_bytes(path, most=2**20)),
         ),
+        "archive of a home": Reader(
+            "home.conclave", home_archive(folder), lambda path: read_archive(path, passphrase=lambda: b"passphrase")
+        ),
+        "records csv.gz": Reader("records.csv.gz", gzip.compress(table, mtime=0), lambda path: records(path, "csv")),
         "records csv": Reader("records.csv", table, lambda path: records(path, "csv")),
         "records npz": Reader(
             "records.npz", npz(inputs=INPUTS, labels=np.array([0, 1] * 3)), lambda path: records(path, "npz")
@@ -169,7 +185,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "pool csv": Reader("pool.csv", b"a,b\n1,2\n", read_operators_pool),
         "pool stored": Reader("pool.npy", npy(INPUTS), lambda path: stored_pool(path, study)),
         "private model": Reader("private.npz", _model(folder), load_model),
-        "manifest of teachers": Reader("manifest.json", _MANIFEST, lambda path: read_manifest(path.parent)),
+        "manifest of teachers": Reader("manifest.json", MANIFEST, lambda path: read_manifest(path.parent)),
         "onnx": Reader("teacher.onnx", _onnx(), lambda path: onnx(device="cpu").load(path)),
         "bounds": Reader(
             "table.npz", label_only_table.TABLE_PATH.read_bytes(), lambda path: label_only_table.load.__wrapped__(path)
@@ -181,12 +197,12 @@ def readers(folder: Path) -> dict[str, Reader]:
             b"query,label,status,reinforced\n0,1,answered,\n",
             lambda path: read_labels(path.parent, classes=2),
         ),
-        "release manifest": Reader("manifest.json", _SIGNED, lambda path: read_release_manifest(path.parent)),
+        "release manifest": Reader("manifest.json", SIGNED, lambda path: read_release_manifest(path.parent)),
         "evidence": Reader("evidence/ledger.json", b"", lambda path: evidence_in(path.parent.parent)),
         "student": Reader(
             "student.json", b"", lambda path: kept_student(path.parent, SimpleNamespace(study=study), None)
         ),
-        "own schema": Reader("own.toml", _SCHEMA, read_schema),
+        "own schema": Reader("own.toml", SCHEMA, read_schema),
         "own csv": Reader(
             "own.csv", table, lambda path: load_table(path, _OWN_SCHEMA, seed=0, sizes=(None, None, None))
         ),
@@ -209,33 +225,6 @@ def readers(folder: Path) -> dict[str, Reader]:
         kind = teacher_kind(name)
         listed[name] = Reader("teacher", content, lambda path, kind=kind: kind.load(path))
     return listed
-
-
-def npy(array: np.ndarray) -> bytes:
-    """The bytes of an .npy file."""
-    buffer = io.BytesIO()
-    np.save(buffer, array, allow_pickle=False)
-    return buffer.getvalue()
-
-
-def npz(**arrays: np.ndarray) -> bytes:
-    """The bytes of an .npz file."""
-    buffer = io.BytesIO()
-    np.savez_compressed(buffer, **arrays)
-    return buffer.getvalue()
-
-
-def parquet() -> bytes:
-    buffer = io.BytesIO()
-    table = pyarrow.table({"a": [1.0, 2.0], "b": [3, 4], "label": ["no", "yes"]})
-    pyarrow.parquet.write_table(table, buffer)
-    return buffer.getvalue()
-
-
-def png() -> bytes:
-    buffer = io.BytesIO()
-    Image.fromarray(np.arange(16, dtype=np.uint8).reshape(4, 4)).save(buffer, "PNG")
-    return buffer.getvalue()
 
 
 def _study():
@@ -304,33 +293,3 @@ _SETTINGS = CoordinatorSettings(
     address="127.0.0.1:1",
     enrol_address="127.0.0.1:2",
 )
-_NODE = b"""
-[data]
-name = "ward"
-path = "records.csv"
-loader = "csv"
-[teachers]
-kind = "logistic_regression"
-seed = 1
-[lifetime.record]
-epsilon = 3.0
-delta = 1e-6
-[node]
-settle = true
-"""
-_INVITATION = (
-    b'consortium = "test"\nparty = "p0"\ncoordinator = "centre"\naddress = "127.0.0.1:1"\n'
-    b'enrol_address = "127.0.0.1:2"\ntoken = "' + base64.urlsafe_b64encode(bytes(32)) + b'"\nauthority = "PEM"\n'
-)
-_MANIFEST = json.dumps({"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1}).encode()
-_SIGNED = json.dumps(
-    {"format": "conclave release 1", "study": "ab", "created": "2026-01-01T00:00:00+00:00", "files": {}}
-).encode()
-_SCHEMA = b"""
-name = "own"
-label = "label"
-classes = ["no", "yes"]
-[[feature]]
-column = "a"
-kind = "numeric"
-"""

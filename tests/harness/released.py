@@ -21,7 +21,8 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import lattice_noise, simulated
-from protocols.release.manifest import MANIFEST_FILE, SIGNATURE_FILE, write_manifest
+from protocols.release.manifest import MANIFEST_FILE, MODEL_SIGNATURE_FILE, SIGNATURE_FILE, write_manifest
+from protocols.release.model_signature import write_model_signature
 from protocols.study.queries import no_inputs
 from protocols.study.study import party_of
 from protocols.wire.frames import Answer, Ask, seal
@@ -44,10 +45,12 @@ FILES = [
     "labels.csv",
     "manifest.json",
     "manifest.sig",
+    "model.sig",
     "model_card.md",
     "privacy.html",
     "privacy.json",
     "report.html",
+    "sbom.cdx.json",
     "study.toml",
 ]
 
@@ -126,7 +129,7 @@ class Consortium(Certifying):
             reinforced=labelling.reinforced,
             batches=tuple(labelling.batches),
             stop=labelling.stop.reason,
-            refusals=labelling.refusals,
+            left_out=dict.fromkeys(range(len(labelling.batches) + 1), labelling.refusals),
             differences=labelling.ledger_differences,
             cells=labelling.cells,
         )
@@ -173,9 +176,10 @@ class Consortium(Certifying):
         """What a coordinator does that forges: the folder as it is now, with its own signature."""
         created = datetime.datetime.fromisoformat(json.loads((folder / MANIFEST_FILE).read_text())["created"])
         study = bytes.fromhex(json.loads((folder / MANIFEST_FILE).read_text())["study"])
-        for name in (MANIFEST_FILE, SIGNATURE_FILE):
+        for name in (MANIFEST_FILE, SIGNATURE_FILE, MODEL_SIGNATURE_FILE):
             (folder / name).unlink()
         write_manifest(folder, study=study, created=created, key=self.key)
+        write_model_signature(folder, name="release", key=self.key, certificate=self.certificate)
 
 
 def failed(folder: Path, authority: Path | None = None) -> dict[str, str]:

@@ -54,11 +54,16 @@ class Served:
     def events(self):
         return [json.loads(line) for line in self.out.getvalue().splitlines()]
 
+    def count(self, event):
+        return sum(each["event"] == event for each in self.events())
+
 
 class Hospital:
-    """A real node of one party in a thread. acts: what stands before its party, from the first session on."""
+    """A real node of one party in a thread. acts: what stands before its party, from the first session on; withdrawn:
+    gives the digests of the studies that the hospital ended."""
 
-    def __init__(self, name, home, study, folder, port, *, vote=None, acts=lambda party: party):
+    def __init__(self, name, home, study, folder, port, *, vote=None, acts=lambda party: party, withdrawn=tuple):
+        self.withdrawn = withdrawn
         self.name, self.home, self.study, self.port = name, home, study, port
         with Store(home) as store:
             self.key, self.pem = enrol(home, store, name)
@@ -79,6 +84,7 @@ class Hospital:
             save_certificate=lambda pem: None,
             on_event=lambda event, fields: None,
             renew_days_left=0,
+            withdrawn=self.withdrawn,
         )
         try:
             node.run(self.stop)

@@ -14,7 +14,7 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned
 from protocols.crypto.identity import encoded_point
-from protocols.mechanisms import make_mechanism
+from protocols.mechanisms import MECHANISMS, ConfidentGNMax, make_mechanism
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
 from protocols.study.queries import pool_digest
@@ -35,7 +35,7 @@ def make_study(
     *,
     delta: float = 1e-5,
     rule: str = "uniform",
-    mechanism: str = "confident_gnmax",
+    mechanism: str | None = None,
     sigma: float | None = 40.0,
     sigma_threshold: float | None = 150.0,
     threshold: float | None = 200.0,
@@ -56,14 +56,18 @@ def make_study(
 ) -> Study:
     """A study of one party per epsilon; everything that a product function has no default for is said here.
 
-    keys: of the seats, where the level names some.
+    keys: of the seats, where the level names some; mechanism: None for Confident-GNMax, or Thresholded GNMax where
+    there is a guardian; sigma_threshold: of mechanisms that have one.
     """
     if keys:
         confidentiality = replace(confidentiality, seat_keys=seat_keys(keys))
     if confidentiality.signs:
         confidentiality = replace(confidentiality, seat_keys=confidentiality.seat_keys[: len(epsilon)])
     budgets = np.array(epsilon, dtype=float)
+    mechanism = mechanism or ("confident_gnmax" if confidentiality.takes(ConfidentGNMax) else "thresholded_gnmax")
     noise = {"sigma": sigma, "sigma_threshold": sigma_threshold, "threshold": threshold, **more}
+    if "sigma_threshold" not in MECHANISMS[mechanism].parameters():
+        del noise["sigma_threshold"]
     made = make_mechanism(mechanism, **noise, view=view)
     planned = Planned(
         accountant=accountant(account),

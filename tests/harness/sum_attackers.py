@@ -12,7 +12,7 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum import dealing as dealt
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.dealing import Dealing
-from protocols.levels.secure_sum.wire import NOT_VALID, VALID, keys_statement, padded, table_of
+from protocols.levels.secure_sum.wire import NOT_VALID, VALID, keys_statement, masked_statement, padded, table_of
 from tests.harness.sum_parties import STEPS, Member, Sum
 
 
@@ -214,6 +214,13 @@ def claims_valid(attacker, request, honest):
     return np.full_like(verdicts, VALID), values ^ np.uint8(1), *rest
 
 
+def for_other_sharers(attacker, request, honest):
+    """Says, signed and tagged, that it masked for other sharers than it was told of."""
+    context = attacker.context
+    about = context.mask_context(np.arange(context.parties) != 0)
+    return honest()[0], *_signed(attacker, masked_statement(context.digest, attacker.index, about))
+
+
 LOW, PRIME = bytes(32), (2**255 - 19).to_bytes(32, "little")
 # By step, what an attacker may do there.
 DEVIATIONS = {
@@ -242,7 +249,10 @@ DEVIATIONS = {
         "silent": silent, "shorter": shorter, "insists": insists, "proves something else": proves_something_else,
         "claims valid": claims_valid, "scrambled points": scrambled(2), "scrambled proofs": scrambled(3),
     },
-    "mask": {"silent": silent, "shorter": shorter},
+    "mask": {
+        "silent": silent, "shorter": shorter, "scrambled signature": scrambled(1), "scrambled tags": scrambled(2),
+        "other sharers": for_other_sharers,
+    },
     "agree": {"silent": silent, "scrambled signature": scrambled(0), "scrambled tags": scrambled(1)},
     "unmask": {"silent": silent, "shorter": shorter, "scrambled seed": scrambled(0), "scrambled shares": scrambled(1)},
 }  # fmt: skip

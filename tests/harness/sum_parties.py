@@ -105,7 +105,7 @@ class Member:
             return checking.accuse(*self.own, request, **by)
         if step == "mask":
             noted = self.notes.setdefault("masking", party.masking_note(context, index, request))
-            return party.mask(*self.own, request, self.values, noted=noted)
+            return party.mask(*self.own, request, self.values, noted=noted, **by)
         masked = self.notes["masking"]
         noted = self.notes.setdefault("survivors", party.survivors_note(context, index, request[:2]))
         if step == "agree":
@@ -149,7 +149,8 @@ class Sum:
         self.checked = collect_checks(self.dealt, replies, verify=verify)
         accusers = np.isin(np.arange(self.context.parties), list(self.checked.disputes))
         self.shared = settle_disputes(self.checked, self.ask("accuse", accusers, self.checked.request))
-        self.masked = collect_masked(self.shared, self.ask("mask", self.shared.present, self.shared.request))
+        replies = self.ask("mask", self.shared.present, self.shared.request)
+        self.masked = collect_masked(self.shared, replies, verify=verify)
         self.agreed = collect_signatures(
             self.masked, self.ask("agree", self.masked.present, lambda index: self.masked.request), verify=verify
         )

@@ -5,8 +5,10 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.crypto.field import P, from_integers, minus, plus, times
+from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes, vote_keys
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
+from protocols.levels.two_server.weighted_sums import weighted_sums
 from tests.harness.seeded import seeded_source
 from tests.harness.two_server_sides import converse
 
@@ -35,6 +37,12 @@ def verdicts(coordinator, guardian, terms, seed=1):
     )
     np.testing.assert_array_equal(*found)
     return found[0]
+
+
+def sums_of(coordinator, guardian, terms, weights):
+    """The weighted sums of both servers, modulo p. weights: [voters, queries]."""
+    shares = KeyedShares.of_coordinator(coordinator, terms), KeyedShares.of_guardian(guardian, terms)
+    return plus(*(weighted_sums(each, weights) for each in shares))
 
 
 HALF = (P + 1) // 2

@@ -7,12 +7,13 @@ from threading import Event
 import numpy as np
 
 from protocols.crypto.channel import pair
-from protocols.crypto.field import P, from_integers, minus
+from protocols.crypto.field import P, from_integers, minus, plus, times
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
 from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.circuit_inputs import coordinator_inputs, guardian_inputs
+from protocols.levels.two_server.circuit_inputs import circuit_inputs
+from protocols.levels.two_server.input_check import Bound
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from protocols.levels.two_server.opened_batches import OpenedBatches
 from tests.harness.seeded import seeded_source
@@ -97,9 +98,29 @@ def notes_of_a_batch():
     return BatchNotes(ledger, b"request", 0, other, OpenedBatches(ledger, b"study", other=other))
 
 
-def coordinator_side(channel, share, *, source, notes=None, masked=False, evaluates=coordinator_evaluates, **numbers):
+# What a dealer would deal: the same alphas on both sides, and keys that both know, as honest servers do not look.
+ALPHAS = np.array([[123_456_789, 987_654_321], [1_357_913_579, 246_802_468]], dtype=np.uint32)
+
+
+def dealt(share, noise, *, leads):
+    """A server's share of the counts with its noise, bound to it; it holds macs under the first alphas if it leads."""
+    numbers = plus(share, from_integers(noise))
+    held, kept = (
+        np.random.default_rng(at).integers(0, P, (2, *share.shape)).astype(np.uint32) for at in (leads, not leads)
+    )
+    own, others = (ALPHAS[int(at)] for at in (leads, not leads))
+    return Bound(numbers, minus(held, times(own[:, None, None], numbers)), others, kept)
+
+
+def inputs_of(share, *, noise, leads, threshold, total_units, masked=False):
+    """A server's inputs."""
+    bound = dealt(share, noise, leads=leads)
+    return circuit_inputs(bound, leads=leads, threshold=threshold, total_units=total_units, masked=masked)
+
+
+def coordinator_side(channel, share, *, source, notes=None, evaluates=coordinator_evaluates, **numbers):
     """What the coordinator opens."""
-    inputs = coordinator_inputs(share, masked=masked, **numbers)
+    inputs = inputs_of(share, leads=True, **numbers)
     return coordinator_opens(
         channel,
         inputs.sizes,
@@ -108,9 +129,9 @@ def coordinator_side(channel, share, *, source, notes=None, masked=False, evalua
     )
 
 
-def guardian_side(channel, share, *, source, notes=None, masked=False, evaluates=guardian_evaluates, **numbers):
+def guardian_side(channel, share, *, source, notes=None, evaluates=guardian_evaluates, **numbers):
     """What the guardian opens."""
-    inputs = guardian_inputs(share, masked=masked, **numbers)
+    inputs = inputs_of(share, leads=False, **numbers)
     return guardian_opens(
         channel,
         inputs.sizes,
@@ -119,17 +140,16 @@ def guardian_side(channel, share, *, source, notes=None, masked=False, evaluates
     )
 
 
-def labels_of(counts, noise, threshold_noise, threshold, offsets, *, total_units, seed=0, channels=None):
+def labels_of(counts, noise, threshold, *, total_units, seed=0, channels=None):
     """The labels that both servers get; noise: the two servers', on the first axis."""
     coordinators, guardians = split(counts, np.random.default_rng(seed))
-    bit = (None, None) if threshold_noise is None else threshold_noise
     opened, known = converse(
         lambda channel: coordinator_side(
-            channel, coordinators, label_noise=noise[0], threshold_noise=bit[0], threshold=threshold, offsets=offsets,
-            total_units=total_units, source=seeded_source(seed, 1),
+            channel, coordinators, noise=noise[0], threshold=threshold, total_units=total_units,
+            source=seeded_source(seed, 1),
         ),
         lambda channel: guardian_side(
-            channel, guardians, label_noise=noise[1], threshold_noise=bit[1], threshold=threshold is not None,
+            channel, guardians, noise=noise[1], threshold=threshold, total_units=total_units,
             source=seeded_source(seed, 2),
         ),
         channels=channels,

@@ -65,7 +65,7 @@ class SummedAggregation(Aggregation):
         left_out: dict[str, str] = {}
         try:
             shared = self._shared(reserved, context, verify, left_out)
-            masked = self._masked(reserved, shared, left_out)
+            masked = self._masked(reserved, shared, verify, left_out)
             agreed = collect_signatures(
                 masked, self._step(reserved, "sum_agree", masked.present, lambda _: masked.request, {}), verify=verify
             )
@@ -112,20 +112,19 @@ class SummedAggregation(Aggregation):
         }
         return Shared(Keys(context, present, table), sharers, commitments, receipts, kept, absent)
 
-    def _masked(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Masked:
+    def _masked(self, reserved: ReservedBatch, shared: Shared, verify: Verify, left_out: dict[str, str]) -> Masked:
         noted = reserved.ledger.noted(reserved.request.digest, _MASKED)
         if noted is None:
-            masked = collect_masked(shared, self._votes(reserved, shared, left_out))
+            masked = collect_masked(shared, self._votes(reserved, shared, left_out), verify=verify)
             _add_missing(left_out, masked.left_out)
-            noted = reserved.ledger.note(
-                reserved.request.digest, _MASKED, encode_arrays((masked.present, masked.total))
-            )
-        present, total = decode_arrays(noted)
+            arrays = (masked.present, masked.total, masked.signatures, masked.tags)
+            noted = reserved.ledger.note(reserved.request.digest, _MASKED, encode_arrays(arrays))
+        present, total, signatures, tags = decode_arrays(noted)
         members = shared.keys.context.members
         absent: dict[str, str] = {
             name: Code.ABSENT for name, there in zip(members, present.tolist(), strict=True) if not there
         }
-        return Masked(shared, present, total.copy(), absent)
+        return Masked(shared, present, total.copy(), signatures, tags, absent)
 
     def _votes(self, reserved: ReservedBatch, shared: Shared, left_out: dict[str, str]) -> Replies:
         request, seats = reserved.request, reserved.study.seats

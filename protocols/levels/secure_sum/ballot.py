@@ -97,7 +97,10 @@ class SummedBallot(Ballot):
             cast = np.rint(counts * self._units).astype(np.int64)
         noise = discrete_gaussian(source, sigma=self._noise_sigma, size=cast.size)
         values = cast.ravel() + noise
-        return HiddenVotes(digest, party.mask(secret, context, self._index, request.relayed, values, noted=note))
+        by = self._authenticator
+        return HiddenVotes(
+            digest, party.mask(secret, context, self._index, request.relayed, values, noted=note, authenticator=by)
+        )
 
     def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
         """Forgets the secrets. The histogram is charged whatever was answered, so the outcome lowers nothing."""

@@ -27,6 +27,7 @@ from protocols.levels.secure_sum.wire import (
     Arrays,
     checked,
     keys_statement,
+    masked_statement,
     survivors_statement,
     unpadded,
 )
@@ -98,11 +99,13 @@ class Shared:
 
 @dataclass(frozen=True, eq=False)
 class Masked:
-    """After step 4: the sum of the masked vectors of the survivors."""
+    """After step 4: the sum of the masked vectors of the survivors, and the proofs of with whom each masked its own."""
 
     shared: Shared
     present: Bool[ndarray, " parties"]
     total: ndarray = field(repr=False)
+    signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
+    tags: UInt8[ndarray, "parties neighbours 16"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -124,8 +127,10 @@ class Agreed:
 
     def request(self, index: int) -> Arrays:
         """Step 6's request to a survivor."""
-        kept, (signed, signatures) = self.masked.shared.kept[index], self._signed
-        return *self.masked.request, kept, signed, signatures, self.tags[self.signers, index]
+        masked, graph = self.masked, self.masked.shared.keys.context.graph
+        neighbours, (signed, signatures) = graph.neighbours(index), self._signed
+        proofs = masked.signatures[neighbours], masked.tags[neighbours, graph.reverse]
+        return *masked.request, masked.shared.kept[index], *proofs, signed, signatures, self.tags[self.signers, index]
 
     @cached_property
     def _signed(self) -> tuple[UInt8[ndarray, " parties"], UInt8[ndarray, "quorum 73"]]:
@@ -164,19 +169,30 @@ def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Adver
     return Advertised(Keys(context, present, table, left_out), signatures, tags)
 
 
-def collect_masked(shared: Shared, replies: Replies) -> Masked:
-    """Collects step 4's replies. Raises QuorumLost."""
-    context = shared.keys.context
-    total = np.zeros(context.cells, dtype=context.dtype)
+def collect_masked(shared: Shared, replies: Replies, *, verify: Verify) -> Masked:
+    """Collects step 4's replies: of those that signed for which sharers they masked. Raises QuorumLost."""
+    context, about = shared.keys.context, shared.keys.context.mask_context(shared.present)
+    degree, total = context.graph.degree, np.zeros(context.cells, dtype=context.dtype)
+    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
+    tags = np.zeros((context.parties, degree, TAG_BYTES), dtype=np.uint8)
 
-    def take(index: int, reply: Arrays) -> None:
-        (masked,) = checked(reply, ("masked", context.dtype.str, (context.cells,)))
+    def take(index: int, reply: Arrays) -> str | None:
+        masked, signatures[index], tags[index] = checked(
+            reply,
+            ("masked", context.dtype.str, (context.cells,)),
+            ("signature", "|u1", (SIGNATURE_BYTES,)),
+            ("tags", "|u1", (degree, TAG_BYTES)),
+        )
+        statement = masked_statement(context.digest, index, about)
+        if not verify(context.members[index], statement, unpadded(signatures[index])):
+            return Code.BAD_SIGNATURE
         np.add(total, masked, out=total)
+        return None
 
     present, left_out = collect(
         context, shared.present, replies, take, shared.left_out, "masked their votes", context.fewest
     )
-    return Masked(shared, present, total, left_out)
+    return Masked(shared, present, total, signatures, tags, left_out)
 
 
 def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:

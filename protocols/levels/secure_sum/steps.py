@@ -8,7 +8,8 @@ a retry gets the stored one, because the same masks over other values (noise dra
 
 An honest coordinator learns the sum over the survivors, and what up to `colluders` parties tell it. A dishonest one
 learns one sum over at least `fewest` parties of its choice, or nothing: keys are signed or tagged, a quorum exists for
-one set of survivors only, masks are bound to the set of sharers, and no honest party opens both secrets of another.
+one set of survivors only, masks are bound to the set of sharers, a seed's shares are opened only for the sharers that
+its owner said it masked with, and no honest party opens both secrets of another.
 Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its own charge. Nothing here
 checks the vectors: a party can add any vector.
 
@@ -48,6 +49,7 @@ from protocols.levels.secure_sum.wire import (
     flags,
     kept_bytes,
     keys_statement,
+    masked_statement,
     octets,
     padded,
     receipt_bytes,
@@ -132,8 +134,10 @@ def mask(
     values: Int64[ndarray, " cells"],
     *,
     noted: bytes,
+    authenticator: Authenticator,
 ) -> Arrays:
-    """Step 4: the values, votes and noise share, under the self mask and the masks of all neighbours that shared.
+    """Step 4: the values, votes and noise share, under the self mask and the masks of all neighbours that shared; this
+    party's signature of who they are, and a tag of it for each neighbour.
 
     noted: the kept masking_note. Raises Refused("other_sharers") if it is of another request,
     Refused("too_few_parties"), MalformedMessage, and InvalidInput for values of another length.
@@ -156,7 +160,12 @@ def mask(
         key = pair_mask_key(secrets_of[row], about, (index, other), (own_public, public))
         masked.add(key, sign=1 if index < other else -1)
     masked.add(self_mask_key(secrets.seed(), context, index), sign=1)
-    return (masked.total + to_ring(values, bits=context.bits),)
+    statement = masked_statement(context.digest, index, about)
+    return (
+        masked.total + to_ring(values, bits=context.bits),
+        padded(authenticator.sign(statement)),
+        table_of([authenticator.tag(context.members[other], statement) for other in neighbours.tolist()]),
+    )
 
 
 def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
@@ -197,17 +206,20 @@ def unmask(
 ) -> Arrays:
     """Step 6: this party's seed, and of each neighbour the share of its seed if it is left, of its mask key if not.
 
-    Zeros for neighbours that did not share.
+    Zeros for neighbours that did not share. The share of a seed is given only if its owner masked for these sharers: a
+    neighbour that was told of others has masks with these alone, which the mask keys of drop-outs may all open.
 
     masked, noted: the masking_note and the survivors_note that were kept. Raises as `agree`, and MalformedMessage,
     naming the party, where neither tag nor signature is its own.
     """
     secrets, graph = Secrets(batch_secret, context, index), context.graph
-    here, there, kept, signed, signatures, tags = checked(
+    here, there, kept, masked_signatures, masked_tags, signed, signatures, tags = checked(
         request,
         ("sharers", "|u1", (context.parties,)),
         ("survivors", "|u1", (context.parties,)),
         ("kept", "|u1", (kept_bytes(graph.degree),)),
+        ("masked signatures", "|u1", (graph.degree, SIGNATURE_BYTES)),
+        ("masked tags", "|u1", (graph.degree, TAG_BYTES)),
         ("signed", "|u1", (context.parties,)),
         ("signatures", "|u1", (context.quorum, SIGNATURE_BYTES)),
         ("tags", "|u1", (context.quorum, TAG_BYTES)),
@@ -223,6 +235,11 @@ def unmask(
                 f"survivors: neither tag nor signature of {context.members[signer]!r} is that member's"
             )
     shares, neighbours = kept_shares(secrets, kept.tobytes()), graph.neighbours(index)
+    for row in np.flatnonzero(survivors[neighbours]).tolist():
+        name, tag = context.members[neighbours[row]], masked_tags[row].tobytes()
+        statement = masked_statement(context.digest, int(neighbours[row]), masked)
+        if not _authentic(authenticator, name, statement, tag, masked_signatures[row]):
+            raise MalformedMessage(f"masked: neither tag nor signature of {name!r} is that member's, for these sharers")
     kinds = np.where(survivors[neighbours], SEED, MASK_KEY)
     opened = np.where(sharers[neighbours, None], shares[np.arange(graph.degree), kinds], np.uint8(0))
     return octets(encoded(secrets.seed())), opened

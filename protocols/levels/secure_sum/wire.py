@@ -101,6 +101,11 @@ def keys_statement(digest: bytes, index: int, keys: UInt8[ndarray, "3 32"]) -> b
     return b"conclave secure sum keys 1\n" + digest + index.to_bytes(4, "big") + keys.tobytes()
 
 
+def masked_statement(digest: bytes, index: int, masked_for: bytes) -> bytes:
+    """What a party signs with its masked values: with whom it masked them (`Context.mask_context`)."""
+    return b"conclave secure sum masked 1\n" + digest + index.to_bytes(4, "big") + masked_for
+
+
 def survivors_statement(
     digest: bytes, sharers: Bool[ndarray, " parties"], survivors: Bool[ndarray, " parties"]
 ) -> bytes:

@@ -23,19 +23,19 @@ from protocols.levels.level import Aggregation, Counted, LeftOut, ReservedBatch,
 from protocols.levels.two_server.agreed_labels import coordinator_labels
 from protocols.levels.two_server.agreement import EVALUATION_NOTES
 from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.circuit_inputs import coordinator_inputs
+from protocols.levels.two_server.bound_inputs import bound_inputs, checked_masks, sizes_of
+from protocols.levels.two_server.circuit_inputs import CircuitInputs
 from protocols.levels.two_server.conversation import (
     NOISE_SEED_BYTES,
     Submission,
     ballots_of,
     check_bytes,
     head_of,
-    own_weights,
     receive,
     send,
-    server_noise,
     whole_seats,
 )
+from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
@@ -43,8 +43,7 @@ from protocols.levels.two_server.shared_sums import SumShare, check_sum_share
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share
 from protocols.levels.two_server.signed_votes import received_votes
 from protocols.levels.two_server.sketch import coordinator_checks
-from protocols.levels.two_server.statement import SIGNATURE_BYTES, Statement, check_opened
-from protocols.levels.two_server.weighted_sums import coordinator_sums
+from protocols.levels.two_server.statement import SIGNATURE_BYTES, Fate, Statement, check_opened
 from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
@@ -60,6 +59,8 @@ _GUARDIAN = "guardian"
 # The note of the guardian's signature of the sums that were opened.
 _OPENED = "opened"
 _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
+# What a guardian says of submitted votes that it does not check.
+_REFUSED_AS = {Fate.BAD_SEAL: Code.BAD_SEAL, Fate.VOTES_BARRED: Code.VOTES_BARRED}
 
 
 class SharedAggregation(Aggregation):
@@ -93,13 +94,13 @@ class SharedAggregation(Aggregation):
             if len(received) < reserved.study.quorum:
                 return Counted(None, tuple(received), left_out)
             noted = ledger.note(digest, _SUBMITTED, _pack(reserved, received))
-        seats, shares, sealed, offsets = _unpack(noted, reserved)
+        seats, shares, sealed = _unpack(noted, reserved)
         seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
         names = [reserved.study.roster[seat].party for seat in seats.tolist()]
         # A seat that answered before a restart is not asked again, and must not be left out.
         left_out |= {seat: Code.ABSENT for seat in reserved.seats if seat not in names and seat not in left_out}
         with self._dial() as channel:
-            return self._converse(channel, reserved, seats, shares, sealed, offsets, seed, left_out)
+            return self._converse(channel, reserved, seats, shares, sealed, seed, left_out)
 
     def _collect(self, reserved: ReservedBatch, left_out: dict[str, str]) -> dict[str, tuple[bytes, PartyShare]]:
         replies = reserved.exchange(dict.fromkeys(reserved.seats, reserved.request))
@@ -122,7 +123,6 @@ class SharedAggregation(Aggregation):
         seats: Int64[ndarray, " seats"],
         shares: list[PartyShare],
         sealed: tuple[bytes, ...],
-        offsets: Int64[ndarray, "queries classes"] | None,
         seed: bytes,
         left_out: dict[str, str],
     ) -> Counted:
@@ -132,7 +132,6 @@ class SharedAggregation(Aggregation):
             study.digest,
             request.digest,
             request.batch.number,
-            offsets is not None,
             ids,
             np.array(sorted(study.seats[seat] for seat in reserved.seats), dtype=np.int64),
             seats,
@@ -141,9 +140,11 @@ class SharedAggregation(Aggregation):
             log.peer(_GUARDIAN),
         )
         send(channel, submission.arrays())
-        faulty, known = _accepted(receive(channel), len(seats))
+        taken, known = _accepted(receive(channel), len(seats))
         log.remember(_GUARDIAN, head_of(known), proof=b"")
-        left_out |= {study.roster[seat].party: Code.BAD_SEAL for seat in seats[faulty].tolist()}
+        faulty = taken != Fate.COUNTED
+        for seat, fate in zip(seats[faulty].tolist(), taken[faulty].tolist(), strict=True):
+            left_out[study.roster[seat].party] = _REFUSED_AS[Fate(fate)]
         shares = [share for share, bad in zip(shares, faulty.tolist(), strict=True) if not bad]
         seats = seats[~faulty]
         if len(seats) < study.quorum:
@@ -152,32 +153,28 @@ class SharedAggregation(Aggregation):
             return self._open_sums(channel, reserved, seats, shares, seed, left_out)
         ballots = ballots_of(study, request.digest, reserved.takes_part[seats])
         share = CoordinatorShare.of_all([each for each in shares if isinstance(each, CoordinatorShare)])
+        keyed = KeyedShares.of_coordinator(share, ballots)
         check = _check_of(reserved)
         with check.attempt(submission.digest + seats.tobytes()) as pin:
-            voters = coordinator_checks(channel, share, ballots, secret=check.secret(self._source), pin=pin)
+            secret = check.secret(self._source)
+            voters = coordinator_checks(channel, share, ballots, secret=secret, pin=pin)
+            voters &= checked_masks(channel, keyed, ballots, leads=True, secret=secret, pin=pin)
         valid = whole_seats(study, voters)
         refused = [study.roster[seat].party for seat in seats[~valid].tolist()]
         check.end(refused)
         left_out |= dict.fromkeys(refused, Code.BAD_VOTES)
         if valid.sum() < study.quorum:
             return self._below_quorum(reserved, left_out)
-        sums = coordinator_sums(
-            share, ballots, weights=own_weights(study, seats), valid=np.repeat(valid, study.teachers)
-        )
-        level = guarded(study.confidentiality)
-        bit, label = server_noise(study, _noise(study, seed), queries=len(ids))
-        inputs = coordinator_inputs(
-            sums,
-            label_noise=label,
-            threshold_noise=bit,
-            threshold=study.threshold_units(level.units, second_round=offsets is not None),
-            offsets=offsets,
-            total_units=study.total_units(level.units),
-            masked=level.hides_queries,
-        )
         opened = _opened_batches(study, reserved.ledger)
         notes = BatchNotes(reserved.ledger, request.digest, request.batch.number, _GUARDIAN, opened)
-        agreed = coordinator_labels(channel, study, inputs, ids=ids.tolist(), notes=notes, source=self._source)
+
+        def enter() -> CircuitInputs:
+            return bound_inputs(
+                channel, study, keyed, ballots, seats=seats, valid=valid, seed=seed, leads=True, notes=notes
+            )
+
+        sizes = sizes_of(study, queries=len(ids))
+        agreed = coordinator_labels(channel, study, sizes, enter, ids=ids.tolist(), notes=notes, source=self._source)
         self._believe(reserved, agreed.labels != ABSTAIN, seats[valid], agreed.statement, agreed.head)
         voted = tuple(study.roster[seat].party for seat in seats[valid].tolist())
         return Counted(agreed.labels, voted, left_out, agreed.statement)
@@ -281,29 +278,26 @@ def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, PartyShare]]
     study = reserved.study
     seats = sorted(study.seats[seat] for seat in received)
     names = [study.roster[seat].party for seat in seats]
-    offsets: list[ndarray] = []
-    if reserved.predictions is not None:
-        votes = study.mechanism.offsets(reserved.predictions, study.nominal_weight)
-        offsets = [np.rint(votes * guarded(study.confidentiality).units).astype(np.int64)]
     shares = [array for name in names for array in received[name][1].arrays()]
     sealed = [np.frombuffer(received[name][0], dtype=np.uint8) for name in names]
-    counts = np.array([len(offsets), len(names)], dtype=np.int64)
-    return encode_arrays([counts, np.array(seats, dtype=np.int64), *offsets, *sealed, *shares])
+    return encode_arrays([np.array(seats, dtype=np.int64), *sealed, *shares])
 
 
 def _unpack(
     noted: bytes, reserved: ReservedBatch
-) -> tuple[Int64[ndarray, " seats"], list[PartyShare], tuple[bytes, ...], Int64[ndarray, "queries classes"] | None]:
-    counts, seats, *rest = decode_arrays(noted)
-    offsets = rest.pop(0) if counts[0] else None
-    parties = int(counts[1])
+) -> tuple[Int64[ndarray, " seats"], list[PartyShare], tuple[bytes, ...]]:
+    seats, *rest = decode_arrays(noted)
+    parties = len(seats)
     sealed = tuple(each.tobytes() for each in rest[:parties])
     each = (len(rest) - parties) // parties
     shares = [_share(tuple(rest[parties + each * at : parties + each * (at + 1)]), reserved) for at in range(parties)]
-    return seats, shares, sealed, offsets
+    return seats, shares, sealed
 
 
 def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray]:
-    if len(arrays) != 2 or arrays[0].dtype != np.bool_ or arrays[0].shape != (seats,):
+    """For each submitted seat Fate.COUNTED, or why its votes are not even checked; and the guardian's head."""
+    if len(arrays) != 2 or arrays[0].dtype != np.uint8 or arrays[0].shape != (seats,):
         raise MalformedMessage("the guardian's acceptance is malformed")
+    if not np.isin(arrays[0], [Fate.COUNTED, *_REFUSED_AS]).all():
+        raise MalformedMessage("the guardian's acceptance names another fate; allowed: counted, bad_seal, votes_barred")
     return arrays[0], arrays[1]

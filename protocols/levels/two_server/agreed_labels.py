@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from jaxtyping import Int64
@@ -13,7 +13,7 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.levels.two_server.agreement import coordinator_opens
 from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.circuit_inputs import CircuitInputs
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, Sizes
 from protocols.levels.two_server.conversation import check_bytes, receive
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates
 from protocols.levels.two_server.signed_labels import SignedLabels
@@ -33,7 +33,8 @@ class AgreedLabels:
 def coordinator_labels(
     channel: Channel,
     study: Study,
-    inputs: CircuitInputs,
+    sizes: Sizes,
+    enter: Callable[[], CircuitInputs],
     *,
     ids: Sequence[int],
     notes: BatchNotes,
@@ -41,14 +42,16 @@ def coordinator_labels(
 ) -> AgreedLabels:
     """The labels of the queries with these positions in the pool. The guardian's signature of them is noted.
 
+    enter: binds both servers' inputs over the channel; called unless an evaluation is to be opened.
+
     Raises as `coordinator_opens` does, and Refused("labels_differ") if the guardian signed others; each is logged.
     """
     with notes.logged_break():
         opened = coordinator_opens(
             channel,
-            inputs.sizes,
+            sizes,
             notes=notes,
-            evaluate=lambda: coordinator_evaluates(channel, inputs, source=source),
+            evaluate=lambda: coordinator_evaluates(channel, enter(), source=source),
         )
         answer = receive(channel)
         if len(answer) != 3:

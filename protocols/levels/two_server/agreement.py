@@ -142,7 +142,10 @@ def _evaluated(channel: Channel, notes: BatchNotes, evaluate: Callable[[], Evalu
         channel.send(_NOTHING)
         evaluated = evaluate()
         receive(channel, len(_READY), "the end of the evaluation")
-        notes.note(_EVALUATED, evaluated.encoded())
+        with notes.ledger.log.together():
+            encoded = evaluated.encoded()
+            if notes.noted(_COMPARED) is not None or notes.note(_EVALUATED, encoded) != encoded:
+                raise Refused(Code.LABELS_DIFFER, "another evaluation of the batch is to be opened, or was")
     channel.send(evaluated.masks)
     return evaluated
 

@@ -73,11 +73,15 @@ class SharedBallot(Ballot):
         study, seat = self._study, self._seat
         told = check_told(outcome, key=self._signing_key, position=study.seats[seat], seats=len(study.roster))
         assert isinstance(sent, HiddenVotes)  # which this ballot cast
-        same = told.vote == sent_votes(sent).digest(study.digest, outcome.batch_digest, seat)
-        if told.fate in (Fate.COUNTED, Fate.BAD_VOTES) and not same:
+        same = told.vote == self._sent(sent)
+        if told.fate in (Fate.COUNTED, Fate.BAD_VOTES, Fate.VOTES_BARRED) and not same:
             raise Refused(
                 Code.OTHER_VOTES,
                 "the guardian's statement is of other votes than this ledger holds; the reservation stands",
             )
         # The guardian got no share with this hospital's signature on it: whoever passed it on changed it.
         return ALTERED if told.fate is Fate.BAD_SEAL and not same else told.fate.word
+
+    def _sent(self, reply: HiddenVotes) -> bytes:
+        """The digest of the votes in a stored reply, as the guardian's statement names them."""
+        return sent_votes(reply).digest(self._study.digest, reply.batch_digest, self._seat)

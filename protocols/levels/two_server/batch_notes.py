@@ -43,6 +43,11 @@ class BatchNotes:
         """Deletes a value that is never needed again."""
         self.ledger.forget(self.request, kind)
 
+    def pin_input(self, step: str, value: bytes) -> None:
+        """Keeps what a step of the check of inputs was done with. Raises Refused("other_check") for another value."""
+        if self.note(f"input {step}", value) != value:
+            raise Refused(Code.OTHER_CHECK, f"the inputs of the batch were checked before, with another {step}")
+
     @contextmanager
     def logged_break(self) -> Iterator[None]:
         """Logs who broke off the computation of the labels, if it does not end. What ended it is raised on."""

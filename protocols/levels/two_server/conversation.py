@@ -64,17 +64,9 @@ def unseal(
         raise MalformedMessage("the share is not sealed to this key for this seat and request") from None
 
 
-def server_noise(
-    study: Study, noise: LatticeNoise, *, queries: int
-) -> tuple[Int64[ndarray, " queries"] | None, Int64[ndarray, "queries classes"]]:
-    """One server's whole noise for a batch in lattice units: for the threshold (None without one) and for the label.
-
-    Drawn in a mechanism's order, so that level `clear` with the sum of both servers' noise gives the same labels.
-    """
-    units = noise.units
-    threshold_noise = study.mechanism.threshold_noise
-    bit = None if threshold_noise is None else noise.draw(queries, threshold_noise * units)
-    return bit, noise.draw(queries * study.classes, study.gaussian.sigma * units).reshape(queries, study.classes)
+def server_noise(study: Study, noise: LatticeNoise, *, queries: int) -> Int64[ndarray, "queries classes"]:
+    """One server's whole noise for a batch in lattice units, drawn in a mechanism's order."""
+    return noise.draw(queries * study.classes, study.gaussian.sigma * noise.units).reshape(queries, study.classes)
 
 
 def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:
@@ -139,13 +131,11 @@ def check_bytes(array: ndarray, length: int) -> bytes:
 
 @dataclass(frozen=True, eq=False)
 class Submission:
-    """What a coordinator submits: a batch, its round, the seats it asked, and the sealed shares of those that
-    answered."""
+    """What a coordinator submits: a batch, the seats it asked, and the sealed shares of those that answered."""
 
     study: bytes
     request: bytes
     number: int
-    second_round: bool
     ids: Int64[ndarray, " queries"]
     members: Int64[ndarray, " members"]
     seats: Int64[ndarray, " seats"]
@@ -158,7 +148,7 @@ class Submission:
         return (
             np.frombuffer(self.study, dtype=np.uint8),
             np.frombuffer(self.request, dtype=np.uint8),
-            np.array([self.number, self.second_round], dtype=np.int64),
+            np.array([self.number], dtype=np.int64),
             self.ids,
             self.members,
             self.seats,
@@ -174,8 +164,7 @@ class Submission:
         if len(arrays) != 10:
             raise MalformedMessage(f"a submission has {len(arrays)} arrays; allowed: 10")
         study, request, scalars, ids, members, seats, lengths, sealed, own, seen = arrays
-        number = integer("submission", "number", scalars[:1])
-        second_round = integer("submission", "second_round", scalars[1:])
+        number = integer("submission", "number", scalars)
         for what, array in {"ids": ids, "members": members, "seats": seats}.items():
             positions("submission", what, array)
         if not np.isin(seats, members).all():
@@ -190,7 +179,6 @@ class Submission:
             check_bytes(study, 32),
             check_bytes(request, 32),
             number,
-            bool(second_round),
             ids,
             members,
             seats,

@@ -21,7 +21,8 @@ class Evaluated:
     Outputs are the bits of the label, lowest first, and after them the pass bit, if there is a threshold. context: a
     hash of the messages with which the evaluation began; active: labels of the circuit that the other garbled; zeros:
     labels of zero of the own circuit, whose labels of one are zeros ^ offset; mask: what the coordinator added to the
-    label's bits, if it hid them; seed: 32 secret bytes for the test of equality.
+    label's bits, if it hid them; seed: 32 secret bytes for the test of equality; bound: what is left of the macs of the
+    coordinator's inputs and of the guardian's, the same on both servers if what entered is what was bound.
     """
 
     context: bytes
@@ -30,6 +31,7 @@ class Evaluated:
     offset: UInt64[ndarray, "2"] = field(repr=False)
     mask: Bool[ndarray, "label_bits queries"] | None = field(repr=False)
     seed: bytes = field(repr=False)
+    bound: tuple[bytes, bytes] = field(repr=False)
 
     @property
     def masks(self) -> bytes:
@@ -44,26 +46,28 @@ class Evaluated:
         )
 
     def secret(self, outputs: Bool[ndarray, "outputs queries"], *, garbled: Literal["first", "second"]) -> bytes:
-        """The same on both servers only if both hold labels of these outputs in both circuits.
+        """The same on both servers only if both hold labels of these outputs in both circuits, of the bound inputs.
 
         garbled: which circuit this server garbled: the guardian's is the first.
         """
         own = self.zeros ^ chosen(outputs, self.offset)
         both = (own, self.active) if garbled == "first" else (self.active, own)
-        return derived_key("agreement", *(each.astype("<u8").tobytes() for each in both), outputs.tobytes())
+        labels = (each.astype("<u8").tobytes() for each in both)
+        return derived_key("agreement", *labels, outputs.tobytes(), *self.bound)
 
     def encoded(self) -> bytes:
         """For a note."""
         mask = np.zeros((0, 0), np.bool_) if self.mask is None else self.mask
         labels = (each.astype("<u8").view(np.uint8) for each in (self.active, self.zeros, self.offset))
-        ends = (np.frombuffer(each, np.uint8) for each in (self.context, self.seed))
+        ends = (np.frombuffer(each, np.uint8) for each in (self.context, self.seed, *self.bound))
         return encode_arrays((*labels, mask, *ends))
 
     @classmethod
     def read(cls, note: bytes) -> Evaluated:
         """What `encoded` wrote."""
-        active, zeros, offset, mask, context, seed = decode_arrays(note)
+        active, zeros, offset, mask, *ends = decode_arrays(note)
+        context, seed, one, other = (each.tobytes() for each in ends)
         active, zeros, offset = (
             np.ascontiguousarray(each).view("<u8").astype(np.uint64) for each in (active, zeros, offset)
         )
-        return cls(context.tobytes(), active, zeros, offset, mask if mask.size else None, seed.tobytes())
+        return cls(context, active, zeros, offset, mask if mask.size else None, seed, (one, other))

@@ -1,11 +1,13 @@
 """The servers' two-party computation of noisy labels from their shares of the counts, evaluated twice.
 
-Each server has added its own noise to its own share. The guardian garbles a circuit that the coordinator evaluates, and
-the coordinator garbles the same circuit for the guardian to evaluate: dual execution (Mohassel & Franklin 2006,
-"Efficiency tradeoffs for malicious two-party computation"; Huang, Katz & Evans 2012, "Quid-pro-quo-tocols"). A server
-that garbles another circuit, or other tables, spoils only what the other server evaluates, never its own result; and
-agreement.py compares both, before anything is released, so that it shows. Whoever evaluates gets its inputs by checked
-correlated transfers (oblivious_transfer.py), one label for each of its bits and no other.
+Each server has added its own noise to its own share, and both are bound (input_check.py). The guardian garbles a
+circuit that the coordinator evaluates, and the coordinator garbles the same circuit for the guardian: dual execution
+(Mohassel & Franklin 2006, "Efficiency tradeoffs for malicious two-party computation"; Huang, Katz & Evans 2012,
+"Quid-pro-quo-tocols"). A server that garbles another circuit, or other tables, spoils only what the other server
+evaluates, never its own result; and agreement.py compares both, before anything is released, so that it shows. Whoever
+evaluates gets its inputs by checked correlated transfers (oblivious_transfer.py), one label for each of its bits and no
+other; from the same transfers follow macs of what it entered (bit_tags.py), which agreement.py compares with those of
+what was bound.
 
     guardian -> coordinator   digest of the sizes; its point of the base transfers
     coordinator -> guardian   the same; its answer to the guardian's point; key of the hash, seed of active labels
@@ -14,8 +16,8 @@ correlated transfers (oblivious_transfer.py), one label for each of its bits and
       coordinator -> guardian   matrix of its input bits
       guardian -> coordinator   challenge; matrix of its input bits
       coordinator -> guardian   answer to the challenge; challenge
-      guardian -> coordinator   answer to the challenge; then, in frames, the tables of its circuit
-      coordinator -> guardian   the tables of its circuit, in frames
+      guardian -> coordinator   answer to the challenge; what makes macs; in frames, the tables of its circuit
+      coordinator -> guardian   what makes macs; the tables of its circuit, in frames
 
 Nothing can be read from that: labels of outputs mean nothing without the masks that agreement.py exchanges (half gates
 are oblivious; Zahur, Rosulek & Evans 2015, theorem 1). So an evaluation that is broken off here may be repeated, with
@@ -31,13 +33,14 @@ every attempt, because they hide the inputs of one attempt only.
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, UInt64
+from jaxtyping import Bool, UInt32, UInt64
 from numpy import ndarray
 
 from protocols.crypto.base_transfers import ANSWER_BYTES as BASE_BYTES
 from protocols.crypto.base_transfers import POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.channel import Channel
 from protocols.crypto.circuit import Gates, noisy_argmax
+from protocols.crypto.field import plus
 from protocols.crypto.garbling import LABEL_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen
 from protocols.crypto.hashing import KEY_BYTES, LabelHash
 from protocols.crypto.oblivious_transfer import (
@@ -51,6 +54,7 @@ from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, keystream, next
 from protocols.crypto.randomness import RandomSource
 from protocols.crypto.wire_arrays import receive
 from protocols.errors import MalformedMessage
+from protocols.levels.two_server.bit_tags import evaluator_tags, garbler_tags, message_bytes
 from protocols.levels.two_server.circuit_inputs import CircuitInputs, Sizes
 from protocols.levels.two_server.evaluation import Evaluated
 
@@ -72,6 +76,7 @@ def coordinator_evaluates(channel: Channel, inputs: CircuitInputs, *, source: Ra
     theirs = _Evaluating(base, hello, source)
     mask = _mask(sizes, source) if sizes.masked else None
     outputs = _Outputs(derived_key("evaluation", offer, answer, hello), mine.offset, mask, source)
+    tags = _Tags(inputs)
     for at in sizes.chunks():
         bits = inputs.bits(at)
         masks = np.zeros((0, bits.shape[-1]), dtype=np.bool_) if mask is None else mask[:, at]
@@ -84,13 +89,15 @@ def coordinator_evaluates(channel: Channel, inputs: CircuitInputs, *, source: Ra
         zeros = mine.transfers.checked(challenge, receive(channel, ANSWER_BYTES, "the answer to the challenge"))
         zeros = zeros.reshape(*bits.shape, 2)
         active, hidden = labels[: bits.size].reshape(*bits.shape, 2), labels[bits.size :].reshape(*masks.shape, 2)
+        tags.evaluated(channel, active, bits, theirs.hashing)
         gates = theirs.gates(channel, sizes.conjunctions * bits.shape[-1])
         outputs.active.append(_computed(gates, active, theirs.others(bits.shape), hidden, sizes))
         theirs.tweak = gates.tweak
+        tags.garbled(channel, zeros, mine)
         own, hidden = mine.own(bits), mine.own(masks)
         outputs.zeros.append(_computed(mine.gates, own, zeros, hidden, sizes))
         mine.writer.flush()
-    return outputs.evaluated(sizes)
+    return outputs.evaluated(sizes, tags.secrets)
 
 
 def guardian_evaluates(channel: Channel, inputs: CircuitInputs, *, source: RandomSource) -> Evaluated:
@@ -105,6 +112,7 @@ def guardian_evaluates(channel: Channel, inputs: CircuitInputs, *, source: Rando
     mine = _Garbling(channel, at_point[:POINT_BYTES], source)
     channel.send(mine.hello)
     outputs = _Outputs(derived_key("evaluation", offer, answer, mine.hello), mine.offset, None, source)
+    tags = _Tags(inputs)
     for at in sizes.chunks():
         bits = inputs.bits(at)
         masks = (sizes.label_bits if sizes.masked else 0, bits.shape[-1])
@@ -119,13 +127,15 @@ def guardian_evaluates(channel: Channel, inputs: CircuitInputs, *, source: Rando
         channel.send(theirs.transfers.answer(said[ANSWER_BYTES:]))
         active, zeros = labels.reshape(*bits.shape, 2), both[: bits.size].reshape(*bits.shape, 2)
         hidden = both[bits.size :].reshape(*masks, 2)
+        tags.garbled(channel, zeros, mine)
         outputs.zeros.append(_computed(mine.gates, zeros, mine.own(bits), hidden, sizes))
         mine.writer.flush()
+        tags.evaluated(channel, active, bits, theirs.hashing)
         gates = theirs.gates(channel, sizes.conjunctions * bits.shape[-1])
         own, hidden = theirs.others(bits.shape), theirs.others(masks)
         outputs.active.append(_computed(gates, own, active, hidden, sizes))
         theirs.tweak = gates.tweak
-    return outputs.evaluated(sizes)
+    return outputs.evaluated(sizes, tags.secrets[::-1])
 
 
 class _Garbling:
@@ -138,7 +148,8 @@ class _Garbling:
         self.hello = base.message + key + seed
         self.transfers = CorrelatedSender(bits_of(self.offset), base.keys)
         self.writer = TableWriter(channel)
-        self.gates = Garbler(self.offset, LabelHash(key), self.writer)
+        self.hashing = LabelHash(key)
+        self.gates = Garbler(self.offset, self.hashing, self.writer)
         self._actives = _ActiveLabels(seed)
 
     def own(self, bits: Bool[ndarray, "*wires"]) -> UInt64[ndarray, "*wires 2"]:
@@ -152,7 +163,7 @@ class _Evaluating:
     def __init__(self, base: BaseSender, hello: bytes, source: RandomSource) -> None:
         points, key, seed = np.split(np.frombuffer(hello, np.uint8), [BASE_BYTES, BASE_BYTES + KEY_BYTES])
         self.transfers = CorrelatedReceiver(base.keys(points.tobytes()), source)
-        self._hashing, self.tweak = LabelHash(key.tobytes()), 0
+        self.hashing, self.tweak = LabelHash(key.tobytes()), 0
         self._actives = _ActiveLabels(seed.tobytes())
 
     def others(self, shape: tuple[int, ...]) -> UInt64[ndarray, "*wires 2"]:
@@ -161,7 +172,48 @@ class _Evaluating:
 
     def gates(self, channel: Channel, conjunctions: int) -> Evaluator:
         """The gates of a chunk with so many ANDs."""
-        return Evaluator(self._hashing, TableReader(channel, conjunctions), tweak=self.tweak)
+        return Evaluator(self.hashing, TableReader(channel, conjunctions), tweak=self.tweak)
+
+
+class _Tags:
+    """Macs of the numbers that entered, chunk by chunk."""
+
+    def __init__(self, inputs: CircuitInputs) -> None:
+        self._inputs = inputs
+        nothing = inputs.macs[:, :, :0]
+        self._tags: list[ndarray] = [nothing]
+        self._keys: list[ndarray] = [nothing]
+        self._first = [0, 0]
+
+    def evaluated(self, channel: Channel, active: ndarray, bits: ndarray, hashing: LabelHash) -> None:
+        """Takes the garbler's message about a chunk of this server's own numbers."""
+        repetitions, first = len(self._inputs.alphas), self._counted(0, bits[0].size)
+        size = message_bytes(bits[0].size, repetitions=repetitions)
+        message = receive(channel, size, "what makes macs")
+        self._tags.append(evaluator_tags(active, bits, message, hashing, first=first, repetitions=repetitions))
+
+    def garbled(self, channel: Channel, zeros: ndarray, mine: _Garbling) -> None:
+        """Sends the message about a chunk of the other's numbers."""
+        first = self._counted(1, zeros[0, ..., 0].size)
+        keys, message = garbler_tags(zeros, mine.offset, self._inputs.alphas, mine.hashing, first=first)
+        channel.send(message)
+        self._keys.append(keys)
+
+    @property
+    def secrets(self) -> tuple[bytes, bytes]:
+        """What is left of the macs of the own numbers, and of the other's: see bit_tags.py."""
+        inputs = self._inputs
+        own = plus(np.concatenate(self._tags, axis=2), inputs.macs)
+        return _hashed(own), _hashed(plus(np.concatenate(self._keys, axis=2), inputs.keys))
+
+    def _counted(self, which: int, numbers: int) -> int:
+        """How many numbers preceded."""
+        self._first[which] += numbers
+        return self._first[which] - numbers
+
+
+def _hashed(values: UInt32[ndarray, "repetitions classes queries"]) -> bytes:
+    return derived_key("inputs that entered", values.astype("<u4").tobytes())
 
 
 class _Outputs:
@@ -178,10 +230,10 @@ class _Outputs:
         self.zeros: list[ndarray] = []
         self._context, self._offset, self._mask, self._source = context, offset, mask, source
 
-    def evaluated(self, sizes: Sizes) -> Evaluated:
+    def evaluated(self, sizes: Sizes, bound: tuple[bytes, bytes]) -> Evaluated:
         nothing = np.zeros((sizes.outputs, 0, 2), dtype=np.uint64)
         active, zeros = (np.concatenate([nothing, *each], axis=1) for each in (self.active, self.zeros))
-        return Evaluated(self._context, active, zeros, self._offset, self._mask, self._source(32))
+        return Evaluated(self._context, active, zeros, self._offset, self._mask, self._source(32), bound)
 
 
 class _ActiveLabels:
@@ -202,7 +254,7 @@ def _computed(
     gates: Gates, coordinators: ndarray, guardians: ndarray, masks: ndarray, sizes: Sizes
 ) -> UInt64[ndarray, "outputs queries 2"]:
     """The wires of the label, masked where it is hidden, and after them the pass bit's."""
-    found = noisy_argmax(gates, coordinators, guardians, classes=sizes.classes, test=sizes.test)
+    found = noisy_argmax(gates, coordinators, guardians, threshold=sizes.threshold)
     label = found.label ^ masks if sizes.masked else found.label
     return label if found.passed is None else np.concatenate([label, found.passed[None]])
 

@@ -21,8 +21,8 @@ from protocols.refusals.code import Code
 
 # How often the check of one batch may begin without ending. A repetition shows nothing new, so this bounds no leak: it
 # ends the retries of a server that stalls, of which each costs the other a second of its processor, and lets an honest
-# pair survive a line that breaks fifteen times within one check, which takes seconds.
-MOST_CHECKS = 16
+# pair survive a line that breaks before and after every message of a check (17 times), which takes seconds.
+MOST_CHECKS = 32
 SECRET_BYTES = 32
 
 # Notes of a batch: a server's secret of the check; what it was checked with; that it ended.

@@ -45,7 +45,7 @@ def shape_of(study: Study) -> tuple[int, int]:
 
 def noisy_share(study: Study, total: ndarray, noise: LatticeNoise) -> ndarray:
     """A server's share of the sum with all of that server's noise, in the words of the share."""
-    _, drawn = server_noise(study, noise, queries=len(total))
+    drawn = server_noise(study, noise, queries=len(total))
     return total + to_ring(drawn, bits=8 * total.dtype.itemsize)
 
 

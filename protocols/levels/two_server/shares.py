@@ -10,8 +10,10 @@ Uniform numbers are shared by two seeds of 16 bytes, one a server: a, A (and wit
 is determined by others is v, k v, B and the product: the guardian's share of it comes from its seed, the coordinator's
 is the difference. So either server's share alone is uniform, and says nothing about vote or key.
 
+For the check of the servers' inputs it also deals one-time masks under two of the keys (one_time_masks.py).
+
 Seeds are bound to `context`, which names the batch: shares of one batch are useless in another.
-docs/explanation/vote-check.md specifies all of it byte by byte.
+docs/explanation/vote-check.md and input-check.md specify all of it byte by byte.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from protocols.crypto.field import minus, plus, times
 from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage
+from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS, deal_masks
 from protocols.ranges import in_range
 from protocols.votes import ABSTAIN
 
@@ -39,17 +42,19 @@ REPETITIONS = 3
 
 @dataclass(frozen=True, eq=False)
 class CoordinatorShare:
-    """What the coordinator gets: shares of v, of k v, of B and of the factors' product, and seeds of the rest."""
+    """What the coordinator gets: shares of v, of k v, of B, of the factors' product and of masks under keys, and seeds
+    of the rest."""
 
     votes: UInt32[ndarray, "voters queries classes"] = field(repr=False)
     keyed: UInt32[ndarray, "voters repetitions queries classes"] = field(repr=False)
     constants: UInt32[ndarray, "voters repetitions queries"] = field(repr=False)
     products: UInt32[ndarray, "voters repetitions"] = field(repr=False)
+    masks: UInt32[ndarray, "voters 2 input_repetitions queries"] = field(repr=False)
     seeds: UInt8[ndarray, "voters 16"] = field(repr=False)
 
     def arrays(self) -> tuple[ndarray, ...]:
         """As they travel."""
-        elements = (self.votes, self.keyed, self.constants, self.products)
+        elements = (self.votes, self.keyed, self.constants, self.products, self.masks)
         return (*(each.astype("<u4", copy=False) for each in elements), self.seeds)
 
     @staticmethod
@@ -121,6 +126,7 @@ def share_votes(
         minus(one_hot[:, None] * keys[..., None], other.keyed),
         minus(minus(times(a, a), times(a, keys)), other.constants),
         minus(cubic_times(factors[0], factors[1]), other.products),
+        deal_masks(keys, coordinators=seeds, guardians=guardian.seeds, context=context),
         seeds,
     )
     return coordinator, guardian
@@ -168,12 +174,13 @@ def check_coordinator_share(
     arrays: tuple[ndarray, ...], *, voters: int, queries: int, classes: int
 ) -> CoordinatorShare:
     """The share that a party sent to the coordinator. Raises MalformedMessage."""
-    _check_count(arrays, 5)
-    votes, keyed, constants, products, seeds = arrays
+    _check_count(arrays, 6)
+    votes, keyed, constants, products, masks, seeds = arrays
     _check_array(votes, "votes", np.uint32, (voters, queries, classes))
     _check_array(keyed, "keyed votes", np.uint32, (voters, REPETITIONS, queries, classes))
     _check_array(constants, "constants", np.uint32, (voters, REPETITIONS, queries))
     _check_array(products, "products", np.uint32, (voters, REPETITIONS))
+    _check_array(masks, "keyed masks", np.uint32, (voters, 2, INPUT_REPETITIONS, queries))
     _check_array(seeds, "seeds", np.uint8, (voters, SEED_BYTES))
     for values in arrays[:-1]:
         in_range("two servers", "field element", values)

@@ -40,6 +40,8 @@ class Fate(IntEnum):
     BAD_SEAL = 3
     # Not one vote per query.
     BAD_VOTES = 4
+    # Those of three batches were refused, where queries are hidden: no more of the seat's are taken.
+    VOTES_BARRED = 5
 
     @property
     def word(self) -> str:

@@ -51,16 +51,18 @@ def _last_party_left_out(right: Function) -> Function:
     return lambda votes, weights, **more: right(votes[:-1], weights[:-1], **more)
 
 
-def _no_noise(right: Function) -> Function:
-    def silent(*given: Any, **more: Any) -> Any:
-        bit, label = right(*given, **more)
-        return None if bit is None else np.zeros_like(bit), np.zeros_like(label)
-
-    return silent
+def _as_of_one_server(right: Function) -> Function:
+    return lambda words, *, sigma: right(words, sigma=sigma * 7 / 10)
 
 
-def _known_seed(right: Function) -> Function:
-    return lambda study, seed: right(study, bytes(len(seed)))
+def _known_draws(right: Function) -> Function:
+    def draw(words: Any, *, sigma: Any) -> Any:
+        known = words.copy()
+        # Whatever the words are: the same quantile.
+        known[:, ::2] = 1 << 62
+        return right(known, sigma=sigma)
+
+    return draw
 
 
 def _smaller_share(right: Function) -> Function:
@@ -84,7 +86,7 @@ def _smaller_units(right: Function) -> Function:
 
 
 _CLEAR, _SUMMED = "protocols.levels.clear", "protocols.levels.secure_sum.ballot"
-_COORDINATOR, _GUARDIAN = "protocols.levels.two_server.aggregation", "protocols.levels.guardian"
+_POOL, _BOUND = "protocols.levels.two_server.noise_pool", "protocols.levels.two_server.bound_inputs"
 RUN_BREAKS: dict[str, RunBreak] = {
     "abstentions-first": RunBreak(
         "clear: abstentions are counted for class 0", "clear", (f"{_CLEAR}:count_votes",), _first_class_for_none
@@ -109,15 +111,16 @@ RUN_BREAKS: dict[str, RunBreak] = {
         _first_class_for_none,
     ),
     "one-server": RunBreak(
-        "two_server: the guardian adds no noise", "two_server", (f"{_GUARDIAN}:server_noise",), _no_noise
+        "two_server: both servers' noise is together as much as one's", "two_server", (f"{_POOL}:inverted",),
+        _as_of_one_server,
     ),
     "known-seed": RunBreak(
-        "two_server: the coordinator's noise is the same in every batch", "two_server", (f"{_COORDINATOR}:_noise",),
-        _known_seed,
+        "two_server: the noise of every other class is the same in every batch", "two_server",
+        (f"{_POOL}:inverted",), _known_draws,
     ),
     "units-twice": RunBreak(
         "two_server: one party's weight is doubled by both servers", "two_server",
-        (f"{_COORDINATOR}:own_weights", f"{_GUARDIAN}:own_weights"), _heaviest_units_twice,
+        (f"{_BOUND}:own_weights",), _heaviest_units_twice,
     ),
 }  # fmt: skip
 

@@ -18,6 +18,7 @@ from protocols.levels.secure_sum.terms import noise_share
 from protocols.mechanisms import MECHANISMS, GNMax, Mechanism, View
 from protocols.noise import Noise
 from protocols.ranges import LARGEST_CAP
+from protocols.study.levels import LEVELS
 from protocols.study.study import Seat, Study
 from simulations.audit.as_run.lattice_law import IntegerNoise, integer_laws, summed_noise
 from simulations.audit.as_run.weights import WEIGHTS
@@ -67,13 +68,16 @@ class SeenGNMax(GNMax):
 
 
 def audited_runs(mechanisms: tuple[str, ...]) -> list[tuple[AuditedRun, type[Mechanism]]]:
-    """The levels at which each of these mechanisms can be run: not its second round, for which a student is trained."""
+    """The levels at which each of these mechanisms can be run: not if it has a second round, for which a student is
+    trained."""
     lines = []
     for run in RUNS:
         for name in mechanisms:
             kind = MECHANISMS[name]
             whole = run.units is not None
-            if not kind.interactive and kind.accountants(view=run.view, on_lattice=whole, secret_coins=False):
+            if kind.interactive or not LEVELS[run.level].takes(kind):
+                continue
+            if kind.accountants(view=run.view, on_lattice=whole, secret_coins=False):
                 lines.append((run, kind))
     return lines
 
@@ -176,7 +180,7 @@ def stated_laws(study: Study, asked: Asked) -> Float64[ndarray, "queries outcome
     if study.lattice is None:
         laws = np.exp(mechanism.outcome_log_law(counts, np.ones(_CLASSES, dtype=np.int64)))
         return laws if laws.shape[1] > _CLASSES else np.pad(laws, ((0, 0), (0, 1)))
-    threshold = study.threshold_units(study.units, second_round=False)
+    threshold = study.threshold_units(study.units)
     apart = mechanism.threshold_noise if study.view == "label" else None
     return integer_laws(
         np.rint(counts * study.units).astype(np.int64),

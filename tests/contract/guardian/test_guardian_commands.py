@@ -9,6 +9,7 @@ import pytest
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command
 from guardian.home import GuardianHome
+from protocols.crypto.fingerprints import phrase
 from protocols.study.file import write_study
 from tests.harness.guardians import guarded_study
 from tests.harness.operators import make_home
@@ -70,7 +71,9 @@ def test_a_guardian_goes_from_nothing_to_an_approved_study(run, tmp_path):
     code, _, err = run("certify", "guardian/request.pem", "--fingerprint", "0" * 64)
     assert code == 4
     assert err.startswith("error [fingerprint_mismatch]: ")
-    code, out, _ = run("certify", "guardian/request.pem", "--fingerprint", fingerprint, "--out", "sent", "--json")
+    words = phrase(fingerprint)
+    assert words in out
+    code, out, _ = run("certify", "guardian/request.pem", "--fingerprint", words, "--out", "sent", "--json")
     assert code == 0
     sent = json.loads(out)
     assert sent["guardian"] == "notary"
@@ -80,8 +83,12 @@ def test_a_guardian_goes_from_nothing_to_an_approved_study(run, tmp_path):
     home = GuardianHome(tmp_path / "guardian")
     lines = tomllib.loads(run("show")[1])
     assert lines == {"guardian": "notary", **home.public_keys()}
-    assert json.loads(run("show", "--json")[1]) == lines | {"keys_fingerprint": home.keys_fingerprint()}
+    assert json.loads(run("show", "--json")[1]) == lines | {
+        "keys_fingerprint": home.keys_fingerprint(),
+        "keys_words": phrase(home.keys_fingerprint()),
+    }
     assert f"# to read out to each hospital: {home.keys_fingerprint()}" in run("show")[1]
+    assert f"# or in words: {phrase(home.keys_fingerprint())}" in run("show")[1]
     study = study_file(home, tmp_path / "study.toml")
     code, out, err = run("approve", "study.toml", "--yes", "--json")
     assert code == 0

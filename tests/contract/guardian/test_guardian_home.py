@@ -9,6 +9,7 @@ from coordinator.members.authority import Authority, authority_pem
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
@@ -199,6 +200,12 @@ def test_a_key_that_is_denied_stays_denied_however_its_fingerprint_was_typed(hom
     print_of_key = request_fingerprint(certificate_request(new_key(), name="centre"))
     assert home.deny(print_of_key.replace(":", "").lower()) == print_of_key
     home.deny("ab" * 32)
+    assert home.denies(print_of_key)
+    other = request_fingerprint(certificate_request(new_key(), name="centre"))
+    assert not home.denies(other)
+    home.deny(phrase(other).replace("-", " "))
+    assert home.denies(other)
+    home.denied_file.write_text(f"{print_of_key}\n{'AB' * 32}\n")
     assert home.denied() == {print_of_key, ":".join(["AB"] * 32)}
     with pytest.raises(InvalidInput, match="64 hexadecimal digits"):
         home.deny("centre")

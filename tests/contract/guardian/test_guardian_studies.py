@@ -81,7 +81,9 @@ def test_what_approving_means_is_said_in_words(home):
     study = study_for(home)
     said = "\n".join(describe(study, check_study(home, study, today=TODAY)))
     assert study.digest.hex() in said
-    assert "sigma 6 votes on each label and 12 on the threshold" in said
+    # One noisy histogram decides labels and refusals: there is no other noise.
+    assert f"your own noise (sigma {study.mechanism.sigma:g} votes on each class)" in said
+    assert "on the threshold" not in said
     for seat in study.roster:
         assert f"  {seat.party}: epsilon 12 at delta 1e-05, weight 1 per vote; enough for " in said
     assert "If you and the coordinator combine what you hold" in said
@@ -97,11 +99,6 @@ def test_where_records_vote_the_guardian_is_told_that_it_opens_one_sum_once(home
         assert (
             f"  {seat.party}: epsilon {seat.epsilon:g} at delta 1e-05, weight {seat.weight:g} per vote, all of" in said
         )
-
-
-def test_a_study_without_a_threshold_is_described_without_one(home):
-    study = study_for(home, mechanism="gnmax", sigma_threshold=None, threshold=None)
-    assert "on the threshold" not in "\n".join(describe(study, check_study(home, study, today=TODAY)))
 
 
 def test_studies_are_found_by_digest_also_those_that_are_approved_later(home):

@@ -7,12 +7,14 @@ import pytest
 
 from party.budget.policy import Policy
 from party.home import PartyHome
-from party.open_home import mend_home
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.database import Database
 from protocols.ledger.ledger import Ledger
 from protocols.private_files import open_private, open_to_others, private_database, private_folder, tighten
 from runtime.files import write_atomically
+from runtime.open_home import mend_home
+
+SECRETS = ("key.pem",)
 
 
 def mode(path):
@@ -121,17 +123,17 @@ def test_an_open_home_is_mended_whole_and_what_it_links_to_is_left(tmp_path):
     found = open_to_others(home.path)
     assert home.path in found
     assert home.path / "policy.sqlite" in found
-    assert mend_home(home) == found
+    assert mend_home(home.path, SECRETS) == found
     assert open_to_others(home.path) == []
     assert tighten(home.path) == []
     assert mode(tmp_path / "outside") == 0o644
-    assert mend_home(home) == []
+    assert mend_home(home.path, SECRETS) == []
 
 
 def test_a_home_whose_key_others_could_have_read_is_refused(tmp_path):
     home = opened_home(tmp_path)
     home.key.chmod(0o644)
     with pytest.raises(Refused, match="home_open"):
-        mend_home(home)
+        mend_home(home.path, SECRETS)
     home.path.chmod(0o700)  # nobody came so far
-    assert mend_home(home)
+    assert mend_home(home.path, SECRETS)

@@ -86,7 +86,7 @@ def test_two_servers_refuse_a_study_whose_shares_they_cannot_hold_and_records_do
     with pytest.raises(InvalidInput, match=r"549 MiB of shares; allowed: at most 240 MiB, with fewer queries"):
         replace(study, records=replace(study.records, queries=many), query_limit=many, batch_limit=many)
     given = {each.name: getattr(study.confidentiality, each.name) for each in fields(GuardedLevel)}
-    secret = HiddenQueries(**given, querier="clinic", input_bound=1.0)
+    secret = HiddenQueries(**given, querier="clinic", querier_key="", input_bound=1.0)
     with pytest.raises(InvalidInput, match="records vote in the study; allowed at level 'hidden_queries': teachers"):
         replace(study, confidentiality=secret)
 

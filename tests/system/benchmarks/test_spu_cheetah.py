@@ -45,39 +45,35 @@ def test_on_the_same_shares_and_noise_cheetah_and_the_garbled_circuits_say_what_
     queries, classes, total, threshold = 60, 5, 2**29, 2**28
     counts = rng.integers(0, total + 1, (queries, classes))
     counts[20:40] = rng.integers(0, 300, (20, classes)) + threshold - 150
-    noise, bit = (
-        np.rint(rng.normal(0, sigma, (2, queries, *more))).astype(np.int64)
-        for sigma, more in ((90, (classes,)), (70, ()))
-    )
+    noise = np.rint(rng.normal(0, 90, (2, queries, classes))).astype(np.int64)
     # Ties, of the first and of later classes; a threshold that is met exactly, and one that is missed by one unit.
-    noise[:, :6], bit[:, :6] = 0, [[9, 9, 9, 0, 5, -7], [-9, -9, -9, 0, -5, 7]]
+    noise[0, :6], noise[1, :6] = 5, -5
     counts[:3] = threshold + np.array([[7, 7, 7, 7, 7], [1, 8, 8, 0, 8], [0, 0, 0, 3, 3]])
     counts[3:6] = threshold + np.array([[-9, 0, -9, -9, -9], [-1, -9, -9, -1, -9], [-3, -3, -3, -3, 0]])
     coordinators, guardians = split(counts, rng)
     files = {}
-    for role, share, own, own_bit, less in (
-        ("asking", coordinators, noise[0], bit[0], threshold),
-        ("answering", guardians, noise[1], bit[1], 0),
+    for role, share, own, less in (
+        ("asking", coordinators, noise[0], threshold),
+        ("answering", guardians, noise[1], 0),
     ):
         files[role] = {
             "label": plus(share, from_integers(own)),
-            "bit": plus(share, from_integers(np.broadcast_to(own_bit[:, None] - less, share.shape))),
+            "bit": plus(share, from_integers(own - less)),
         }
     found = run_both(tmp_path, "noisy_argmax.py", files)
     opened = {name: (found["asking"][name] + found["answering"][name]).astype(np.int64) for name in ("passed", "label")}
     opened_here, known = converse(
         lambda channel: coordinator_side(
-            channel, coordinators, label_noise=noise[0], threshold_noise=bit[0], threshold=threshold, offsets=None,
-            total_units=total, source=seeded_source(1),
+            channel, coordinators, noise=noise[0], threshold=threshold, total_units=total, source=seeded_source(1),
         ),
         lambda channel: guardian_side(
-            channel, guardians, label_noise=noise[1], threshold_noise=bit[1], threshold=True, source=seeded_source(2)
+            channel, guardians, noise=noise[1], threshold=threshold, total_units=total, source=seeded_source(2)
         ),
     )  # fmt: skip
     labels, passed = opened_here.labels, known.signed != ABSTAIN
     np.testing.assert_array_equal(opened["label"], labels)
     np.testing.assert_array_equal(opened["passed"], passed)
-    plain = (counts + bit.sum(axis=0)[:, None] >= threshold).any(axis=1)
+    plain = (counts + noise.sum(axis=0) >= threshold).any(axis=1)
     np.testing.assert_array_equal(passed, plain)
     np.testing.assert_array_equal(labels, np.where(plain, (counts + noise.sum(axis=0)).argmax(axis=1), ABSTAIN))
     assert labels[:6].tolist() == [0, 1, 3, 1, ABSTAIN, 4]

@@ -294,3 +294,21 @@ def test_a_port_that_is_taken_is_said_and_nothing_stays_open(tmp_path):
             serve(home, stop=threading.Event(), log=Log(io.StringIO()))
     with alone(home.lock_file, serving_alone(home.lock_file)):
         pass
+
+
+def test_the_operator_is_told_once_that_a_hospital_withdrew_and_the_status_and_a_release_say_so(home, tmp_path):
+    study = add_study(home, tmp_path)
+    with Served(home) as served, Store(home) as store:
+        ended = [study.digest, b"o" * 32]  # the other is none of this consortium's
+        for _ in range(2):
+            hospital = Hospital(
+                "hospital-0", home, study, tmp_path, served.serving.port, withdrawn=lambda: ended
+            )  # fmt: skip
+            wait_until(lambda: served.count("connected") > served.count("disconnected"))
+            hospital.close()
+            wait_until(lambda: served.count("connected") == served.count("disconnected"))
+        assert list(store.withdrawals.of("test")) == ["hospital-0"]
+        seats = read_status(store, now_s=time.time())["studies"][0]["seats"]
+        assert [each["withdrawn"] for each in seats] == [True, False, False]
+    (told,) = [event for event in served.events() if event["event"] == "withdrawn"]
+    assert (told["party"], told["study"]) == ("hospital-0", "test")

@@ -17,11 +17,10 @@ import pytest
 from party.demo.demo_data import HOSPITALS, demo_data
 from party.demo.local_consortium import UNFILLED_KEY
 from party.demo.studies import demo_study
-from protocols.crypto.prg import expanded_source
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.conversation import server_noise
-from protocols.noise import LatticeNoise, lattice_noise
+from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
+from protocols.noise import LatticeNoise
 from protocols.study.levels import TwoServer
 from tests.harness.guardians import TwoOrganisations, free_port
 from tests.harness.local_consortium import ConsortiumHere
@@ -119,12 +118,8 @@ def test_a_guardian_that_is_killed_at_any_message_charges_once_and_never_draws_n
 def labels_of_seeds(world: TwoOrganisations, number: int, coordinators: bytes, guardians: bytes) -> np.ndarray:
     """The labels of a batch of one query, in the clear, with the noise that follows from what both servers noted."""
     study, units = world.study, world.study.lattice.units
-    drawn = [
-        server_noise(study, lattice_noise(expanded_source(seed, label=label), units=units), queries=1)
-        for seed, label in ((coordinators, "coordinator noise"), (guardians, "guardian noise"))
-    ]
-    total = [first + second for first, second in zip(*drawn, strict=True)]
-    noise = LatticeNoise(units, lambda count, sigma: total.pop(0).reshape(count))
+    total = sum(noise_of((coordinators, guardians), NoiseLaw.of(study), queries=1))
+    noise = LatticeNoise(units, lambda count, sigma: total.reshape(count))
     votes = world.votes(number)
     counts = np.stack([(votes == each).sum(axis=0) for each in range(study.classes)], axis=1).astype(float)
     return study.release(counts, noise, predictions=None)

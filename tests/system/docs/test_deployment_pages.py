@@ -15,6 +15,8 @@ from coordinator.connection.ports import INBOUND_BYTES
 from coordinator.connection.relaying import AT_ONCE, PER_SECOND
 from coordinator.home import CoordinatorSettings
 from party.budget.policy import Policy
+from party.data import LOADERS
+from party.data.mapping import DataMapping, Form
 from party.data.settings import DataSettings
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
@@ -27,9 +29,10 @@ from protocols.study.levels import LEVELS
 from protocols.study.study import UNITS, Seat, Study
 from protocols.study.terms import Feature, Terms
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
-from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
+from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, Frame
 from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
 from protocols.wire.relay import RELAY_METHOD, RELAYED_BYTES
+from protocols.wire.versions import WIRE_VERSIONS
 from runtime.cli import EPILOG
 from tests.harness.pages import ROOT, RunPage, blocks, names_of, section
 from tests.system.docs.flag_tables import PAGE, commands
@@ -89,10 +92,13 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     assert described("[terms]") == _keys(Terms) - {"features"}
     assert described("[[terms.feature]]") == _keys(Feature)
     assert described("[[party]]") == _keys(Seat) | {"signing_key"}
-    node = {f"data.{key}" for key in _keys(DataSettings)} | {f"teachers.{key}" for key in _keys(TeacherSettings)}
+    of_sources = {key for loader in LOADERS for key in _keys(LOADERS[loader])}
+    node = {f"data.{key}" for key in (_keys(DataSettings) - {"source"}) | of_sources}
+    node |= {f"teachers.{key}" for key in _keys(TeacherSettings)}
     node |= {f"node.{key}" for key in _keys(PartySettings) - {"data", "teachers", "lifetime"}}
     node |= {f"lifetime.{unit}.{key}" for unit in UNITS for key in ("epsilon", "delta")}
     assert described("node.toml") == node
+    assert described("mapping.toml") == _keys(DataMapping) - {"form"} | _keys(Form)
     assert described("coordinator.toml") == _keys(CoordinatorSettings)
     assert described("invitation.toml") == _keys(Invitation)
 

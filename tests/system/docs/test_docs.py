@@ -52,7 +52,8 @@ def test_the_pages_that_teach_the_commands_are_run() -> None:
     names = {page.relative_to(ROOT / "docs").as_posix() for page in RUNNABLE}
     assert "tutorials/researcher.md" in names
     guides = {f"how-to/{path.name}" for path in (ROOT / "docs" / "how-to").glob("*.md")}
-    assert guides - names == {"how-to/run-on-several-hosts.md", "how-to/add-a-part.md"}
+    needs_more = {"how-to/install.md", "how-to/kubernetes.md"}  # an index; a cluster, a registry and Helm
+    assert guides - names == {"how-to/run-on-several-hosts.md", "how-to/add-a-part.md"} | needs_more
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

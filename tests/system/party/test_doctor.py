@@ -8,15 +8,17 @@ import pytest
 
 from party.commands.group import run_command
 from party.doctor import examine
+from party.home import PartyHome
+from party.voting.trained import keep_measured
 from protocols.crypto.identity import key_from_pem, to_pem
 from tests.harness.consortium import Consortium
-from tests.harness.homes import make_member, study_file
+from tests.harness.homes import make_member, study_file, tabled, write_invitation
 from tests.harness.studies import NOW, deployed_study
 
 
 @pytest.fixture
 def member(tmp_path):
-    with Consortium(deployed_study(1), tmp_path) as consortium:
+    with Consortium(tabled(deployed_study(1)), tmp_path) as consortium:
         yield consortium, make_member(tmp_path / "a", consortium)
 
 
@@ -30,11 +32,60 @@ def change(home, old, new):
     file.write_text(file.read_text().replace(old, new))
 
 
-def test_a_member_without_a_study_lacks_the_study_alone(member):
-    _, home = member
+def next_step(home):
+    """The one step that is still to come, and what is said of it; nothing is wrong."""
+    hops = list(examine(home, timeout_s=300))
+    assert all(hop.ok for hop in hops)
+    (waiting,) = [hop for hop in hops if hop.waits]
+    return waiting.name, waiting.todo
+
+
+def test_at_each_stage_it_names_the_step_that_comes_next_and_nothing_is_wrong(member, tmp_path, capsys):
+    consortium, home = member
     names = [hop.name for hop in examine(home)]
-    assert names == ["home", "files", "DNS", "TCP", "TLS", "certificate", "session", "clock", "study"]
-    assert list(failing(home)) == ["study"]
+    assert names == ["home", "files", "DNS", "TCP", "TLS", "certificate", "session", "clock", "data", "study"]
+    assert next_step(home) == (
+        "study", "run: conclave-party data check STUDY.toml, then conclave-party approve STUDY.toml"
+    )  # fmt: skip
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
+    assert next_step(home) == ("study test", "run: conclave-party train test")
+    assert run_command(["train", "test", *at]) == 0
+    assert next_step(home) == ("node", "run: conclave-party run")
+    capsys.readouterr()
+    assert run_command(["doctor", *at]) == 0
+    assert "next  node         no node runs from this home" in capsys.readouterr().out
+    with home.running():
+        assert not any(hop.waits for hop in examine(home))
+
+
+def test_a_home_that_was_just_made_is_to_be_filled_in_and_enrolled(member, tmp_path, capsys):
+    consortium, _ = member
+    make_member(tmp_path / "whole", consortium)
+    assert "next: run conclave-party enrol" in capsys.readouterr().out
+    invitation = write_invitation(tmp_path / "new.toml", consortium)
+    assert run_command(["init", str(invitation), "--home", str(tmp_path / "new")]) == 0
+    home = PartyHome(tmp_path / "new")
+    assert f"next: fill in {home.settings_file}, run conclave-party enrol" in capsys.readouterr().out
+    hops = {hop.name: hop for hop in examine(home, timeout_s=300)}
+    assert all(hop.ok for hop in hops.values())
+    assert [name for name, hop in hops.items() if hop.waits] == ["settings", "certificate"]
+    assert "fill in" in hops["settings"].todo
+    assert "conclave-party enrol" in hops["certificate"].todo
+    home.settings_file.write_text("[data")
+    assert list(failing(home)) == ["settings"]
+
+
+def test_records_a_policy_or_a_ledger_that_is_gone_is_wrong(member, tmp_path):
+    consortium, home = member
+    at = ["--home", str(home.path)]
+    records = home.settings().data.source.path
+    aside = records.rename(tmp_path / "aside")
+    assert list(failing(home)) == ["data"]
+    aside.rename(records)
+    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
+    home.settings().policy.unlink()
+    assert list(failing(home)) == ["approvals"]
 
 
 def test_a_name_that_does_not_resolve_fails_at_dns(member):
@@ -79,8 +130,6 @@ def test_the_server_of_another_consortium_fails_at_tls(member, tmp_path):
 def test_a_certificate_that_is_absent_expired_of_another_key_or_of_another_authority_fails_there(member, tmp_path):
     consortium, home = member
     key = key_from_pem(home.key.read_bytes())
-    home.certificate.unlink()
-    assert list(failing(home)) == ["certificate"]
     old = consortium.certify(key, "hospital-0", days=1, now=NOW - datetime.timedelta(days=3))
     for certificate in (old, consortium.certify(consortium.key, "hospital-0"), consortium.certify(key, "hospital-5")):
         home.certificate.write_bytes(to_pem(certificate))
@@ -115,16 +164,6 @@ def test_a_running_node_is_not_disturbed(member):
     assert "not tried" in found["session"]
 
 
-def test_teachers_that_are_not_trained_are_named_with_the_study(member, tmp_path, capsys):
-    consortium, home = member
-    at = ["--home", str(home.path)]
-    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
-    assert "holds no teachers" in failing(home)["study test"]
-    capsys.readouterr()
-    assert run_command(["doctor", *at]) == 3
-    assert "next: run: conclave-party train test" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(
     ("change_of_study", "code", "exit_code"),
     [
@@ -144,10 +183,26 @@ def test_what_may_not_be_approved_says_why(member, tmp_path, capsys, change_of_s
 
 
 def test_a_study_that_passes_the_lifetime_cap_is_a_matter_of_budget(tmp_path, capsys):
-    with Consortium(deployed_study(1), tmp_path) as consortium:
+    with Consortium(tabled(deployed_study(1)), tmp_path) as consortium:
         home = make_member(tmp_path / "a", consortium, epsilon=1.0)
         file = study_file(tmp_path, consortium.study)
         assert run_command(["approve", str(file), "--home", str(home.path), "--yes"]) == 5
         assert "error [lifetime_cap]" in capsys.readouterr().err
         assert run_command(["budget", "show", "--home", str(home.path)]) == 0
         assert "no study is approved here" in capsys.readouterr().out
+
+
+def test_it_says_how_long_a_batch_takes_here_and_that_a_deadline_is_too_short(member, tmp_path):
+    consortium, home = member
+    at, study = ["--home", str(home.path)], consortium.study
+    assert run_command(["approve", str(study_file(tmp_path, study)), *at, "--yes"]) == 0
+    assert run_command(["train", "test", *at]) == 0
+    folder, deadline_s = home.teachers(study.digest, "hospital-0"), study.terms.deadline_s
+    keep_measured(folder, queries=20, seconds=0.25 * deadline_s)
+    found = {hop.name: hop for hop in examine(home, timeout_s=300)}["study test"]
+    assert found.ok
+    assert f"a batch of 20 queries takes {0.25 * deadline_s:.3g} s here, of the study's {deadline_s:g} s" in found.found
+    keep_measured(folder, queries=20, seconds=1.5 * deadline_s)
+    hop = {hop.name: hop for hop in examine(home, timeout_s=300)}["study test"]
+    assert not hop.ok
+    assert "longer deadline_s" in hop.todo

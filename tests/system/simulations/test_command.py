@@ -224,7 +224,7 @@ def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_
     assert first["student"] == "mlp"
     assert first["answered"] > 0
     assert first["student_accuracy"] > 0.6
-    for path in [*tmp_path.glob("cache/votes/*.npy"), *tmp_path.glob("cache/teachers/*/private_inputs.npy")]:
+    for path in [*tmp_path.glob("cache/votes/*/*.npy"), *tmp_path.glob("cache/teachers/*/private_inputs.npy")]:
         path.write_bytes(path.read_bytes()[:100])
     for path in tmp_path.glob("cache/students/*.json"):
         path.write_text('{"accuracy": 7}')
@@ -233,7 +233,7 @@ def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_
     # A damaged teacher is named and removed, and the next run trains it again.
     teacher = sorted(tmp_path.glob("cache/teachers/*/teacher-3-0*"))[0]
     teacher.write_bytes(b"broken")
-    for path in tmp_path.glob("cache/votes/*.npy"):
+    for path in tmp_path.glob("cache/votes/*/*.npy"):
         path.unlink()
     assert run(*flags, "--out", "c") == 4
     assert "run the command again" in capsys.readouterr().err

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from coordinator.status import alive, job_line, read_status, study_status
+from coordinator.status import alive, job_line, read_status, serving_line, study_status, waiting_line
 from coordinator.store.rows import Serving, SessionRecord
 from coordinator.store.store import Store, ledger_path
 from protocols.ledger.ledger import Ledger
@@ -51,6 +51,24 @@ def test_nobody_is_connected_when_serve_is_gone(home):
         # It was killed: nothing took its row away.
         assert read_status(store, now_s=1010.0)["connected"] == []
         assert read_status(store, now_s=1010.0)["serving"] is None
+
+
+def test_a_line_of_a_serve_that_fell_silent_says_how_old_it_is(home):
+    with Store(home) as store:
+        store.write_sessions([SessionRecord("a", 1.0, 2.0, "x", "s", 1)], Serving(7, 1000.0, 1, 2, 0))
+        fresh, old, gone = (serving_line(read_status(store, now_s=now_s), now_s=now_s) for now_s in (1001, 1006, 1010))
+    assert fresh == "serving on port 1 (process 7), 1 connected"
+    assert old == f"{fresh}; as of 6 s ago, and silent since: it may have ended"
+    assert gone == "not serving; start it with conclave-coordinator serve"
+
+
+def test_whoever_waits_for_labels_is_told_that_serve_is_gone(home, tmp_path):
+    add_study(home, tmp_path)
+    with Store(home) as store:
+        job = store.ask_job("test", student=None)
+        store.write_sessions([], Serving(7, 1000.0, 1, 2, 0))
+        assert waiting_line(store, job, 60, now_s=1001) == job_line(job, 60)
+        assert "not running; start it: conclave-coordinator serve" in waiting_line(store, job, 60, now_s=1010)
 
 
 def test_a_party_is_shown_by_its_newest_certificate(home):

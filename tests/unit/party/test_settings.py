@@ -5,6 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from party.data.csv_files import CsvFile
 from party.home import PartyHome, file_name, make_home
 from party.settings import read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused
@@ -17,8 +18,6 @@ name = "ward"
 path = "records.csv"
 loader = "csv"
 patient = "id"
-[data.classes]
-krank = "ill"
 [teachers]
 kind = "random_forest"
 seed = 5
@@ -43,8 +42,7 @@ def written(tmp_path, text, name="node.toml"):
 
 def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
     found = read_settings(written(tmp_path, GOOD))
-    assert found.data.path == tmp_path / "records.csv"
-    assert found.data.classes == {"krank": "ill"}
+    assert found.data.source == CsvFile(tmp_path / "records.csv")
     assert found.lifetime["record"].epsilon == 3.0
     assert not found.settle
     assert found.policy == tmp_path / "policy.sqlite"
@@ -54,6 +52,8 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
     ("old", "new", "words"),
     [
         ('name = "ward"', "", r"data\.name is missing"),
+        ('name = "ward"\npath = "records.csv"\nloader = "csv"', "", r"data\.name; data\.loader are missing"),
+        ("[lifetime.record]\nepsilon = 3\ndelta = 1e-6", "", r"\[lifetime\.record\], .* is missing"),
         ('name = "ward"', 'name = ""', "data.name is empty"),
         ('loader = "csv"', "loader = 3", r"data\.loader is '3'; allowed: a string"),
         ("seed = 5", "seed = -1", r"teachers\.seed is -1; allowed: from 0"),
@@ -63,7 +63,8 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
         ("[lifetime.record]", "[lifetime.ward]", r"lifetime\.ward"),
         ("settle = false", "settle = 1", r"node\.settle is '1'; allowed: true or false"),
         ("settle = false", "settle = false\nmore = 1", r"unknown key 'node\.more'"),
-        ('patient = "id"', 'delimiter = ";;"', "one character"),
+        ('patient = "id"', "mapping = 1", r"data\.mapping is '1'"),
+        ('loader = "csv"', 'loader = "pickle"', "allowed: csv, parquet, npz, images"),
         ("seed = 5", "seed = 5\nidle_s = 0", "1 to 86400 seconds"),
         ("seed = 5", "seed = 5\nstalled_s = 0", "stalled_s is 0.0; allowed: 1 to 86400 seconds"),
         ("[data]", "[data", "is not TOML"),

@@ -12,6 +12,8 @@ from protocols.claims import (
     caveats,
     charged,
     guardian_sees,
+    in_short,
+    noise_added,
     not_covered_by_approval,
     not_covered_by_guardian,
     not_covered_by_release,
@@ -61,7 +63,7 @@ def said_of(study):
     """All that anybody is told of a study."""
     lines = [not_protected_from(study), who_sees_votes(study), study.unit_in_words, study.view_in_words]
     lines += not_covered_by_release(study) + not_covered_by_approval(study, patient_named=False)
-    lines += [" ".join(each) for each in caveats(study)] + [promise(study, 1.0)]
+    lines += [" ".join(each) for each in caveats(study)] + [promise(study, 1.0, 1e-5)]
     if study.level != "hidden_queries":
         lines += [text for row in who_saw_what(study, coordinator="centre") for text in row.values()]
     if study.guarded:
@@ -122,13 +124,12 @@ def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(study):
 @pytest.mark.parametrize("study", [each for each in ALL if each.guarded], ids=name_of)
 def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(study):
     for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
-        assert "can flip labels unnoticed, as it may shift its own share of the counts or choose its own noise" in said
-        assert "at most one bit a batch beyond the labels" in said
+        assert "with one hospital's help shift the counts and so flip labels, unnoticed" in said
+        assert "its own noise in one query, unnoticed with probability 1/4" in said
+        assert "at most a function of the noisy counts, with the other server's noise" in said
+        assert f"up to epsilon {study.counts_epsilon:.3g}; the figures charge labels" in said
         # Where a hospital asks, it may let honest votes be refused by what they are.
-        assert ("one of each hospital's votes" in said) == (study.level == "hidden_queries")
-        assert "noise may not cover that" in said
-        # Where a refused query costs less, the threshold has noise of its own.
-        assert ("no epsilon holds against such a server" in said) == study.settles
+        assert ("one bit of each hospital's votes, which no noise covers" in said) == (study.level == "hidden_queries")
     assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
 
 
@@ -150,8 +151,8 @@ def test_where_the_file_names_the_patients_column_the_approval_does_not_say_it_i
 
 def test_an_epsilon_promises_a_bound_on_a_guess_and_a_large_one_nothing():
     study = study_of("two_server")
-    assert "at most 73 % sure" in promise(study, 1.0)
-    assert "promises next to nothing" in promise(study, 8.0)
+    assert "at most 74 % sure (odds change by a factor of at most 2.72). That is strong" in promise(study, 1.0, 1e-5)
+    assert "at most 99.97 % sure (odds change by a factor of at most 2,981). That is weak" in promise(study, 8.0, 1e-5)
 
 
 def test_nothing_is_said_of_a_level_unit_or_view_that_is_not_known():
@@ -204,3 +205,37 @@ def test_what_an_epsilon_means_where_records_vote_is_said_once_and_for_ever(unit
     assert "at most epsilon 0.501 at" in used_once(study, epsilon=0.5001, delta=1e-6)
     with pytest.raises(InvalidInput, match="teachers vote"):
         used_once(replace(study, records=False, unit="record"), epsilon=1.0, delta=1e-6)
+
+
+def test_the_noise_that_is_stated_is_what_both_servers_add_and_the_figures_count_on_one():
+    assert "Each of the two servers adds noise of its own" in noise_added(study_of("two_server"), votes=8.485)
+    assert "together 8.485 votes" in noise_added(study_of("two_server"), votes=8.485)
+    assert "The coordinator adds all of the noise: 6 votes" in noise_added(study_of("clear"), votes=6.0)
+    assert "Each party adds a part" in noise_added(study_of("secure_sum"), votes=7.0)
+
+
+def test_who_saw_what_points_to_no_place_on_a_page():
+    for study in ALL:
+        if study.level != "hidden_queries":
+            said = " ".join(text for row in who_saw_what(study, coordinator="centre") for text in row.values())
+            assert "below" not in said
+
+
+@pytest.mark.parametrize("study", [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS, ids=name_of)
+def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_not_and_what_is_kept(study):
+    short = in_short(study, hospitals=[(1.0, 1e-5), (8.0, 1e-5)], several=[(8.0, 1e-5), (17.5, 1e-5), (None, 1e-5)])
+    points = short["points"]
+    assert short["verdict"].startswith("Weak protection of one")
+    assert "at most 99.97 % sure (odds change by a factor of at most 2,981)" in short["verdict"]
+    assert list(points) == [
+        "Who is protected", "From whom", "How strong", "For how long", "Patients of several hospitals",
+        "Who is not protected", "What is kept", "Who objects or withdraws", "What is not checked", "For you to decide",
+    ]  # fmt: skip
+    assert "epsilon 1 to 8" in points["Who is protected"]
+    assert "one in 100,000" in points["How strong"]
+    assert points["For how long"].startswith("For ever")
+    assert "Known to any 2: epsilon 17.5, weak" in points["Patients of several hospitals"]
+    assert "Known to any 3: no guarantee" in points["Patients of several hospitals"]
+    assert not_protected_from(study) in points["Who is not protected"]
+    assert ("it sees" in points["What is kept"]) == (study.level == "clear")
+    assert ("The guardian:" in points["What is kept"]) == study.guarded

@@ -43,3 +43,16 @@ def test_events_are_counted_for_the_metrics():
     for _ in range(3):
         log("connected", {})
     assert log.counts == {"connected": 3}
+
+
+def test_at_a_terminal_a_charge_is_one_plain_sentence_and_other_events_are_their_fields():
+    out = io.StringIO()
+    log = Log(out, plain=True)
+    charge = {"study": "heart", "seat": "north", "batch": 3, "queries": 20, "answers_left": 34}
+    log("answered", charge | {"epsilon_used": 1.23456, "epsilon_cap": 8.0, "votes": "1,0"})
+    log("goodbye", {"code": "another_node", "times": 2})
+    answered, goodbye = out.getvalue().splitlines()
+    assert answered.endswith(
+        "Z heart: north answered batch 3 of 20 queries, reserved in full; epsilon 1.235 of 8 used, 34 answers left"
+    )
+    assert goodbye.endswith("Z goodbye code=another_node times=2")

@@ -20,6 +20,7 @@ from protocols.levels.hidden_queries.inference.material import Piece
 from protocols.levels.hidden_queries.inference.relu import ReLUGate
 from protocols.levels.hidden_queries.inference.ring import Multiply
 from protocols.levels.hidden_queries.inference.vote import VoteGate
+from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS
 from protocols.levels.two_server.shares import REPETITIONS
 
 MAX_QUERIES = 2**16
@@ -179,5 +180,6 @@ def last_reply(queries: int, classes: int) -> tuple[Piece, ...]:
         Piece("field", "<u4", (1, REPETITIONS, queries, classes)),
         Piece("field", "<u4", (1, REPETITIONS, queries)),
         Piece("field", "<u4", (1, REPETITIONS)),
+        Piece("field", "<u4", (1, 2, INPUT_REPETITIONS, queries)),
         Piece("xor", "<u1", (1, SEED_BYTES)),
     )

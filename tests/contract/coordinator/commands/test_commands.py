@@ -123,6 +123,11 @@ def test_a_changed_release_fails_with_exit_code_8_and_says_what_to_do(home, tmp_
 def test_what_is_missing_is_named(home, tmp_path, capsys):
     assert run_command(["release", "nothing", "--home", str(home.folder), "--out", str(tmp_path / "a")]) == 3
     assert run_command(["verify", str(tmp_path / "absent")]) == 2
+    capsys.readouterr()
+    add_study(home, tmp_path, name="later")
+    assert run_command(["release", "later", "--home", str(home.folder), "--out", str(tmp_path / "c")]) == 3
+    said = capsys.readouterr().err
+    assert "is not labelled; run conclave-coordinator label later\nnext: do what the message says" in said
     (home.study("test") / "student" / "student.json").unlink()
     assert run_command(["release", "test", "--home", str(home.folder), "--out", str(tmp_path / "b")]) == 3
     assert "train" in capsys.readouterr().err

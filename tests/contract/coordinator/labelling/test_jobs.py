@@ -23,7 +23,7 @@ def test_a_job_ends_with_labels_progress_and_ledgers_that_agree(bench):
     asked = found.labels != NOT_ASKED
     assert (job.asked, job.answered) == (asked.sum(), (found.labels >= 0).sum())
     assert job.batches == len(found.batches) >= 3
-    assert found.refusals == found.differences == {}
+    assert found.left_out == found.differences == {}
     with Ledger(found.ledger) as ledger:
         for seat, balance in ledger.balances().items():
             assert made.own(seat) == balance.spent
@@ -79,7 +79,7 @@ def test_a_party_that_is_away_is_left_out_batch_by_batch_and_named(bench):
     faults = made.store.faults("test")
     assert {fault.seat for fault in faults} == {"hospital-1"}
     assert [fault.number for fault in faults] == list(range(job.batches))
-    assert found.refusals == {"hospital-1": "absent"}
+    assert found.left_out == {number: {"hospital-1": "absent"} for number in range(job.batches)}
     assert made.own("hospital-1") == 0
     # It may have heard the questions: the coordinator cannot know.
     assert found.differences["hospital-1"] > 0

@@ -117,7 +117,7 @@ def test_a_hospital_that_is_absent_is_left_out_and_the_others_records_count(reco
     made = records(present=set(HOSPITALS[:2]))
     assert made.run().state == "finished"
     found = made.store.labelled("test")
-    assert found.refusals == {HOSPITALS[2]: "absent"}
+    assert found.left_out == {0: {HOSPITALS[2]: "absent"}}
     exact = sum(sum_of(made.study, made.queries, seat) for seat in HOSPITALS[:2])
     assert np.abs(found.cells - exact).max() / made.study.units < 6 * made.study.mechanism.label_sigma
 

@@ -55,7 +55,8 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
     out, whole = tmp_path / "queries.npz", tmp_path / "study.toml"
     made = ["study", "queries", str(file), "--pool", str(pool), "--out", str(out), "--complete", str(whole)]
     assert run_command([*made, *at]) == 0
-    said = capsys.readouterr().out
+    said, beside = capsys.readouterr()
+    assert f"next: conclave-coordinator study create {whole} --pool {pool} --queries {out}" in beside
     study = read_deployed(whole)
     assert study == record_study_of()[0]
     for line in (
@@ -106,7 +107,7 @@ def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     file = tmp_path / "draft.toml"
     file.write_text(RECORDS_TEMPLATE)
     read = read_deployed(file)
-    pool = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    pool = np.random.default_rng(0).normal(size=(30, *read.terms.input_shape)).astype(np.float32)
     made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study
     assert made.records.population == 500
     assert read_deployed(study_file(tmp_path, made)) == made
@@ -129,7 +130,7 @@ def test_other_queries_than_the_studys_are_refused(tmp_path):
     ("change", "words"),
     [
         ({"unit": "party"}, "unit is 'party'; allowed where records vote: record, patient"),
-        ({"confidentiality": Clear()}, "units is missing; allowed where records vote: a power of two"),
+        ({"confidentiality": Clear()}, "units is missing; allowed with view .histogram.: a power of two"),
     ],
 )
 def test_a_study_whose_sums_must_not_leave_is_none(change, words):

@@ -56,7 +56,7 @@ def test_a_late_party_is_asked_again_and_left_out_of_no_batch(bench, quorum):
     opened.close()
     job, found = made.store.job("test"), made.store.labelled("test")
     assert job.state == "finished"
-    assert found.refusals == found.differences == {}
+    assert found.left_out == found.differences == {}
     assert made.store.faults("test") == []
     with Ledger(found.ledger) as ledger:
         for seat, balance in ledger.balances().items():

@@ -8,12 +8,12 @@ from coordinator.home import CoordinatorHome
 from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
+from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
     identify,
     new_key,
-    normal_fingerprint,
     request_fingerprint,
     to_pem,
 )
@@ -61,6 +61,11 @@ def authority(home, store):
     return Authority(home, store, SETTINGS)
 
 
+def party_of(pem, home, at):
+    """Whom a certificate of the consortium names at a time."""
+    return identify(certificate_from_pem(pem), authority=home.authority(), now=at, role="party")
+
+
 def request_of(party, key=None):
     return certificate_request(key or new_key(), name=party)
 
@@ -82,7 +87,7 @@ def test_an_init_that_was_interrupted_may_be_run_again(home):
 
 def test_a_party_that_was_approved_gets_its_certificate_and_only_its_key_does(home, store):
     key, pem = enrol(home, store, "hospital-0")
-    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
+    identity = party_of(pem, home, now())
     assert identity.name == "hospital-0"
     assert identity.fingerprint == request_fingerprint(request_of("hospital-0", key))
 
@@ -115,22 +120,32 @@ def test_a_fingerprint_is_compared_however_it_was_typed(authority, store):
     request = request_of("a")
     authority.enrol(Enrol("a", authority.invite("a"), to_pem(request)))
     digits = request_fingerprint(request)
-    assert normal_fingerprint(digits.lower().replace(":", " ")) == digits
     other = digits[:-1] + ("0" if digits[-1] != "0" else "1")
     with pytest.raises(Refused, match="fingerprint_mismatch"):
         authority.approve("a", key_fingerprint=other)
     assert store.members.certificates()[-1].role == "coordinator"
-    assert authority.approve("a", key_fingerprint=digits.replace(":", "")).name == "a"
+    with pytest.raises(Refused, match=f"is {digits} .{phrase(digits)}., not {phrase(other[::-1])}"):
+        authority.approve("a", key_fingerprint=phrase(other[::-1]))
+    assert authority.approve("a", key_fingerprint=digits.replace(":", "").lower()).name == "a"
     with pytest.raises(Refused, match="no_request"):
         authority.approve("a", key_fingerprint=digits)
     with pytest.raises(InvalidInput, match="64 hexadecimal"):
         authority.approve("a", key_fingerprint="AA:BB")
-    assert [e.event for e in store.entries()][-2:] == ["fingerprint_mismatch", "approved"]
+    assert [e.event for e in store.entries()][-3:] == ["fingerprint_mismatch"] * 2 + ["approved"]
+
+
+def test_a_fingerprint_may_be_typed_in_words(authority):
+    request = request_of("a")
+    authority.enrol(Enrol("a", authority.invite("a"), to_pem(request)))
+    words = phrase(request_fingerprint(request))
+    with pytest.raises(InvalidInput, match=r"word 8 of the fingerprint is 'abandn'; .* 'abandon'"):
+        authority.approve("a", key_fingerprint=words.rpartition("-")[0] + " abandn")
+    assert authority.approve("a", key_fingerprint=words.upper().replace("-", "  ")).name == "a"
 
 
 def test_a_renewal_keeps_name_and_key(home, store, authority, clock):
     key, pem = enrol(home, store, "a")
-    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
+    identity = party_of(pem, home, now())
     clock.days = 80
     renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
     again = identify(renewed, authority=home.authority(), now=clock.now, role="party")
@@ -145,7 +160,7 @@ def test_a_renewal_keeps_name_and_key(home, store, authority, clock):
 
 def test_a_renewal_is_refused_while_more_than_half_of_the_time_is_left(home, store, authority, clock):
     key, pem = enrol(home, store, "a")
-    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
+    identity = party_of(pem, home, now())
     for days in (0, 44):
         clock.days = days
         with pytest.raises(Refused, match="too_early"):
@@ -154,7 +169,7 @@ def test_a_renewal_is_refused_while_more_than_half_of_the_time_is_left(home, sto
     first = authority.renew(identity, to_pem(request_of("a", key)))
     # The new one is lost on the way: the node asks again with the old one, and no further one is issued.
     assert authority.renew(identity, to_pem(request_of("a", key))) == first
-    again = identify(certificate_from_pem(first), authority=home.authority(), now=clock.now, role="party")
+    again = party_of(first, home, clock.now)
     with pytest.raises(Refused, match="too_early"):
         authority.renew(again, to_pem(request_of("a", key)))
     assert len([each for each in store.members.certificates() if each.name == "a"]) == 2
@@ -163,7 +178,7 @@ def test_a_renewal_is_refused_while_more_than_half_of_the_time_is_left(home, sto
 def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(home, store, authority, clock):
     denied = DenyList(store)
     key, pem = enrol(home, store, "a")
-    identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
+    identity = party_of(pem, home, now())
     clock.days = 80
     renewed = certificate_from_pem(authority.renew(identity, to_pem(request_of("a", key))))
     assert denied(identity) is None
@@ -179,9 +194,7 @@ def test_a_revoked_party_is_denied_with_all_its_certificates_and_gets_no_more(ho
     assert authority.enrol(Enrol("a", authority.invite("a"), to_pem(request_of("a", key)))).code == "revoked_key"
     _, fresh = enrol(home, store, "a")
     denied.look()
-    assert (
-        denied(identify(certificate_from_pem(fresh), authority=home.authority(), now=clock.now, role="party")) is None
-    )
+    assert denied(party_of(fresh, home, clock.now)) is None
 
 
 @pytest.mark.parametrize("which", [0, 1])
@@ -189,8 +202,8 @@ def test_a_serial_that_is_revoked_denies_every_certificate_of_its_key(home, stor
     denied = DenyList(store)
     key, pem = enrol(home, store, "a")
     _, other = enrol(home, store, "a")
-    first = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
-    bystander = identify(certificate_from_pem(other), authority=home.authority(), now=now(), role="party")
+    first = party_of(pem, home, now())
+    bystander = party_of(other, home, now())
     clock.days = 80
     renewed = certificate_from_pem(authority.renew(first, to_pem(request_of("a", key))))
     second = identify(renewed, authority=home.authority(), now=clock.now, role="party")
@@ -230,24 +243,14 @@ def test_a_certificate_that_the_store_forgot_is_denied(home, tmp_path):
     other = CoordinatorHome(tmp_path / "other")
     create_consortium(other, SETTINGS)
     with Store(other) as forgetful:
-        identity = identify(certificate_from_pem(pem), authority=home.authority(), now=now(), role="party")
+        identity = party_of(pem, home, now())
         assert "not in this coordinator's records" in DenyList(forgetful)(identity)
 
 
 def test_a_certificate_that_was_approved_a_moment_ago_is_known_at_once(home, store):
     denied = DenyList(store)
     _, pem = enrol(home, store, "a")
-    assert (
-        denied(
-            identify(
-                certificate_from_pem(pem),
-                authority=home.authority(),
-                now=now(),
-                role="party",
-            )
-        )
-        is None
-    )
+    assert denied(party_of(pem, home, now())) is None
 
 
 def test_refusals_are_in_the_audit_log_without_the_token_and_do_not_fill_it(authority, store, monkeypatch):
@@ -284,12 +287,7 @@ def jumping(home, clock):
 
 def test_nothing_is_issued_while_the_clock_is_where_it_jumped_to(home, store, authority, jumping, clock):
     key = new_key()
-    old = identify(
-        certificate_from_pem(enrol(home, store, "hospital-0", key)[1]),
-        authority=home.authority(),
-        now=clock.now,
-        role="party",
-    )
+    old = party_of(enrol(home, store, "hospital-0", key)[1], home, clock.now)
     mine, request = home.certificate(), to_pem(request_of("hospital-0", key))
     clock.days = 360
     with pytest.raises(Refused, match="clock_jumped"):
@@ -302,20 +300,13 @@ def test_nothing_is_issued_while_the_clock_is_where_it_jumped_to(home, store, au
 
 def test_a_certificate_dated_by_a_clock_that_was_ahead_is_neither_given_again_nor_kept(home, store, authority, clock):
     key = new_key()
-    old = identify(
-        certificate_from_pem(enrol(home, store, "hospital-0", key)[1]),
-        authority=home.authority(),
-        now=clock.now,
-        role="party",
-    )
+    old = party_of(enrol(home, store, "hospital-0", key)[1], home, clock.now)
     request = to_pem(request_of("hospital-0", key))
     clock.days = 88
     ahead = certificate_from_pem(authority.renew(old, request))
     clock.days = 60
     assert ahead.not_valid_before_utc > clock.now
-    again = identify(
-        certificate_from_pem(authority.renew(old, request)), authority=home.authority(), now=clock.now, role="party"
-    )
+    again = party_of(authority.renew(old, request), home, clock.now)
     assert again.serial not in (old.serial, ahead.serial_number)
 
 
@@ -327,7 +318,7 @@ def test_who_enrolled_under_a_clock_that_was_ahead_is_given_one_that_is_valid(ho
     authority.approve("hospital-0", key_fingerprint=request_fingerprint(request_of("hospital-0", key)))
     clock.days = 0
     first = authority.enrol(message).certificate
-    given = identify(certificate_from_pem(first), authority=home.authority(), now=clock.now, role="party")
+    given = party_of(first, home, clock.now)
     assert given.name == "hospital-0"
     assert authority.enrol(message).certificate == first
 

@@ -117,6 +117,8 @@ def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_e
     for seat in made["seats"]:
         assert seat["guarantee"]["epsilon"] == pytest.approx(20.0, rel=1e-3)
     page, card = ((folder / name).read_text() for name in ("privacy.html", "model_card.md"))
+    # A hospital may have been absent: the card does not say that all of them voted.
+    assert "each used at most once (a seat without a vote is named in `privacy.html`)" in card
     assert "What an epsilon means for one record" in page
     assert "for ever" in page
     assert "asked once and together" in page

@@ -173,7 +173,11 @@ def test_what_a_labelling_left_is_read_back(tmp_path):
         assert (found.labels == labelling(7).labels).all()
         assert found.batches == ((60, 7),)
         assert found.stop == "pool_exhausted"
-        assert found.refusals == {"hospital-1": "storage_failed"}
+        assert found.left_out == {0: {"hospital-1": "absent"}, 1: {"hospital-1": "storage_failed"}}
+        assert store.withdrawals.add("hospital-1", [study.digest]) == ["test"]
+        assert store.withdrawals.add("hospital-1", [study.digest]) == []
+        store.add_faults("test", 2, {"hospital-1": "unknown_study"}, {})
+        assert store.labelled("test").left_out[2] == {"hospital-1": "withdrawn"}
         assert found.differences == {"hospital-1": 9}
         assert found.pool.exists()
         assert found.ledger == home.study("test") / "ledger.sqlite"

@@ -23,6 +23,7 @@ import party.voting.answering
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval, remember_policy
 from party.budget.withdrawal import withdraw
+from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
@@ -299,7 +300,7 @@ class Hospital(RuleBasedStateMachine):
     def seat(self, home, number):
         """The seat of a study at a home, if it may vote there."""
         settings = PartySettings(
-            data=DataSettings(name="ward", path=home.path, loader="csv", patient=""),
+            data=DataSettings(name="ward", loader="csv", source=CsvFile(home.path)),
             teachers=TeacherSettings(kind="none", seed=1),
             lifetime=CAPS,
             settle=True,

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from party.budget.policy import Policy
 from party.commands.group import run_command
 from party.settings import read_settings
+from protocols.crypto.fingerprints import phrase
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
 from tests.harness.guardians import guarded_study
@@ -46,11 +47,14 @@ def test_a_person_is_asked_to_type_it_and_it_is_not_shown_for_copying(approve):
     assert (code, approved) == (0, True)
     assert "read out the fingerprint of its keys by telephone" in said
     assert FINGERPRINT not in said
+    assert phrase(FINGERPRINT) not in said
     assert OWN.confidentiality.sealing_key not in said
 
 
 @pytest.mark.parametrize(
-    "written", [FINGERPRINT.lower(), FINGERPRINT.replace(":", "")], ids=["small letters", "no colons"]
+    "written",
+    [FINGERPRINT.lower(), FINGERPRINT.replace(":", ""), phrase(FINGERPRINT).replace("-", " ").title()],
+    ids=["small letters", "no colons", "words"],
 )
 def test_it_may_be_an_option_in_any_writing(approve, written):
     code, _, approved = approve("--yes", "--guardian-fingerprint", written)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -12,6 +13,7 @@ from party.budget.approval_text import describe
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
 from party.budget.withdrawal import FinalSpend, withdraw
+from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.demo.demo_data import demo_data
 from party.demo.studies import demo_study
@@ -26,8 +28,9 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.querier import PrivateQueries
+from protocols.levels.hidden_queries.sealing import Beginning, Computation
 from protocols.wire.messages import Refusal, StepReply, StepRequest
-from tests.harness.askers import KEYS, asked_study
+from tests.harness.askers import ASKER_KEY, KEYS, asked_study
 from tests.harness.homes import write_records
 from tests.harness.levels import GuardianHere
 from tests.harness.seeded import seeded_source
@@ -38,7 +41,9 @@ STUDY = asked_study(quorum=1)
 
 def settings_of(folder, kind="logistic_regression"):
     return PartySettings(
-        data=DataSettings(name="ward", path=write_records(folder / "r.csv"), loader="csv", patient="patient"),
+        data=DataSettings(
+            name="ward", loader="csv", source=CsvFile(write_records(folder / "r.csv")), patient="patient"
+        ),
         teachers=TeacherSettings(kind=kind, seed=1),
         lifetime={"record": LifetimeCap(46.0, 1e-5)},
         settle=True,
@@ -54,7 +59,7 @@ def place(tmp_path):
     home.keep_study(STUDY)
     said: list[str] = []
     train(home, settings, STUDY, SEAT, say=said.append)
-    assert any("in fixed point the model gives the teacher's label to" in line for line in said)
+    assert any("in fixed point the model agrees with the teacher on" in line for line in said)
     with Policy(settings.policy) as policy:
         policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         remember_approval(home, STUDY, SEAT, policy.log)
@@ -71,13 +76,15 @@ def test_training_leaves_a_private_model_for_its_owner_alone(place):
 
 def test_a_kind_that_cannot_answer_is_refused_before_anything_is_read(tmp_path):
     settings = settings_of(tmp_path, "random_forest")
-    missing = replace(settings, data=replace(settings.data, path=tmp_path / "absent.csv"))
+    missing = replace(settings, data=replace(settings.data, source=CsvFile(tmp_path / "absent.csv")))
     with pytest.raises(InvalidInput, match=r"teachers\.kind is 'random_forest'; allowed: logistic_regression, mlp"):
         train(PartyHome(tmp_path), missing, STUDY, SEAT, say=lambda text: None)
 
 
 def step():
-    return StepRequest(STUDY.digest, bytes(32), "architecture", (np.array([4], dtype=np.int64),))
+    computation = Computation(STUDY, bytes(32), SEAT, 4)
+    arrays = Beginning(computation, key=ASKER_KEY, source=os.urandom).arrays()
+    return StepRequest(STUDY.digest, bytes(32), "architecture", arrays)
 
 
 def labelled(party, study):
@@ -89,7 +96,7 @@ def labelled(party, study):
 
     with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
         here = GuardianHere(study, guardians, seeded_source(5))
-        aggregation = PrivateQueries(study, queries, here.dial, source=seeded_source(6))
+        aggregation = PrivateQueries(study, queries, here.dial, key=ASKER_KEY, source=seeded_source(6))
         coordinator = Coordinator(study, ledger=own, aggregation=aggregation, exchange=exchange, run=b"run")
         return coordinator.label(aggregation.positions)
 

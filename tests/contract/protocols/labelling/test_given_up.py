@@ -142,7 +142,7 @@ def test_the_next_sum_has_masks_and_noise_of_its_own(world):
     assert not set(before) & {reply.arrays[0].tobytes() for reply in made.vectors[asked:]}
 
 
-def test_shares_and_noise_are_forgotten_and_no_reservation_is_lowered_without_the_guardian(world):
+def test_shares_and_noise_are_forgotten_and_no_charge_is_lowered_without_the_guardian(world):
     made = stuck_shares(world)
     assert {"submitted", "noise_seed"} <= made.notes(made.own)
     reserved = made.spends()
@@ -154,9 +154,9 @@ def test_shares_and_noise_are_forgotten_and_no_reservation_is_lowered_without_th
     made.label()
     outcomes = [request for request in made.requests if isinstance(request, Outcome)][len(told) :]
     assert all(outcome.batch_digest != made.digest for outcome in outcomes)
+    # Answered or not, the batch has one price, which each party charged for good when it voted.
     for name, amount in zip(NAMES, reserved, strict=True):
-        assert made.ledgers[name].unsettled() == [0]
-        assert made.ledgers[name].balance(name).reserved == amount
+        assert made.ledgers[name].settled(0) == {name: amount}
     assert made.spends() == made.coordinators()
     # The guardian never saw the batch: it holds the caps at least as well as anybody.
     assert all(made.guardians.balance(name).spent <= spent for name, spent in zip(NAMES, made.spends(), strict=True))

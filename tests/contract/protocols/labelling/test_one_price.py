@@ -51,7 +51,7 @@ def test_a_study_has_something_to_settle_only_where_an_answer_costs_more():
         (make_study([2.0], **ONE_DRAW | {"threshold": 1.0}), False),
         (make_study([2.0], mechanism="gnmax", sigma_threshold=None, threshold=None), False),
         (lattice_study(secure_sum()), False),
-        (lattice_study(two_server()), True),
+        (lattice_study(Clear()), True),
         (SHARED, False),
     ):
         assert study.budgets.settles == settles

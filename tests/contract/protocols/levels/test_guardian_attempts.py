@@ -10,6 +10,9 @@ from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
 from tests.harness.guardian_attempts import NAMES, Breaking, World
 
+# Enough to see labels change.
+FEW = 6
+
 
 def messages_of_a_batch():
     made = World()
@@ -21,7 +24,7 @@ def messages_of_a_batch():
         return breaking
 
     made.wrap = count
-    result = made.label()
+    result = made.label(queries=FEW)
     made.close()
     return 10**9 - counted[0].left, result
 
@@ -33,10 +36,10 @@ MESSAGES, UNBROKEN = messages_of_a_batch()
 def test_a_guardian_that_stops_at_any_message_and_starts_again_gives_the_labels_that_were_under_way(cut):
     made = World()
     made.wrap = lambda channel: Breaking(channel, cut)
-    first = made.label()
+    first = made.label(queries=FEW)
     made.wrap = lambda channel: channel
     # Another source: what decides labels was drawn, and kept, before the stop, or was not drawn yet.
-    again = made.label() if cut == 0 else made.label(source=8)
+    again = made.label(source=7 if cut == 0 else 8, queries=FEW)
     assert first.stop.reason == "guardian_lost"
     size = UNBROKEN.batches[0][0]
     if cut > 0:
@@ -86,18 +89,19 @@ class Recorded:
 
 def test_what_the_guardian_sees_of_the_votes_is_the_same_in_every_attempt(world):
     attempts = []
-    for cut in (6, 8, 10, 13, None):
+    for cut in (6, 8, 10, 13, 17, 25, 33, None):
         kept = []
         attempts.append(kept)
         world.wrap = lambda channel, cut=cut, kept=kept: Recorded(
             channel if cut is None else Breaking(channel, cut), kept
         )
-        world.label(source=10 + len(attempts))
-    # Submission, commitment, and four openings: heads in the first differ, the rest is that of the first attempt.
+        world.label(source=10 + len(attempts), queries=FEW)
+    # Submission; a commitment and four openings of the check of votes; four messages of masks; seven of inputs. Heads
+    # in the first differ, the rest is that of the first attempt.
     whole = attempts[-1]
     for kept in attempts[:-1]:
         assert len(kept) >= 3
-        assert kept[1:6] == whole[1 : len(kept[1:6]) + 1]
+        assert kept[1:17] == whole[1 : len(kept[1:17]) + 1]
 
 
 @pytest.mark.parametrize("forgetful", ["coordinator", "guardian"])
@@ -134,9 +138,10 @@ def test_before_votes_are_checked_other_shares_may_take_the_place_of_the_first(w
     assert own == guardians == parties
 
 
-def test_labels_of_one_batch_are_computed_so_often_and_no_more(world):
-    world.wrap = lambda channel: Breaking(channel, 15)
-    for _ in range(16):
+def test_labels_of_one_batch_are_computed_so_often_and_no_more(world, monkeypatch):
+    monkeypatch.setattr("protocols.levels.guardian._ATTEMPTS", 3)
+    world.wrap = lambda channel: Breaking(channel, 22)
+    for _ in range(3):
         assert world.label().stop.reason == "guardian_lost"
     world.wrap = lambda channel: channel
     with pytest.raises(Refused, match="too_many_attempts"):

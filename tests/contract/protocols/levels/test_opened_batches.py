@@ -20,28 +20,30 @@ class LeavingAtTheTag:
     """The guardian's end of a coordinator that hangs up where it would send its tag: by then it has its bit."""
 
     def __init__(self, channel):
-        self.channel = channel
+        self.channel, self.evaluated = channel, False
         self.send = channel.send
 
     def recv(self, limit):
-        if limit == TAG_BYTES:
+        if self.evaluated and limit == TAG_BYTES:
             raise ChannelClosed("the coordinator left")
-        return self.channel.recv(limit)
+        data = self.channel.recv(limit)
+        self.evaluated = self.evaluated or data == b"evaluated"
+        return data
 
 
 class FalseTag:
     """The guardian's end that sends a wrong tag, as if its circuit had told it a bit that is zero."""
 
     def __init__(self, channel):
-        self.channel, self.received = channel, 0
+        self.channel, self.evaluated = channel, False
 
     def recv(self, limit):
-        self.received = limit
-        return self.channel.recv(limit)
+        data = self.channel.recv(limit)
+        self.evaluated = self.evaluated or data == b"evaluated"
+        return data
 
     def send(self, data):
-        # After a question, which is a few masks and a point; messages of this size before follow longer ones.
-        wrong = len(data) == POINT_BYTES + TAG_BYTES and self.received < 2 * POINT_BYTES
+        wrong = len(data) == POINT_BYTES + TAG_BYTES and self.evaluated
         self.channel.send(bytes(data[:-1]) + bytes([data[-1] ^ 1]) if wrong else data)
 
 

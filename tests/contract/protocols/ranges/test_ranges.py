@@ -47,7 +47,7 @@ def test_ids_that_wrap_repeat_descend_or_are_negative_are_no_batch(ids):
         QueryBatch(0, array, np.zeros((len(ids), 1), np.float32))
     one = np.array([0], dtype=np.int64)
     for position in (3, 4, 5):
-        good = Submission(DIGEST, DIGEST, 0, False, one, one, one, (b"sealed",), EMPTY, EMPTY).arrays()
+        good = Submission(DIGEST, DIGEST, 0, one, one, one, (b"sealed",), EMPTY, EMPTY).arrays()
         with pytest.raises(MalformedMessage, match="allowed"):
             Submission.read((*good[:position], array, *good[position + 1 :]))
 

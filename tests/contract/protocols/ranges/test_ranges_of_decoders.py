@@ -74,7 +74,7 @@ def vote_reply(value: int) -> object:
 def submission(position: int, make: Callable[[int], np.ndarray]) -> Callable[[int], object]:
     """Reads a submission with one array in the place of its own."""
     ids = np.array([0], dtype=np.int64)
-    good = Submission(DIGEST, DIGEST, 0, False, ids, ids, ids, (b"sealed",), EMPTY, EMPTY).arrays()
+    good = Submission(DIGEST, DIGEST, 0, ids, ids, ids, (b"sealed",), EMPTY, EMPTY).arrays()
     return lambda value: Submission.read((*good[:position], make(value), *good[position + 1 :]))
 
 
@@ -219,8 +219,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("VoteReply", "votes"): vote_reply,
     ("StepRequest sum_keys", "queries"): sum_keys,
     ("StepRequest architecture", "queries"): asked_architecture,
-    ("submission", "number"): submission(2, lambda value: array_of(value, 0)),
-    ("submission", "second_round"): submission(2, lambda value: array_of(0, value)),
+    ("submission", "number"): submission(2, array_of),
     ("submission", "ids"): submission(3, array_of),
     ("submission", "members"): submission(4, lambda value: array_of(0, value) if value else array_of(0)),
     ("submission", "seats"): submission(5, array_of),

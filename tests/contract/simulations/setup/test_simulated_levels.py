@@ -35,8 +35,10 @@ def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(le
     assert (replayed.labels >= 0).any()
 
 
-@pytest.mark.parametrize("mechanism", ["confident_gnmax", "thresholded_gnmax"])
-@pytest.mark.parametrize("level", ["clear", "two_server"])
+@pytest.mark.parametrize(
+    ("level", "mechanism"),
+    [("clear", "confident_gnmax"), ("clear", "thresholded_gnmax"), ("two_server", "thresholded_gnmax")],
+)
 def test_noise_lifts_unanimous_votes_to_a_threshold_above_their_number(level, mechanism):
     """300 of 250 votes is how SVHN and Adult were published (Papernot et al. 2018)."""
     noise = {"sigma_threshold": 16.0} if mechanism == "confident_gnmax" else {}
@@ -48,10 +50,10 @@ def test_noise_lifts_unanimous_votes_to_a_threshold_above_their_number(level, me
 
 
 def test_noise_of_two_servers_is_twice_the_variance_of_one():
-    study = study_of("two_server", mechanism="gnmax", sigma=1e4)
-    drawn = batch_noise(study, seed=0)(np.ones(20, dtype=bool)).draw(5000, 64e4)
+    study = study_of("two_server", mechanism="gnmax", sigma=100.0)
+    drawn = batch_noise(study, seed=0)(np.ones(20, dtype=bool)).draw(5000, 6400)
     # The sample variance of 5,000 draws is within 10 % (five standard errors) but for 1 in 1,700,000.
-    assert drawn.var() == pytest.approx(2 * 64e4**2, rel=0.1)
+    assert drawn.var() == pytest.approx(2 * 6400**2, rel=0.1)
 
 
 @pytest.mark.parametrize(
@@ -64,9 +66,12 @@ def test_noise_of_two_servers_is_twice_the_variance_of_one():
         ("secure_sum", {"colluders": 14}, "below the quorum"),
         ("two_server", {"colluders": 3}, "does not use it"),
         ("two_server", {"mechanism": "lnmax"}, "no integer noise"),
+        ("two_server", {"mechanism": "confident_gnmax"}, "level 'two_server': thresholded_gnmax, or another"),
+        ("two_server", {"mechanism": "interactive_gnmax"}, "level 'two_server': thresholded_gnmax, or another"),
         ("two_server", {"units": 100}, "power of two"),
         ("two_server", {"units": 2}, "allowed"),
         ("two_server", {"sigma": 1e7}, "allowed: below"),
+        ("two_server", {"sigma": 1100.0}, "sigma = 70400 units; allowed: at most 65536"),
         ("secure_sum", {"accountant": "gaussian_dp", "sigma": 0.9}, "does not hold"),
         ("two_server", {"accountant": "gaussian_dp"}, "does not hold"),
     ],

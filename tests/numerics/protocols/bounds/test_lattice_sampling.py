@@ -67,7 +67,9 @@ def test_a_secret_coin_never_costs_more_than_a_vote_that_always_enters(k, rate, 
     assert (bit <= lattice_bit_rdp(units, orders, sigma_units=sigma)).all()
     continuous = secret_sampling.sampled_label_gaussian_rdp(units / sigma, rates, orders)
     assert (histogram >= continuous * (1 - 1e-9)).all()
-    assert (histogram <= continuous * (1 + 80 / sigma**2) + 1e-12).all()
+    # The move is larger by about t^2 / (2 sigma^2), t = 2 the deviation of the rounding; a cost may grow much faster.
+    further = secret_sampling.sampled_label_gaussian_rdp(units / sigma * (1 + 2.01 / sigma**2), rates, orders)
+    assert (histogram <= further * (1 + 1e-9) + 1e-12).all()
 
 
 def test_values_out_of_range_are_refused() -> None:

@@ -31,7 +31,8 @@ def quadrature(d, g, order):
         p = lambda x: 1 - g + g * mpmath.exp(d * x - d * d / 2)  # noqa: E731
         reach = a * d + 18
         ends = [-reach, -a * d, -a * d / 2, 0, a * d / 2, a * d, reach]
-        ends = sorted(set(ends) | {mpmath.mpf(k) for k in range(-15, 16, 3)})
+        kink = (mpmath.log((1 - g) / g) + d * d / 2) / d  # where the parts of p are equal
+        ends = sorted({*ends, kink} | {mpmath.mpf(k) for k in range(-15, 16, 3)})
         moment = lambda b: mpmath.quad(lambda x: mpmath.npdf(x) * p(x) ** b, ends)  # noqa: E731
         return [float(mpmath.log(moment(b)) / (a - 1)) for b in (a, 1 - a)]
 
@@ -46,6 +47,12 @@ def test_both_directions_are_those_of_the_integral(d, g, order):
 @pytest.mark.parametrize(("d", "g", "order"), [(0.05, 0.5, 1024.0), (2.0, 0.1, 100.0), (7.0, 0.2, 20.0)])
 def test_large_orders_and_shifts_are_as_precise(d, g, order):
     np.testing.assert_allclose(directions(d, g, order), quadrature(d, g, order), rtol=3e-10)
+
+
+def test_a_rate_next_to_one_is_as_precise():
+    """There 1 - g is as small as the rounding of 1 + g (e^x - 1), which would be raised to a power."""
+    g = 1 - 2**-53
+    np.testing.assert_allclose(directions(0.957, g, 45.24), quadrature(0.957, g, 45.24), rtol=3e-10)
 
 
 @pytest.mark.parametrize(("d", "g", "order"), [(0.3, 0.5, 3.0), (1.0, 0.2, 2.5), (0.7, 0.8, 6.0)])

@@ -215,6 +215,8 @@ def test_keys_dealings_and_masked_values_of_a_member_are_those_of_the_vector(ind
     assert combined.hex() == VECTOR["combined"][index]
     if index != GONE:
         assert masked(index).hex() == VECTOR["masked"][index]
+        said = b"conclave secure sum masked 1\n" + DIGEST + int4(index) + sha256(DIGEST, EVERYBODY)
+        assert said.hex() == VECTOR["masked_statements"][index]
         assert le(member.seed).hex() == VECTOR["seeds"][index]
         shares = b"".join(
             le(value(DEALINGS[dealer][2][dealer == GONE], row_of(dealer, index) + 1)) for dealer in member.neighbours

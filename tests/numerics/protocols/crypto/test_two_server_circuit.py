@@ -5,14 +5,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.circuit import PlainGates, ThresholdTest, conjunctions_a_query, noisy_argmax
+from protocols.crypto.circuit import PlainGates, conjunctions_a_query, noisy_argmax
 from protocols.crypto.field import BITS, P, from_integers, minus
 
 counts = st.one_of(st.integers(0, 3), st.integers(0, 2**30 - 1), st.sampled_from([0, 1, 2**29 - 1, 2**29, 2**30 - 1]))
-gaps = st.one_of(
-    st.integers(-2, 2), st.integers(-(2**30) + 1, 2**30 - 2),
-    st.sampled_from([0, -1, 1, 2**30 - 2, -(2**30) + 1]),
-)  # fmt: skip
 masks = st.one_of(st.integers(0, P - 1), st.sampled_from([0, 1, P - 1, P - 2, 2**30, 2**30 - 1, 2**30 + 1]))
 
 
@@ -35,18 +31,13 @@ def test_threshold_and_argmax_are_those_of_the_integers_whatever_the_shares(data
         flat = data.draw(st.lists(values, min_size=classes * queries, max_size=classes * queries))
         return np.array(flat, dtype=np.int64).reshape(classes, queries)
 
-    values, above = drawn(counts), drawn(gaps)
-    left, right = shares(np.concatenate([above, 2 * values]), np.concatenate([drawn(masks), drawn(masks)]).astype("u4"))
-    found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, test=ThresholdTest.APART)
-    passed = (above >= 0).any(axis=0)
-    np.testing.assert_array_equal(found.passed, passed)
-    np.testing.assert_array_equal(labels(found), np.where(passed, values.argmax(axis=0), 0))
-    left, right = wires(left[classes:]), wires(right[classes:])
-    plain = noisy_argmax(PlainGates(), left, right, classes=classes, test=ThresholdTest.NONE)
+    values = drawn(counts)
+    left, right = (wires(each) for each in shares(2 * values, drawn(masks).astype("u4")))
+    plain = noisy_argmax(PlainGates(), left, right, threshold=False)
     np.testing.assert_array_equal(labels(plain), values.argmax(axis=0))
     assert plain.passed is None
     # A winner passes from 2^29 on.
-    found = noisy_argmax(PlainGates(), left, right, classes=classes, test=ThresholdTest.WINNER)
+    found = noisy_argmax(PlainGates(), left, right, threshold=True)
     passed = values.max(axis=0) >= 2**29
     np.testing.assert_array_equal(found.passed, passed)
     np.testing.assert_array_equal(labels(found), np.where(passed, values.argmax(axis=0), 0))
@@ -58,22 +49,19 @@ def test_every_class_can_win_and_ties_go_to_the_lowest(classes) -> None:
     values = (np.arange(classes)[:, None] >= np.arange(classes)).astype(np.int64) * (2**30 - 1)
     mask = np.random.default_rng(classes).integers(0, P, values.shape).astype(np.uint32)
     left, right = shares(2 * values, mask)
-    for test in (ThresholdTest.NONE, ThresholdTest.WINNER):
-        found = noisy_argmax(PlainGates(), wires(left), wires(right), classes=classes, test=test)
+    for threshold in (False, True):
+        found = noisy_argmax(PlainGates(), wires(left), wires(right), threshold=threshold)
         assert len(found.label) == (classes - 1).bit_length()
         np.testing.assert_array_equal(labels(found), np.arange(classes))
     assert found.passed.all()
 
 
 def test_the_circuit_has_the_gates_that_its_docstring_says() -> None:
-    # 30 for each sum, 30 for each comparison, 30 for each value that is selected but the last, one to join a class.
+    # 30 for each sum, 30 for each comparison, 30 for each value that is selected but the last.
     for classes, index in ((10, 7), (2, 0)):
         selected, label_bits = classes - 2, (classes - 1).bit_length()
         argmax = 30 * classes + 30 * (classes - 1) + 30 * selected + index
-        assert conjunctions_a_query(classes=classes, test=ThresholdTest.NONE) == argmax
+        assert conjunctions_a_query(classes=classes, threshold=False) == argmax
         # One more for the winner's top bit.
-        assert conjunctions_a_query(classes=classes, test=ThresholdTest.WINNER) == argmax + 1 + label_bits
-        joined = classes - 1 + label_bits
-        assert conjunctions_a_query(classes=classes, test=ThresholdTest.APART) == argmax + 30 * classes + joined
-    assert conjunctions_a_query(classes=10, test=ThresholdTest.APART) == 1130
-    assert conjunctions_a_query(classes=10, test=ThresholdTest.WINNER) == 822
+        assert conjunctions_a_query(classes=classes, threshold=True) == argmax + 1 + label_bits
+    assert conjunctions_a_query(classes=10, threshold=True) == 822

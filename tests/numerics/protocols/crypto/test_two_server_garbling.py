@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from protocols.crypto import garbling
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import ThresholdTest, conjunctions_a_query, noisy_argmax, rows
+from protocols.crypto.circuit import conjunctions_a_query, noisy_argmax
 from protocols.crypto.garbling import GATE_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen, colours
 from protocols.crypto.hashing import LabelHash
 from protocols.errors import MalformedMessage
@@ -97,17 +97,17 @@ def test_a_wrong_label_gives_garbage() -> None:
     assert not (active == zeros ^ offset).all(axis=-1).any()
 
 
-@pytest.mark.parametrize("test", ThresholdTest)
-def test_a_garbled_circuit_has_as_many_tables_as_the_plain_one_has_gates(test) -> None:
+@pytest.mark.parametrize("threshold", [False, True])
+def test_a_garbled_circuit_has_as_many_tables_as_the_plain_one_has_gates(threshold) -> None:
     classes, queries = 5, 3
     rng = np.random.default_rng(1)
     ends = pair()
     writer = TableWriter(ends[0])
     garbler = Garbler(random_offset(rng), LabelHash(KEY), writer)
-    wires = [random_labels(rng, 31, rows(classes=classes, test=test), queries) for _ in range(2)]
-    noisy_argmax(garbler, *wires, classes=classes, test=test)
+    wires = [random_labels(rng, 31, classes, queries) for _ in range(2)]
+    noisy_argmax(garbler, *wires, threshold=threshold)
     writer.flush()
-    assert ends[0].sent == GATE_BYTES * queries * conjunctions_a_query(classes=classes, test=test)
+    assert ends[0].sent == GATE_BYTES * queries * conjunctions_a_query(classes=classes, threshold=threshold)
 
 
 @pytest.mark.parametrize("size", [0, 31, 33, 64])
@@ -146,8 +146,8 @@ def test_no_tweak_is_used_twice(monkeypatch) -> None:
     rng = np.random.default_rng(1)
     garbler = Garbler(random_offset(rng), LabelHash(KEY), TableWriter(pair()[0]))
     for _ in range(2):
-        noisy_argmax(garbler, *(random_labels(rng, 31, 6, 2) for _ in range(2)), classes=3, test=ThresholdTest.APART)
+        noisy_argmax(garbler, *(random_labels(rng, 31, 3, 2) for _ in range(2)), threshold=True)
     used, times = np.unique(np.concatenate(seen), return_counts=True)
     # Once for each of the two labels of a half gate's input.
     assert (times == 2).all()
-    assert len(used) == 2 * 2 * 2 * conjunctions_a_query(classes=3, test=ThresholdTest.APART)
+    assert len(used) == 2 * 2 * 2 * conjunctions_a_query(classes=3, threshold=True)

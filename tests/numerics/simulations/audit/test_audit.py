@@ -81,7 +81,7 @@ def test_what_passed_is_said_with_the_faults_that_would_have_been_found_and_what
     assert "no difference from the stated laws was found" in law
     assert "by 15 % with probability 1.00" in law
     assert missing == "not tested as a study runs: interactive_gnmax"
-    assert len(honest.runs) == 13
+    assert len(honest.runs) == 12
 
 
 def test_where_the_bound_is_tight_the_audit_comes_within_a_tenth_of_it():

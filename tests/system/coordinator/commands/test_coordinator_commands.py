@@ -132,7 +132,7 @@ def test_every_error_is_one_line_with_a_code_and_one_with_the_next_step(capsys, 
 def test_the_template_and_the_digest_of_a_pool_make_a_study(run, tmp_path):
     make_home(tmp_path)
     assert run("study", "create", "--template") == (0, TEMPLATE, "")
-    pool = np.random.default_rng(1).standard_normal((300, 4)).astype(np.float32)
+    pool = np.random.default_rng(1).standard_normal((300, 5)).astype(np.float32)
     np.save(tmp_path / "pool.npy", pool)
     (tmp_path / "s.toml").write_text(TEMPLATE)
     code, _, err = run("study", "create", "s.toml", "--pool", "pool.npy")
@@ -140,7 +140,7 @@ def test_the_template_and_the_digest_of_a_pool_make_a_study(run, tmp_path):
     assert "study pool-digest" in err
     code, out, _ = run("study", "pool-digest", "pool.npy")
     lines = dict(line.split(" = ") for line in out.splitlines())
-    assert lines == {"input_shape": "[4]", "pool_size": "300", "pool_sha256": f'"{pool_digest(pool)}"'}
+    assert lines == {"input_shape": "[5]", "pool_size": "300", "pool_sha256": f'"{pool_digest(pool)}"'}
     (tmp_path / "s.toml").write_text(TEMPLATE.replace("0" * 64, pool_digest(pool)))
     code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy", "--json")
     assert code == 0
@@ -258,7 +258,7 @@ def test_a_real_serve_ends_cleanly_is_alone_and_takes_up_after_a_kill_what_was_a
         assert code == 0
         assert store.job("test").state == "running"
         events = [json.loads(line)["event"] for line in err.splitlines()]
-        assert events[0] == "serving"
+        assert events[:2] == ["page_opened", "serving"]
         assert events[-1] == "served"
         assert "job_interrupted" in events
         assert store.serving() is None
@@ -328,4 +328,5 @@ def test_a_study_file_that_is_sent_is_the_study_that_was_created(run, tmp_path):
     np.save(tmp_path / "pool.npy", pool_of(60, 4))
     code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy")
     assert code == 0
-    assert f"send {home.study('test') / 'study.toml'} to every hospital" in out
+    assert f"send {home.study('test') / 'study.toml'} and pool.npy to every hospital" in out
+    assert "conclave-party approve study.toml --pool pool.npy" in out

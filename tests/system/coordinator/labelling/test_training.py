@@ -23,7 +23,7 @@ def labelled(labels, reinforced=None):
         reinforced=np.full(60, ABSTAIN) if reinforced is None else reinforced,
         batches=((60, 30),),
         stop="pool_exhausted",
-        refusals={},
+        left_out={},
         differences={},
     )
 

@@ -50,7 +50,7 @@ def release(consortium, labelling, *, unproven=()):
         reinforced=labelling.reinforced,
         batches=tuple(labelling.batches),
         stop=labelling.stop.reason,
-        refusals=labelling.refusals,
+        left_out=dict.fromkeys(range(len(labelling.batches) + 1), labelling.refusals),
         differences=labelling.ledger_differences,
     )
     return make_release(

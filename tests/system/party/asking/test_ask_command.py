@@ -17,8 +17,8 @@ from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import Stop
 from protocols.study.file import write_study
 from protocols.votes import NOT_ASKED
-from tests.harness.askers import asked_study, queries
-from tests.harness.homes import make_member, write_records
+from tests.harness.askers import asked_study, asker_home, queries
+from tests.harness.homes import write_records
 from tests.harness.pages import OUTPUTS, keys, names_of, section
 
 STUDY = asked_study()
@@ -27,7 +27,7 @@ STUDY = asked_study()
 @pytest.fixture
 def place(consortium, tmp_path):
     """(home of the asker, study file, queries file, test file, consortium)."""
-    home = make_member(tmp_path / "asker", consortium, party="asker", teacher="logistic_regression")
+    home = asker_home(tmp_path / "asker", consortium)
     file = tmp_path / "study.toml"
     file.write_text(write_study(STUDY))
     table = tmp_path / "new.csv"
@@ -121,13 +121,16 @@ def test_the_command_names_what_is_wrong(place, consortium, tmp_path, capsys):
         assert message in said
         assert "are asked about" not in said
         assert "node.toml" not in said
-    own = home.settings().data.path
+    own = home.settings().data.source.path
     assert command(place, consortium, "--out", str(own)) == 3
     assert f"would overwrite the records of node.toml {own}" in capsys.readouterr().err
     assert command(place, consortium, study="centre/nowhere/study.toml") == 3
     assert "error [data_unavailable]: centre/nowhere/study.toml does not exist" in capsys.readouterr().err
     assert all(ledger.balance(name).spent == 0 for name, ledger in consortium.ledgers.items())
     table.write_text("f0,f1,f2,f3\n1,2,3,99\n")
+    assert command(place, consortium) == 3
+    assert "column 'f3', row 1: '99'; allowed: -10 to 10" in capsys.readouterr().err
+    table.write_text("f0,f1,f2,f3\n1,2,3,9\n")
     assert command(place, consortium) == 3
     assert "1 of 1 queries have values outside the allowed -8 to 8" in capsys.readouterr().err
     table.write_text("f0,f1,f2\n1,2,3\n")

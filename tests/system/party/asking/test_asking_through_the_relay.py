@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
+from dataclasses import replace
 
-import numpy as np
 import pytest
 
 from party.asking.asking import Relayed
@@ -12,16 +13,23 @@ from party.connection.dialling import RelayLine
 from protocols.crypto.identity import new_key
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
+from protocols.levels.hidden_queries.sealing import Beginning, Computation
 from protocols.wire.messages import Refusal, StepReply, StepRequest
-from tests.harness.askers import asked_study
+from tests.harness.askers import ASKER_KEY, asked_study
 
 STUDY = asked_study()
-COUNT = np.array([4], dtype=np.int64)
+
+
+def first_step(study=STUDY, queries=4):
+    """The first step of a computation with hospital-0."""
+    computation = Computation(study, bytes(32), "hospital-0", queries)
+    arrays = Beginning(computation, key=ASKER_KEY, source=os.urandom).arrays()
+    return StepRequest(study.digest, bytes(32), "architecture", arrays)
 
 
 def passed(consortium, line, seat="hospital-0", study=STUDY, request=None, folder=None):
     """What comes back for one step of a party."""
-    step = request or StepRequest(study.digest, bytes(32), "architecture", (COUNT,))
+    step = request or first_step(study)
     with (
         Ledger(":memory:") as own,
         RelayLine(address=line.hub, key=line.key, certificate=line.certificate, authority=line.authority) as relay,
@@ -46,7 +54,7 @@ def test_the_relay_refuses_other_studies_seats_and_replies_that_come_as_requests
         ({"study": asked_study(name="other")}, "unknown_study"),
         ({"seat": "hospital-9"}, "wrong_seat"),
         ({"request": StepReply(bytes(32), "architecture", ())}, "malformed"),
-        ({"request": StepRequest(bytes(32), bytes(32), "architecture", (COUNT,))}, "malformed"),
+        ({"request": replace(first_step(), study=bytes(32))}, "malformed"),
     ):
         with pytest.raises(Refused) as refused:
             passed(consortium, line, **changes)
@@ -54,7 +62,7 @@ def test_the_relay_refuses_other_studies_seats_and_replies_that_come_as_requests
 
 
 def test_a_party_refuses_what_it_would_refuse_from_its_operator(consortium):
-    many = StepRequest(STUDY.digest, bytes(32), "architecture", (np.array([9], dtype=np.int64),))
+    many = first_step(queries=9)
     reply = passed(consortium, consortium.line(), request=many)
     assert isinstance(reply, Refusal)
     assert reply.code == "batch_too_large"
@@ -78,7 +86,7 @@ def test_ctrl_c_while_requests_are_being_sent_waits_for_no_answer(consortium):
             raise KeyboardInterrupt
 
     relay = SilentRelay()
-    step = StepRequest(STUDY.digest, bytes(32), "architecture", (COUNT,))
+    step = first_step()
     with Ledger(":memory:") as own, pytest.raises(KeyboardInterrupt):
         Relayed(STUDY, consortium.line(), own, relay)(Interrupted({"hospital-0": step}))
     assert relay.closed.is_set()

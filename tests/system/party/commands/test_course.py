@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from party.commands.group import run_command
+from party.live.state import last_audit
 from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
@@ -77,6 +79,8 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     finally:
         code, events = stopped(node)
     assert code == 0
+    happened = [line["event"] for line in events]
+    assert happened.index("teachers_ready") < happened.index("ready") < happened.index("connected")
     assert (labelled.labels >= 0).sum() > 5
     assert labelled.ledger_differences == {}
     assert {"started", "connected", "teachers_started", "teachers_ended", "ended"} <= {each["event"] for each in events}
@@ -97,7 +101,9 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     forged = labelled.labels.copy()
     forged[silent] = 0
     sign_release(release, consortium, forged)
+    assert last_audit(home).holds
     assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
+    assert not last_audit(home).holds
     assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
     (release / "labels.csv").write_text("query,label\n")
     assert run_command(["audit", "verify", "--release", str(release), *at]) == 8
@@ -173,9 +179,13 @@ def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp
         at = ["--home", str(tmp_path / "home")]
         assert run_command(["init", str(invitation), *at]) == 0
         said = capsys.readouterr().out
-        assert "fingerprint" in said
+        (words,) = re.findall(r"in words +(\S+)", said)
         assert run_command(["enrol", *at]) == 4
-        assert "error [pending]" in capsys.readouterr().err
+        assert f"error [pending]: compare the fingerprint: {words}" in capsys.readouterr().err
+        assert run_command(["enrol", *at, "--wait", "0.01"]) == 4
+        assert (
+            f"asking for up to 0.01 s, until the operator has approved these words: {words}" in capsys.readouterr().err
+        )
         answers.append("hospital-7")
         assert run_command(["enrol", *at]) == 4
         assert "error [bad_certificate]" in capsys.readouterr().err
@@ -188,9 +198,9 @@ def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp
         assert run_command(["init", str(invitation), *at]) == 0
         assert key_from_pem((tmp_path / "home" / "key.pem").read_bytes()).private_numbers() == key.private_numbers()
         capsys.readouterr()
-        # Settings are not filled in yet.
-        assert run_command(["doctor", *at]) == 3
-        assert "is missing" in capsys.readouterr().out
+        # Settings are not filled in yet: that is the next step, and not wrong.
+        assert run_command(["doctor", *at]) == 0
+        assert "data.name; data.loader; teachers.kind; [lifetime.record]" in capsys.readouterr().out
 
 
 def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):

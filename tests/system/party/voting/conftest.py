@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from party.budget.policy import Policy
+from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
@@ -13,6 +14,7 @@ from party.voting.training import train
 from tests.harness.answering import SEAT
 from tests.harness.homes import FEATURES, write_records
 from tests.harness.studies import deployed_study
+from tests.harness.teacher_children import gated_teachers
 
 
 @pytest.fixture
@@ -22,7 +24,9 @@ def place(tmp_path):
     study = replace(study, terms=replace(study.terms, features=FEATURES))
     home = PartyHome(tmp_path)
     settings = PartySettings(
-        data=DataSettings(name="ward", path=write_records(tmp_path / "r.csv"), loader="csv", patient="patient"),
+        data=DataSettings(
+            name="ward", loader="csv", source=CsvFile(write_records(tmp_path / "r.csv")), patient="patient"
+        ),
         teachers=TeacherSettings(kind="tests.harness.own_models:Saved", seed=1),
         lifetime={"record": LifetimeCap(12.0, 1e-5)},
         settle=True,
@@ -33,3 +37,10 @@ def place(tmp_path):
     with Policy(settings.policy) as policy:
         policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         yield home, settings, study, policy
+
+
+@pytest.fixture
+def gated(tmp_path):
+    """Two teachers that vote as often as `let` lets them, and makes their processes."""
+    with gated_teachers(tmp_path) as teachers:
+        yield teachers

@@ -10,7 +10,9 @@ import pytest
 from party.budget.watermarks import Mark
 from party.budget.withdrawal import FinalSpend, withdraw
 from party.data import load_records
+from party.data.csv_files import CsvFile
 from party.voting.answering import Answering
+from party.voting.trained import read_measured
 from party.voting.training import deals_of, train
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import Head
@@ -116,6 +118,7 @@ def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(p
         seats = answering.seats()
         answering.warm(seats)
         answering._warming.join()
+        assert read_measured(home.teachers(study.digest, SEAT)).queries == study.batch_limit
         load = ["teachers_started", "teachers_ready"]
         assert events == [*load, "teachers_ended", *load]
         # The last one stays, and is not loaded again when it is asked.
@@ -165,7 +168,9 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     _, settings, study, _ = place
     study = grouped(study)
     data = replace(
-        settings.data, path=with_groups(tmp_path, [(n % 3 - 1, "ab"[n // 10]) for n in range(20)]), group="budget"
+        settings.data,
+        source=CsvFile(with_groups(tmp_path, [(n % 3 - 1, "ab"[n // 10]) for n in range(20)])),
+        group="budget",
     )
     records = load_records(data, study.terms)
     first, second = deals_of(records, study, SEAT, seed=1)
@@ -175,12 +180,12 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     with pytest.raises(InvalidInput, match=r"data\.group is not set"):
         deals_of(replace(records, groups=None), study, SEAT, seed=1)
     crossing = load_records(
-        replace(data, path=with_groups(tmp_path, [(1, "ab"[n % 2]) for n in range(20)])), study.terms
+        replace(data, source=CsvFile(with_groups(tmp_path, [(1, "ab"[n % 2]) for n in range(20)]))), study.terms
     )
     with pytest.raises(InvalidInput, match="in two privacy groups"):
         deals_of(crossing, study, SEAT, seed=1)
     strange = load_records(
-        replace(data, path=with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)])), study.terms
+        replace(data, source=CsvFile(with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)]))), study.terms
     )
     with pytest.raises(InvalidInput, match=r"row 11: .c. is not a privacy group"):
         deals_of(strange, study, SEAT, seed=1)

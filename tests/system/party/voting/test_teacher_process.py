@@ -3,71 +3,17 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from party.data.settings import DataSettings
-from party.home import PartyHome
 from party.party import Party
-from party.settings import PartySettings, TeacherSettings
-from party.voting.teacher_process import TeacherProcess
 from party.voting.trained import load_teachers, read_manifest
-from party.voting.training import train
 from protocols.errors import CannotVote, DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from tests.harness.clocks import wait_until
-from tests.harness.homes import FEATURES, write_records
-from tests.harness.studies import deployed_study
-
-MODELS = "tests.harness.own_models"
-# What the hospital's own log was told of failures.
-REASONS = []
-
-
-def study_of(teachers=2):
-    study = deployed_study(1, teachers=teachers)
-    return replace(study, terms=replace(study.terms, features=FEATURES))
-
-
-def trained(tmp_path, kind, *, study=None, seed=1, files=()):
-    study = study or study_of()
-    home = PartyHome(tmp_path / "home")
-    records = write_records(tmp_path / "records.csv")
-    settings = PartySettings(
-        data=DataSettings(name="ward", path=records, loader="csv", patient="patient"),
-        teachers=TeacherSettings(kind=kind, seed=seed, files=files),
-        lifetime={},
-        settle=True,
-        policy=tmp_path / "policy.sqlite",
-    )
-    said = []
-    train(home, settings, study, "hospital-0", say=said.append)
-    return home.teachers(study.digest, "hospital-0"), study, said
-
-
-def process(folder, study, *, deadline_s=60.0, idle_s=60.0, stalled_s=60.0, clock=time.monotonic):
-    events = []
-    made = TeacherProcess(
-        folder,
-        study=study.digest,
-        deadline_s=deadline_s,
-        idle_s=idle_s,
-        stalled_s=stalled_s,
-        clock=clock,
-        on_event=lambda event, fields: (events.append(event), REASONS.append(str(fields.get("reason", "")))),
-    )
-    return made, events
-
-
-def batch(size=5, number=0):
-    inputs = np.random.default_rng(number).standard_normal((size, 4)).astype(np.float32)
-    return QueryBatch(number, np.arange(size), inputs)
+from tests.harness.teacher_children import MODELS, REASONS, batch, process, study_of, trained
 
 
 def test_votes_of_the_child_are_those_of_its_teachers(tmp_path):
@@ -128,24 +74,6 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
     assert "Too many open files" in REASONS[-1]
     assert child(batch()).shape == (2, 5)
     child.close()
-
-
-@pytest.fixture
-def gated(tmp_path):
-    """Two teachers that vote as often as `let` lets them, and makes their processes."""
-    folder, study, _ = trained(tmp_path, f"{MODELS}:Gated")
-    os.mkfifo(folder / "gate")
-    gate = os.open(folder / "gate", os.O_RDWR)
-    made = []
-
-    def make(**how):
-        made.append(process(folder, study, **how))
-        return made[-1]
-
-    yield SimpleNamespace(study=study, folder=folder, make=make, let=lambda votes: os.write(gate, bytes(votes)))
-    for child, _ in made:
-        child.close()
-    os.close(gate)
 
 
 def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry_charged_once(gated):

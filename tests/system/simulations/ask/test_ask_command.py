@@ -16,7 +16,7 @@ from tests.harness.engine_here import running_here
 
 SMALL = (
     "ask --parties 12 --queriers 2 --unlabelled 20 --turn 5 --skew 5 --private-size 900 --budgets 10:0.5,20:0.5 "
-    "--models logistic_regression --engine in_process --workers 1 --seeds 0-1 --sigma 3 --sigma-threshold 4 --quiet"
+    "--models logistic_regression --engine in_process --workers 1 --seeds 0-1 --sigma 3 --quiet"
 ).split()
 
 
@@ -130,8 +130,7 @@ def test_an_interrupted_run_says_how_to_go_on_and_leaves_no_results(folder, monk
 )
 def test_what_cannot_be_is_refused_by_number_before_anything_is_written(folder, capsys, flags, code, words) -> None:
     out = folder / "refused"
-    few = [flag for flag in SMALL if flag not in ("--sigma-threshold", "4")] if "gnmax" in flags else SMALL
-    assert run_command([*few, "--cache-dir", str(folder / "cache"), "--out", str(out), *flags]) == code
+    assert run_command([*SMALL, "--cache-dir", str(folder / "cache"), "--out", str(out), *flags]) == code
     assert re.search(words, capsys.readouterr().err)
     assert not out.exists()
 
@@ -146,7 +145,7 @@ def test_a_folder_with_something_in_it_is_not_written_into(folder, capsys) -> No
 def test_heterogeneous_models_label_for_each_other_and_skewed_parties_gain(tmp_path, capsys) -> None:
     arguments = (
         "ask --parties 15 --queriers 3 --unlabelled 60 --skew 3 --private-size 4500 --budgets 40 --engine in_process "
-        "--workers 1 --sigma 2 --sigma-threshold 4 --threshold 5 --quiet --json"
+        "--workers 1 --sigma 2 --threshold 5 --quiet --json"
     ).split()
     assert run_command([*arguments, "--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]) == 0
     figures = json.loads(capsys.readouterr().out)

@@ -9,8 +9,11 @@ import pytest
 from protocols.errors import EngineFailed
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
+from simulations.stages.label import label_seed
+from simulations.stages.stored_votes import TeacherVotes
 from tests.harness.engine_here import EngineHere
 
 DATASET = datasets.load("digits", DatasetRequest(seed=0))
@@ -21,7 +24,9 @@ def shards_of(parties, teachers=1, scheme="iid", seed=0):
     return [teacher_shards(records, None, teachers=teachers, seed=0) for records in holdings]
 
 
-def cast(folder, shards, *, engine=EngineHere, seed=0, dataset=DATASET, stages=None, teacher="logistic_regression"):
+def cast(
+    folder, shards, *, engine=EngineHere, seed=0, dataset=DATASET, stages=None, teacher="logistic_regression", **more
+):
     return cast_votes(
         dataset,
         shards,
@@ -30,6 +35,7 @@ def cast(folder, shards, *, engine=EngineHere, seed=0, dataset=DATASET, stages=N
         engine=engine,
         cache_dir=folder,
         on_stage=lambda name, done, total: None if stages is None else stages.append((name, done, total)),
+        **more,
     )
 
 
@@ -62,12 +68,59 @@ def test_a_second_cast_opens_no_engine_and_other_queries_train_nothing(tmp_path)
         cast(tmp_path, shards_of(4, seed=1), engine=no_engine)
 
 
+def test_only_what_is_asked_is_voted_on_and_more_is_cast_where_more_is_asked(tmp_path):
+    shards = shards_of(4)
+    whole = cast(tmp_path / "whole", shards).votes
+    stages = []
+    first = cast(tmp_path / "few", shards, queries=70, block=50, stages=stages)
+    np.testing.assert_array_equal(first.votes, whole[:, :, :100])
+    assert ("votes", 8, 8) in stages  # two blocks of four parties
+    asked = []
+
+    class Counting(EngineHere):
+        def run(self, spec, names, body):
+            def heard(exchange):
+                def ask(requests, on_reply=None):
+                    asked.append(requests["0"])
+                    return exchange(requests, on_reply)
+
+                return body(ask)
+
+            return super().run(spec, names, heard)
+
+    more = cast(tmp_path / "few", shards, queries=130, block=50, engine=Counting)
+    np.testing.assert_array_equal(more.votes, whole[:, :, :150])
+    assert more.trained == 0
+    assert asked == [b'{"stage": "train"}', b'{"stage": "vote", "start": 100, "stop": 150}']
+    again = cast(tmp_path / "few", shards, queries=150, block=50, engine=no_engine)
+    np.testing.assert_array_equal(again.votes, more.votes)
+
+
+def test_a_study_that_asks_past_what_was_voted_on_has_the_labels_of_votes_on_everything():
+    votes = np.random.default_rng(3).integers(0, 3, (20, 1, 600))
+    settings = experiment(parties=20, budgets="8", mechanism="gnmax", queries=600, sigma=6.0)
+    study = make_study(settings, experiment_budgets(settings), classes=3, queries=600)
+    reached = []
+
+    def cast_more(queries):
+        reached.append(queries)
+        return votes[:, :, :queries]
+
+    whole = label_seed(study, TeacherVotes(3, votes), seed=1, dropout=0.0, truth=None)
+    assert whole.asked > 60
+    lazy = TeacherVotes(3, votes[:, :, :10], pool=600, cast_more=cast_more)
+    found = label_seed(study, lazy, seed=1, dropout=0.0, truth=None)
+    np.testing.assert_array_equal(found.labelling.labels, whole.labelling.labels)
+    np.testing.assert_array_equal(found.spent_after, whole.spent_after)
+    assert reached == [68]
+
+
 def test_an_interrupted_cast_finds_the_teachers_that_were_finished(tmp_path):
     shards = shards_of(6)
     whole = cast(tmp_path / "whole", shards)
     broken = cast(tmp_path / "broken", shards)
     # As if the run had been stopped while training: some teachers are there, no votes.
-    for votes in (tmp_path / "broken" / "votes").iterdir():
+    for votes in (tmp_path / "broken" / "votes").glob("*/*"):
         votes.unlink()
     for name in ("teacher-1-0", "teacher-4-0"):
         (broken.folder / name).unlink()

@@ -112,7 +112,7 @@ def test_a_folder_with_a_ledger_that_the_store_forgot_is_not_removed(home, tmp_p
 
 
 def test_the_template_is_a_study_once_its_pool_is_written_into_it(home, tmp_path):
-    pool = np.random.default_rng(0).standard_normal((300, 4)).astype(np.float32)
+    pool = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
     file = tmp_path / "template.toml"
     file.write_text(TEMPLATE.replace("0" * 64, pool_digest(pool)))
     np.save(tmp_path / "pool.npy", pool)

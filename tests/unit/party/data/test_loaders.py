@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
-from party.data import LOADERS, load_records
+from party.data import LOADERS, load_records, source_kind
+from party.data.mapping import DataMapping
 from party.data.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature, Terms
@@ -39,7 +40,7 @@ def terms(features=FEATURES, shape=(5,), classes=("ill", "well")):
 
 
 def source(path, loader="csv", **more):
-    return DataSettings(name="d", path=Path(path), loader=loader, **more)
+    return DataSettings(name="d", loader=loader, source=source_kind(loader)(Path(path)), **more)
 
 
 def csv_of(tmp_path, *rows, header="id,age,dose,ward,state"):
@@ -75,7 +76,9 @@ def test_a_parquet_table_holds_the_same_records_as_its_csv(tmp_path):
 
 def test_own_names_of_columns_and_classes_are_translated(tmp_path):
     path = csv_of(tmp_path, "60,1,A,krank", header="Alter,dose,ward,state")
-    records = load_records(source(path, columns={"age": "Alter"}, classes={"krank": "ill"}), terms())
+    records = load_records(
+        source(path, mapping=DataMapping(columns={"age": "Alter"}, values={"state": {"krank": "ill"}})), terms()
+    )
     np.testing.assert_array_equal(records.labels, [0])
 
 
@@ -228,18 +231,29 @@ def test_an_installed_loader_is_found_by_its_name_and_held_to_the_terms(tmp_path
     code = """
 import numpy as np
 from party.data.records import Records
+from party.data.source import Source
 
-def load(settings, terms):
-    value = 1.0 if settings.patient else np.nan
-    patients = ["a", "b"] if settings.patient == "x" else None
-    return Records(np.full((2, *terms.input_shape), value, np.float32), np.array([0, 1]), patients)
+class Stored(Source):
+    shown = "the warehouse"
+
+    def __init__(self, ward):
+        self.ward = ward
+
+    @classmethod
+    def of(cls, table, base):
+        return cls(table.text("ward"))
+
+    def records(self, settings, terms):
+        value = 1.0 if settings.patient else np.nan
+        patients = ["a", "b"] if settings.patient == "x" else None
+        return Records(np.full((2, *terms.input_shape), value, np.float32), np.array([0, 1]), patients)
 """
-    install(tmp_path, name="stored", group="conclave.loaders", entries={"warehouse": "stored:load"}, source=code)
+    install(tmp_path, name="stored", group="conclave.loaders", entries={"warehouse": "stored:Stored"}, source=code)
     monkeypatch.setattr("party.data.LOADERS", refreshed(LOADERS))
     assert len(load_records(source(tmp_path, "warehouse", patient="x"), terms()).labels) == 2
     with pytest.raises(DataCorrupt, match="row 1: NaN"):
         load_records(source(tmp_path, "warehouse"), terms())
     with pytest.raises(DataCorrupt, match=r"'warehouse' names no patients, and data\.patient is 'y'; allowed"):
         load_records(source(tmp_path, "warehouse", patient="y"), terms())
-    with pytest.raises(InvalidInput, match="images, warehouse"):
+    with pytest.raises(InvalidInput, match="dicom, warehouse"):
         load_records(source(tmp_path, "lake"), terms())

@@ -1,13 +1,19 @@
 """The pool that a hospital was sent: it must be the study's, and nothing else may then be asked."""
 
+from dataclasses import replace
+
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.labelling.pool import read_pool as read_pool_as_operator
 from party.data.pool import check_batch, keep_pool, read_pool
 from protocols.errors import DataUnavailable, InvalidInput, Refused
-from protocols.study.queries import QueryBatch
+from protocols.study.queries import QueryBatch, pool_digest
+from protocols.study.terms import Feature
 from tests.harness.studies import deployed_study, pool_of
 
 TERMS = deployed_study(3, pool=20, features=4).terms
@@ -28,6 +34,33 @@ def test_another_pool_is_refused_and_nothing_is_kept(tmp_path, other):
     with pytest.raises(InvalidInput, match="allowed"):
         keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", TERMS)
     assert not (tmp_path / "pool.npy").exists()
+
+
+def test_a_table_of_the_pool_is_read_by_the_studys_terms_and_kept_as_what_is_asked(tmp_path):
+    values = [["0.5", "yes"], ["", "no"], ["2", "yes"]]
+    features = (
+        Feature(column="a", kind="numeric", centre=0.0, scale=2.0, may_miss=True),
+        Feature(column="b", kind="categorical", categories=("no", "yes")),
+    )
+    (tmp_path / "pool.csv").write_text("b,a\n" + "\n".join(f"{b},{a}" for a, b in values) + "\n")
+    columns = {"b": [b for _, b in values], "a": [float(a or "nan") for a, _ in values]}
+    pyarrow.parquet.write_table(pyarrow.table(columns), tmp_path / "pool.parquet")
+    pool = read_pool_as_operator(tmp_path / "pool.csv", features=features)
+    terms = replace(TERMS, features=features, input_shape=pool.shape[1:], pool_size=3, pool_sha256=pool_digest(pool))
+    for kind in ("csv", "parquet"):
+        np.testing.assert_array_equal(read_pool(tmp_path / f"pool.{kind}", terms), pool)
+        keep_pool(tmp_path / f"pool.{kind}", tmp_path / "pool.npy", terms)
+        np.testing.assert_array_equal(np.load(tmp_path / "pool.npy"), pool)
+    (tmp_path / "pool.csv").write_text("b,a\nyes,0.5\nno,1\nyes,2\n")
+    with pytest.raises(InvalidInput, match="is not the study's pool"):
+        read_pool(tmp_path / "pool.csv", terms)
+
+
+@pytest.mark.parametrize("name", ["pool.npz", "pool", "pool.CSV.gz", "pool.parquet"])
+def test_a_pool_of_another_kind_is_refused_with_those_that_there_are(tmp_path, name):
+    (tmp_path / name).write_bytes(b"x")
+    with pytest.raises(InvalidInput, match=r"allowed: .csv, .npy, as the operator sent it"):
+        read_pool(tmp_path / name, TERMS)
 
 
 @given(st.binary(max_size=200))

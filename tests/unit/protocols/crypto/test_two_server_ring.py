@@ -9,16 +9,14 @@ from protocols.crypto.counting_ring import LIMIT, check_ring
 from protocols.errors import InvalidInput
 
 STUDY = {
-    "total_units": 250 * 64, "threshold_units": 200 * 64, "most_offset_units": 0, "label_sigma_units": 40 * 64.0,
-    "threshold_sigma_units": 150 * 64.0, "classes": 10, "queries": 1000,
+    "total_units": 250 * 64, "threshold_units": 200 * 64, "sigma_units": 40 * 64.0, "classes": 10, "queries": 1000,
 }  # fmt: skip
 
 
 def test_a_common_study_fits_and_its_tail_is_far_below_any_delta() -> None:
     tail = check_ring(**STUDY)
-    assert 2 * 11_000 * math.exp(-72) <= tail <= 2 * 11_000 * math.exp(-72) * (1 + 1e-9)
-    plain = check_ring(**STUDY | {"threshold_units": None, "threshold_sigma_units": None})
-    assert 2 * 10_000 * math.exp(-72) <= plain < tail
+    assert 2 * 10_000 * math.exp(-72) <= tail <= 2 * 10_000 * math.exp(-72) * (1 + 1e-9)
+    assert check_ring(**STUDY | {"threshold_units": None}) == tail
 
 
 @pytest.mark.parametrize("sigma", [1.0, 3.0, 20.0])
@@ -36,20 +34,20 @@ def test_the_tail_of_two_discrete_gaussians_is_below_the_bound(sigma) -> None:
         position = limit - x - reach[0]
         tail += weight * above[min(max(position, 0), len(weights))]
     tail *= 2 / above[0] ** 2
-    bound = check_ring(**STUDY | {"threshold_units": None, "threshold_sigma_units": None, "classes": 2, "queries": 1})
+    bound = check_ring(**STUDY | {"threshold_units": None, "classes": 2, "queries": 1})
     assert 0 < tail <= mpmath.mpf(bound) / 2
 
 
 def at_the_limit(**changed):
     """One unit below what the ring of a plain argmax holds."""
-    study = STUDY | {"threshold_units": None, "threshold_sigma_units": None, "label_sigma_units": 1.0} | changed
+    study = STUDY | {"threshold_units": None, "sigma_units": 1.0} | changed
     return study | {"total_units": LIMIT - math.floor(24 * math.sqrt(2)) - 1}
 
 
 def test_the_limit_itself_is_sharp() -> None:
     study = at_the_limit()
     assert check_ring(**study) > 0
-    with pytest.raises(InvalidInput, match="24 label_sigma_units"):
+    with pytest.raises(InvalidInput, match="24 sigma_units"):
         check_ring(**study | {"total_units": study["total_units"] + 1})
 
 
@@ -67,20 +65,15 @@ def test_a_threshold_on_the_noisy_counts_lies_in_the_middle_of_the_ring() -> Non
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"total_units": 2**30}, "24 label_sigma_units"),
-        ({"label_sigma_units": 2.0**26}, "24 label_sigma_units"),
+        ({"total_units": 2**30}, "24 sigma_units"),
+        ({"sigma_units": 2.0**26}, "24 sigma_units"),
         ({"threshold_units": 2**30}, r"\|threshold_units\|"),
         ({"threshold_units": -(2**30)}, r"\|threshold_units\|"),
-        ({"most_offset_units": 2**30}, r"\|threshold_units\|"),
-        ({"threshold_sigma_units": 2.0**27}, r"\|threshold_units\|"),
-        ({"threshold_units": None}, "only with a threshold"),
-        ({"threshold_units": 2**29, "threshold_sigma_units": None}, r"2 max\(\|threshold_units\|"),
-        ({"threshold_units": -(2**29), "threshold_sigma_units": None}, r"2 max\(\|threshold_units\|"),
-        ({"label_sigma_units": math.nan}, "label_sigma_units = nan"),
-        ({"label_sigma_units": 0}, "label_sigma_units = 0"),
-        ({"threshold_sigma_units": math.inf}, "threshold_sigma_units = inf"),
+        ({"threshold_units": 2**29}, r"2 max\(\|threshold_units\|"),
+        ({"threshold_units": -(2**29)}, r"2 max\(\|threshold_units\|"),
+        ({"sigma_units": math.nan}, "sigma_units = nan"),
+        ({"sigma_units": 0}, "sigma_units = 0"),
         ({"total_units": 0}, "total_units = 0"),
-        ({"most_offset_units": -1}, "most_offset_units = -1"),
         ({"classes": 1}, "classes = 1"),
         ({"queries": -1}, "queries = -1"),
     ],

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.mechanisms import ConfidentGNMax, ThresholdedGNMax
+from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from tests.harness.levels import lattice_study, secure_sum, two_server
+from tests.harness.private_models import hidden_study
 
 
 def test_privacy_groups_are_refused_where_colluders_are_counted_in_parties():
@@ -38,6 +42,39 @@ def test_secret_coins_need_abstentions_that_nobody_sees():
 def test_a_study_that_its_level_cannot_carry_is_refused(level, more, message):
     with pytest.raises(InvalidInput, match=message):
         lattice_study(level, **more)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Apart(ThresholdedGNMax):
+    """One of another distribution, which releases something else and says nothing of it."""
+
+    name: ClassVar[str] = "apart"
+
+    def release(self, counts, noise, *, view, predictions=None, total_weight=None):
+        raise NotImplementedError
+
+
+APART = {"sigma": 3.0, "threshold": 2.5}
+
+
+@pytest.mark.parametrize("level", [two_server(), hidden_study().confidentiality], ids=["two_server", "hidden_queries"])
+@pytest.mark.parametrize(
+    "mechanism",
+    [
+        ConfidentGNMax(**APART, sigma_threshold=3.0),
+        InteractiveGNMax(
+            **APART, sigma_threshold=3.0, interactive_threshold=1.0, reinforce_confidence=0.9, round_one=5
+        ),
+        Apart(**APART),
+    ],
+    ids=lambda mechanism: mechanism.name,
+)
+def test_with_a_guardian_an_outcome_is_a_function_of_one_noisy_histogram(level, mechanism):
+    """A server that shifts its share of the counts would learn more than any noise covers from another."""
+    study = hidden_study() if level.hides_queries else lattice_study(level)
+    message = f"mechanism is '{mechanism.name}'; allowed at level '{level.name}': thresholded_gnmax"
+    with pytest.raises(InvalidInput, match=message):
+        replace(study, mechanism=mechanism)
 
 
 def test_a_ring_that_is_too_small_is_refused_in_the_words_of_the_file():

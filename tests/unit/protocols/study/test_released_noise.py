@@ -76,5 +76,5 @@ def test_a_threshold_that_unanimous_votes_reach_is_no_reason_for_a_warning_howev
 
 
 def test_the_noise_of_both_servers_lifts_votes_to_a_threshold_that_one_servers_would_not():
-    study = make_study([2.0] * 250, threshold=1000.0, confidentiality=two_server(seats=250))
-    assert probability_stated(study) == pytest.approx(ndtr((250 - 1000) / (2**0.5 * 150)), rel=0.05)
+    study = make_study([2.0] * 250, threshold=450.0, confidentiality=two_server(seats=250))
+    assert probability_stated(study) == pytest.approx(ndtr((250 - 450) / (2**0.5 * 40)), rel=0.05)

@@ -14,7 +14,6 @@ from protocols.wire import wire_pb2
 from protocols.wire.enrolment import ENROL_BYTES, Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol
 from protocols.wire.frames import (
     NONCE_BYTES,
-    WIRE_VERSIONS,
     Answer,
     Ask,
     Goodbye,
@@ -24,12 +23,12 @@ from protocols.wire.frames import (
     Renewed,
     SeatHeads,
     Welcome,
-    agree_version,
     head_statement,
     printable,
     seal,
     unseal,
 )
+from protocols.wire.versions import WIRE_VERSIONS, agree_version
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT_KEY, KEY = new_key(), new_key()
@@ -63,11 +62,19 @@ nonces = st.binary(min_size=NONCE_BYTES, max_size=NONCE_BYTES)
 words = st.text(st.characters(min_codepoint=32, max_codepoint=126), max_size=40)
 heads = recipe(Head, st.integers(0, 2**53 - 1), hashes)
 counts = st.integers(1, 2**53 - 1)
+several_hashes = st.lists(hashes, max_size=3).map(tuple)
 of_seats = recipe(
     SeatHeads, hashes, words, heads, heads, st.lists(hashes, max_size=3).map(tuple), st.binary(max_size=99)
 )
 frames = st.one_of(
-    recipe(Hello, st.lists(st.integers(1, 99)).map(tuple), words, nonces, st.lists(of_seats, max_size=3).map(tuple)),
+    recipe(
+        Hello,
+        st.lists(st.integers(1, 99)).map(tuple),
+        words,
+        nonces,
+        st.lists(of_seats, max_size=3).map(tuple),
+        st.lists(hashes, max_size=3).map(tuple),
+    ),
     recipe(
         Welcome,
         st.integers(1, 99),
@@ -197,7 +204,7 @@ def test_versions_are_agreed_newest_first_and_named_when_there_is_none():
 
 
 def test_one_version_back_is_still_spoken(monkeypatch):
-    monkeypatch.setattr("protocols.wire.frames.WIRE_VERSIONS", (2, 1))
+    monkeypatch.setattr("protocols.wire.versions.WIRE_VERSIONS", (2, 1))
     assert agree_version((1,)) == 1
     assert agree_version((3, 2)) == 2
 

@@ -9,6 +9,7 @@ import pytest
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, GNMax
 from protocols.reading import read_toml
+from protocols.study.levels import TwoServer
 from simulations.ask.mechanisms import askable
 from simulations.ask.settings import AskSettings, ask_settings, write_ask_config
 from simulations.ask.study import ask_study
@@ -47,23 +48,33 @@ def test_what_does_not_go_together_is_one_clear_error(wrong, words) -> None:
         _ = ask_study(ask_settings(**{"parties": 50, **wrong}), classes=10)[1].budgets
 
 
-def test_a_mechanism_of_one_round_with_integer_noise_can_be_asked_by_its_name_alone(monkeypatch) -> None:
+def test_a_mechanism_that_two_servers_can_compute_can_be_asked_by_its_name_alone(monkeypatch) -> None:
     @dataclass(frozen=True, kw_only=True)
     class Installed(GNMax):
         name: ClassVar[str] = "installed"
 
-    assert list(askable()) == ["gnmax", "thresholded_gnmax", "confident_gnmax"]
+    @dataclass(frozen=True, kw_only=True)
+    class ReleasesMore(Installed):
+        name: ClassVar[str] = "releases_more"
+
+        def noisy(self, counts, noise, *, view):
+            return counts
+
+    assert list(askable()) == ["gnmax", "thresholded_gnmax"]
+    monkeypatch.setitem(MECHANISMS._built_in, "releases_more", ReleasesMore)
     monkeypatch.setitem(MECHANISMS._built_in, "installed", Installed)
+    assert all(TwoServer.takes(kind) for kind in askable().values())
     settings = ask_settings(parties=50, budgets=4, mechanism="installed")
     assert ask_study(settings, classes=10)[1].mechanism.name == "installed"
-    with pytest.raises(
-        InvalidInput, match="mechanism is 'interactive_gnmax'; allowed: gnmax, thresholded_gnmax, confident_gnmax, inst"
-    ):
-        ask_settings(mechanism="interactive_gnmax")
+    for mechanism in ("confident_gnmax", "interactive_gnmax", "releases_more"):
+        with pytest.raises(
+            InvalidInput, match=f"mechanism is '{mechanism}'; allowed: gnmax, thresholded_gnmax, installed"
+        ):
+            ask_settings(mechanism=mechanism)
 
 
 @pytest.mark.parametrize("weights", ["uniform", "proportional", "exhaustive"])
-@pytest.mark.parametrize("mechanism", ["gnmax", "confident_gnmax"])
+@pytest.mark.parametrize("mechanism", ["gnmax", "thresholded_gnmax"])
 def test_the_study_is_two_server_on_the_lattice_and_label_only(weights, mechanism) -> None:
     settings = ask_settings(parties=100, budgets="1:0.5,4:0.5", weights=weights, mechanism=mechanism)
     budgets, study = ask_study(settings, classes=10)

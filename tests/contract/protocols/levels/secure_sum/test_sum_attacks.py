@@ -16,7 +16,7 @@ HARMLESS = {
     ("advertise", "scrambled tags"), ("share", "scrambled tags"), ("share", "scrambled signature"),
     ("check", "accuses all"), ("check", "accuses one"), ("check", "claims valid"), ("check", "scrambled values"),
     ("accuse", "scrambled points"), ("accuse", "scrambled proofs"),
-    ("agree", "scrambled tags"), ("unmask", "scrambled shares"),
+    ("mask", "scrambled tags"), ("agree", "scrambled tags"), ("unmask", "scrambled shares"),
 }  # fmt: skip
 ALL = [(step, name) for step, found in DEVIATIONS.items() for name in found]
 

@@ -47,8 +47,9 @@ def test_values_of_another_shape_are_refused() -> None:
     running.run()
     request = running.shared.request(0)
     noted = party.masking_note(CONTEXT, 0, request)
+    by = running.members[0].authenticator
     with pytest.raises(InvalidInput, match=r"shape \(4,\); allowed: int64 of shape \(5,\)"):
-        party.mask(*running.members[0].own, request, np.zeros(4, dtype=np.int64), noted=noted)
+        party.mask(*running.members[0].own, request, np.zeros(4, dtype=np.int64), noted=noted, authenticator=by)
 
 
 @pytest.mark.parametrize("length", [0, 73])

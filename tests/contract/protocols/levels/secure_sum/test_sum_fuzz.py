@@ -86,7 +86,7 @@ COLLECT = {
     "advertise": lambda run, replies: collect_keys(CONTEXT, replies, verify=verify).keys,
     "share": lambda run, replies: collect_dealings(run.keys, replies),
     "check": lambda run, replies: collect_checks(run.dealt, replies, verify=verify),
-    "mask": lambda run, replies: collect_masked(run.shared, replies),
+    "mask": lambda run, replies: collect_masked(run.shared, replies, verify=verify),
     "agree": lambda run, replies: collect_signatures(run.masked, replies, verify=verify),
     "unmask": lambda run, replies: open_sum(run.agreed, replies),
 }

@@ -53,6 +53,8 @@ def honest():
         ("mask", 0, lambda masked: masked[:-1], "malformed"),
         ("mask", 0, lambda masked: masked.astype(np.uint64), "malformed"),
         ("mask", 0, lambda masked: masked.astype(np.float32), "malformed"),
+        ("mask", 1, flipped, "bad_signature"),
+        ("mask", 2, lambda tags: tags[:-1], "malformed"),
     ],
 )
 def test_a_malformed_reply_leaves_its_party_out_and_the_rest_goes_on(step, place, change, code) -> None:

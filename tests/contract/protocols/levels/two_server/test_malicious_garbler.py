@@ -4,12 +4,13 @@ No label comes out, nothing is signed, and both logs name the evaluation that wa
 are those of tests/harness/label_attacks.py, in the place of the real program of one side.
 """
 
+import numpy as np
 import pytest
 
 from protocols.errors import Refused
 from protocols.levels.two_server.signed_labels import signed_labels
 from tests.harness import label_attacks as attacks
-from tests.harness.guardian_attempts import World
+from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.label_attacks import garbling
 
 SERVERS = {
@@ -19,9 +20,9 @@ SERVERS = {
 
 
 class FlippedLabels(attacks.FlippedOutputs):
-    """The same in a batch of STUDY: three bits of a label, ten queries."""
+    """The same in a batch of STUDY: three bits of a label, and all queries that the budgets afford."""
 
-    outputs = (3, 10)
+    outputs = (3, int(STUDY.budgets.affordable(np.zeros(6, dtype=np.int64), limit=40).min()))
 
 
 def broken_off(ledger):

@@ -26,11 +26,10 @@ SIDES = {
     "the guardian's check": lambda channel: guardian_checks(
         channel, SHARES[1], BALLOTS, secret=seeded_source(3)(32), pin=lambda step, value: None),
     "the coordinator's argmax": lambda channel: coordinator_side(
-        channel, COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0], threshold=2, offsets=None, total_units=9,
-        source=seeded_source(4),
+        channel, COUNTS, noise=NOISE, threshold=2, total_units=9, source=seeded_source(4),
     ),
     "the guardian's argmax": lambda channel: guardian_side(
-        channel, COUNTS, label_noise=NOISE, threshold_noise=NOISE[:, 0], threshold=True, source=seeded_source(5)
+        channel, COUNTS, noise=NOISE, threshold=2, total_units=9, source=seeded_source(5)
     ),
 }  # fmt: skip
 OTHER = {

@@ -76,9 +76,7 @@ def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None
     for at, name in enumerate(NAMES):
         world.parties[name]._ballot = SharedBallot(STUDY, name, key=SEAT_KEYS[at], source=seeded_source(party_seed(at)))
     with pytest.MonkeyPatch.context() as silent:
-        silent.setattr(
-            opened_sums, "server_noise", lambda study, *_, queries: (None, np.zeros((queries, CLASSES), int))
-        )
+        silent.setattr(opened_sums, "server_noise", lambda study, *_, queries: np.zeros((queries, CLASSES), int))
         for left in (_BEFORE_THE_ANSWER, 10**9):
             world.wrap = lambda channel, left=left: Watched(channel, left, to_guardian, to_coordinator)
             got = world.label()

@@ -94,7 +94,8 @@ def test_votes_that_are_opened_under_two_coins_would_be_told() -> None:
 
     def forgotten(own, guardians):
         for ledger in (own, guardians):
-            for kind in ("secret", "number", "coin", "blinded sums", "masked results", "tests"):
+            steps = ("secret", "number", "coin", "blinded sums", "masked results", "tests")
+            for kind in (*steps, "mask number", "masks", "mask results promised", "mask results"):
                 ledger.forget(own.stored(0).digest, f"check {kind}")
 
     assert compared(BROKEN_RUNS, between=forgotten) == {"coordinator": True, "guardian": True}

@@ -9,17 +9,16 @@ import pytest
 
 from protocols.crypto.base_transfers import POINT_BYTES
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import ThresholdTest, conjunctions_a_query
+from protocols.crypto.circuit import conjunctions_a_query
 from protocols.crypto.equality import TAG_BYTES
 from protocols.crypto.garbling import GATE_BYTES
 from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, CorrelatedSender
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
-from protocols.levels.two_server.circuit_inputs import coordinator_inputs, guardian_inputs
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from tests.harness import label_attacks as attacks
 from tests.harness.label_attacks import Changing, claiming, garbling
 from tests.harness.seeded import seeded_source
-from tests.harness.two_server_sides import converse, coordinator_side, guardian_side, split
+from tests.harness.two_server_sides import converse, coordinator_side, guardian_side, inputs_of, split
 
 QUERIES, CLASSES, THRESHOLD = 4, 3, 20
 COUNTS = np.array([[30, 2, 1], [4, 25, 9], [7, 8, 9], [1, 0, 40]])
@@ -52,11 +51,11 @@ def attacked(attacker, *, evaluates=None, seed=1, masked=False, **changed):
 
     converse(
         kept("coordinator", lambda channel: coordinator_side(
-            channel, coordinators, label_noise=ZERO, threshold_noise=None, threshold=THRESHOLD, offsets=None,
+            channel, coordinators, noise=ZERO, threshold=THRESHOLD,
             total_units=50, masked=masked, source=seeded_source(seed, 1), evaluates=real["coordinator"],
         )),
         kept("guardian", lambda channel: guardian_side(
-            channel, guardians, label_noise=ZERO, threshold_noise=None, threshold=True, masked=masked,
+            channel, guardians, noise=ZERO, threshold=THRESHOLD, total_units=50, masked=masked,
             source=seeded_source(seed, 2), evaluates=real["guardian"],
         )),
         channels=pair(wait_s=20.0),
@@ -103,11 +102,9 @@ def test_selective_failure_tells_the_one_bit_whether_it_was_noticed_and_never_fa
     evaluates = getattr(garbling(garbler), f"{attacker}_evaluates")
     for seed in range(6):
         result, _, coordinators, guardians = attacked(attacker, evaluates=evaluates, seed=seed)
-        about = {"label_noise": ZERO, "threshold_noise": None, "masked": False}
-        if attacker == "guardian":
-            inputs = coordinator_inputs(coordinators, threshold=THRESHOLD, offsets=None, total_units=50, **about)
-        else:
-            inputs = guardian_inputs(guardians, threshold=True, **about)
+        leads = attacker == "guardian"
+        share = coordinators if leads else guardians
+        inputs = inputs_of(share, noise=ZERO, leads=leads, threshold=THRESHOLD, total_units=50)
         bit = bool(inputs.bits(slice(0, 1))[0, 0, 0])
         assert is_noticed(result) == (not bit)
         seen.add(bit)
@@ -117,7 +114,7 @@ def test_selective_failure_tells_the_one_bit_whether_it_was_noticed_and_never_fa
 @pytest.mark.parametrize("attacker", SERVERS)
 def test_a_wrong_table_is_noticed_or_changes_nothing(attacker) -> None:
     """A table's ciphertext is used for some colours only, so that a change may touch nothing."""
-    tables = GATE_BYTES * QUERIES * conjunctions_a_query(classes=CLASSES, test=ThresholdTest.WINNER)
+    tables = GATE_BYTES * QUERIES * conjunctions_a_query(classes=CLASSES, threshold=True)
     noticed = [is_noticed(attacked(attacker, size=tables, at=997 * seed, seed=seed)[0]) for seed in range(5)]
     assert any(noticed)
 

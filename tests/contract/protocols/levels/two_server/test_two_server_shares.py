@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from protocols.crypto.cubic_field import cubic_times
 from protocols.crypto.field import P, plus, times
 from protocols.errors import InvalidInput, MalformedMessage
+from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS
 from protocols.levels.two_server.shares import (
     REPETITIONS,
     CoordinatorShare,
@@ -56,7 +57,8 @@ def test_shares_add_up_to_one_hot_vectors_their_keyed_copies_and_a_polynomial_of
 def test_shares_have_the_size_that_the_design_says() -> None:
     coordinator, guardian = shared(np.zeros((1, 1000), dtype=np.int64), 10)
     assert (
-        sum(array.nbytes for array in coordinator.arrays()) == 4 * (1000 * (10 + 11 * REPETITIONS) + REPETITIONS) + 16
+        sum(array.nbytes for array in coordinator.arrays())
+        == 4 * (1000 * (10 + 11 * REPETITIONS + 2 * INPUT_REPETITIONS) + REPETITIONS) + 16
     )
     assert sum(array.nbytes for array in guardian.arrays()) == 16
 
@@ -141,9 +143,11 @@ def too_large(array):
         (altered(2, too_large), "field element is out of range"),
         (altered(3, lambda a: a[:, :-1]), "products: shape"),
         (altered(3, too_large), "field element is out of range"),
-        (altered(4, lambda a: a[:, :-1]), "seeds: shape"),
-        (altered(4, lambda a: a[:0]), "seeds: shape"),
-        (altered(4, lambda a: a.astype("<u2")), "seeds: dtype"),
+        (altered(4, lambda a: a[:, :1]), "keyed masks: shape"),
+        (altered(4, too_large), "field element is out of range"),
+        (altered(5, lambda a: a[:, :-1]), "seeds: shape"),
+        (altered(5, lambda a: a[:0]), "seeds: shape"),
+        (altered(5, lambda a: a.astype("<u2")), "seeds: dtype"),
         (shared()[0].arrays()[:2], "2 arrays"),
         ((), "0 arrays"),
     ],

@@ -236,11 +236,11 @@ def test_unsigned_votes_are_named_by_an_honest_coordinator_before_the_guardian_i
 def test_the_guardian_takes_short_or_empty_votes_for_none(world):
     guardian = world.coordinator() and world.here.guardian
     here, there = pair(wait_s=2.0)
-    values = {"request": bytes(32), "number": 0, "second_round": False, "ids": np.arange(5)}
+    values = {"request": bytes(32), "number": 0, "ids": np.arange(5)}
     sealed = (b"", b"x" * 95, b"x" * 96, b"y" * 97, b"z", b"z")
     seats = {"members": np.arange(6), "seats": np.arange(6), "sealed": sealed}
     head = world.guardians.log.head()
     send(here, Submission(study=STUDY.digest, **values, **seats, own=head, seen=head).arrays())
     guardian.serve(there)
-    faulty, _ = receive(here)
-    assert faulty.all()
+    taken, _ = receive(here)
+    assert (taken == Fate.BAD_SEAL).all()

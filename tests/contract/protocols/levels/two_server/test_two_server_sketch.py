@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.crypto.channel import Channel, pair
-from protocols.crypto.field import P, from_integers, plus, times
+from protocols.crypto.field import P, from_integers, times
 from protocols.errors import ChannelClosed, InvalidInput, MalformedMessage, Refused
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare
 from protocols.levels.two_server.sketch import coordinator_checks, guardian_checks
-from protocols.levels.two_server.weighted_sums import coordinator_sums, guardian_sums
 from tests.harness.seeded import seeded_source
 from tests.harness.two_server_cheats import (
     CHEAT,
@@ -24,6 +23,7 @@ from tests.harness.two_server_cheats import (
     VOTES,
     ballots,
     shared,
+    sums_of,
     verdicts,
     with_moved,
     with_votes,
@@ -48,10 +48,7 @@ def test_honest_voters_always_pass_and_their_weighted_sums_are_exact(
     valid = verdicts(coordinator, guardian, terms, seed)
     assert valid.all()
     weights = rng.integers(0, 2**27, voters)
-    sums = plus(
-        coordinator_sums(coordinator, terms, weights=weights, valid=valid),
-        guardian_sums(guardian, terms, weights=weights, valid=valid),
-    )
+    sums = sums_of(coordinator, guardian, terms, weights[:, None] * (terms.takes_part & valid[:, None]))
     counts = np.einsum("v,vqc->qc", weights, votes[:, :, None] == np.arange(classes))
     np.testing.assert_array_equal(centred(sums), counts)
 
@@ -64,10 +61,7 @@ def test_a_cheat_is_named_and_the_rest_goes_on(name, abstention) -> None:
     valid = verdicts(coordinator, guardian, terms)
     np.testing.assert_array_equal(valid, np.arange(VOTERS) != CHEAT)
     weights = np.array([3, 1, 64, 2, 5])
-    sums = plus(
-        coordinator_sums(coordinator, terms, weights=weights, valid=valid),
-        guardian_sums(guardian, terms, weights=weights, valid=valid),
-    )
+    sums = sums_of(coordinator, guardian, terms, weights[:, None] * (terms.takes_part & valid[:, None]))
     rest = np.where(valid, weights, 0)
     np.testing.assert_array_equal(centred(sums), np.einsum("v,vqc->qc", rest, VOTES[:, :, None] == np.arange(CLASSES)))
 
@@ -201,10 +195,7 @@ def test_what_takes_no_part_is_neither_checked_nor_counted() -> None:
     valid = verdicts(coordinator, guardian, terms)
     assert valid.all()
     weights = np.ones(VOTERS, dtype=np.int64)
-    sums = plus(
-        coordinator_sums(coordinator, terms, weights=weights, valid=valid),
-        guardian_sums(guardian, terms, weights=weights, valid=valid),
-    )
+    sums = sums_of(coordinator, guardian, terms, weights[:, None] * (terms.takes_part & valid[:, None]))
     expected = ((VOTES[:, :, None] == np.arange(CLASSES)) & takes_part[:, :, None]).sum(axis=0)
     np.testing.assert_array_equal(centred(sums), expected)
 
@@ -260,9 +251,8 @@ def test_shares_of_another_size_than_the_batch_are_refused() -> None:
 def test_weights_that_the_ring_cannot_hold_are_refused() -> None:
     coordinator, guardian = shared()
     for weights in (np.full(VOTERS, 2**28), np.full(VOTERS, -1)):
-        for sums, share in ((coordinator_sums, coordinator), (guardian_sums, guardian)):
-            with pytest.raises(InvalidInput, match="weights"):
-                sums(share, ballots(), weights=weights, valid=np.ones(VOTERS, dtype=bool))
+        with pytest.raises(InvalidInput, match="weights"):
+            sums_of(coordinator, guardian, ballots(), np.tile(weights[:, None], QUERIES))
 
 
 class Untouched:

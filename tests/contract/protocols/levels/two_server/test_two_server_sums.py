@@ -16,7 +16,7 @@ from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server.aggregation import opened_signature
 from protocols.levels.two_server.conversation import Submission, send
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total, share_sum
-from protocols.levels.two_server.statement import check_opened
+from protocols.levels.two_server.statement import Fate, check_opened
 from protocols.refusals.code import Code
 from protocols.wire.messages import HiddenVotes
 from simulations.stages.record_votes import contributions
@@ -201,9 +201,9 @@ def test_other_parties_are_not_opened_under_the_same_noise_by_an_honest_coordina
     opening = guardian_module.Guardian._open
 
     def choosy(self, submission):
-        shares, faulty = opening(self, submission)
-        faulty[1] = True
-        return shares[:1] + shares[2:], faulty
+        shares, taken = opening(self, submission)
+        taken[1] = Fate.BAD_SEAL
+        return shares[:1] + shares[2:], taken
 
     monkeypatch.setattr(guardian_module.Guardian, "_open", choosy)
     world.wrap = lambda channel: channel
@@ -247,7 +247,7 @@ def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anyth
     guardian = GuardianHere(STUDY, world.guardians, seeded_source(1)).guardian
     everyone = np.arange(3)
     submission = Submission(
-        STUDY.digest, bytes(32), 0, False, np.arange(15), everyone, everyone, (b"sealed",) * 3, EMPTY, EMPTY
+        STUDY.digest, bytes(32), 0, np.arange(15), everyone, everyone, (b"sealed",) * 3, EMPTY, EMPTY
     )
     here, there = pair(wait_s=2.0)
     send(here, submission.arrays())

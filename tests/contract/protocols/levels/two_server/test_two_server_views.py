@@ -14,13 +14,14 @@ import pytest
 from protocols.crypto import base_transfers
 from protocols.crypto.base_transfers import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import ThresholdTest, conjunctions_a_query, rows
+from protocols.crypto.circuit import conjunctions_a_query
 from protocols.crypto.field import BITS, P, minus, plus
 from protocols.crypto.garbling import Evaluator, colours
 from protocols.crypto.hashing import LabelHash
 from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES
 from protocols.crypto.prg_chacha import derived_key
 from protocols.levels.two_server import shares
+from protocols.levels.two_server.one_time_masks import guardian_masks
 from protocols.levels.two_server.shares import (
     REPETITIONS,
     coordinator_blinds,
@@ -91,15 +92,16 @@ def views_of_the_check(choices, seed):
     ]
     opened = [plus(*both) for both in zip(*heard, strict=True)]
     own = [*coordinator.arrays(), *_of_voters(coordinator_blinds(coordinator.seeds, **sizes))]
+    masks = guardian_masks(guardian.seeds, **sizes).keyed
     determined = guardian_determined(guardian.seeds, classes=CLASSES, **sizes)
     others = [
         guardian_votes(guardian.seeds, classes=CLASSES, **sizes),
-        *(determined.keyed, determined.constants, determined.products, guardian.seeds),
+        *(determined.keyed, determined.constants, determined.products, masks, guardian.seeds),
         *_of_voters(guardian_blinds(guardian.seeds, **sizes)),
     ]
     # With what a server may work out: Z without its own a; k as its own part has it; and these together.
     return [
-        bits(*held, *said, *opened, minus(opened[0], held[5]), plus(held[6], plus(held[5], held[5])))
+        bits(*held, *said, *opened, minus(opened[0], held[6]), plus(held[7], plus(held[6], held[6])))
         for held, said in ((own, heard[0]), (others, heard[1]))
     ]
 
@@ -176,7 +178,7 @@ SAMPLES, THRESHOLD = 256, 40
 COUNTS = [([50, 3, 1], [41, 40, 40]), ([0, 0, 39], [13, 12, 11])]
 
 
-def views_of_the_argmax(counts, seed, monkeypatch, test):
+def views_of_the_argmax(counts, seed, monkeypatch):
     """(the coordinator's view, the guardian's), a row a query; both have the same labels and pass bits."""
     seen = []
     conjunction = Evaluator.conjunction
@@ -191,51 +193,48 @@ def views_of_the_argmax(counts, seed, monkeypatch, test):
     tiled = np.tile(np.array(counts, dtype=np.int64), (SAMPLES, 1))
     coordinators, guardians = split(tiled, np.random.default_rng((seed, 3)))
     zero, ends = np.zeros_like(tiled), recorded()
-    bit = zero[:, 0] if test is ThresholdTest.APART else None
     opened, _ = converse(
         lambda channel: coordinator_side(
-            channel, coordinators, label_noise=zero, threshold_noise=bit, threshold=THRESHOLD, offsets=None,
-            total_units=100, source=seeded_source(seed, 1),
+            channel, coordinators, noise=zero, threshold=THRESHOLD, total_units=100, source=seeded_source(seed, 1),
         ),
         lambda channel: guardian_side(
-            channel, guardians, label_noise=zero, threshold_noise=bit, threshold=True,
-            source=seeded_source(seed, 2),
+            channel, guardians, noise=zero, threshold=THRESHOLD, total_units=100, source=seeded_source(seed, 2),
         ),
         channels=ends,
     )  # fmt: skip
     assert (opened.labels == (0 if max(counts) >= THRESHOLD else -1)).all()
-    gates, numbers = conjunctions_a_query(classes=classes, test=test), rows(classes=classes, test=test)
+    gates = conjunctions_a_query(classes=classes, threshold=True)
     half = len(seen) // 2
     coordinator, guardian = (end.received for end in ends)
     matrix = coordinator[3][CHALLENGE_BYTES:]
-    coordinators = _view(coordinators, matrix, coordinator[5:-2], coordinator[-2], seen[:half], gates, numbers)
+    coordinators = _view(coordinators, matrix, coordinator[5], coordinator[6:-2], coordinator[-2], seen[:half], gates)
     question = guardian[-2][:-POINT_BYTES]
-    return coordinators, _view(guardians, guardian[1], guardian[3:-3], question, seen[half:], gates, numbers)
+    return coordinators, _view(guardians, guardian[1], guardian[3], guardian[4:-3], question, seen[half:], gates)
 
 
-def _view(own, matrix, frames, masks, seen, gates, numbers):
+def _view(own, matrix, macs, frames, masks, seen, gates):
     """What one server holds and receives, a row a query; `seen`: of the circuit that it evaluates."""
     classes = own.shape[1]
     tables = np.frombuffer(b"".join(frames), np.uint8).reshape(2 * gates, SAMPLES, 16).transpose(1, 0, 2)
     opened = np.unpackbits(np.frombuffer(masks, np.uint8), count=3 * SAMPLES).reshape(3, SAMPLES).T
-    evaluated = np.concatenate([bits(own, tables), opened.astype(bool), np.concatenate(seen).T], axis=1)
+    macs = np.frombuffer(macs, "<u4").reshape(-1, SAMPLES).T
+    evaluated = np.concatenate([bits(own, macs, tables), opened.astype(bool), np.concatenate(seen).T], axis=1)
     matrix = np.frombuffer(matrix, np.uint8).reshape(COLUMNS, -1)
-    matrix = np.unpackbits(matrix, axis=1, bitorder="little", count=BITS * numbers * SAMPLES)
-    matrix = matrix.reshape(COLUMNS, BITS, numbers, SAMPLES)
+    matrix = np.unpackbits(matrix, axis=1, bitorder="little", count=BITS * classes * SAMPLES)
+    matrix = matrix.reshape(COLUMNS, BITS, classes, SAMPLES)
     # What each column would be if it were the other's numbers in clear, put together with the server's own.
     words = (matrix[0].astype(np.uint32) << np.arange(BITS, dtype=np.uint32)[:, None, None]).sum(axis=0, dtype="u4")
-    tried = plus(words[:classes].T % np.uint32(P), own)
+    tried = plus(words.T % np.uint32(P), plus(own, own))
     return np.concatenate([evaluated, bits(tried), matrix.reshape(-1, SAMPLES).T.astype(bool)], axis=1)
 
 
-def views_of_both(counts, monkeypatch, test=ThresholdTest.APART):
-    return zip(*(views_of_the_argmax(one, seed, monkeypatch, test) for seed, one in enumerate(counts)), strict=True)
+def views_of_both(counts, monkeypatch):
+    return zip(*(views_of_the_argmax(one, seed, monkeypatch) for seed, one in enumerate(counts)), strict=True)
 
 
-@pytest.mark.parametrize("test", [ThresholdTest.WINNER, ThresholdTest.APART])
 @pytest.mark.parametrize("counts", COUNTS)
-def test_neither_server_can_tell_counts_apart_by_the_argmax(counts, test, monkeypatch) -> None:
-    for one, other in views_of_both(counts, monkeypatch, test):
+def test_neither_server_can_tell_counts_apart_by_the_argmax(counts, monkeypatch) -> None:
+    for one, other in views_of_both(counts, monkeypatch):
         assert not tells_apart(one, other)
 
 

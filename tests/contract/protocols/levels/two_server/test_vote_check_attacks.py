@@ -179,7 +179,8 @@ def test_end_to_end_a_coordinator_that_rushes_gets_nothing_and_both_logs_say_who
     assert made.label().stop.reason == "guardian_lost"
     assert "other_check" in str(made.here.faults[0])
     by = [entry.fields["by"] for entry in made.own.log.entries() if entry.event == "check_broken_off"]
-    assert by == ["guardian or the line"]
+    # Once an attempt: the test of masks, which ends the check, found the line closed in the first one too.
+    assert by == ["guardian or the line"] * 2
     made.close()
 
 

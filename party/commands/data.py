@@ -1,0 +1,265 @@
+"""The commands data check and data map: whether this hospital's records can be read, and what its words mean."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any  # the values of a JSON object
+
+import click
+
+from party.commands.group import home_option
+from party.commands.scoring import score
+from protocols.errors import InvalidInput
+from runtime.cli import EPILOG, json_option
+from runtime.exits import Exit
+from runtime.files import write_atomically
+from runtime.printing import folded
+
+if TYPE_CHECKING:
+    from party.data.mapping import DataMapping
+    from party.data.quality import Problem, Proposal, Quality
+    from party.home import PartyHome
+    from party.voting.suitability import Suitability
+    from protocols.study.terms import Terms
+
+
+@click.group()
+def data() -> None:
+    """Examines this hospital's own records, and says what its words mean in a study."""
+
+
+@data.command(epilog=EPILOG)
+@click.argument("study")
+@home_option
+@json_option
+@click.option(
+    "--page", type=click.Path(path_type=Path), help="Write the report as a page too, without values of records."
+)
+def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
+    """Say whether the records can be read by a study's terms and train its teachers, with every problem at once.
+
+    Nothing leaves. Values of records are shown on this terminal alone; --json and --page name rows, and words that are
+    proposed for the mapping file.
+
+    STUDY: a study's file, or the name of an approved study.
+
+    \b
+    Example:
+      conclave-party data check study.toml
+      conclave-party data check study.toml --page quality.html
+    """
+    from party.data.quality import examine
+    from party.voting.quality_page import quality_page
+    from party.voting.suitability import suitability
+
+    settings, found = home.settings(), home.find_study(study)
+    quality = examine(settings.data, found.terms) if settings.data.source.is_table else None
+    open_yet = quality is not None and bool(quality.problems or quality.proposals)
+    fit = None if open_yet else suitability(settings, found, home.invitation().party)
+    good = fit is not None and fit.can_train
+    if page is not None:
+        write_atomically(page, quality_page(settings.data.shown, study, quality, fit).encode())
+    if as_json:
+        click.echo(json.dumps(_figures(settings.data.shown, quality, fit, good), indent=2))
+    else:
+        for line in _lines(settings.data.shown, quality, fit, study):
+            click.echo(line)
+    return Exit.DONE if good else Exit.INVALID_INPUT
+
+
+@data.command(name="map", epilog=EPILOG)
+@click.argument("study")
+@home_option
+@click.option("--column", "columns", multiple=True, metavar="STUDYS=YOURS", help="Your name of a study's column.")
+@click.option(
+    "--value",
+    "values",
+    multiple=True,
+    metavar="COLUMN:YOURS=STUDYS",
+    help="What your value means in a study's column; nothing after = for a missing one.",
+)
+@click.option(
+    "--unusable",
+    "unusable",
+    multiple=True,
+    metavar="COLUMN=REMEDY",
+    help="What happens to values that cannot be used: missing, leave out (the record), or clip.",
+)
+@click.option("--decimal", help="The decimal sign of numbers: . or ,")
+@click.option("--thousands", help="The sign between thousands: . , ' or a blank.")
+@click.option("--delimiter", help="Between the fields of a CSV file: , ; | or a tab.")
+@click.option("--encoding", help="Of a CSV file: utf-8, utf-16, cp1252 or latin-1.")
+@click.option("--yes", is_flag=True, help="Write the proposals without asking.")
+def make_map(
+    study: str,
+    home: PartyHome,
+    columns: tuple[str, ...],
+    values: tuple[str, ...],
+    unusable: tuple[str, ...],
+    decimal: str | None,
+    thousands: str | None,
+    delimiter: str | None,
+    encoding: str | None,
+    yes: bool,
+) -> int:
+    """Write this hospital's mapping file: what is given as options, and what is proposed, once you agree.
+
+    The file stands beside node.toml, and everything that reads the records uses it. The records stay as they are.
+
+    \b
+    Examples:
+      conclave-party data map study.toml
+      conclave-party data map study.toml --column age=Alter --value "sex:m=male" --unusable "age=leave out"
+    """
+    from party.data.mapping import mapping_toml, read_mapping
+    from party.data.quality import examine
+
+    settings, terms = home.settings(), home.find_study(study).terms
+    path = home.mapping_file()
+    form = {"decimal": decimal, "thousands": thousands, "delimiter": delimiter, "encoding": encoding}
+    given = {key: value for key, value in form.items() if value is not None}
+    mapping = _with_options(settings.data.mapping, given, columns, values, unusable, terms)
+    checked = path.with_name(f".{path.name}.new")
+    write_atomically(checked, mapping_toml(mapping).encode())
+    try:
+        read_mapping(checked)  # what is given as an option is held to what a file may say
+    finally:
+        checked.unlink(missing_ok=True)
+    quality = examine(dataclasses.replace(settings.data, mapping=mapping), terms)
+    for each in quality.proposals:
+        click.echo(_indented(_proposed(each), "  "))
+    if quality.proposals and not yes and not click.confirm(f"Is that what they mean? Write {path}?", err=True):
+        quality = dataclasses.replace(quality, mapping=mapping)
+    notes: dict[str, list[str]] = {}
+    for problem in quality.problems:
+        said = ": ".join(filter(None, (problem.found, problem.todo)))
+        notes.setdefault(problem.column or problem.own or "the whole file", []).append(said[:300])
+    write_atomically(path, mapping_toml(quality.mapping, notes=notes).encode())
+    click.echo(f"wrote {path}")
+    for line in _problems(quality, study):
+        click.echo(line)
+    if quality.problems:
+        left = sum(bool(problem.todo) for problem in quality.problems)
+        click.echo(f"{left} left for you to settle; then: conclave-party data check {study}")
+        return Exit.INVALID_INPUT
+    click.echo(f"next: conclave-party data check {study}")
+    return Exit.DONE
+
+
+data.add_command(score)
+
+
+def _with_options(
+    mapping: DataMapping,
+    form: dict[str, str],
+    columns: Sequence[str],
+    values: Sequence[str],
+    unusable: Sequence[str],
+    terms: Terms,
+) -> DataMapping:
+    """The mapping with what the command line says. Raises InvalidInput for a column that the study does not have."""
+    known = [*(each.column for each in terms.features), terms.label]
+
+    def pair(flag: str, text: str, sign: str) -> tuple[str, str]:
+        left, found, right = text.partition(sign)
+        if not found or left not in known:
+            raise InvalidInput(
+                f"{flag} {text!r}: allowed: a column of the study ({', '.join(known)[:300]}), then {sign}"
+            )
+        return left, right
+
+    words = {column: dict(each) for column, each in mapping.values.items()}
+    for text in values:
+        column, said = pair("--value", text, ":")
+        own, found, name = said.rpartition("=")
+        if not found:
+            raise InvalidInput(f"--value {text!r}; allowed: COLUMN:YOURS=STUDYS")
+        words.setdefault(column, {})[own.strip()] = name.strip()
+    return dataclasses.replace(
+        mapping,
+        form=dataclasses.replace(mapping.form, **form),  # type: ignore[arg-type]  # of its four texts
+        columns={**mapping.columns, **dict(pair("--column", text, "=") for text in columns)},
+        values=words,
+        unusable={**mapping.unusable, **dict(pair("--unusable", text, "=") for text in unusable)},
+    )
+
+
+def _lines(place: str, quality: Quality | None, fit: Suitability | None, study: str) -> list[str]:
+    """The report for a terminal of 80 columns, the verdict first."""
+    if quality is not None and (quality.problems or quality.proposals):
+        lines = ["NOT READY: the records cannot be read by the study's terms yet.", place, ""]
+        lines += _problems(quality, study)
+        if quality.proposals:
+            lines += ["Proposed, and written only once you agree:"]
+            lines += [_indented(_proposed(each), "  ") for each in quality.proposals]
+        lines += _columns(quality)
+        return [*lines, "", f"next: conclave-party data map {study}"]
+    assert fit is not None
+    lines = [fit.verdict, place, ""]
+    lines += [_indented(line, "  ") for line in fit.lines()]
+    return [*lines, *_columns(quality), "", f"next: conclave-party approve {study}"] if fit.can_train else lines
+
+
+def _columns(quality: Quality | None) -> list[str]:
+    if quality is None or not quality.columns:
+        return []
+    lines = ["", f"Columns, of {quality.rows} records:"]
+    for each in quality.columns:
+        named = each.column if each.own == each.column else f"{each.column} ({each.own})"
+        said = [f"{each.missing} missing"] * bool(each.missing) + [f"{each.unusable} unusable"] * bool(each.unusable)
+        lines += [_indented(f"{named}: {', '.join(said) or 'complete'}; {each.encoded}", "  ")]
+    return lines
+
+
+def _problems(quality: Quality, study: str) -> list[str]:
+    lines = [line for problem in quality.problems for line in _problem(problem, study)]
+    counted = any(problem.rows for problem in quality.problems)
+    return [*lines, *["(rows are counted from 1, without the header)"] * counted]
+
+
+def _problem(problem: Problem, study: str) -> list[str]:
+    named = problem.column if problem.own in ("", problem.column) else f"{problem.column} ({problem.own})".strip()
+    head = f"{named}: {problem.found}" if named else problem.found
+    lines = [_indented(head, "  ")]
+    if problem.count:
+        rows = ", ".join(map(str, problem.rows)) + ", ..." * (problem.count > len(problem.rows))
+        lines += [_indented(f"{_count(problem.count)}: {rows}; such as {', '.join(map(repr, problem.values))}", "    ")]
+    return [*lines, _indented(f"-> {problem.todo.replace('STUDY ', f'{study} ')}", "    ")] if problem.todo else lines
+
+
+def _count(rows: int) -> str:
+    return f"{rows} row{'s' * (rows != 1)}"
+
+
+def _proposed(each: Proposal) -> str:
+    match each.what:
+        case "value":
+            meaning = repr(each.study) if each.study else "a missing value"
+            return f"{each.column}: {each.own!r} is {meaning} ({_count(each.rows)})"
+        case "column":
+            return f"column {each.own!r} is the study's {each.column!r}"
+        case "decimal":
+            return f"numbers have the decimal sign {each.own!r}"
+        case "thousands":
+            return f"numbers have {each.own!r} between thousands"
+        case "delimiter":
+            return f"fields are divided by {'a tab' if each.own == chr(9) else repr(each.own)}"
+    return f"the file's encoding is {each.own}"
+
+
+def _figures(place: str, quality: Quality | None, fit: Suitability | None, good: bool) -> dict[str, Any]:
+    """The report without values of records."""
+    figures: dict[str, Any] = {"source": place, "ready": good}
+    if quality is not None:
+        figures["columns"] = [dataclasses.asdict(each) for each in quality.columns]
+        problems = [dataclasses.asdict(each) for each in quality.problems]
+        figures["problems"] = [{key: value for key, value in each.items() if key != "values"} for each in problems]
+        figures["proposals"] = [dataclasses.asdict(each) for each in quality.proposals]
+    return figures if fit is None else {**figures, **fit.figures()}
+
+
+def _indented(text: str, indent: str) -> str:
+    return folded(indent + text, indent + "  ")

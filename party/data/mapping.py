@@ -1,0 +1,119 @@
+"""The mapping file: how this hospital writes its data, and what its words are in a study. Nothing is guessed silently.
+
+`conclave-party data map` proposes it, a person confirms it, and everything that reads the hospital's records uses it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import read_toml
+from protocols.study.features import MISSING
+from runtime.toml_table import TomlTable
+
+ENCODINGS: Final = ("utf-8", "utf-16", "cp1252", "latin-1")
+DELIMITERS: Final = (",", ";", "\t", "|")
+DECIMALS: Final = (".", ",")
+# "" for none; a space stands for any blank that does not break a line.
+THOUSANDS: Final = ("", ".", ",", " ", "'")
+# What happens to a value that cannot be used; without one of these, it is refused with its row.
+REMEDIES: Final = ("missing", "leave out", "clip")
+_HEADER: Final = """\
+# How this hospital's data set is written, and what its words are in the study. `conclave-party data map` writes this
+# file anew from what it holds (comments are lost); it can be edited. [columns]: the study's column = your column.
+# [values.COLUMN]: your value = the study's value, "" for a missing one. [unusable]: what happens to a value of the
+# study's column that cannot be used: "missing", "leave out" (the record is not used), or "clip" (only a number that is
+# far from the study's centre). Without it such a value is refused, with its row.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Form:
+    """How texts are written: None where nobody said. missing: the texts that mean no value."""
+
+    delimiter: str | None = None
+    encoding: str | None = None
+    decimal: str | None = None
+    thousands: str | None = None
+    missing: tuple[str, ...] = MISSING
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataMapping:
+    """form: how texts are written; columns: the study's column -> this hospital's; values: by the study's column, this
+    hospital's value -> the study's; unusable: the study's column -> one of REMEDIES."""
+
+    form: Form = field(default_factory=Form)
+    columns: Mapping[str, str] = field(default_factory=dict)
+    values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
+
+    def own(self, column: str) -> str:
+        """This hospital's name of a study's column."""
+        return self.columns.get(column, column)
+
+
+def read_mapping(path: Path) -> DataMapping:
+    """The mapping in a file; an empty one if there is no such file. Raises InvalidInput naming file and key."""
+    try:
+        table = TomlTable(path, read_toml(path))
+    except DataUnavailable:
+        return DataMapping()
+    values = table.table("values")
+    mapping = DataMapping(
+        form=Form(
+            delimiter=_one_of(table, "delimiter", DELIMITERS),
+            encoding=_one_of(table, "encoding", ENCODINGS),
+            decimal=_one_of(table, "decimal", DECIMALS),
+            thousands=_one_of(table, "thousands", THOUSANDS),
+            missing=table.texts("missing", MISSING),
+        ),
+        columns=table.names("columns"),
+        values={column: values.names(column) for column in values.values},
+        unusable=table.names("unusable"),
+    )
+    table.done()
+    form = mapping.form
+    if form.thousands and form.thousands == (form.decimal or "."):
+        raise InvalidInput(f"{path}: decimal and thousands are both {form.thousands!r}; allowed: two different signs")
+    for column, remedy in mapping.unusable.items():
+        if remedy not in REMEDIES:
+            raise InvalidInput(f"{path}: unusable.{column} is {remedy!r}; allowed: {', '.join(REMEDIES)}")
+    return mapping
+
+
+def mapping_toml(mapping: DataMapping, *, notes: Mapping[str, list[str]] | None = None) -> str:
+    """The text of a mapping file, which read_mapping reads. notes: comments, by the study's column, of what is open."""
+    form, lines = mapping.form, [_HEADER]
+    for key in ("delimiter", "encoding", "decimal", "thousands"):
+        value = getattr(form, key)
+        lines += [f"{key} = {json.dumps(value)}"] if value is not None else []
+    if form.missing != MISSING:
+        lines += [f"missing = {json.dumps(form.missing, ensure_ascii=False)}"]
+    lines += _table("columns", mapping.columns)
+    for column, names in mapping.values.items():
+        lines += _table(f"values.{json.dumps(column, ensure_ascii=False)}", names)
+    lines += _table("unusable", mapping.unusable)
+    for column, texts in (notes or {}).items():
+        lines += ["", f"# open: {column}", *(f"#   {text}" for text in texts)]
+    return "\n".join(lines) + "\n"
+
+
+def _table(name: str, values: Mapping[str, str]) -> list[str]:
+    def quoted(text: str) -> str:
+        return json.dumps(text, ensure_ascii=False)
+
+    return ["", f"[{name}]", *(f"{quoted(key)} = {quoted(value)}" for key, value in values.items())] if values else []
+
+
+def _one_of(table: TomlTable, key: str, allowed: tuple[str, ...]) -> str | None:
+    value = table.text(key) if key in table.values else None
+    if value is not None and value not in allowed:
+        named = ", ".join(json.dumps(each) for each in allowed)
+        raise InvalidInput(f"{table.path}: {table.name}{key} is {value!r}; allowed: {named}")
+    return value

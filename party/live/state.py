@@ -1,0 +1,187 @@
+"""What a node's live page shows, read from its policy and ledgers: nothing in it depends on a vote."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from party.budget.lifetime_use import LifetimeUse
+from party.budget.policy import Approval, Policy
+from party.budget.spending import spending
+from party.connection.seat import ServedSeat
+from party.home import PartyHome
+from party.live.recent import Recent
+from party.settings import Invitation
+from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
+from protocols.errors import DataUnavailable, StorageFailed
+from protocols.ledger.audit_log import Entry
+from protocols.reading import read_bytes, read_json
+from runtime.files import write_atomically
+
+LAST_AUDIT = "last-audit.json"
+_AUDIT_BYTES = 4096
+# Entries of all ledgers' logs that are shown, the newest first.
+_ENTRIES = 25
+_SHOWN = ("reserved", "settled", "given_up", "refused", "withdrawn", "votes_not_counted")
+
+
+@dataclass(frozen=True)
+class SeatState:
+    """One seat. left, total: answers; used, reserved, cap: epsilon at delta: settled, with what is reserved, and the
+    most; unsettled: batches whose outcome is not known yet; ends: the study's last day; once: whether it is asked once.
+    """
+
+    study: str
+    seat: str
+    left: int
+    total: int
+    used: float
+    reserved: float
+    cap: float
+    delta: float
+    unit: str
+    unsettled: int
+    ends: str
+    once: bool
+
+
+@dataclass(frozen=True)
+class Happened:
+    """One entry of a ledger's log. queries: asked in the batch, if it is one; code: of a refusal."""
+
+    time_ns: int
+    study: str
+    event: str
+    queries: int | None
+    code: str
+
+
+@dataclass(frozen=True)
+class LastAudit:
+    """What `audit verify` found when it last ran: time_s in seconds since 1970, whether everything held, how many
+    seats it looked at."""
+
+    time_s: float
+    holds: bool
+    seats: int
+
+
+@dataclass(frozen=True)
+class NodeState:
+    """Everything on the page. approved_ns: when each study was approved, by its digest; now: in UTC."""
+
+    party: str
+    consortium: str
+    coordinator: str
+    address: str
+    connected: bool
+    since: datetime.datetime
+    certificate_days: float
+    troubles: Sequence[str]
+    seats: Sequence[SeatState]
+    lifetime: Sequence[LifetimeUse]
+    approvals: Sequence[Approval]
+    approved_ns: dict[str, int]
+    happened: Sequence[Happened]
+    last_audit: LastAudit | None
+    now: datetime.datetime
+
+
+def node_state(
+    home: PartyHome,
+    invitation: Invitation,
+    policy: Policy,
+    seats_of: Callable[[], Sequence[ServedSeat]],
+    recent: Recent,
+) -> NodeState:
+    """The state of a node that runs. Raises StorageFailed, DataCorrupt, DataUnavailable."""
+    seats, now = seats_of(), datetime.datetime.now(datetime.UTC)
+    return NodeState(
+        party=invitation.party,
+        consortium=invitation.consortium,
+        coordinator=invitation.coordinator,
+        address=invitation.address,
+        connected=recent.stands,
+        since=datetime.datetime.fromtimestamp(recent.since_s, datetime.UTC),
+        certificate_days=days_left(home.certificate, now),
+        troubles=list(recent.troubles.values()),
+        seats=[seat_state(each) for each in seats],
+        lifetime=policy.lifetime_uses(),
+        approvals=policy.own_approvals(home),
+        approved_ns=approved_times(policy),
+        happened=happened(seats),
+        last_audit=last_audit(home),
+        now=now,
+    )
+
+
+def seat_state(seat: ServedSeat) -> SeatState:
+    """One seat of the node. Raises StorageFailed, DataCorrupt."""
+    name, study, balance = seat.party.name, seat.study, seat.ledger.balance(seat.party.name)
+    batches = {each.fields["batch"] for each in seat.ledger.log.entries() if each.event == "reserved"}
+    asked = sum(len(seat.ledger.queries(int(number))) for number in batches)
+    spent, settled = spending(study, name, balance.spent), spending(study, name, balance.settled)
+    return SeatState(
+        study=study.name,
+        seat=name,
+        # The budget may afford more than the study still has to ask.
+        left=min(spent.answers_left, study.query_limit - asked),
+        total=spending(study, name, 0).answers_left,
+        used=settled.epsilon_used,
+        reserved=spent.epsilon_used,
+        cap=spent.epsilon_cap,
+        delta=spent.delta,
+        unit=study.unit,
+        unsettled=len(seat.ledger.unsettled()),
+        ends=study.terms.ends,
+        once=study.records is not None,
+    )
+
+
+def happened(seats: Sequence[ServedSeat]) -> list[Happened]:
+    """The newest entries of the seats' logs, the newest first. Raises StorageFailed, DataCorrupt."""
+    found = [_entry(seat, each) for seat in seats for each in seat.ledger.log.entries() if each.event in _SHOWN]
+    return sorted(found, key=lambda each: each.time_ns, reverse=True)[:_ENTRIES]
+
+
+def _entry(seat: ServedSeat, entry: Entry) -> Happened:
+    batch = entry.fields.get("batch")
+    queries = len(seat.ledger.queries(int(batch))) if isinstance(batch, int) else None
+    return Happened(entry.time_ns, seat.study.name, entry.event, queries, str(entry.fields.get("code", "")))
+
+
+def approved_times(policy: Policy) -> dict[str, int]:
+    """When each study was approved, in nanoseconds since 1970, by its digest in hexadecimal digits."""
+    return {str(each.fields["study"]): each.time_ns for each in policy.log.entries() if each.event == "approved"}
+
+
+def days_left(certificate: Path, now: datetime.datetime) -> float:
+    """Days until a certificate ends. Raises DataUnavailable, InvalidInput."""
+    ends = certificate_from_pem(read_bytes(certificate, most=PEM_BYTES)).not_valid_after_utc
+    return (ends - now) / datetime.timedelta(days=1)
+
+
+def last_audit(home: PartyHome) -> LastAudit | None:
+    """What `audit verify` found last; None if it never ran here. Raises DataCorrupt."""
+    try:
+        found = read_json(home.path / LAST_AUDIT, most=_AUDIT_BYTES)
+    except DataUnavailable:
+        return None
+    time_s, holds, seats = (
+        (found.get(key) for key in ("time_s", "holds", "seats")) if isinstance(found, dict) else "???"
+    )
+    if not (isinstance(time_s, float) and isinstance(holds, bool) and isinstance(seats, int)):
+        return None
+    return LastAudit(time_s, holds, seats)
+
+
+def remember_audit(home: PartyHome, *, holds: bool, seats: int) -> None:
+    """Writes down what `audit verify` found, for the page, unless the home cannot be written, as on a copy of it."""
+    found = LastAudit(time.time(), holds, seats)
+    with suppress(StorageFailed):
+        write_atomically(home.path / LAST_AUDIT, json.dumps(asdict(found)) + "\n")

@@ -1,0 +1,132 @@
+"""Whether a hospital's records can train a study's teachers: classes, patients, and what each teacher learns from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any  # the values of a JSON object
+
+import numpy as np
+
+from party.data import load_records
+from party.data.shards import units_of
+from party.settings import PartySettings
+from party.voting.contribution import units_in
+from party.voting.groups import rows_of_seats
+from party.voting.training import deals_of
+from protocols.study.deployed import DeployedStudy
+
+
+@dataclass(frozen=True)
+class SeatFit:
+    """One seat. sizes: records of each teacher, or, where records vote, the units that vote; one_class: teachers whose
+    records are all of one class; classes: of how many there are records."""
+
+    seat: str
+    sizes: tuple[int, ...]
+    one_class: int
+    classes: int
+
+
+@dataclass(frozen=True)
+class Suitability:
+    """What the records come to. patients: None if they are not named; identical: records with the same features as
+    another; left_out: records that the mapping file leaves out; classes: records by class; several: patients with
+    several of them; unit: what votes, None where teachers do."""
+
+    records: int
+    left_out: int
+    classes: Mapping[str, int]
+    patients: int | None
+    several: int
+    identical: int
+    seats: tuple[SeatFit, ...]
+    unit: str | None
+
+    @property
+    def can_train(self) -> bool:
+        """Whether there is anything to learn: records of two classes at least, of each seat that has teachers."""
+        return self.unit is not None or all(each.classes >= 2 for each in self.seats)
+
+    @property
+    def verdict(self) -> str:
+        """The first line of the report."""
+        if not self.can_train:
+            return "NOT READY: the records of a seat are all of one class, so nothing can be learned from them."
+        if any(each.one_class for each in self.seats):
+            return "READY, with a warning: some teachers will know one class only."
+        return "READY: the records can be read by the study's terms."
+
+    def lines(self) -> list[str]:
+        """The figures in words."""
+        lines = [f"{self.records} records" + f", and {self.left_out} that are left out" * bool(self.left_out)]
+        for name, count in self.classes.items():
+            share = f"{100 * count / self.records:.0f} %" if count else "none: nothing here will vote for it"
+            lines.append(f"class {name}: {count} ({share})")
+        if self.patients is not None:
+            lines.append(f"{self.patients} patients, {self.several} with several records each")
+        elif self.identical:
+            lines.append(
+                f"{self.identical} records have the same features as another: if a patient may occur twice, set "
+                "data.patient"
+            )
+        for each in self.seats:
+            if self.unit is not None:
+                lines.append(f"seat {each.seat}: {each.sizes[0]} {self.unit}s vote, each once")
+                continue
+            few, most = min(each.sizes), max(each.sizes)
+            lines.append(f"seat {each.seat}: {len(each.sizes)} teachers of {few} to {most} records")
+            if each.one_class:
+                lines.append(
+                    f"{each.one_class} of them have records of one class only, and will vote for it always: the study "
+                    "has more teachers than these records can train well"
+                )
+        return lines
+
+    def figures(self) -> dict[str, Any]:
+        """The same for JSON."""
+        key = "records_per_teacher" if self.unit is None else "units_per_seat"
+        return {
+            "records": self.records,
+            "left_out": self.left_out,
+            "classes": dict(self.classes),
+            "patients": self.patients,
+            "patients_with_several_records": self.several,
+            "identical_records": self.identical,
+            key: {each.seat: list(each.sizes) for each in self.seats},
+            "teachers_of_one_class": {each.seat: each.one_class for each in self.seats},
+        }
+
+
+def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Suitability:
+    """Reads the records and deals them to the study's teachers, or counts who votes.
+
+    Raises InvalidInput, DataUnavailable, DataCorrupt as loading and dealing do.
+    """
+    records = load_records(settings.data, study.terms)
+    used = records.usable
+    labels = records.labels[used]
+    counts = Counter(labels.tolist())
+    per_unit = np.bincount(units_of(records.patients, len(records.labels))[used])
+    seats = []
+    if study.records is None:
+        for each in deals_of(records, study, party, settings.teachers.seed):
+            of_teacher = (records.labels[each.rows[each.teacher == number]] for number in range(study.teachers))
+            alone = sum(len(np.unique(own)) == 1 for own in of_teacher)
+            held = len(np.unique(records.labels[each.rows]))
+            seats.append(SeatFit(each.seat, tuple(each.sizes(study.teachers)), alone, held))
+    else:
+        voting = units_in(records, study)
+        for seat, rows in rows_of_seats(records, study, party, units=voting):
+            seats.append(SeatFit(seat, (len(np.unique(voting[rows[used[rows]]])),), 0, 0))
+    return Suitability(
+        records=len(labels),
+        left_out=int((~used).sum()),
+        classes={name: counts.get(number, 0) for number, name in enumerate(study.terms.class_names)},
+        patients=None if records.patients is None else int((per_unit > 0).sum()),
+        several=int((per_unit > 1).sum()),
+        identical=len(labels) - len({row.tobytes() for row in records.inputs[used]}),
+        seats=tuple(seats),
+        unit=None if study.records is None else study.unit,
+    )

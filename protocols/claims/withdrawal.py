@@ -1,0 +1,22 @@
+"""What a hospital that withdraws, and a patient who objects, can get, and what nobody can call back."""
+
+from __future__ import annotations
+
+from protocols.claims.protection import Protection
+
+
+def withdrawal(study: Protection) -> tuple[str, ...]:
+    """Sentences on withdrawal, on erasing a record, and on where a patient's rights are exercised."""
+    models = (
+        ""
+        if study.records
+        else " Models trained at the hospital hold the record until they are deleted and trained again."
+    )
+    return (
+        "A hospital can withdraw at any time (conclave-party withdraw): from then on it answers no question. What was "
+        "released before stays released, the budget that it cost stays spent, and no copy can be called back.",
+        "Erasing one patient's record at the hospital does not change labels that were released. Their guarantee "
+        f"stands: it bounds what that record can have added to them.{models}",
+        "Access, rectification and objection are exercised at the hospital that holds the record. Neither coordinator "
+        "nor guardian holds records, and neither can find a person in what it has.",
+    )

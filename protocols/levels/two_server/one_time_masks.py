@@ -1,0 +1,129 @@
+"""One-time masks of a party's votes under the keys of its vote check, and the test that they were dealt as agreed.
+
+For each of INPUT_REPETITIONS and each query the party deals shares of a mask z and of k z, k the key under which it
+deals k v, and of a spare mask y and of k y. z hides <r,v> in the check of the servers' inputs (input_check.py). Wrong
+products would stop that check, and with it the batch, after the inputs are fixed; so they are found before, when a
+party can still be left out: for random g the servers open g z + y, and what their shares of g k z + k y - (g z + y) k
+add up to must be zero (the sacrifice of Damgard, Pastro, Smart & Zakarias 2012, "Multiparty computation from somewhat
+homomorphic encryption", section 3.3).
+
+g must be unknown to parties when they deal. A server may choose it: y hides z whatever g is, if there is one g, and
+what the other server said is pinned (pinned_exchange.py). A server that shifts what it opens here gets the voter left
+out, and sees one combination of its keys. So this test comes after the vote check, whose keys must be secret until it
+has ended.
+
+Masks and spare masks come from the seeds of both servers. What a party sends on top of its votes is the coordinator's
+share of k z and k y: 16 bytes a query. A hidden query's party does not know v, but knows k, and deals the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hmac import compare_digest
+
+import numpy as np
+from jaxtyping import Bool, UInt8, UInt32
+from numpy import ndarray
+
+from protocols.crypto.field import minus, plus, reduced, times
+from protocols.crypto.prg_chacha import derived_key, field_elements
+from protocols.crypto.wire_arrays import elements
+from protocols.errors import Refused
+from protocols.levels.two_server.pinned_exchange import PinnedExchange
+from protocols.refusals.code import Code
+
+INPUT_REPETITIONS = 2
+_HASH_BYTES = 32
+
+
+@dataclass(frozen=True, eq=False)
+class MaskShares:
+    """A server's shares of z and y, and of k z and k y."""
+
+    masks: UInt32[ndarray, "voters 2 repetitions queries"] = field(repr=False)
+    keyed: UInt32[ndarray, "voters 2 repetitions queries"] = field(repr=False)
+
+
+def deal_masks(
+    keys: UInt32[ndarray, "voters all_repetitions queries"],
+    *,
+    coordinators: UInt8[ndarray, "voters 16"],
+    guardians: UInt8[ndarray, "voters 16"],
+    context: bytes,
+) -> UInt32[ndarray, "voters 2 repetitions queries"]:
+    """The coordinator's shares of k z and k y, which a party sends it.
+
+    keys: of the vote check, of which the first INPUT_REPETITIONS serve; coordinators, guardians: each server's seeds.
+    """
+    queries, keys = keys.shape[2], keys[:, None, :INPUT_REPETITIONS]
+    other = guardian_masks(guardians, queries=queries, context=context)
+    masks = plus(coordinator_masks(coordinators, queries=queries, context=context), other.masks)
+    return minus(times(masks, keys), other.keyed)
+
+
+def coordinator_masks(
+    seeds: UInt8[ndarray, "voters 16"], *, queries: int, context: bytes
+) -> UInt32[ndarray, "voters 2 repetitions queries"]:
+    """The coordinator's shares of z and y."""
+    return _expanded("coordinator's masks", seeds, queries, 1, context)[:, 0]
+
+
+def guardian_masks(seeds: UInt8[ndarray, "voters 16"], *, queries: int, context: bytes) -> MaskShares:
+    """The guardian's shares."""
+    both = _expanded("guardian's masks", seeds, queries, 2, context)
+    return MaskShares(both[:, 0], both[:, 1])
+
+
+def masks_hold(
+    exchange: PinnedExchange,
+    shares: MaskShares,
+    keys: UInt32[ndarray, "voters repetitions queries"],
+    *,
+    secret: bytes,
+    digest: bytes,
+) -> Bool[ndarray, " voters"]:
+    """Which voters' masks are as agreed, for both servers the same: of the others nothing may be counted.
+
+    keys: this server's shares of them; secret: this server's of the batch, the same in every attempt; digest: of what
+    both know about the batch. Raises MalformedMessage, ChannelClosed, and what the exchange's `pin` raises.
+    """
+    number = derived_key("mask number", secret, digest)
+    theirs = exchange.of("mask number", number, _HASH_BYTES)
+    coin = derived_key("masks tested", digest, *((number, theirs) if exchange.leads else (theirs, number)))
+    factors = field_elements(coin, 2 * keys[0].size).reshape(2, *keys.shape[1:])
+    g, rho = factors
+    own = plus(times(shares.masks[:, 0], g), shares.masks[:, 1])
+    opened = plus(own, elements(exchange.of("masks", own.astype("<u4").tobytes(), own.nbytes), own.shape))
+    left = minus(plus(times(shares.keyed[:, 0], g), shares.keyed[:, 1]), times(opened, keys))
+    result = reduced(times(left, rho).sum(axis=2, dtype=np.uint64))
+    return np.asarray(~opened_sum(exchange, "mask results", result, secret=secret, digest=digest).any(axis=1))
+
+
+def opened_sum(
+    exchange: PinnedExchange, step: str, own: UInt32[ndarray, "*sizes"], *, secret: bytes, digest: bytes
+) -> UInt32[ndarray, "*sizes"]:
+    """The sum of both servers' numbers, which neither could choose by the other's: both commit to them before.
+
+    Raises Refused("false_inputs") for another opening.
+    """
+    content, salt = own.astype("<u4").tobytes(), derived_key("salt", secret, step.encode(), digest)
+    promised = exchange.of(f"{step} promised", _commitment(step, exchange.leads, digest, salt, content), _HASH_BYTES)
+    theirs = exchange.of(step, content + salt, len(content) + _HASH_BYTES)
+    content, salt = theirs[: len(content)], theirs[len(content) :]
+    if not compare_digest(_commitment(step, not exchange.leads, digest, salt, content), promised):
+        raise Refused(Code.FALSE_INPUTS, f"the other server opened other {step} than it had committed to")
+    return plus(own, elements(content, own.shape))
+
+
+def _commitment(step: str, leads: bool, digest: bytes, salt: bytes, content: bytes) -> bytes:
+    return derived_key("promised", step.encode(), bytes([leads]), digest, salt, content)
+
+
+def _expanded(
+    label: str, seeds: UInt8[ndarray, "voters 16"], queries: int, parts: int, context: bytes
+) -> UInt32[ndarray, "voters parts 2 repetitions queries"]:
+    shape = (len(seeds), parts, 2, INPUT_REPETITIONS, queries)
+    rows = np.empty((len(seeds), int(np.prod(shape[1:]))), dtype=np.uint32)
+    for row, seed in zip(rows, seeds, strict=True):
+        row[:] = field_elements(derived_key(label, context, seed.tobytes()), rows.shape[1])
+    return rows.reshape(shape)

@@ -1,0 +1,53 @@
+"""What a study guarantees to a patient known to several of its hospitals."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from protocols.budgets.guarantee import Guarantee
+from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
+from protocols.errors import InvalidInput
+from protocols.mechanisms import check_view
+from protocols.study.study import Study, party_of
+
+
+def noise_distance(study: Study) -> float:
+    """The total variation distance between all labels that may be released and those with ideal noise."""
+    return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
+
+
+def any_hospitals(study: Study) -> list[Guarantee]:
+    """For 1, 2, ... hospitals: the guarantee of the worst choice of so many, at the smallest delta of the roster."""
+    seats = list(_seats(study).values())
+    return worst_known_to(_accounting(study), seats, delta=_delta(study))
+
+
+def these_hospitals(study: Study, hospitals: Sequence[str]) -> Guarantee:
+    """The guarantee of a patient known to all of these. Raises InvalidInput for a name that is not on the roster."""
+    seats = _seats(study)
+    unknown = [name for name in hospitals if name not in seats]
+    if unknown or not hospitals or len(set(hospitals)) < len(hospitals):
+        raise InvalidInput(f"hospitals {list(hospitals)} are named; allowed: each once, from {', '.join(seats)}")
+    return known_to(_accounting(study), [seats[name] for name in hospitals], delta=_delta(study))
+
+
+def _seats(study: Study) -> dict[str, list[int]]:
+    seats: dict[str, list[int]] = {}
+    for position, seat in enumerate(study.roster):
+        seats.setdefault(party_of(seat.party), []).append(position)
+    return seats
+
+
+def _delta(study: Study) -> float:
+    return min(seat.delta for seat in study.roster)
+
+
+def _accounting(study: Study) -> Accounting:
+    return Accounting(
+        budgets=study.budgets,
+        mechanism=study.mechanism,
+        votes=study.votes_per_unit * study.weights,
+        view=check_view(study.view),
+        classes=study.classes,
+        noise_distance=noise_distance(study),
+    )

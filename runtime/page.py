@@ -1,0 +1,117 @@
+"""Pages for people, each one file of HTML: what every page shares, with the standard library alone.
+
+A page opens with its verdict: what it means for its reader. Programs with a template engine frame what their templates
+make with `document`; a hospital's node puts the parts together itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Sequence
+from functools import cache
+from html import escape
+from importlib.resources import files
+from typing import Literal
+
+Tone = Literal["plain", "good", "warn"]
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
+
+
+def document(*, title: str, kind: str, body: str, footer: str = "", again_s: int | None = None) -> str:
+    """A whole page as HTML: title, the kind of page in words, body (HTML), and a footer (HTML, "" for none).
+
+    The body holds the page's verdict first, and its own <main>, <section> and <h2>. again_s: of a live page, after how
+    many seconds a browser loads it again.
+    """
+    again = [] if again_s is None else [f'<meta http-equiv="refresh" content="{again_s}">']
+    lines = [
+        "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">', '<meta name="referrer" content="no-referrer">', *again,
+        f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
+        f"<title>Conclave: {text(title)}</title>", f"<style>{_look()}</style>", "</head>", "<body>",
+        f'<header><p class="kind">Conclave · {text(kind)}</p>', f"<h1>{text(title)}</h1></header>",
+        "<main>", _COLUMNS.sub(_named, body), "</main>",
+    ]  # fmt: skip
+    return "\n".join([*lines, *([f"<footer>{footer}</footer>"] if footer else []), "</body>", "</html>", ""])
+
+
+# A table that folds on a telephone; its cells are this project's own markup, and what they say is escaped.
+_COLUMNS = re.compile(r'<table class="folds">.*?</table>', re.DOTALL)
+_HEAD = re.compile(r'<th scope="col"[^>]*>(.*?)</th>', re.DOTALL)
+_ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+
+
+def _named(found: re.Match[str]) -> str:
+    """The table, with each cell named by its column: on a telephone the heading is out of sight."""
+    head, start, rows = found[0].partition("<tbody>")
+    names = [re.sub(r"<[^>]*>|\s+", " ", name).strip() for name in _HEAD.findall(head)][1:]
+
+    def row(each: re.Match[str]) -> str:
+        left = iter(names)
+        return re.sub(r"<td\b", lambda cell: f'<td data-name="{next(left, "")}"', each[0])
+
+    return head + start + _ROW.sub(row, rows)
+
+
+@cache
+def _look() -> str:
+    return (files("runtime") / "look.css").read_text(encoding="utf-8")
+
+
+def verdict(says: str, points: Iterable[tuple[str, str]] = (), *, tone: Tone = "plain") -> str:
+    """The first thing on a page: one sentence, then points, each a name and what is said of it ("" for no name).
+
+    tone: "warn" where somebody must act or decide, "good" where nothing needs them.
+    """
+    lines = [f'<section class="verdict {tone}" aria-label="In short">', f'<p class="says">{text(says)}</p>']
+    said = [(f"<strong>{text(name)}</strong> " if name else "") + text(words) for name, words in points]
+    lines += ["<ul>", *(f"<li>{each}</li>" for each in said), "</ul>"] if said else []
+    return "\n".join([*lines, "</section>"])
+
+
+def cards(figures: Iterable[tuple[str, str | None, str]]) -> str:
+    """Headline figures: name, value (None: not measured), and a note below."""
+    lines = ['<ul class="cards" aria-label="Headline figures">']
+    for name, value, under in figures:
+        shown = "not measured" if value is None else text(value)
+        lines.append(
+            f'<li><span class="name">{text(name)}</span><span class="value{" none" * (value is None)}">{shown}</span>'
+            f'<span class="under">{text(under)}</span></li>'
+        )
+    return "\n".join([*lines, "</ul>"])
+
+
+def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *, words: Collection[int] = ()) -> str:
+    """A table whose first column names the rows; on a telephone each row folds into lines. words: the positions of
+    columns that hold sentences."""
+    side = ["words" if at in words else "" for at in range(len(head))]
+    lines = ['<div class="scroll" role="region" tabindex="0" ' + f'aria-label="{text(caption)}">']
+    lines += ['<table class="folds">', f"<caption>{text(caption)}</caption>", "<thead><tr>"]
+    lines += [f'<th scope="col"{_class(each)}>{text(name)}</th>' for name, each in zip(head, side, strict=True)]
+    lines.append("</tr></thead><tbody>")
+    for first, *others in rows:
+        cells = "".join(f"<td{_class(each)}>{text(cell)}</td>" for cell, each in zip(others, side[1:], strict=True))
+        lines.append(f'<tr><th scope="row"{_class(side[0])}>{text(first)}</th>{cells}</tr>')
+    return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def facts(named: Iterable[tuple[str, object]]) -> str:
+    """Names, each with what is said of it."""
+    return "\n".join(["<dl>", *(f"<dt>{text(name)}</dt><dd>{text(said)}</dd>" for name, said in named), "</dl>"])
+
+
+def lines(items: Iterable[object]) -> str:
+    """A list of sentences."""
+    return "\n".join(["<ul>", *(f"<li>{text(each)}</li>" for each in items), "</ul>"])
+
+
+def text(value: object) -> str:
+    """Any value escaped for the page, also inside quotes; control characters, which HTML does not allow, become
+    spaces.
+    """
+    return escape("".join(each if each.isprintable() else " " for each in str(value)), quote=True)
+
+
+def _class(name: str) -> str:
+    return f' class="{name}"' if name else ""

@@ -1,0 +1,78 @@
+"""The verdict of a run's report: what being together brought, on the same test records, and what it cost."""
+
+from __future__ import annotations
+
+from protocols.claims import rating, strength
+from protocols.study.study import ADJACENCY
+from runtime.page import Tone, verdict
+from simulations.pipeline import RunResult
+from simulations.results.files import Summary
+from simulations.results.text import not_measured, percent
+
+
+def run_verdict(result: RunResult, figures: Summary) -> str:
+    """The verdict as HTML."""
+    return verdict(compared(result, figures), _points(result, figures), tone=_tone(figures))
+
+
+def compared(result: RunResult, figures: Summary) -> str:
+    """In one sentence: a model that one party makes alone, the student, and one of all data pooled. Where none was
+    measured, why."""
+    alone, together, pooled = (figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"],
+                               figures["baselines"]["non_private_student_accuracy"])  # fmt: skip
+    said = [
+        f"{name} {percent(value)}"
+        for name, value in (
+            ("one party alone", alone),
+            ("together", together),
+            ("pooled without privacy", pooled),
+        )
+        if value is not None
+    ]
+    if together is None:
+        said.append(f"together not measured: {not_measured(result, 'student')}")
+    words = ", ".join(said)
+    same = ", on the same test records" if len(said) > 1 and together is not None else ""
+    return f"{words[0].upper()}{words[1:]}{same}."
+
+
+def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
+    alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
+    points = []
+    if alone is not None and together is not None:
+        points.append(("Was it worth it?", _worth(figures, together - alone)))
+    worst = max(figures["groups"], key=lambda group: group["epsilon_guaranteed"])
+    epsilon = worst["epsilon_guaranteed"]
+    points.append(
+        (
+            f"What it cost: ε of at most {epsilon:.3g}, which is {rating(epsilon)}.",
+            f"{strength(epsilon, worst['delta'])} For one {figures['unit']} of the least protected party, {ADJACENCY}, "
+            f"against whoever sees the {'labels' if figures['view'] == 'label' else 'noisy counts'}.",
+        )
+    )
+    if alone is not None or figures["baselines"]["non_private_student_accuracy"] is not None:
+        points.append(
+            (
+                "Not for release:",
+                "the accuracies alone and pooled. They are computed from private records, and no budget pays for them.",
+            )
+        )
+    return points
+
+
+def _worth(figures: Summary, gained: float) -> str:
+    """Whether the student is better than a party alone, as far as the seeds tell."""
+    half = figures["student_accuracy_ci95"]
+    points = f"{100 * abs(gained):.1f} points {'better' if gained > 0 else 'worse'} than the mean party alone"
+    if half is None:
+        return f"{points}, with one seed: run several (--seeds) to know how much of it is chance."
+    if abs(gained) <= half:
+        return f"{points}, within the interval of the noise: it may be chance."
+    return f"{points}, more than the noise of other seeds explains."
+
+
+def _tone(figures: Summary) -> Tone:
+    alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
+    if alone is None or together is None:
+        return "plain"
+    return "good" if together > alone else "warn"

@@ -1,0 +1,44 @@
+"""What somebody who has never seen a privacy statement asks: the page alone answers, most of it before any table."""
+
+import re
+from html import unescape
+
+import pytest
+
+QUESTIONS = {
+    "Who is protected?": ("Who is protected: One record of one party",),
+    "From whom?": ("From whom: Anyone who sees the released labels", "the public, the other hospitals"),
+    "How strongly?": ("Weak protection of one record", "somebody who was 50 % sure can become at most 99.4 % sure"),
+    "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 100,000"),
+    "For how long?": ("For how long: For ever", "a release cannot be called back"),
+    "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
+    "What of a patient of two hospitals?": ("They are protected less", "Known to any 2: epsilon 11.4, weak"),
+    "What is kept, and by whom?": (
+        "What is kept: Each hospital: its records, the models",
+        "keeps none rests on a contract",
+    ),
+    "What at withdrawal, or if a patient objects?": (
+        "from then on it answers no question",
+        "objection are exercised at",
+    ),
+    "What is not checked?": ("Verifying cannot show that the noise was drawn as stated",),
+    "What must I decide?": ("For you to decide: On which legal basis this was done", "The officer's file beside this"),
+    "How do I know that it is true?": ("conclave-coordinator verify FOLDER --authority authority.pem",),
+}
+
+
+@pytest.fixture(scope="module")
+def words(signed):
+    page = (signed[2] / "privacy.html").read_text()
+    return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", "", page[page.index("<main>") :])))
+
+
+@pytest.mark.parametrize("question", list(QUESTIONS))
+def test_the_page_alone_answers(words, question):
+    for answer in QUESTIONS[question]:
+        assert answer in words
+
+
+def test_all_but_one_are_answered_before_the_first_section(words):
+    before = words[: words.index("What is protected, and from whom")]
+    assert sum(all(answer in before for answer in answers) for answers in QUESTIONS.values()) >= len(QUESTIONS) - 1

@@ -1,0 +1,144 @@
+"""What a hospital's own model reaches alone, and a released student on the hospital's own records."""
+
+import csv
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+import conclave
+from party.commands.group import run_command
+from party.data.records import Records
+from party.settings import TeacherSettings
+from party.voting.own_model import predicted_unseen
+from protocols.crypto.identity import new_key, to_pem
+from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
+from protocols.study.file import write_study
+from runtime.exits import Exit
+from tests.harness.certifying import Certifying
+from tests.harness.homes import FEATURES, make_member, study_file, write_records
+from tests.harness.studies import NOW, deployed_study
+
+
+def student_of_first_feature():
+    """An ONNX file that answers class 1 where the first feature is above 0."""
+    nodes = [
+        helper.make_node("Gather", ["inputs", "first"], ["value"], axis=1),
+        helper.make_node("Greater", ["value", "zero"], ["above"]),
+        helper.make_node("Cast", ["above"], ["label"], to=TensorProto.INT64),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "student",
+        [helper.make_tensor_value_info("inputs", TensorProto.FLOAT, ["queries", 4])],
+        [helper.make_tensor_value_info("label", TensorProto.INT64, ["queries"])],
+        [
+            numpy_helper.from_array(np.array(0, np.int64), "first"),
+            numpy_helper.from_array(np.array(0, np.float32), "zero"),
+        ],
+    )
+    return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    """A home, its study's file, and a signed release of that study."""
+    folder = tmp_path_factory.mktemp("scoring")
+    authority = Certifying()
+    authority.make_authority()
+    authority.address, authority.enrol_port = "127.0.0.1:1", 2
+    home = make_member(folder / "a", authority)
+    made = deployed_study(1)
+    study = replace(made, terms=replace(made.terms, features=FEATURES))
+    release = folder / "release"
+    release.mkdir()
+    key = new_key()
+    (release / COORDINATOR_FILE).write_bytes(to_pem(authority.certify(key, "centre", "coordinator")))
+    (release / AUTHORITY_FILE).write_bytes(to_pem(authority.authority))
+    (release / "study.toml").write_text(write_study(study))
+    (release / "student.onnx").write_bytes(student_of_first_feature())
+    write_manifest(release, study=study.digest, created=NOW, key=key)
+    return home, study_file(folder, study), release
+
+
+def run(home, *arguments):
+    return run_command([*map(str, arguments), "--home", str(home.path)])
+
+
+def test_alone_is_scored_on_records_that_the_model_did_not_see_and_together_is_the_released_student(place, capsys):
+    home, file, release = place
+    assert run(home, "data", "score", file, "--release", release, "--json") == 0
+    figures = json.loads(capsys.readouterr().out)
+    assert figures["together"]["accuracy"] == 1.0, "the label is the sign of the first feature"
+    assert 0.7 < figures["alone"]["accuracy"] < 1.0
+    assert figures["alone"]["records"] == 60
+    assert run(home, "data", "score", file) == 0
+    said = capsys.readouterr().out
+    assert said.startswith("alone     right in ")
+    assert "always 'left' would be right in" in said or "always 'right' would be right in" in said
+
+
+def test_records_that_were_kept_back_score_both(place, tmp_path, capsys):
+    home, file, release = place
+    kept = write_records(tmp_path / "kept.csv", rows=40, seed=9)
+    assert run(home, "data", "score", file, "--release", release, "--test", kept) == 0
+    said = capsys.readouterr().out
+    assert "together  right in 100.0 %" in said
+    assert "kept.csv" in said
+
+
+def test_a_released_student_predicts_own_records_and_is_scored_where_labels_are(place, tmp_path, capsys):
+    home, _, release = place
+    table = write_records(tmp_path / "ward.csv", rows=20, seed=5)
+    assert run(home, "predict", release, "--records", table, "--out", tmp_path / "p.csv") == 0
+    assert "20 of 20 records: right in 100.0 %" in capsys.readouterr().out
+    with table.open() as file, (tmp_path / "p.csv").open() as predicted:
+        sides = [row["side"] for row in csv.DictReader(file)]
+        assert [row["predicted"] for row in csv.DictReader(predicted)] == sides
+    lines = [line.rsplit(",", 1)[0] for line in table.read_text().splitlines()]
+    (tmp_path / "new.csv").write_text("\n".join(lines) + "\n")
+    assert run(home, "predict", release, "--records", tmp_path / "new.csv", "--out", tmp_path / "q.csv") == 0
+    assert "no labels, so nothing is scored" in capsys.readouterr().out
+    assert (tmp_path / "q.csv").read_text() == (tmp_path / "p.csv").read_text()
+
+
+def test_the_same_in_python(place, tmp_path):
+    home, _, release = place
+    table = write_records(tmp_path / "ward.csv", rows=20, seed=5)
+    with table.open() as file:
+        rows = list(csv.DictReader(file))
+    given = {"authority": home.authority, "coordinator": "centre"}
+    assert conclave.predict(release, table, **given) == [row["side"] for row in rows]
+    inputs = np.array([[float(row[f"f{at}"]) for at in range(4)] for row in rows], np.float32)
+    assert conclave.predict(release, inputs, **given) == [row["side"] for row in rows]
+    with pytest.raises(conclave.ConclaveError, match="allowed: 'other'"):
+        conclave.predict(release, table, authority=home.authority, coordinator="other")
+
+
+@pytest.mark.parametrize("name", ["student.onnx", "study.toml", "manifest.json"])
+def test_an_altered_release_predicts_nothing(place, tmp_path, name, capsys):
+    home, _, release = place
+    copy = tmp_path / "copy"
+    copy.mkdir()
+    for path in release.iterdir():
+        (copy / path.name).write_bytes(path.read_bytes())
+    (copy / name).write_bytes((copy / name).read_bytes() + b"\n")
+    table = write_records(tmp_path / "ward.csv")
+    code = run(home, "predict", copy, "--records", table, "--out", tmp_path / "p.csv")
+    assert code == Exit.VERIFICATION
+    assert not (tmp_path / "p.csv").exists()
+
+
+def test_a_patient_is_never_on_both_sides_of_a_cross_validation():
+    """Each patient has an exact copy of each record: a nearest neighbour that saw one would be right on the other."""
+    rng = np.random.default_rng(1)
+    inputs = np.repeat(rng.standard_normal((100, 3)).astype(np.float32), 2, axis=0)
+    labels = np.repeat(rng.integers(0, 2, 100), 2)
+    patients = [f"p{row // 2}" for row in range(200)]
+    kind = TeacherSettings(kind="sklearn.neighbors:KNeighborsClassifier", seed=3)
+    apart = predicted_unseen(Records(inputs, labels, patients), kind, classes=2) == labels
+    together = predicted_unseen(Records(inputs, labels), kind, classes=2) == labels
+    assert apart.mean() < 0.65
+    assert together.mean() > apart.mean() + 0.05

@@ -1,0 +1,248 @@
+"""A hospital's home that is moved, backed up, restored, or has lost something: it works again, and nothing is given
+back that cannot be proved."""
+
+import io
+import json
+import re
+import shutil
+from dataclasses import replace
+
+import pytest
+
+from party.budget.policy import Policy
+from party.commands.group import run_command
+from party.home import PartyHome
+from party.voting.answering import Answering
+from protocols.errors import Refused, StorageFailed
+from protocols.ledger.ledger import Ledger
+from runtime.exits import Exit
+from tests.harness.answering import SEAT, answered
+from tests.harness.certifying import Certifying
+from tests.harness.homes import make_member, study_file, tabled, write_invitation
+from tests.harness.studies import deployed_study
+
+STUDY = replace(
+    tabled(deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None, sigma=60.0, teachers=2)), quorum=1
+)
+OTHER = replace(STUDY, name="other")
+
+
+@pytest.fixture(scope="module")
+def original(tmp_path_factory):
+    """A home that approved a study and answered one batch; and its authority."""
+    folder, authority = tmp_path_factory.mktemp("original"), Certifying()
+    authority.make_authority()
+    authority.address, authority.enrol_port = "127.0.0.1:1", 2
+    home = make_member(folder / "a", authority, settle="", epsilon=20.0)
+    at = ["--home", str(home.path)]
+    assert run_command(["approve", str(study_file(folder, STUDY)), "--yes", *at]) == 0
+    assert run_command(["train", "test", *at]) == 0
+    spent(home, [0])
+    return home, authority
+
+
+@pytest.fixture
+def home(original, tmp_path):
+    """The same home in a folder of its own: as if it had been moved there."""
+    shutil.copytree(original[0].path, tmp_path / "home")
+    return PartyHome(tmp_path / "home")
+
+
+def spent(home, numbers):
+    with Policy(home.settings().policy) as policy:
+        return answered((home, home.settings(), STUDY, policy), numbers)
+
+
+def answers(home):
+    """The seats that the home would answer for. Raises what it is told instead."""
+    with (
+        Policy(home.settings().policy) as policy,
+        Answering(home, home.settings(), policy, party=SEAT, on_event=lambda event, fields: None) as answering,
+    ):
+        return [seat.party.name for seat in answering.seats()]
+
+
+def use(home):
+    with Policy(home.settings().policy) as policy:
+        (found,) = [each for each in policy.lifetime_uses() if each.data_set == "ward"]
+        return found
+
+
+def call(*arguments, home):
+    return run_command([*map(str, arguments), "--home", str(home.path)])
+
+
+def refusal(capsys):
+    return capsys.readouterr().err.split("error [")[1].split("]")[0]
+
+
+def approve(study, home, folder):
+    return call("approve", study_file(folder, study, f"{study.name}.toml"), "--yes", home=home)
+
+
+def works_for_other_patients(home, folder):
+    """Whether the home can approve a study for another data set."""
+    text = home.settings_file.read_text()
+    home.settings_file.write_text(text.replace('name = "ward"', 'name = "ward-two"'))
+    return approve(OTHER, home, folder) == 0 and call("train", "other", home=home) == 0 and answers(home) == [SEAT]
+
+
+def test_a_folder_that_is_moved_goes_on_as_it_was(original, home):
+    assert use(home) == use(original[0])
+    assert answers(home) == [SEAT]
+
+
+def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(home, tmp_path, capsys):
+    before = use(home)
+    assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == 0
+    assert "is not encrypted" in capsys.readouterr().err
+    assert call("budget", "show", home=home) == Exit.REFUSED
+    assert refusal(capsys) == "home_moved"
+    shutil.copy(tmp_path / "m.conclave", tmp_path / "copy.conclave")
+    there, again = PartyHome(tmp_path / "there"), PartyHome(tmp_path / "again")
+    assert call("home", "restore", tmp_path / "m.conclave", home=there) == 0
+    assert "nothing is forfeited" in capsys.readouterr().out
+    assert use(there) == before
+    assert call("train", "test", home=there) == 0
+    assert answers(there) == [SEAT]
+    assert call("home", "restore", tmp_path / "m.conclave", home=again) == Exit.INVALID_INPUT
+    # A copy of the file makes a second home; the coordinator countersigns the log of whichever answers first.
+    assert call("home", "restore", tmp_path / "copy.conclave", home=again) == 0
+    with (
+        Ledger(there.ledger(STUDY.digest, SEAT)) as first,
+        Ledger(again.ledger(STUDY.digest, SEAT)) as second,
+        Ledger(":memory:") as coordinator,
+    ):
+        coordinator.log.remember(SEAT, first.log.head(), proof=b"")
+        with pytest.raises(Refused, match="peer_rolled_back"):
+            coordinator.log.check_newer(SEAT, second.log.head())
+        with pytest.raises(Refused, match="ledger_rolled_back"):
+            second.log.check_known(coordinator.log.peer(SEAT), by="coordinator")
+
+
+def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patients(home, tmp_path, capsys):
+    assert call("home", "backup", tmp_path / "b.conclave", home=home) == 0
+    spent(home, [1, 2])
+    there = PartyHome(tmp_path / "there")
+    assert call("home", "restore", tmp_path / "b.conclave", home=there) == 0
+    said = capsys.readouterr().out
+    assert "study test: it ends at this node; its whole cap counts as spent" in said
+    assert "epsilon 20 at delta 1e-05 is charged in full" in said
+    assert use(there).share == 1.0
+    assert answers(there) == []
+    assert call("budget", "show", home=there) == 0
+    shown = capsys.readouterr().out
+    cap, used = re.search(r"whole cap counts as spent\); budget used: epsilon (\S+) of (\S+)", shown).groups()
+    assert cap == used
+    assert approve(STUDY, there, tmp_path) == Exit.REFUSED
+    assert refusal(capsys) == "withdrawn"
+    assert call("train", "test", home=there) == Exit.REFUSED
+    assert refusal(capsys) == "withdrawn"
+    assert approve(OTHER, there, tmp_path) == Exit.BUDGET
+    assert refusal(capsys) == "lifetime_forfeited"
+    assert call("withdraw", "test", "--yes", home=there) == 0
+    assert use(there).share == 1.0
+    assert works_for_other_patients(there, tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["deleted", "damaged", "older"])
+def test_a_ledger_that_is_lost_ends_its_study_and_all_it_ever_reserved_is_charged(home, tmp_path, capsys, lost):
+    ledger = home.ledger(STUDY.digest, SEAT)
+    if lost == "older":
+        with Ledger(ledger) as fresh:
+            assert fresh.balance(SEAT).spent > 0
+        ledger.unlink()
+        Ledger(ledger).close()
+    elif lost == "damaged":
+        ledger.write_bytes(b"no database at all" * 1000)
+    else:
+        ledger.unlink()
+    if lost == "damaged":
+        with pytest.raises(StorageFailed, match="conclave-party home repair"):
+            answers(home)
+    else:
+        assert answers(home) == []
+    assert call("home", "repair", "--yes", home=home) == 0
+    assert "all that it ever reserved is charged" in capsys.readouterr().out
+    assert 0 < use(home).share < 0.5
+    assert not home.teachers(STUDY.digest, SEAT).exists()
+    assert approve(OTHER, home, tmp_path) == 0
+    assert call("home", "repair", "--yes", home=home) == 0
+    assert "nothing is lost here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("lost", ["deleted", "damaged", "older"])
+def test_a_policy_that_is_lost_ends_all_studies_and_charges_the_caps_in_full(
+    original, home, tmp_path, capsys, monkeypatch, lost
+):
+    policy = home.settings().policy
+    if lost == "older":
+        spent(home, [1])
+        shutil.copy(original[0].settings().policy, policy)
+    elif lost == "damaged":
+        policy.write_bytes(b"no database at all" * 1000)
+    else:
+        policy.unlink()
+    if lost != "damaged":
+        with pytest.raises(Refused, match="policy_rolled_back"):
+            answers(home)
+        assert call("budget", "show", home=home) == Exit.REFUSED
+        assert refusal(capsys) == "policy_rolled_back"
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert call("home", "repair", home=home) == Exit.REFUSED
+    assert "charge its lifetime caps in full" in capsys.readouterr().err
+    assert call("home", "repair", "--yes", home=home) == 0
+    assert "policy.sqlite was lost, or is an older copy" in capsys.readouterr().out
+    assert use(home).share == 1.0
+    assert call("budget", "show", "--json", home=home) == 0
+    (seat,) = json.loads(capsys.readouterr().out)["seats"]
+    assert seat["epsilon_used"] == seat["epsilon_cap"]
+    assert answers(home) == []
+    assert approve(STUDY, home, tmp_path) == Exit.REFUSED
+    assert refusal(capsys) == "withdrawn"
+    assert works_for_other_patients(home, tmp_path)
+
+
+def test_a_key_that_is_lost_is_one_message_and_a_new_one_keeps_budgets(original, home, tmp_path, capsys):
+    before = use(home)
+    home.key.unlink()
+    assert call("run", home=home) == Exit.INVALID_INPUT
+    assert "conclave-party init INVITATION.toml --new-key" in capsys.readouterr().err
+    assert call("init", write_invitation(tmp_path / "i.toml", original[1]), "--new-key", home=home) == 0
+    assert home.open_key()
+    assert use(home) == before
+    assert answers(home) == [SEAT]
+
+
+def test_a_lost_home_id_is_written_anew_as_the_policy_knows_it(home, capsys):
+    known = home.identity
+    (home.path / "home.id").unlink()
+    assert answers(home) == []
+    assert call("home", "repair", "--yes", home=home) == 0
+    assert "home.id was lost" in capsys.readouterr().out
+    assert home.identity == known
+    assert answers(home) == [SEAT]
+
+
+def test_a_withdrawal_deletes_the_teachers_and_keeps_the_evidence(home, capsys):
+    assert home.teachers(STUDY.digest, SEAT).exists()
+    assert call("withdraw", "test", "--yes", home=home) == 0
+    assert not home.teachers(STUDY.digest, SEAT).exists()
+    assert home.ledger(STUDY.digest, SEAT).exists()
+    assert "teachers were deleted" in capsys.readouterr().out
+
+
+def test_a_sealed_backup_opens_with_its_passphrase_alone(home, tmp_path, capsys, monkeypatch):
+    file, there = tmp_path / "b.conclave", PartyHome(tmp_path / "there")
+    monkeypatch.setenv("CONCLAVE_PASSPHRASE", "correct horse")
+    assert call("home", "backup", file, "--encrypt", home=home) == 0
+    assert file.stat().st_mode & 0o777 == 0o600
+    assert b"PRIVATE KEY" not in file.read_bytes()
+    monkeypatch.setenv("CONCLAVE_PASSPHRASE", "wrong")
+    assert call("home", "restore", file, home=there) == Exit.REFUSED
+    assert refusal(capsys) == "key_locked"
+    assert not there.path.exists()
+    monkeypatch.delenv("CONCLAVE_PASSPHRASE")
+    (tmp_path / "secret").write_text("correct horse\n")
+    monkeypatch.setenv("CONCLAVE_PASSPHRASE_COMMAND", f"cat {tmp_path / 'secret'}")
+    assert call("home", "restore", file, home=there) == 0

@@ -1,0 +1,89 @@
+"""The operator's page: whom a batch waits for, and the command that comes next."""
+
+import pytest
+
+from coordinator.live import next_commands, operator_page, students_trained
+
+SEAT = {
+    "seat": "north", "connected": False, "answers_left": 7, "epsilon_used": 0.5, "epsilon_guaranteed": 2.0,
+    "delta": 1e-5, "left_out": 3,
+}  # fmt: skip
+STUDY = {
+    "study": "heart", "digest": "00", "state": "running", "message": "asking; not connected: north", "asked_by": None,
+    "batches": 2, "asked": 20, "answered": 9, "pool": 58, "quorum": 1, "given_up": [], "seats": [SEAT],
+}  # fmt: skip
+STATUS = {
+    "serving": {}, "silent": [], "pending_requests": [], "open_invitations": [], "studies": [STUDY],
+    "parties": [{"party": "north", "connected": False, "revoked": None, "serial": "1", "days_left": 20.0}],
+    "connected": [],
+}  # fmt: skip
+
+
+def page(**changed):
+    return operator_page(STATUS | changed, consortium="test", trained={}, now_s=1_893_553_445.0)
+
+
+def commands(state, *, trained=False, **changed):
+    studies = [STUDY | {"state": state}]
+    return next_commands(STATUS | {"studies": studies} | changed, {"heart": trained})
+
+
+def test_the_batch_now_and_whom_it_waits_for_come_first():
+    shown = page()
+    says = "Serving; 0 of 1 hospitals connected; heart: asking; not connected: north; nothing needs you."
+    assert says in shown
+    assert 'class="verdict good"' in shown
+    assert "20 of 58 queries asked in 2 batches, 9 answered" in shown
+    assert "<script" not in shown
+
+
+@pytest.mark.parametrize(
+    ("state", "trained", "command"),
+    [
+        ("created", False, "conclave-coordinator label heart"),
+        ("stopped", False, "conclave-coordinator resume heart"),
+        ("failed", False, "conclave-coordinator resume heart"),
+        ("finished", False, "conclave-coordinator train heart --student KIND"),
+        ("finished", True, "conclave-coordinator release heart"),
+    ],
+)
+def test_the_next_command_follows_from_where_a_study_stands(state, trained, command):
+    (said,) = commands(state, trained=trained)
+    assert command in said
+
+
+@pytest.mark.parametrize("state", ["running", "waiting", "relayed"])
+def test_a_study_that_runs_by_itself_has_no_next_command(state):
+    assert commands(state) == []
+
+
+def test_before_there_is_a_study_hospitals_are_invited_approved_and_a_study_is_created():
+    nobody = {"parties": [], "studies": []}
+    assert next_commands(STATUS | nobody, {}) == ["conclave-coordinator invite HOSPITAL"]
+    asking = [{"party": "north", "fingerprint": "AA:BB"}]
+    (said,) = next_commands(STATUS | nobody | {"pending_requests": asking, "studies": [STUDY]}, {})
+    assert "conclave-coordinator approve north --fingerprint AA:BB" in said
+    assert next_commands(STATUS | {"studies": []}, {}) == ["conclave-coordinator study create STUDY.toml --pool POOL"]
+
+
+def test_what_an_operator_has_to_look_at_is_named_before_the_tables():
+    soon = [STATUS["parties"][0] | {"days_left": 1.25}]
+    shown = page(
+        parties=soon, silent=[{"party": "north", "since_s": 0.0, "times": 4}], studies=[STUDY | {"given_up": [3]}]
+    )
+    first = shown[: shown.index("<h2>")]
+    assert "certificate ends in 1.2 days" in first
+    assert "has not answered in time 4 times" in first
+    assert "given up without labels: batch 3" in first
+    assert "3 things to do" in first
+
+
+def test_a_revoked_hospital_is_no_member():
+    gone = [STATUS["parties"][0] | {"revoked": "key lost", "days_left": 0.5}]
+    assert "0 of 0 hospitals connected" in page(parties=gone)
+    assert "key lost" in page(parties=gone)
+
+
+def test_a_student_is_trained_where_its_folder_is(tmp_path):
+    (tmp_path / "heart" / "student").mkdir(parents=True)
+    assert students_trained(tmp_path, ["heart", "lung"]) == {"heart": True, "lung": False}

@@ -1,0 +1,64 @@
+"""A score is checked against counts by hand, exact binomial tails, and its own symmetries."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from party.teachers.scores import score, wilson
+from protocols.errors import InvalidInput
+
+NAMES = ("no", "yes", "rare")
+
+
+def test_a_score_counts_what_is_right_by_class_and_what_a_constant_reaches() -> None:
+    labels = np.array([0] * 8 + [1] * 2)
+    predicted = np.array([0] * 7 + [1] + [1, 0])
+    found = score(predicted, labels, NAMES)
+    assert found.accuracy == 0.8
+    assert found.balanced == pytest.approx((7 / 8 + 1 / 2) / 2)
+    assert (found.commonest, found.commonest_class) == (0.8, "no")
+    assert found.recalls == {"no": 7 / 8, "yes": 1 / 2}
+    assert found.skewed
+    assert "balanced over classes 68.8 %" in found.words()
+    assert "always 'no' would be right in 80.0 %" in found.words()
+    with pytest.raises(InvalidInput, match="0 labelled records"):
+        score(labels[:0], labels[:0], NAMES)
+
+
+@given(st.integers(1, 400), st.data())
+def test_an_interval_holds_the_share_and_is_mirrored(records: int, data: st.DataObject) -> None:
+    right = data.draw(st.integers(0, records))
+    low, high = wilson(right / records, records)
+    mirrored = wilson(1 - right / records, records)
+    assert 0 <= low <= right / records <= high <= 1
+    np.testing.assert_allclose(mirrored, (1 - high, 1 - low), atol=1e-12)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=60))
+def test_a_balanced_interval_holds_the_balanced_share_and_is_that_of_accuracy_for_one_class(pairs) -> None:
+    predicted, labels = np.array(pairs).T
+    found = score(predicted, labels, NAMES)
+    low, high = found.balanced_interval
+    assert 0 <= low <= found.balanced <= high <= 1
+    if len(found.recalls) == 1:
+        np.testing.assert_allclose(found.balanced_interval, found.interval, atol=1e-12)
+
+
+def test_both_intervals_cover_95_percent_of_exact_binomial_outcomes() -> None:
+    """Enumerated over all outcomes of two classes, of 40 and 12 records that are right with chance 0.85 and 0.6."""
+    sizes, chances = (40, 12), (0.85, 0.6)
+    covered = accuracy = 0.0
+    truth = sum(chances) / 2
+    for first in range(sizes[0] + 1):
+        low, high = wilson(first / sizes[0], sizes[0])
+        accuracy += stats.binom.pmf(first, sizes[0], chances[0]) * (low <= chances[0] <= high)
+        for second in range(sizes[1] + 1):
+            labels = np.repeat([0, 1], sizes)
+            right = np.concatenate([np.arange(sizes[0]) < first, np.arange(sizes[1]) < second])
+            low, high = score(np.where(right, labels, 1 - labels), labels, NAMES).balanced_interval
+            mass = np.prod(stats.binom.pmf((first, second), sizes, chances))
+            covered += mass * (low <= truth <= high)
+    assert 0.93 < accuracy < 0.98
+    assert 0.93 < covered < 0.98

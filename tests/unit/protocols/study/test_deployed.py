@@ -1,0 +1,28 @@
+"""What a study between organisations refuses, that a simulation may have."""
+
+from dataclasses import replace
+
+import pytest
+
+from protocols.errors import InvalidInput
+from protocols.study.levels import Clear
+from tests.harness.studies import deployed_study
+
+# Float64 noise changes a label with a probability of 7e-12 in 1,000 queries, which (1 + e^20) makes 0.003 of delta.
+NEEDS_MORE_DELTA = {"mechanism": "gnmax", "sigma": 2.0, "sigma_threshold": None, "threshold": None}
+HISTOGRAM = NEEDS_MORE_DELTA | {"view": "histogram", "account": "gaussian", "queries": 1000, "epsilon": 20.0}
+
+
+def test_no_view_escapes_the_delta_that_float_noise_needs() -> None:
+    """A coordinator wrote "histogram" in place of "label": nothing was set aside, by study or lifetime cap."""
+    with pytest.raises(InvalidInput, match=r"delta 1e-05 at epsilon 20 does not cover the 0.00323 set aside"):
+        _ = deployed_study(**HISTOGRAM | {"view": "label"}).budgets
+    with pytest.raises(InvalidInput, match=r"units is missing; allowed with view 'histogram': a power of two"):
+        deployed_study(**HISTOGRAM)
+
+
+def test_integer_noise_may_be_accounted_for_by_the_histogram() -> None:
+    study = deployed_study(**HISTOGRAM, confidentiality=Clear(units=64))
+    assert study.lattice is not None
+    with pytest.raises(InvalidInput, match="units is missing"):
+        replace(study, confidentiality=Clear())

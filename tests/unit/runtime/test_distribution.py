@@ -1,0 +1,70 @@
+"""What is said where an extra is not installed."""
+
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+
+from coordinator.commands.group import run_command as run_coordinator
+from party.commands.group import run_command as run_party
+from protocols.plugins import Parts
+from runtime.distribution import BRINGS, installed_part, lacking
+from runtime.program import run
+
+PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+# Packages whose name on the index is not the one that is imported.
+NAMED = {"sklearn": "scikit-learn", "PIL": "pillow", "grpc": "grpcio", "ray": "flwr", "tomli_w": "tomli-w"}
+
+
+def without(monkeypatch, package, *importers):
+    """As if a package were not installed. importers: the modules that import it, and may have been imported."""
+    monkeypatch.setitem(sys.modules, package, None)
+    for module in importers:
+        monkeypatch.delitem(sys.modules, module, raising=False)
+
+
+def test_what_an_extra_is_said_to_bring_is_what_the_project_declares():
+    for extra, packages in BRINGS.items():
+        declared = {Requirement(each).name for each in PROJECT["optional-dependencies"][extra]}
+        assert {NAMED.get(each, each) for each in packages} <= declared, extra
+
+
+def test_verify_without_its_extra_names_the_extra_and_nothing_else_of_the_operators(monkeypatch, tmp_path, capsys):
+    without(monkeypatch, "jinja2", "runtime.templates", "coordinator.release.pages", "coordinator.release.verify")
+    assert run_coordinator(["verify", str(tmp_path)]) == 3
+    said = capsys.readouterr().err
+    assert "conclave-coordinator verify needs jinja2" in said
+    assert "pip install 'conclave-pate[verify]'" in said
+
+
+@pytest.mark.parametrize("command", [["verify", "."], ["--help"], ["status"]])
+def test_a_command_without_click_is_one_message_that_names_the_extra(monkeypatch, capsys, command):
+    without(monkeypatch, "click", "runtime.cli", "coordinator.commands.group")
+    monkeypatch.setattr(sys, "argv", ["conclave-coordinator", *command])
+    with pytest.raises(SystemExit, match="3"):
+        run("coordinator.commands.group")
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1
+    assert "pip install 'conclave-pate[coordinator]'" in said[0]
+
+
+def test_a_node_without_grpc_names_the_extra_of_a_hospital(monkeypatch, tmp_path, capsys):
+    without(monkeypatch, "grpc", "party.connection.node", "party.connection.dialling", "party.doctor")
+    assert run_party(["doctor", "--home", str(tmp_path)]) == 3
+    assert "pip install 'conclave-pate[party]'" in capsys.readouterr().err
+
+
+def test_a_part_of_another_extra_is_named_with_that_extra(monkeypatch):
+    without(monkeypatch, "pyarrow", "party.data.parquet")
+    found = {"parquet": "party.data.parquet:load_parquet"}
+    parts = Parts("loader", found, group="conclave.loaders", check=lambda name, loaded: loaded)
+    with pytest.raises(Exception, match=r"loader 'parquet' needs pyarrow.*conclave-pate\[parquet\]"):
+        installed_part(parts, "parquet")
+
+
+def test_a_module_that_no_extra_brings_is_an_error_of_the_program():
+    for name in ("party.no_such_module", "nobody_knows_it", ""):
+        with pytest.raises(ModuleNotFoundError):
+            lacking(ModuleNotFoundError("No module", name=name), "conclave-party run", "party")

@@ -1,0 +1,72 @@
+"""The officer's file: what the system knows is filled in, what only people know is a blank, and nothing is promised."""
+
+import re
+from dataclasses import replace
+
+import pytest
+
+from protocols.claims import sure, withdrawal
+from protocols.study.protection import protection_of
+from runtime.officers_file import Asked, Hospital, officers_file
+from tests.harness.studies import deployed_study
+
+ASKED = Asked(released="2031-05-06T07:08:09+00:00", asked=36, answered=25, ended="every query of the pool was asked")
+HOSPITAL = Hospital(name="hospital-1", data_set="ward-7", lifetime=("unit record: 0.0 % of epsilon 8 is reserved",))
+
+
+@pytest.fixture(scope="module")
+def study():
+    return deployed_study(name="left-or-right", epsilon=8.0)
+
+
+def test_what_the_system_knows_is_filled_in(study):
+    page = officers_file(study, asked=ASKED)
+    for known in (study.digest.hex(), "tell left from right", "centre", "hospital-0, hospital-1, hospital-2",
+                  "2999-12-31", "25 answers to 36 questions", "2031-05-06", "side: left, right"):  # fmt: skip
+        assert known in page
+    shown = f"{100 * sure(float(study.budgets.epsilon_guaranteed[0]), 1e-5):.2f} %"
+    assert page.count(f">{shown}</td>") == 3
+    assert "Weak protection of one record of one hospital" in page
+    assert "any 3 hospitals" in page
+
+
+def test_what_only_people_know_is_a_blank_under_its_article(study):
+    blanks = re.findall(
+        r'<p class="blank"><strong>To be written:</strong> (.*?)</p>', officers_file(study, asked=ASKED)
+    )
+    for article in ("article 6", "article 9", "article 26", "article 28", "articles 13", "article 35(2)", "article 36"):
+        assert any(article in blank for blank in blanks), article
+    for about in ("Retention", "Numbers of records", "Purpose", "Organisational measures", "Decision"):
+        assert any(blank.startswith(about) for blank in blanks), about
+
+
+def test_withdrawal_and_erasure_are_said_to_call_nothing_back(study):
+    page = officers_file(study, asked=ASKED)
+    assert "no copy can be called back" in page
+    assert "does not change labels that were released" in page
+
+
+def test_it_says_how_it_is_filled_in_and_speaks_of_models_only_where_there_are_any(study):
+    assert "open the file in a word processor" in officers_file(study, asked=ASKED)
+    about = protection_of(study)
+    assert "Models trained at the hospital" in " ".join(withdrawal(about))
+    assert "Models" not in " ".join(withdrawal(replace(about, records=True, view="histogram")))
+
+
+def test_before_it_approves_a_hospital_sees_its_own_row_its_lifetime_and_a_place_to_sign(study):
+    page = officers_file(study, hospital=HOSPITAL)
+    rows = page[
+        page.index("How strong the guarantee is") : page.index("A patient known to several hospitals, at worst")
+    ]
+    assert "hospital-1" in rows
+    assert "hospital-0" not in rows
+    assert "0.0 % of epsilon 8 is reserved" in page
+    assert "Decision of hospital-1: approve, approve with conditions, or refuse" in page
+    assert "answers to" not in page
+
+
+def test_names_from_outside_never_become_markup(study):
+    hospital = Hospital(name="hospital-1", data_set="<script>alert(1)</script>", lifetime=("<b>",))
+    page = officers_file(study, hospital=hospital)
+    assert "<script" not in page
+    assert "<b>" not in page
