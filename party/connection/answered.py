@@ -16,14 +16,12 @@ def charge_of(seat: ServedSeat, envelope: bytes, said: Reply) -> tuple[str, dict
     envelope: the request. "answered": the batch is reserved as if every query were answered; "settled": the outcome is
     known, and what the queries that were not answered cost less is returned.
     """
-    if isinstance(said, VoteReply | HiddenVotes):
-        request = decode(envelope)
-        assert isinstance(request, VoteRequest)
+    number: int | None = None
+    if isinstance(said, VoteReply | HiddenVotes) and isinstance(request := decode(envelope), VoteRequest):
         event, number, queries = "answered", request.batch.number, len(request.batch.ids)
-    elif isinstance(said, Settled):
-        event, number = "settled", seat.ledger.charged_number(said.batch_digest)
-        queries = len(seat.ledger.queries(number))
-    else:
+    elif isinstance(said, Settled) and (number := seat.ledger.number_of(said.batch_digest)) is not None:
+        event, queries = "settled", len(seat.ledger.queries(number))
+    if number is None:
         return None
     found = spending(seat.study, seat.party.name, seat.ledger.balance(seat.party.name).spent)
     return event, {
