@@ -64,7 +64,7 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
         since = datetime.datetime.fromtimestamp(each["since_s"], datetime.UTC)
         lines.append(
             f"not waited for: {each['party']}, which has not answered since {since:%Y-%m-%d %H:%M:%S} UTC; it is asked "
-            "all the same, and waited for again when it connects"
+            "all the same, and waited for again when it connects or answers"
         )
     for request in figures["pending_requests"]:
         lines.append(f"waiting for approval: {request['party']}  {request['words']}")

@@ -146,8 +146,8 @@ class Hub:
         return {name: session.connected for name, session in list(self._sessions.open.items())}
 
     def silent(self) -> dict[str, Silence]:
-        """The parties that did not answer in time, for which rounds do not wait at present."""
-        return dict(self._sessions.silences.of)
+        """The parties that did not answer when they were last waited for."""
+        return {name: each for name, each in dict(self._sessions.silences.of).items() if not each.answered}
 
     def wait_for(self, parties: frozenset[str], *, timeout_s: float) -> frozenset[str]:
         """Waits at most that long for these parties to connect; returns those that are missing."""

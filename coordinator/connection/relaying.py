@@ -108,7 +108,7 @@ class Relay:
             opened, seat, request, tick = await self._aside(self._read, data, peer)
             try:
                 await self._pace()
-                answered = (await self._sessions.ask_all(opened, {seat: request}))[seat]
+                answered = (await self._sessions.ask_all(opened, {seat: request}, relayed=True))[seat]
             finally:
                 self._ticks(opened, seat).discard(-1 if tick is None else tick)
             if not isinstance(answered, Answered):

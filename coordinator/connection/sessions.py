@@ -31,6 +31,8 @@ from runtime.logs import Event
 _FAULTS = frozenset({BAD_RECEIPT, Code.MALFORMED})
 # A session that its party ends sooner counts as a fault, of which an honest node is allowed a hundred.
 _BRIEF_S = 2.0
+# The part of the deadline that a connected party has in any case, also if it was silent before.
+_IN_ANY_CASE = 1 / 32
 
 
 class Sessions:
@@ -91,51 +93,60 @@ class Sessions:
             pass
         return parties - set(self.open)
 
-    async def ask_all(self, opened: OpenStudy, requests: Mapping[str, Request]) -> dict[str, Answered | Late | None]:
+    async def ask_all(
+        self, opened: OpenStudy, requests: Mapping[str, Request], *, relayed: bool = False
+    ) -> dict[str, Answered | Late | None]:
         """Each seat's answer by the study's deadline; Late for a seat that was asked but did not answer, None
-        otherwise. Seats that were silent before are not waited for once all others have answered (silences.py).
+        otherwise. Seats that were silent before are not waited for once all others have answered (silences.py); if
+        connected they have a small part of the deadline in any case.
+
+        relayed: whether the study's other seats are asked too, each by itself.
 
         Raises Refused("coordinator_rolled_back") if a party knows an entry that the study's ledger lacks: what was
         released under the missing entries would be released again, with different noise.
         """
-        terms = opened.study.terms
-        deadline = asyncio.get_running_loop().time() + terms.deadline_s
+        deadline_s, now = opened.study.terms.deadline_s, asyncio.get_running_loop().time
+        began = now()
         envelopes = {id(request): encode(request) for request in requests.values()}
         largest = max((len(envelope) for envelope in envelopes.values()), default=0)
-        places = Places(seats=len(requests), largest=largest, deadline=deadline)
+        places = Places(seats=len(requests), largest=largest, deadline=began + deadline_s)
 
         parties, needed = {party_of(seat) for seat in requests}, opened.study.quorum
-        spared = self.silences.spared(parties, self.open, needed=needed)
+        rest = {party_of(seat) for seat in opened.study.seats} & set(self.open) - parties if relayed else set()
+        others = sum(self.silences.expected(party, self.open, now_s=began) for party in rest)
+        spared = self.silences.spared(parties, self.open, others=others, needed=needed, now_s=began)
         awaited = {seat for seat in requests if party_of(seat) not in spared}
+        silent: set[str] = set()
         limits: dict[str, asyncio.Timeout] = {}
 
+        def until(seat: str) -> float:
+            """How long the round lasts for a seat: once all that are waited for have answered, not much longer."""
+            if awaited:
+                return began + deadline_s
+            return began + deadline_s * _IN_ANY_CASE if party_of(seat) in self.open else 0.0
+
         def ended(seat: str) -> None:
-            """Once all that are waited for have answered, the round is over for the others too."""
             limits.pop(seat, None)
             awaited.discard(seat)
             if not awaited:
-                for limit in limits.values():
+                for other, limit in limits.items():
                     if not limit.expired():
-                        limit.reschedule(asyncio.get_running_loop().time())
+                        limit.reschedule(max(now(), until(other)))
 
         async def one(seat: str, request: Request) -> Answered | Late | None:
             session: Session | None = None
             try:
-                async with asyncio.timeout_at(deadline if awaited else 0.0) as limit:
+                async with asyncio.timeout_at(until(seat)) as limit:
                     limits[seat] = limit
                     while True:
                         session = await self._session_of(opened, seat)
                         try:
-                            answer = await self.ask(session, opened, seat, request, envelopes[id(request)], places)
+                            return await self.ask(session, opened, seat, request, envelopes[id(request)], places)
                         except SessionEnded:
                             self.remove(session)
                             session = None
-                        else:
-                            self.silences.answered(party_of(seat))
-                            return answer
             except TimeoutError:
-                if party_of(seat) not in spared:
-                    self.silences.missed(party_of(seat))
+                silent.add(party_of(seat))
                 if session is None:
                     self._on_event("absent", {"seat": seat})
                     return None
@@ -143,12 +154,16 @@ class Sessions:
                     self._does_not_read(session, seat)
                 else:
                     self._on_event("late", {"seat": seat})
-                return Late(terms.deadline_s)
+                return Late(deadline_s)
             finally:
                 ended(seat)
 
         if opened.fault is None:
             answers = await asyncio.gather(*(one(seat, request) for seat, request in requests.items()))
+            for party in parties - silent:
+                self.silences.answered(party, now_s=now())
+            for party in silent - spared:
+                self.silences.missed(party, deadline_s=deadline_s, now_s=now())
         if opened.fault is not None:
             raise Refused(opened.fault.code, str(opened.fault).removeprefix(f"{opened.fault.code}: "))
         return dict(zip(requests, answers, strict=True))

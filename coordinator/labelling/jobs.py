@@ -152,7 +152,7 @@ class ServedStudy:
         train = self._train(job, pool)
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
-            progress = JobProgress(self._store, job)
+            progress = JobProgress(self._store, job, noting=self._late.left_out)
             labelling = None
             if self._guardian_is_there():
                 labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
@@ -257,7 +257,7 @@ class ServedStudy:
         here = set(self._hub.connected())
         missing = sorted(seat for seat in seats if party_of(seat) not in here)
         asks = f"asking; not connected: {', '.join(missing)}" if missing else "asking; waiting for answers"
-        text = self._late.waiting or asks
+        text = self._late.waiting or "; ".join(filter(None, (asks, self._late.left_out())))
         if text != said:
             job = self._store.job(self.name)
             if job is not None and not job.ended:

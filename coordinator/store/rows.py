@@ -53,8 +53,8 @@ class SessionRecord:
 
 @dataclass(frozen=True)
 class SilenceRecord:
-    """A party that did not answer in time, as serve last wrote it. since_s: seconds since 1970; times: deadlines in a
-    row that it missed."""
+    """A party that did not answer in time, as serve last wrote it. since_s: seconds since 1970; times: deadlines that
+    it missed."""
 
     party: str
     since_s: float

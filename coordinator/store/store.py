@@ -177,12 +177,12 @@ class Store:
             self._database.execute("UPDATE job SET state = 'running', message = '' WHERE number = ?", (number,))
             self.trail.append("job_started", job=number)
 
-    def advance_job(self, number: int, *, batches: int, asked: int, answered: int) -> None:
-        """Records how much is released."""
+    def advance_job(self, number: int, *, batches: int, asked: int, answered: int, message: str) -> None:
+        """Records how much is released, and what is to be said of it."""
         with self._database.transaction():
             self._database.execute(
-                "UPDATE job SET batches = ?, asked = ?, answered = ?, message = '' WHERE number = ?",
-                (batches, asked, answered, number),
+                "UPDATE job SET batches = ?, asked = ?, answered = ?, message = ? WHERE number = ?",
+                (batches, asked, answered, message, number),
             )
 
     def say_job(self, number: int, message: str) -> None:

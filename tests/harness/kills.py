@@ -25,10 +25,8 @@ from pathlib import Path
 from benchmarks.asked_processes import ASKER, AskedProcesses
 from party.demo.demo_data import HOSPITALS, demo_data
 from party.demo.studies import demo_study
-from party.home import PartyHome
-from protocols.crypto.identity import certificate_from_pem, encoded_point
+from protocols.crypto.identity import encoded_point, new_key
 from protocols.ledger.ledger import Ledger
-from protocols.study.file import write_study
 from protocols.study.levels import SecureSum
 from tests.harness.local_consortium import ConsortiumHere
 
@@ -42,34 +40,13 @@ SERVERS = ("centre", "guardian", "notary", "ask")
 
 
 class SummedConsortium(ConsortiumHere):
-    """The demo's consortium at level secure_sum: hospitals join first, and the study names their keys."""
+    """The demo's consortium at level secure_sum: `study create` names the keys of the hospitals that have joined."""
 
-    joining = True
-
-    def set_up(self) -> None:
-        """The demo's steps, with all that needs the study after all others."""
-        self.later: list[tuple[str, tuple[str, ...]]] = []
-        super().set_up()
-        self.joining = False
-        keys = (certificate_from_pem(PartyHome(self.folder / name).certificate.read_bytes()) for name in HOSPITALS)
-        level = SecureSum(units=64, colluders=0, seat_keys=tuple(encoded_point(each.public_key()) for each in keys))
-        self.study = replace(self.study, confidentiality=level, view="histogram", accountant_name="gaussian")
-        (self.folder / "study.toml").write_text(write_study(self.study), encoding="utf-8")
-        self.coordinator(*self.create)
-        for name, arguments in self.later:
-            self.party(name, *arguments)
-
-    def coordinator(self, *arguments: str) -> str:
-        if self.joining and arguments[:2] == ("study", "create"):
-            self.create = arguments
-            return ""
-        return super().coordinator(*arguments)
-
-    def party(self, name: str, *arguments: str) -> str:
-        if self.joining and arguments[0] in ("approve", "train", "doctor"):
-            self.later.append((name, arguments))
-            return ""
-        return super().party(name, *arguments)
+    def _files(self) -> None:
+        super()._files()
+        file = self.folder / "study.toml"
+        lines = file.read_text(encoding="utf-8").splitlines(keepends=True)
+        file.write_text("".join(line for line in lines if "signing_key" not in line), encoding="utf-8")
 
 
 def released(ledger: Path) -> dict[int, bytes]:
@@ -133,6 +110,10 @@ def labelled(folder: Path, level: str, kills: int, draw: random.Random, done: Co
     # As many queries as the pool has; real-valued noise, at level clear, needs a smaller epsilon.
     epsilon = 12.0 if level == "clear" else 40.0
     study = replace(study, roster=tuple(replace(seat, epsilon=epsilon) for seat in study.roster))
+    if level == "secure_sum":
+        keys = tuple(encoded_point(new_key().public_key()) for _ in study.roster)
+        terms = SecureSum(units=64, colluders=0, seat_keys=keys)
+        study = replace(study, confidentiality=terms, view="histogram", accountant_name="gaussian")
     made = (SummedConsortium if level == "secure_sum" else ConsortiumHere)(folder, data, study, say=lambda line: None)
     if level == "two_server":
         made.add_guardian()

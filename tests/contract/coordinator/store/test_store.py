@@ -80,7 +80,7 @@ class JobMachine(RuleBasedStateMachine):
     def advance(self, pick, asked):
         number = self.picked(pick)
         try:
-            self.store.advance_job(number, batches=min(1, asked), asked=asked, answered=asked)
+            self.store.advance_job(number, batches=min(1, asked), asked=asked, answered=asked, message="")
         except StorageFailed:
             assert RANK[self.states[number]] == 2 or asked < self.asked[number]
             return

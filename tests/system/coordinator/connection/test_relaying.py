@@ -236,7 +236,8 @@ class Seats:
     def __init__(self, reply):
         self.reply, self.asked = reply, 0
 
-    async def ask_all(self, opened, requests):
+    async def ask_all(self, opened, requests, *, relayed):
+        assert relayed
         self.asked += 1
         ((seat, _),) = requests.items()
         answer = Answer(b"", 1, STUDY.digest, seat, Head(1, bytes(32)), EMPTY, encode(self.reply))

@@ -98,21 +98,80 @@ def test_waits_between_rounds_grow_within_bounds():
     assert 1.0 <= rounds.waits[0] < rounds.waits[-1] == 60.0
 
 
+class Slow:
+    """A study of quorum 2 of 3 in which a seat has its votes so many seconds after it was first asked about a batch."""
+
+    def __init__(self):
+        self.now, self.late_s, self.events = 0.0, 0.0, []
+        self.late = LateSeats(
+            SPARED, patience_s=86_400.0, wait=self.wait, on_event=lambda *event: self.events.append(event),
+            clock=lambda: self.now,
+        )  # fmt: skip
+
+    def wait(self, wait_s):
+        assert wait_s >= 0.0
+        self.now += wait_s
+
+    def send(self, requests):
+        """As a hub: the deadline is 30 s, and a node says that it is late at its end."""
+        if SEATS[1] not in requests or self.asked_s + self.late_s <= self.now + 30.0:
+            self.now = max(self.now, self.asked_s + self.late_s if SEATS[1] in requests else 0.0)
+            return dict.fromkeys(requests, VOTES)
+        self.now += 30.0
+        return dict.fromkeys(requests, VOTES) | {SEATS[1]: LATE}
+
+    def batch(self, number, late_s):
+        """Whether the seat voted, and the seconds that the batch took."""
+        self.asked_s, self.late_s = self.now, late_s
+        replies = self.late.ask(self.send, request(number))
+        assert replies[SEATS[0]] is replies[SEATS[2]] is VOTES
+        return replies[SEATS[1]] is VOTES, self.now - self.asked_s
+
+
 def test_one_liar_holds_no_batch_up_for_long_where_the_others_are_a_quorum():
-    rounds = Rounds({SEATS[1]: [LATE] * 1000}, patience_s=86_400.0, study=SPARED)
-    assert rounds.ask(request()) == {SEATS[0]: VOTES, SEATS[1]: LATE, SEATS[2]: VOTES}
-    assert rounds.now <= 8 * 30.0
-    for number in range(1, 5):  # asked once in each batch, as every seat is
-        before = len(rounds.rounds)
-        assert rounds.ask(request(number))[SEATS[1]] is LATE
-        assert len(rounds.rounds) == before + 1
+    slow = Slow()
+    voted, took_s = slow.batch(0, 1e9)
+    assert not voted
+    assert took_s <= 6 * 30.0
+    assert [slow.batch(number, 1e9) for number in range(1, 5)] == [(False, 30.0)] * 4
 
 
-def test_a_slow_seat_that_votes_each_time_is_in_every_batch_though_the_others_are_a_quorum():
-    rounds = Rounds({}, patience_s=86_400.0, study=SPARED)
-    for number in range(20):
-        rounds.said[SEATS[1]] = [LATE, LATE]
-        assert rounds.ask(request(number))[SEATS[1]] is VOTES
+@pytest.mark.parametrize("late_s", [31.0, 60.0, 100.0, 145.0])
+def test_a_seat_that_is_always_late_and_then_votes_delays_a_whole_study_by_five_deadlines(late_s):
+    slow = Slow()
+    batches = [slow.batch(number, late_s) for number in range(300)]
+    assert sum(took_s - 30.0 for _, took_s in batches) <= 5 * 30.0
+    assert max(took_s for _, took_s in batches) <= 6 * 30.0
+    assert batches[-1] == (False, 30.0)
+    (event, fields) = slow.events[-1]
+    assert event == "left_out_late"
+    assert fields["seat"] == SEATS[1]
+    assert fields["reason"].startswith("no votes after 30 s, and ")
+    assert slow.late.left_out() == f"left out as late: {SEATS[1]} (no votes after 30 s)"
+    assert f"left out as late: {SEATS[1]} (" in slow.late.summary()
+
+
+def test_a_seat_that_votes_in_time_in_between_earns_a_twentieth_of_a_deadline_each_time():
+    slow = Slow()
+    in_time = 0
+    extra_s = 0.0
+    for number in range(1000):
+        late = slow.late._left_s(SEATS[1]) >= 30.0  # the worst that it can do: late whenever that costs something
+        voted, took_s = slow.batch(number, 59.9 if late else 0.0)
+        assert voted
+        in_time += not late
+        extra_s += max(took_s - 30.0, 0.0)
+    assert 0.0 < extra_s <= (5 + in_time / 20) * 30.0
+
+
+def test_cold_teachers_get_their_time_and_a_seat_that_was_left_out_comes_back_when_it_is_quick():
+    slow = Slow()
+    assert slow.batch(0, 140.0)[0], "a hospital whose node was just started"
+    assert [slow.batch(number, 5.0) for number in range(1, 4)] == [(True, 5.0)] * 3
+    assert not slow.batch(4, 1e9)[0]
+    assert SEATS[1] in slow.late.left_out()
+    assert slow.batch(5, 5.0) == (True, 5.0)
+    assert slow.late.left_out() == ""
 
 
 def test_a_late_seat_is_waited_for_where_too_few_of_the_others_voted():
