@@ -153,7 +153,7 @@ class Listening:
 
     def __init__(self) -> None:
         self.total, self.noise = np.int64(0), 0.0
-        draw, mask = summed_ballot.discrete_gaussian, summed_ballot.party.mask
+        draw, mask = summed_ballot.integer_gaussian, summed_ballot.party.mask
 
         def timed_draw(*given, **named):
             start = time.thread_time()
@@ -166,7 +166,7 @@ class Listening:
             self.total = self.total + values
             return mask(secret, context, index, request, values, noted=noted, authenticator=authenticator)
 
-        summed_ballot.discrete_gaussian, summed_ballot.party.mask = timed_draw, heard_mask
+        summed_ballot.integer_gaussian, summed_ballot.party.mask = timed_draw, heard_mask
 
 
 def host(case: Case, number: int, port: int) -> None:

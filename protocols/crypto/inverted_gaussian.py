@@ -33,7 +33,8 @@ INVERSION_DISTANCE = 2.0**-105
 _BITS = 128
 # Bits below the point of the sums of weights: errors of 2^-220 each, added up over 2^42 terms, stay below 2^-128.
 _FINE = 220
-_DIGITS = 100
+# Decimal digits behind those of the smallest unit.
+_GUARD_DIGITS = 32
 
 
 def inverted(words: UInt64[ndarray, "*shape 2"], *, sigma: Fraction) -> Int64[ndarray, "*shape"]:
@@ -63,7 +64,7 @@ def _table(sigma: Fraction) -> tuple[UInt64[ndarray, " values"], UInt64[ndarray,
     if not 0 < sigma <= LARGEST_SIGMA:
         raise InvalidInput(f"sigma = {float(sigma):g} lattice units; allowed: above 0, at most {LARGEST_SIGMA}")
     reach = _reach(sigma)
-    weights = _weights(sigma, reach)
+    weights = gaussian_weights(sigma, reach, fine=_FINE)
     total = 2 * sum(weights[1:]) + weights[0]
     bounds, running = [], 0
     for z in range(-reach, reach):
@@ -73,17 +74,20 @@ def _table(sigma: Fraction) -> tuple[UInt64[ndarray, " values"], UInt64[ndarray,
     return octets[:, 0].astype(np.uint64), octets[:, 1].astype(np.uint64), reach
 
 
-def _weights(sigma: Fraction, reach: int) -> list[int]:
-    """exp(-z^2 / (2 sigma^2)) in units of 2^-_FINE for z = 0 to reach: each from the one before by its ratio."""
-    ratio, step = (_exponential(-turns / (2 * sigma**2)) for turns in (1, 2))
-    weights = [1 << _FINE]
+def gaussian_weights(sigma: Fraction, reach: int, *, fine: int) -> list[int]:
+    """exp(-z^2 / (2 sigma^2)) in units of 2^-fine for z = 0 to reach: each from the one before by its ratio.
+
+    Every step rounds down, so weight z is wrong by at most (z + 1)^2 units.
+    """
+    ratio, step = (_exponential(-turns / (2 * sigma**2), fine) for turns in (1, 2))
+    weights = [1 << fine]
     for _ in range(reach):
-        weights.append(weights[-1] * ratio >> _FINE)
-        ratio = ratio * step >> _FINE
+        weights.append(weights[-1] * ratio >> fine)
+        ratio = ratio * step >> fine
     return weights
 
 
-def _exponential(exponent: Fraction) -> int:
-    """exp of it in units of 2^-_FINE, rounded down: in decimals, whose exp is the same on every machine."""
-    with localcontext(prec=_DIGITS):
-        return int((Decimal(exponent.numerator) / exponent.denominator).exp() * 2**_FINE)
+def _exponential(exponent: Fraction, fine: int) -> int:
+    """exp of it in units of 2^-fine, rounded down: in decimals, whose exp is the same on every machine."""
+    with localcontext(prec=fine * 31 // 100 + _GUARD_DIGITS):
+        return int((Decimal(exponent.numerator) / exponent.denominator).exp() * 2**fine)

@@ -17,8 +17,8 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from coordinator.in_process import GuardianInProcess
-from protocols.crypto.discrete_gaussian import discrete_gaussian
 from protocols.crypto.identity import encoded_point
+from protocols.crypto.lazy_inversion import integer_gaussian
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
@@ -172,7 +172,7 @@ def _all_shares(study: Study, seed: int) -> BatchNoise:
         def draw(count: int, _: float) -> Int64[ndarray, " count"]:
             total = np.zeros(count, dtype=np.int64)
             for position in np.flatnonzero(voting):
-                total += discrete_gaussian(sources[position], sigma=sigma, size=count)
+                total += integer_gaussian(sources[position], sigma=sigma, size=count)
             return total
 
         return LatticeNoise(units, draw)

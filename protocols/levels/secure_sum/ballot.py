@@ -8,8 +8,8 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from numpy import ndarray
 
-from protocols.crypto.discrete_gaussian import discrete_gaussian
 from protocols.crypto.identity import sign
+from protocols.crypto.lazy_inversion import integer_gaussian
 from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
@@ -95,7 +95,7 @@ class SummedBallot(Ballot):
         if study.records is None:
             counts = count_votes(cast[None], study.weights[[self._index]], classes=study.classes)
             cast = np.rint(counts * self._units).astype(np.int64)
-        noise = discrete_gaussian(source, sigma=self._noise_sigma, size=cast.size)
+        noise = integer_gaussian(source, sigma=self._noise_sigma, size=cast.size)
         values = cast.ravel() + noise
         by = self._authenticator
         return HiddenVotes(

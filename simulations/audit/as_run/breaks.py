@@ -101,7 +101,7 @@ RUN_BREAKS: dict[str, RunBreak] = {
         "clear: integer noise of 0.85 of its sigma", "clear", ("protocols.noise:discrete_gaussian",), _smaller_units
     ),
     "share-missing": RunBreak(
-        "secure_sum: one party adds no noise", "secure_sum", (f"{_SUMMED}:discrete_gaussian",), _every_sixth_silent
+        "secure_sum: one party adds no noise", "secure_sum", (f"{_SUMMED}:integer_gaussian",), _every_sixth_silent
     ),
     "smaller-shares": RunBreak(
         "secure_sum: shares of nine tenths of the noise", "secure_sum", (f"{_SUMMED}:noise_share",), _smaller_share

@@ -16,7 +16,8 @@ from numpy import ndarray
 
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.budgets.filter import NANO
-from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
+from protocols.crypto.discrete_gaussian import lattice_sigma
+from protocols.crypto.lazy_inversion import integer_gaussian
 from protocols.crypto.randomness import RandomSource, simulation_rng, system_source
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
@@ -250,7 +251,7 @@ def _seen_noise(settings: RecordAuditSettings, study: Study, stream: tuple[int, 
             if settings.noise == "fast":
                 total += np.rint(float(share) * rng.standard_normal(count)).astype(np.int64)
             else:
-                total += discrete_gaussian(source, sigma=share, size=count)
+                total += integer_gaussian(source, sigma=share, size=count)
         return total
 
     return LatticeNoise(lattice.units, draw)
