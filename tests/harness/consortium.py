@@ -123,13 +123,13 @@ class Consortium(Certifying):
                 await asyncio.sleep(0.005)
             clock.put_forward(opened.study.terms.deadline_s)
 
-        async def round_of(opened, requests):
+        async def round_of(opened, requests, **how):
             own = {(seat, id(request)) for seat, request in requests.items()}
             unanswered.update(own)
             rounds.append(opened)
             ending = asyncio.ensure_future(end(opened, own))
             try:
-                return await ask_all(opened, requests)
+                return await ask_all(opened, requests, **how)
             finally:
                 unanswered.difference_update(own)
                 rounds.pop()
