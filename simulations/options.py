@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar  # Any: the keywords of click.option
 
@@ -13,8 +13,9 @@ from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.budgets.individualization import WEIGHT_RULES
-from protocols.errors import InvalidInput
+from protocols.errors import DataCorrupt, InvalidInput
 from protocols.mechanisms import MECHANISMS, mechanism_parameters
+from protocols.reading import parse_json
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
@@ -164,8 +165,59 @@ def given_settings(flags: dict[str, object]) -> dict[str, object]:
     return given
 
 
+def overrides_from(words: Sequence[str], *, lists: bool) -> dict[str, object]:
+    """Settings of `key=value`, by name. A value in brackets is a list, if `lists`: JSON, or text between commas.
+
+    Raises InvalidInput for other words, and for a key that is given twice.
+    """
+    found: dict[str, object] = {}
+    for word in words:
+        key, equals, value = word.partition("=")
+        if not equals or not key or key in found:
+            raise InvalidInput(f"{word!r} is no setting; allowed: KEY=VALUE, each KEY once")
+        found[key] = value
+        if value.startswith("["):
+            if not lists:
+                raise InvalidInput(f"{word!r} is a list; allowed: one value (a sweep takes lists)")
+            found[key] = _list(value)
+    return found
+
+
+def _list(text: str) -> list[object]:
+    try:
+        found = parse_json(text, where="a list")
+    except DataCorrupt:
+        found = [each.strip() for each in text.removeprefix("[").removesuffix("]").split(",")]
+    return found if isinstance(found, list) else [found]
+
+
+def study_words(function: F) -> F:
+    """Adds the words that name a study and change it, before the flags."""
+    return click.argument("words", nargs=-1, metavar="[STUDY.toml] [KEY=VALUE]...")(function)
+
+
+def worded_settings(flags: dict[str, Any]) -> dict[str, object]:
+    """The settings of a study's file, and of `key=value`, which come before them. Raises InvalidInput."""
+    from simulations.setup.experiment import parse_seeds, read_toml
+
+    words: tuple[str, ...] = flags.get("words", ())
+    files = [word for word in words if "=" not in word]
+    if len(files) > 1:
+        raise InvalidInput(f"{files[1]!r} is a second study; allowed: one file, and KEY=VALUE")
+    study = read_toml(Path(files[0])) if files else {}
+    if tables := {"base", "grid"} & set(study):
+        raise InvalidInput(f"{files[0]} has a table [{min(tables)}], so it is a sweep; allowed: settings alone")
+    settings = study | overrides_from([word for word in words if "=" in word], lists=False)
+    if isinstance(settings.get("seeds"), str):
+        settings["seeds"] = parse_seeds(str(settings["seeds"]))
+    return settings
+
+
 def settings_from(flags: dict[str, object]) -> Experiment:
-    """The experiment that the flags describe. Raises InvalidInput, also for flags that would have no effect."""
+    """The experiment that a study's file, `key=value` and flags describe, the last first.
+
+    Raises InvalidInput, also for flags that would have no effect.
+    """
     from simulations.setup.experiment import experiment
 
     given = given_settings(flags)
@@ -173,7 +225,7 @@ def settings_from(flags: dict[str, object]) -> Experiment:
         idle = [name for name in DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
         if idle:
             raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect with --votes; leave one of them out")
-    return experiment(**given)
+    return experiment(**{**worded_settings(flags), **given})
 
 
 def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes: bool) -> None:

@@ -97,7 +97,7 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
         live = _checked_live(study, source, seeds[0], settings, host)
         answered = [len(s.answered) for s in seeds]
         stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} {source.released_words}"
-    released = _released_students(settings, source, seeds, host)
+    released = released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)
     pooled = _pooled(settings, source, host)
@@ -123,7 +123,7 @@ def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings:
     return True
 
 
-def _released_students(
+def released_students(
     settings: Experiment, source: VoteSource, seeds: list[SeedResult], host: Host
 ) -> list[ReleasedStudent]:
     """One untrained student per seed; empty if none was requested."""
@@ -212,7 +212,7 @@ def _baselines(
         )
         study = study_for(plain, budgets, source)
         seeds = [labelled(study, source, seed, plain, host) for seed in settings.seeds]
-        trained = _released_students(settings, source, seeds, host)
+        trained = released_students(settings, source, seeds, host)
         students = _accuracies(settings, trained, reporter=reporter, title="baseline, minimum budget")
     accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]
     non_private = None

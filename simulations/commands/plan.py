@@ -16,11 +16,13 @@ from simulations.options import (
     say_defaults,
     settings_flags,
     settings_from,
+    study_words,
 )
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
 
 
 @click.command(name="plan", epilog=EPILOG)
+@study_words
 @settings_flags
 @optimise_flags
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")

@@ -22,6 +22,8 @@ from simulations.options import (
     say_defaults,
     settings_flags,
     settings_from,
+    study_words,
+    worded_settings,
 )
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ Flags = dict[str, Any]
 
 
 @click.command(name="run", epilog=EPILOG_OF_RUN)
+@study_words
 @settings_flags
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
@@ -45,7 +48,8 @@ def run_flags(**flags: Any) -> None:
     Examples:
       conclave-simulate run --parties 250
       conclave-simulate run --parties 100 --dataset digits --budgets lognormal:2,0.5 --seeds 0-4 --out runs/digits
-      conclave-simulate run --resume --out runs/digits --parties 100 ...   (after Ctrl-C)
+      conclave-simulate run runs/digits/config.toml budgets=4 weights=uniform   (the same study, changed)
+      conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
     from protocols.study.released_noise import little_released
     from simulations.pipeline import run, study_of
@@ -56,10 +60,9 @@ def run_flags(**flags: Any) -> None:
     from simulations.stages.inputs import read_inputs
 
     if flags["sweep_file"]:
-        for name in ("dry_run", "resume"):
-            if flags[name]:
-                raise InvalidInput(f"--{name.replace('_', '-')} has no meaning with --sweep; leave one of them out")
-        run_sweep_file(flags)
+        if flags["dry_run"]:
+            raise InvalidInput("--dry-run has no meaning with --sweep; leave one of them out")
+        run_sweep_file({**flags, "overrides": flags["words"]})
         return
     reporter, host = reporter_from(flags), host_from(flags)
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
@@ -128,15 +131,15 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
 
 def _resumed(flags: Flags) -> Experiment:
     """The settings of the run in --out; given flags must agree with them."""
-    from simulations.setup.experiment import read_config
+    from simulations.setup.experiment import read_config, setting
 
     if not flags["out"]:
         raise InvalidInput("--resume needs --out, the folder of the run to continue")
     stored = read_config(Path(flags["out"]) / "config.toml")
-    wanted = given_settings(flags)
-    for key, value in wanted.items():
+    for key, value in {**worded_settings(flags), **given_settings(flags)}.items():
+        # Each alone: the combination was checked when the run was started.
         before = stored.model_dump().get(key)
-        if settings_from(flags).model_dump().get(key) != before:
+        if setting(key, value) != before:
             raise InvalidInput(
                 f"{flags['out']} was started with {key} = {before!r}, not {value!r}; "
                 "allowed: the same settings, or another --out"

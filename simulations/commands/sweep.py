@@ -10,25 +10,40 @@ from typing import Any  # values of flags, as click gives them
 import click
 
 from protocols.errors import InvalidInput
+from protocols.reading import read_text
 from runtime.files import write_atomically
-from simulations.exits import EPILOG
-from simulations.options import given_settings, host_from, reporter_from, say_defaults, settings_flags
+from simulations.exits import EPILOG_OF_RUN, Interrupted
+from simulations.options import (
+    given_settings,
+    host_from,
+    overrides_from,
+    reporter_from,
+    say_defaults,
+    settings_flags,
+)
+
+_CONFIG_BYTES = 2**24
 
 
-@click.command(name="sweep", epilog=EPILOG)
+@click.command(name="sweep", epilog=EPILOG_OF_RUN)
 @click.argument("sweep_file", type=click.Path())
+@click.argument("overrides", nargs=-1, metavar="[KEY=VALUE]...")
 @settings_flags
 @click.option("--out", help="Folder for the results [runs/sweep-TIME].", type=click.Path())
+@click.option("--resume", is_flag=True, help="Go on in --out, whose sweep.toml must be the same.")
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def sweep_flags(**flags: Any) -> None:
     """Run many settings on votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.
+
+    KEY=VALUE comes before [base]; KEY=[A,B] is a list of the grid.
 
     \b
     Example of a file:
       [base]
       parties = 250
       seeds = "0-4"
+      data_seed = "0-4"
       [grid]
       weights = ["uniform", "proportional", "exhaustive"]
       budgets = ["1.0", "2.0", "1:0.5,4:0.5"]
@@ -37,31 +52,48 @@ def sweep_flags(**flags: Any) -> None:
 
 
 def run_sweep_file(flags: dict[str, Any]) -> None:
-    """Runs the sweep of flags["sweep_file"], writes its table and figure, and prints the table."""
-    import tomli_w
-
-    from simulations.plots.figures import sweep_figure, write_figure
+    """Runs the sweep of flags["sweep_file"], writes its tables, figures and page, and prints the intervals."""
     from simulations.report.terminal import print_rows
-    from simulations.results.files import environment
-    from simulations.sweep import read_sweep, run_sweep
+    from simulations.sweep.cells import prepared, run_cells
+    from simulations.sweep.grid import read_sweep
+    from simulations.sweep.intervals import covered
+    from simulations.sweep.written import config_text, printed_columns, write_sweep
 
     reporter, host = reporter_from(flags), host_from(flags)
-    sweep = read_sweep(Path(flags["sweep_file"]), given=given_settings(flags))
+    sweep = read_sweep(
+        Path(flags["sweep_file"]),
+        given=given_settings(flags),
+        overrides=overrides_from(flags.get("overrides", ()), lists=True),
+    )
+    out = _out(flags, config_text(sweep))
+    say_defaults(sweep.settings[0], reporter, varied=sweep.varied)
+    cells = prepared(sweep, host=host, reporter=reporter)
+    write_atomically(out / "sweep.toml", config_text(sweep))
+    try:
+        rows = run_cells(cells, sweep, host=host, reporter=reporter, kept=out / "finished")
+        with reporter.stage("report"):
+            table, settings = write_sweep(sweep, rows, out)
+    except KeyboardInterrupt:
+        raise Interrupted(out) from None
+    if flags["as_json"]:
+        click.echo(json.dumps(table.astype(object).where(table.notna(), None).to_dict("records"), indent=2))
+        return
+    head, shown = printed_columns(settings, sweep.varied)
+    print_rows(f"{len(settings)} settings, {out / 'report.html'}", head, shown)
+    click.echo(covered(settings))
+    for note, times in settings["note"][settings["note"] != ""].value_counts().head(5).items():
+        click.echo(f"{times} of the settings afford nothing: {note}")
+
+
+def _out(flags: dict[str, Any], config: str) -> Path:
+    """The folder of the results. Raises InvalidInput when it holds something else."""
     stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
     out = Path(flags["out"]) if flags["out"] else Path("runs") / f"sweep-{stamp}"
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
-    say_defaults(sweep.settings[0], reporter, varied=sweep.varied)
-    table = run_sweep(sweep, host=host, reporter=reporter)
-    write_atomically(out / "sweep.csv", table.to_csv(index=False))
-    write_atomically(out / "sweep.toml", tomli_w.dumps(sweep.document))
-    write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
-    write_figure(sweep_figure(table), out / "figures" / "sweep")
-    if flags["as_json"]:
-        click.echo(table.to_json(orient="records", indent=2))
-    else:
-        hidden = {"unit", "view", "accountant", "note", "answered_ci95"} - set(sweep.varied)
-        shown = [column for column in table.columns if column not in hidden]
-        print_rows(f"{len(table)} settings, {out / 'sweep.csv'}", shown, table[shown].head(40).to_numpy().tolist())
-        for note, times in table["note"][table["note"] != ""].value_counts().head(5).items():
-            click.echo(f"{times} settings were not run: {note}")
+    if flags["resume"]:
+        if not flags["out"]:
+            raise InvalidInput("--resume needs --out, the folder of the sweep to continue")
+        if read_text(out / "sweep.toml", most=_CONFIG_BYTES) != config:
+            raise InvalidInput(f"{out} was started with another sweep; allowed: the same, or another --out")
+    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
+    return out

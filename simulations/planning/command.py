@@ -15,7 +15,7 @@ import click
 
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically
-from simulations.options import given_settings, settings_from
+from simulations.options import given_settings, settings_from, worded_settings
 from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
 from simulations.planning.objectives import OBJECTIVES
 
@@ -89,7 +89,7 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
     planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"], pool=pool)
-    given = given_settings(flags)
+    given = {**worded_settings(flags), **given_settings(flags)}
     with reporter.stage("optimise") as stage:
         first = settings.mechanism if "mechanism" in given else None
         optima, refused = optimise_each(planner, min_accuracy=low, first=first)
@@ -226,7 +226,7 @@ def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, An
     click.echo(f"labels     of expected accuracy {document['min_accuracy']:.4g} or more")
     click.echo(
         f"accounting {plan['accounting']}, unit {plan['unit']}, view {plan['view']}, {plan['adjacency']}, "
-        f"weights {planner.settings.weights}\n"
+        f"weights {planner.settings.weight_rule}\n"
     )
     for each in optima:
         rows: list[list[object]] = [

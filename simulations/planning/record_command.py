@@ -9,7 +9,7 @@ from typing import Any  # values of flags, as click gives them, and of a JSON ob
 import click
 
 from protocols.errors import InvalidInput
-from simulations.options import given_settings, host_from
+from simulations.options import given_settings, host_from, worded_settings
 from simulations.planning.comparisons import Comparison, compare
 from simulations.planning.record_votes import Candidate, Publics, Rehearsed, rehearse
 from simulations.progress import Reporter
@@ -44,7 +44,7 @@ def run_record_plan(flags: dict[str, Any], settings: Experiment, reporter: Repor
 
 def _run_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -> str:
     """The command that runs what is recommended."""
-    given = dict(given_settings(flags))
+    given = {**worded_settings(flags), **given_settings(flags)}
     for name in ("votes_by", "record_queries", "bins", "nearest"):
         given.pop(name, None)
     words = ["conclave-simulate", "run"]
@@ -57,7 +57,7 @@ def _run_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -> s
         if isinstance(value, bool):
             words.append(flag if value else f"--no-{flag[2:]}")
         elif name == "seeds":
-            words += [flag, str(flags["seeds"])]
+            words += [flag, ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)]
         else:
             words += [flag, str(value)]
     return shlex.join(words)

@@ -1,4 +1,4 @@
-"""The figures of a run and of a sweep, and writing them as SVG and PNG."""
+"""The figures of a run, and writing figures as SVG and PNG."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from simulations.pipeline import RunResult
 from simulations.plots.accuracy import against_baselines, teachers
 from simulations.plots.budgets import budget_groups, shares, spending
 from simulations.plots.style import Drawing, inline_svg, png_bytes, svg_text
-from simulations.plots.sweep import sweep_figure
 from simulations.results.files import Summary
 
-__all__ = ["Drawing", "drawings", "inline_svg", "sweep_figure", "write_figure", "write_figures"]
+__all__ = ["Drawing", "drawings", "inline_svg", "write_figure", "write_figures"]
 
 
 def drawings(result: RunResult, figures: Summary) -> list[Drawing]:

@@ -116,6 +116,15 @@ def png_bytes(figure: Figure) -> bytes:
     return sink.getvalue()
 
 
+def pdf_bytes(figure: Figure) -> bytes:
+    """The figure as PDF on white."""
+    sink = io.BytesIO()
+    with style():
+        _lay_out(figure)
+        figure.savefig(sink, format="pdf", facecolor="white", metadata=dict.fromkeys(("CreationDate", "Creator")))
+    return sink.getvalue()
+
+
 def inline_svg(drawing: Drawing) -> str:
     """The figure as an <svg> element for an HTML page."""
     return inlined(drawing.svg, name=drawing.name, alt=drawing.alt)

@@ -1,4 +1,4 @@
-"""The figure of a sweep: labels released, and accuracies where they are known, over what was varied."""
+"""The figures of a sweep: labels and accuracies over what was varied, with their confidence intervals."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from protocols.errors import InvalidInput
-from simulations.plots.style import COLOURS, DASHES, MARKERS, SERIES, light_grid, new_figure, percent_axis, style
-
-_OUTCOMES = frozenset(
-    "answered answered_ci95 asked label_accuracy student_accuracy share_of_budget_used_min "
-    "share_of_budget_used_max epsilon_guaranteed_max".split()
+from simulations.plots.style import (
+    COLOURS,
+    DASHES,
+    MARKERS,
+    SERIES,
+    Drawing,
+    light_grid,
+    new_figure,
+    percent_axis,
+    style,
 )
+
 _AXES = {
-    "epsilon_mean": "mean budget ε over the parties",
+    "budgets": "budget ε of every party",
     "delta": "δ of every budget",
     "sigma": "σ of the label noise, votes",
     "sigma_threshold": "σ of the threshold noise, votes",
@@ -24,110 +30,137 @@ _AXES = {
     "parties": "parties",
     "dropout": "probability that a party misses a batch",
 }
-_ACCURACIES = {"student_accuracy": "student accuracy", "label_accuracy": "label accuracy"}
-# More rules than this could not be told apart.
-_MOST_LINES = len(SERIES)
+_PANELS = {
+    "answered": "labels released",
+    "student_accuracy": "student accuracy",
+    "label_accuracy": "label accuracy",
+}
+# More lines than this could not be told apart, and more figures would not be read.
+_MOST_LINES, _MOST_FIGURES = len(SERIES), 6
 
 
-def sweep_figure(table: pd.DataFrame) -> Figure:
-    """Answers and accuracies of a sweep, one line per weighting rule.
+def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str) -> list[Drawing]:
+    """Figures of a table of intervals, one row per setting, with at most six lines each and six figures in all.
 
-    The horizontal axis is the mean budget if it varies, else the first numeric setting that does, else the
-    rules themselves. Settings that share a rule and a place on the axis are drawn as their mean, with the
-    span of all as a band. Raises InvalidInput for a table without rows or without the column `answered`.
+    varied: the settings that differ; covered: a sentence on what the intervals cover. The horizontal axis is the first
+    numeric setting that varies (a list of budgets is numeric where each is one epsilon); its points are joined. Where
+    none is numeric, it has the values of the first one, and nothing is joined. Every combination of the other settings
+    is a line, so no setting is hidden in a mean. Raises InvalidInput for a table without rows or settings.
     """
-    if table.empty or "answered" not in table.columns:
-        raise InvalidInput(
-            f"a sweep's table has {len(table)} rows and the columns {list(table)}; "
-            "allowed: at least one row, and the column answered"
+    if table.empty or not varied:
+        raise InvalidInput(f"a sweep has {len(table)} settings and varies {list(varied)}; allowed: some of each")
+    across = next((name for name in varied if _numeric(table[name]) is not None), None)
+    along = across or varied[0]
+    others = [name for name in varied if name != along and table[name].nunique(dropna=False) > 1]
+    lines = [_name(row, others) for row in table[others].to_dict("records")] if others else [""] * len(table)
+    table = table.assign(_line=lines)
+    known = list(dict.fromkeys(lines))
+    drawn = []
+    for start in range(0, min(len(known), _MOST_LINES * _MOST_FIGURES), _MOST_LINES):
+        chosen = known[start : start + _MOST_LINES]
+        number = "" if len(known) <= _MOST_LINES else f"-{start // _MOST_LINES + 1}"
+        figure = _figure(table[table["_line"].isin(chosen)], chosen, along, numeric=across is not None)
+        left = len(known) - _MOST_LINES * _MOST_FIGURES
+        drawn.append(
+            Drawing(
+                name=f"sweep{number}",
+                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {covered}"
+                + (f" {left} more lines are only in the table." if left > 0 else ""),
+                alt=f"Chart of {', '.join(_PANELS[name] for name in _shown(table))} against {along}.",
+                figure=figure,
+            )
         )
-    table = table.reset_index(drop=True)
-    shown = [name for name in _ACCURACIES if name in table.columns and pd.to_numeric(table[name]).notna().any()]
-    panels = [("answered", "labels released"), *((name, _ACCURACIES[name]) for name in shown)]
-    across = _across(table)
+    return drawn
+
+
+def _figure(table: pd.DataFrame, lines: list[str], along: str, *, numeric: bool) -> Figure:
+    panels = _shown(table)
     with style():
         figure = new_figure(height=0.9 + 2.25 * len(panels))
-        for axes, (column, words) in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
-            if across is None:
-                _by_rule(axes, table, column)
-            else:
-                _over(axes, table, column, across)
-            axes.set_ylabel(words)
-            axes.set_ylim(bottom=0) if column == "answered" else None
-            if column != "answered":
-                percent_axis(axes.yaxis)
-            else:
-                axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
-            light_grid(axes, "y")
-        first, last = figure.axes[0], figure.axes[-1]
-        first.set_title(_title(table))
-        if across is not None:
-            last.set_xlabel(_AXES.get(across, across.replace("_", " ")))
-            if len(_rules(table)) > 1:
-                first.legend(title="weights", loc="best", alignment="left")
+        for axes, name in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
+            for i, line in enumerate(lines):
+                rows = table[table["_line"] == line]
+                rows = rows[pd.to_numeric(rows[name]).notna()]
+                if not rows.empty:
+                    place = _over if numeric else _beside
+                    place(axes, rows, name, along, i, len(lines), sorted(set(table[along].astype(str))))
+            _finish(axes, table, name, along, numeric=numeric)
+        figure.axes[0].set_title(_title(table))
+        figure.axes[-1].set_xlabel(_AXES.get(along, along.replace("_", " ")))
+        if len(lines) > 1:
+            figure.axes[0].legend(loc="best", alignment="left")
     return figure
 
 
-def _across(table: pd.DataFrame) -> str | None:
-    """The numeric setting for the horizontal axis; None if none varies."""
-    others = [str(name) for name in table.columns if name not in _AXES and name not in _OUTCOMES]
-    for name in [*_AXES, *others]:
-        if name in table.columns and pd.api.types.is_numeric_dtype(table[name]) and table[name].nunique() > 1:
-            return name
-    return None
+def _shown(table: pd.DataFrame) -> list[str]:
+    """The figures that the table has."""
+    return [name for name in _PANELS if name in table and pd.to_numeric(table[name]).notna().any()]
 
 
-def _rules(table: pd.DataFrame) -> list[str]:
-    """The weighting rules of the table, at most as many as can be told apart."""
-    if "weights" not in table.columns:
-        return ["all settings"]
-    return [str(rule) for rule in table["weights"].dropna().unique()][:_MOST_LINES]
+def _numeric(values: pd.Series) -> pd.Series | None:
+    """The values as numbers; None unless all are numbers and some differ. A class, or a distribution of budgets, is
+    none, and has no order.
+    """
+    if pd.api.types.is_bool_dtype(values):
+        return None
+    numbers = pd.to_numeric(values, errors="coerce")
+    return numbers if numbers.notna().all() and numbers.nunique() > 1 else None
 
 
-def _of_rule(table: pd.DataFrame, rule: str) -> pd.DataFrame:
-    return table[table["weights"] == rule] if "weights" in table.columns else table
+def _name(row: dict[object, object], others: list[str]) -> str:
+    return ", ".join(str(row[name]) if len(others) == 1 else f"{name} {row[name]}" for name in others)
 
 
-def _over(axes: Axes, table: pd.DataFrame, column: str, across: str) -> None:
-    for i, rule in enumerate(_rules(table)):
-        rows = _of_rule(table, rule)
-        rows = rows[rows[across].notna() & pd.to_numeric(rows[column]).notna()]
-        if rows.empty:
-            continue
-        at = rows.assign(_value=pd.to_numeric(rows[column]).astype(float)).groupby(across)["_value"]
-        x = np.array(sorted(rows[across].unique()), dtype=float)
-        mean, low, high = at.mean().to_numpy(), at.min().to_numpy(), at.max().to_numpy()
-        colour = COLOURS[SERIES[i]]
-        axes.plot(x, mean, color=colour, linestyle=DASHES[i], marker=MARKERS[i], label=rule)
-        if (high > low).any():
-            axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0)
-        half = (
-            pd.to_numeric(rows["answered_ci95"]) if column == "answered" and "answered_ci95" in rows.columns else None
-        )
-        if half is not None and half.notna().all() and len(x) == len(rows):
-            axes.errorbar(
-                x,
-                mean,
-                yerr=half.to_numpy()[np.argsort(rows[across].to_numpy())],
-                fmt="none",
-                ecolor=colour,
-                capsize=3,
-            )
-    values = table[across].dropna()
-    if values.min() > 0 and values.max() >= 20 * values.min():
+def _over(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int, values: list[str]) -> None:
+    """Joined points over a number, with a band for the intervals."""
+    rows = rows.assign(_x=pd.to_numeric(rows[along])).sort_values("_x")
+    colour, x = COLOURS[SERIES[i]], rows["_x"].to_numpy(dtype=float)
+    mean, low, high = (pd.to_numeric(rows[key]).to_numpy(dtype=float) for key in (name, f"{name}_low", f"{name}_high"))
+    label = str(rows["_line"].iloc[0])
+    axes.plot(x, mean, color=colour, linestyle=DASHES[i], marker=MARKERS[i], label=label)
+    if np.isfinite(low).any():
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        axes.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="none", ecolor=colour, elinewidth=0.9, capsize=2.5)
+
+
+def _beside(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int, values: list[str]) -> None:
+    """Points that are not joined, at the place of each value, with bars for the intervals."""
+    colour = COLOURS[SERIES[i]]
+    x = np.array([values.index(str(value)) for value in rows[along]], dtype=float) + 0.5 * (i - (of - 1) / 2) / of
+    mean, low, high = (pd.to_numeric(rows[key]).to_numpy(dtype=float) for key in (name, f"{name}_low", f"{name}_high"))
+    error = [mean - low, high - mean] if np.isfinite(low).any() else None
+    axes.errorbar(
+        x, mean, yerr=error, fmt=MARKERS[i], color=colour, markersize=6.5, elinewidth=1.2, capsize=3,
+        label=str(rows["_line"].iloc[0]),
+    )  # fmt: skip
+
+
+def _finish(axes: Axes, table: pd.DataFrame, name: str, along: str, *, numeric: bool) -> None:
+    """Axes of one panel, and the accuracy of guessing the most frequent class."""
+    axes.set_ylabel(_PANELS[name])
+    if name == "answered":
+        axes.set_ylim(bottom=0)
+        axes.yaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
+    else:
+        percent_axis(axes.yaxis)
+        share = pd.to_numeric(table["majority_share"]).dropna() if "majority_share" in table else pd.Series(dtype=float)
+        if len(share) and share.max() - share.min() < 0.01:
+            axes.axhline(float(share.mean()), color=COLOURS["grey"], linewidth=0.9, linestyle=":")
+            axes.annotate(
+                "always the most frequent class", (0.995, float(share.mean())), xycoords=("axes fraction", "data"),
+                ha="right", va="bottom", fontsize=7.5, color=COLOURS["grey"],
+            )  # fmt: skip
+    light_grid(axes, "y")
+    if not numeric:
+        values = sorted(set(table[along].astype(str)))
+        axes.set_xticks(range(len(values)), values)
+        axes.set_xlim(-0.6, len(values) - 0.4)
+        return
+    places = pd.to_numeric(table[along])
+    if places.min() > 0 and places.max() >= 20 * places.min():
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
-
-
-def _by_rule(axes: Axes, table: pd.DataFrame, column: str) -> None:
-    """Draws one dot per setting, at one place per rule, if no numeric setting varies."""
-    rules = _rules(table)
-    for i, rule in enumerate(rules):
-        values = pd.to_numeric(_of_rule(table, rule)[column]).dropna().to_numpy(dtype=float)
-        axes.plot(np.full(len(values), i), values, MARKERS[i], color=COLOURS[SERIES[i]], markersize=7, label=rule)
-    axes.set_xticks(range(len(rules)), rules)
-    axes.set_xlim(-0.6, len(rules) - 0.4)
 
 
 def _title(table: pd.DataFrame) -> str:

@@ -93,7 +93,7 @@ def summary(result: RunResult) -> Summary:
         "confidentiality": study.confidentiality.name,
         "units": study.confidentiality.units,
         "pooled_teachers": study.pooled_teachers,
-        "weights": result.settings.weights if result.settings.individualization == "weighting" else None,
+        "weights": result.settings.weight_rule if result.settings.individualization == "weighting" else None,
         "stop_rule": study.stop,
         "groups": _groups(result),
         "live_checked": result.live_checked,

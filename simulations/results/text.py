@@ -93,7 +93,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             if study.records is None
             else ("Record votes", _record_votes(study.records)),
         ]
-    weighting = f"{settings.weights}: {WEIGHT_RULES[settings.weights].words}"
+    weighting = f"{settings.weight_rule}: {WEIGHT_RULES[settings.weight_rule].words}"
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
         (

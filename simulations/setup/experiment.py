@@ -74,7 +74,7 @@ class Experiment(BaseModel):
     mechanism: str = "thresholded_gnmax"
     individualization: Literal["weighting", "upsampling", "vanishing", "secret-vanishing"] = "weighting"
     privacy_groups: bool = False
-    weights: str = "exhaustive"
+    weights: str | None = None
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int | None = Field(None, ge=1)
@@ -88,6 +88,11 @@ class Experiment(BaseModel):
     retrainings: int = Field(10, ge=2)
     seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
     data_seed: int = Field(0, ge=0)
+
+    @property
+    def weight_rule(self) -> str:
+        """The rule by which budgets become weights, where individualization is "weighting"."""
+        return self.weights or "exhaustive"
 
     @property
     def parameters(self) -> dict[str, int | float]:
@@ -110,15 +115,26 @@ def experiment(**values: object) -> Experiment:
     if given.get("votes_by") == "record":
         # What is released are sums: there is no other view.
         given.setdefault("view", "histogram")
+    settings = _validated(given)
+    check_votes_by(settings, given)
+    _check_parameters(settings)
+    return settings
+
+
+def setting(name: str, value: object) -> object:
+    """The value as an experiment holds it, of one setting or parameter alone. Raises InvalidInput for one out of
+    range.
+    """
+    return _validated({name: value}).model_dump()[name]
+
+
+def _validated(given: dict[str, object]) -> Experiment:
     try:
-        settings = Experiment.model_validate(given)
+        return Experiment.model_validate(given)
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"]) or "experiment"
         raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
-    check_votes_by(settings, given)
-    _check_parameters(settings)
-    return settings
 
 
 def _allowed(message: str) -> str:
@@ -216,7 +232,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         rate, each = vanishing(pattern, planned)
         weight = np.full(seats, each)
     else:
-        weight = weights(settings.weights, planned, units=level.units or LATTICE)
+        weight = weights(settings.weight_rule, planned, units=level.units or LATTICE)
     rows = zip(
         budgets.names,
         budgets.epsilon.tolist(),
@@ -253,7 +269,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
 
 def _check_individualization(settings: Experiment) -> None:
     """Raises InvalidInput for settings that do not fit the kind of individualization."""
-    if settings.individualization != "weighting" and "weights" in settings.model_fields_set:
+    if settings.individualization != "weighting" and settings.weights is not None:
         raise InvalidInput(
             f"weights is {settings.weights!r}; allowed: with individualization 'weighting', not "
             f"{settings.individualization!r}"

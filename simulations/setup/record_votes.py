@@ -111,7 +111,7 @@ def make_record_study(
         unit=settings.unit,
         population=population,
         queries=queries,
-        rule=settings.weights,
+        rule=settings.weight_rule,
         level=level,
         quorum=settings.quorum or level.usual_quorum(seats),
     )

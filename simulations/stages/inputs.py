@@ -126,6 +126,40 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     check_student(settings.student)
     if settings.votes is not None:
         return stored_inputs(settings, Path(settings.votes))
+    _check_training(settings)
+    check_engine(host.engine)
+    with reporter.stage(f"data, {settings.dataset}") as stage:
+        dataset = load_dataset(settings, host)
+        stage.result = (
+            f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
+            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
+        )
+    settings = _resolved(settings, dataset)
+    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
+    if settings.votes_by == "record":
+        _check_units(inputs, reporter)
+    return inputs
+
+
+def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -> Inputs:
+    """What a run with these settings starts from, where the data, who holds them and, for record votes, unit and
+    queries are those of `inputs`.
+
+    As `read_inputs`, without reading or cutting the data again. Raises InvalidInput.
+    """
+    check_student(settings.student)
+    if isinstance(inputs, VoteInputs):
+        return inputs_of_votes(settings, inputs.stored, parties=inputs.settings.parties, truth=inputs.truth)
+    _check_training(settings)
+    made = DatasetInputs(_resolved(settings, inputs.dataset), inputs.dataset, inputs.shards)
+    if settings.votes_by == "record":
+        vars(made).update(population=inputs.population, query_map=inputs.query_map)
+        _check_units(made, reporter)
+    return made
+
+
+def _check_training(settings: Experiment) -> None:
+    """Raises InvalidInput for settings of a run that trains teachers which do not go together, whatever the data."""
     if settings.student == "none" and MECHANISMS[settings.mechanism].interactive:
         raise InvalidInput(f"student is 'none'; {settings.mechanism} trains one between its rounds")
     if settings.individualization == "upsampling" and settings.partition != "iid":
@@ -133,8 +167,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     if settings.labels is not None:
         raise InvalidInput(f"labels is {settings.labels!r}; allowed: only with stored votes (--votes)")
     scheme = parse_partition(settings.partition)
-    kind = teacher_kind(settings.teacher)
-    check_engine(host.engine)
+    teacher_kind(settings.teacher)
     if not isinstance(scheme, BySite) and settings.votes_by == "teacher":
         # Budgets, noise and threshold out of range are reported before any data are read; classes and queries, which
         # the data may determine, matter little for that.
@@ -142,36 +175,35 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
             settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
         )
         _ = trial.budgets
-    with reporter.stage(f"data, {settings.dataset}") as stage:
-        dataset = load_dataset(settings, host)
-        stage.result = (
-            f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
-            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
-        )
+
+
+def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
+    """The settings with what the data set determines. Raises InvalidInput for models that it does not suit."""
     parties = party_count(settings, dataset)
     student = settings.student or _usual_student(settings, dataset, parties)
     for what, name, images in (
-        ("teacher", settings.teacher, kind.needs_images),
+        ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images),
         ("student", student, student != "none" and student_kind(student).needs_images),
     ):
         if images and dataset.kind != "image":
             raise InvalidInput(
                 f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
             )
-    settings = settings.model_copy(update={"parties": parties, "student": student})
-    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
-    if settings.votes_by == "record":
-        few = sum(seat_units(settings.unit, dataset, of_seat) < FEWEST_UNITS for of_seat in inputs.shards)
-        if few == len(inputs.shards):
-            raise InvalidInput(f"no party has {FEWEST_UNITS} units ({settings.unit}s); allowed: some, to vote")
-        if few:
-            reporter.say(
-                f"warning: {few} of {len(inputs.shards)} parties have fewer than {FEWEST_UNITS} units and vote "
-                "with none, as a hospital's node would refuse to; their budgets are charged nevertheless"
-            )
-        # Queries and units that the data do not have are reported before anything is worked out.
-        _ = inputs.query_map
-    return inputs
+    return settings.model_copy(update={"parties": parties, "student": student})
+
+
+def _check_units(inputs: DatasetInputs, reporter: Reporter) -> None:
+    """Where records vote: raises InvalidInput for queries and units that the data do not have; warns of few units."""
+    unit = inputs.settings.unit
+    few = sum(seat_units(unit, inputs.dataset, of_seat) < FEWEST_UNITS for of_seat in inputs.shards)
+    if few == len(inputs.shards):
+        raise InvalidInput(f"no party has {FEWEST_UNITS} units ({unit}s); allowed: some, to vote")
+    if few:
+        reporter.say(
+            f"warning: {few} of {len(inputs.shards)} parties have fewer than {FEWEST_UNITS} units and vote "
+            "with none, as a hospital's node would refuse to; their budgets are charged nevertheless"
+        )
+    _ = inputs.query_map
 
 
 def _usual_student(settings: Experiment, dataset: Dataset, parties: int) -> str:
@@ -257,6 +289,6 @@ def inputs_of_votes(
         )
     teachers = 1 if isinstance(stored, VoteCounts) else stored.votes.shape[1]
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
-    if "weights" not in settings.model_fields_set and isinstance(stored, VoteCounts):
+    if settings.weights is None and isinstance(stored, VoteCounts):
         changes["weights"] = "uniform"
     return VoteInputs(settings.model_copy(update=changes), stored, truth)

@@ -10,7 +10,7 @@ import pytest
 from matplotlib.figure import Figure
 from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-EMPTY = {"svg": '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt"></svg>', "png": b""}
+EMPTY = {"svg": '<svg xmlns="http://www.w3.org/2000/svg" width="1pt" height="1pt"></svg>', "png": b"", "pdf": b""}
 
 
 @contextmanager

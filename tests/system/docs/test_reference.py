@@ -143,14 +143,18 @@ def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page:
 @pytest.mark.slow
 def test_every_column_of_a_sweep_is_described(run_page: RunPage) -> None:
     out = run_page(SWEEP) / "runs" / "sweep"
-    with (out / "sweep.csv").open() as file:
-        columns = set(next(csv.reader(file)))
-    described = names_of(section(OUTPUTS, "A sweep")) - {".png"}
-    written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    described = names_of(section(OUTPUTS, "A sweep")) - {".png", ".pdf"}
     files = {name for name in described if "." in name}
-    assert written == files | {name.replace(".svg", ".png") for name in files}
-    # This sweep trains no students.
-    assert columns - {"weights", "budgets", "sigma"} == described - files - {"student_accuracy"}
+    drawn = {name.replace(".svg", other) for name in files for other in (".png", ".pdf")}
+    written = {path.relative_to(out).as_posix() for path in out.rglob("*") if path.is_file()}
+    assert {name for name in written if "finished/" not in name} == (files | drawn) - {"finished/*.json"}
+    varied = {"weights", "budgets", "sigma"}
+    columns = set(pq.read_schema(out / "sweep.parquet").names)
+    assert columns == (described - files - {"repeated", "repetitions"}) | varied
+    with (out / "intervals.csv").open() as file:
+        means = {name for name in next(csv.reader(file)) if not name.endswith(("_low", "_high"))}
+    left_out = {"data_seed", "seed", "share_of_budget_used_max", "study_digest"}
+    assert means == (described - files - left_out) | varied
 
 
 def _json_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:

@@ -295,5 +295,5 @@ def test_help_has_examples_and_exit_codes(capsys):
         assert run(command, "--help") == 0
         text = capsys.readouterr().out
         assert "--json" in text
-        # Only a run has a folder to go on in.
-        assert ("--resume" in text) == (command == "run")
+        # Only these have a folder to go on in.
+        assert ("--resume" in text) == (command in ("run", "sweep"))

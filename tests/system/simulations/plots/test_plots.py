@@ -12,8 +12,9 @@ from hypothesis.extra.numpy import arrays
 from protocols.errors import InvalidInput, StorageFailed
 from simulations.plots.accuracy import accuracy_bars, teachers
 from simulations.plots.budgets import LARGEST_SHOWN, budget_groups, epsilon_curves, shares, spending
-from simulations.plots.figures import drawings, inline_svg, sweep_figure, write_figure, write_figures
+from simulations.plots.figures import drawings, inline_svg, write_figure, write_figures
 from simulations.plots.style import spread, svg_text
+from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary
 from tests.harness.stored_runs import stored_run, with_students
 
@@ -240,57 +241,60 @@ def test_labels_far_apart_stay_where_they_are():
 
 
 def sweep_table(**more):
+    """A table of intervals: two rules at three budgets."""
     rows = [
-        {
-            "weights": rule,
-            "budgets": f"{epsilon}",
-            "epsilon_mean": epsilon,
-            "answered": answers * epsilon,
-            **more,
-        }
+        {"weights": rule, "budgets": f"{epsilon}", "answered": answers * epsilon, "answered_low": answers * epsilon - 2,
+         "answered_high": answers * epsilon + 2, "note": "", **more}
         for rule, answers in (("uniform", 10.0), ("exhaustive", 30.0))
         for epsilon in (1.0, 2.0, 4.0)
-    ]
+    ]  # fmt: skip
     return pd.DataFrame(rows)
 
 
-def test_a_sweep_draws_one_line_a_weighting_rule_over_the_budget():
-    axes = sweep_figure(sweep_table()).axes
-    assert len(axes) == 1
-    lines = {line.get_label(): line for line in axes[0].get_lines()}
+def swept_axes(table, *varied):
+    (drawing,) = sweep_drawings(table, varied or ("weights", "budgets"), covered="They cover it.")
+    return drawing.figure.axes
+
+
+def test_a_sweep_joins_numbers_with_a_band_and_a_line_for_each_value_of_the_rest():
+    (axes,) = swept_axes(sweep_table())
+    lines = {line.get_label(): line for line in axes.get_lines()}
     assert lines["exhaustive"].get_xdata().tolist() == [1.0, 2.0, 4.0]
     assert lines["exhaustive"].get_ydata().tolist() == [30.0, 60.0, 120.0]
     assert lines["uniform"].get_ydata().tolist() == [10.0, 20.0, 40.0]
-    assert "budget" in axes[0].get_xlabel()
+    assert "budget" in axes.get_xlabel()
+    band = axes.collections[0].get_paths()[0].vertices[:, 1]
+    assert (band.min(), band.max()) == (8.0, 42.0)
 
 
-def test_a_sweep_shows_the_accuracies_that_its_table_has():
-    figure = sweep_figure(sweep_table(student_accuracy=0.9, label_accuracy=None, note=""))
-    assert [axes.get_ylabel() for axes in figure.axes] == ["labels released", "student accuracy"]
+def test_distributions_and_names_have_no_order_and_are_not_joined():
+    table = sweep_table().replace({"budgets": {"2.0": "lognormal:2,0.5"}})
+    (axes,) = swept_axes(table)
+    assert [label.get_text() for label in axes.get_xticklabels()] == ["exhaustive", "uniform"]
+    joined = [line for line in axes.get_lines() if line.get_linestyle() != "None" and len(line.get_xdata()) > 1]
+    assert joined == []
 
 
-def test_a_sweep_over_noise_at_one_budget_has_noise_along_its_axis():
-    table = sweep_table().assign(epsilon_mean=2.0, sigma=[5.0, 10.0, 20.0, 5.0, 10.0, 20.0])
-    assert "σ" in sweep_figure(table).axes[0].get_xlabel()
+def test_a_sweep_shows_the_accuracies_that_its_table_has_beside_the_most_frequent_class():
+    table = sweep_table(student_accuracy=0.9, label_accuracy=None, majority_share=0.6)
+    table = table.assign(student_accuracy_low=None, student_accuracy_high=None)
+    axes = swept_axes(table)
+    assert [each.get_ylabel() for each in axes] == ["labels released", "student accuracy"]
+    assert "always the most frequent class" in [text.get_text() for text in axes[1].texts]
 
 
-def test_settings_that_share_a_place_are_drawn_as_their_mean():
-    table = pd.concat([sweep_table(), sweep_table().assign(answered=lambda t: 3 * t["answered"])])
-    lines = {line.get_label(): line for line in sweep_figure(table).axes[0].get_lines()}
-    assert lines["uniform"].get_ydata().tolist() == [20.0, 40.0, 80.0]
-
-
-def test_a_sweep_of_rules_alone_names_them():
-    table = pd.DataFrame({"weights": ["uniform", "proportional"], "answered": [10.0, 20.0]})
-    assert "proportional" in words_of(sweep_figure(table))
+def test_no_setting_is_hidden_in_a_mean_and_more_than_six_lines_are_several_figures():
+    table = pd.concat([sweep_table().assign(sigma=str(sigma) + " or so") for sigma in range(4)])
+    drawn = sweep_drawings(table, ("weights", "sigma", "budgets"), covered="")
+    assert [drawing.name for drawing in drawn] == ["sweep-1", "sweep-2"]
+    assert sum(len(drawing.figure.axes[0].get_legend().get_texts()) for drawing in drawn) == 8
 
 
 def test_a_sweep_counts_the_settings_that_afford_nothing():
-    table = pd.concat([sweep_table(note=""), pd.DataFrame([{"weights": "uniform", "answered": 0.0, "note": "no"}])])
-    assert "1 of them" in words_of(sweep_figure(table))
+    table = pd.concat([sweep_table(), pd.DataFrame([{"weights": "uniform", "budgets": "8", "note": "no"}])])
+    assert "1 of them" in swept_axes(table)[0].get_title(loc="left")
 
 
-@pytest.mark.parametrize("table", [pd.DataFrame(), pd.DataFrame({"weights": ["uniform"]})])
-def test_a_table_without_answers_is_refused(table):
-    with pytest.raises(InvalidInput, match="answered"):
-        sweep_figure(table)
+def test_a_table_without_settings_is_refused():
+    with pytest.raises(InvalidInput, match="0 settings"):
+        sweep_drawings(pd.DataFrame(), ("sigma",), covered="")

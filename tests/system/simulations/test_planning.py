@@ -1,4 +1,4 @@
-"""The sub-commands plan, sweep and compare as a person uses them: what they print, write and refuse."""
+"""The sub-commands plan and compare as a person uses them: what they print, write and refuse."""
 
 import json
 
@@ -62,50 +62,6 @@ def test_a_budget_that_buys_no_planned_query_is_shown_as_none_and_its_party_take
     poor, rich = json.loads((tmp_path / "out" / "summary.json").read_text())["groups"]
     assert (poor["epsilon_guaranteed"], poor["share_of_budget_used"]) == (0, 0)
     assert rich["share_of_budget_used"] > 0
-
-
-def test_a_sweep_has_one_row_a_setting_and_says_why_a_setting_released_nothing(stored, tmp_path, capsys):
-    (tmp_path / "sweep.toml").write_text(
-        '[grid]\nweights = ["uniform", "exhaustive"]\nbudgets = ["2.0", "1:0.5,3:0.5"]\nsigma = [10.0, 0.5]\n'
-    )
-    assert run("sweep", "sweep.toml", *stored, "--out", "out", "--json") == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert len(rows) == 8
-    best = {(row["weights"], row["budgets"]): row["answered"] for row in rows if row["sigma"] == 10.0}
-    assert best["exhaustive", "1:0.5,3:0.5"] > best["uniform", "1:0.5,3:0.5"]
-    assert best["exhaustive", "2.0"] == best["uniform", "2.0"] > 0
-    assert all(row["answered"] == 0 and row["note"] for row in rows if row["sigma"] == 0.5)
-    assert (tmp_path / "out" / "sweep.csv").read_text().count("\n") == 9
-    assert list((tmp_path / "out" / "figures").glob("sweep.*"))
-
-
-def test_a_sweep_tells_the_terminal_what_varies_and_why_a_setting_was_not_run(stored, tmp_path, capsys):
-    (tmp_path / "sweep.toml").write_text(
-        '[grid]\nmechanism = ["gnmax", "lnmax"]\nbudgets = ["2.0", "3.0"]\ngamma = [0.1]\n'
-    )
-    assert run("sweep", "sweep.toml", *stored[:-1], "--out", "out") == 0
-    said = capsys.readouterr()
-    assert "budgets varied" in said.err
-    assert "2 settings were not run: gamma is 0.1, which gnmax does not use" in said.out
-
-
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("[base]\nparties = 3\n", "allowed: [base] and [grid]"),
-        ("[grid]\nsigma = 3\n", "a list of at least one value"),
-        ("[grid]\nsigma = []\n", "a list of at least one value"),
-        ("[grid]\nsize = [1]\n", "unknown setting 'size'"),
-        ("[grid]\nsigma = [-1.0]\n", "sigma is -1.0"),
-        ('[grid]\naccountant = ["gaussian,exact"]\n', "exact analyses private votes"),
-        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings analyses private"),
-        ("[grid\n", "is not TOML"),
-    ],
-)
-def test_a_sweep_file_that_is_wrong_is_refused(stored, tmp_path, capsys, text, reason):
-    (tmp_path / "sweep.toml").write_text(text)
-    assert run("sweep", "sweep.toml", *stored, "--out", "out") == 2
-    assert reason in capsys.readouterr().err
 
 
 def test_two_runs_are_compared(stored, capsys):

@@ -1,0 +1,1 @@
+"""A sweep: many settings on votes that are cast once, with intervals over seeds and partitions."""

@@ -1,0 +1,17 @@
+"""The settings of a run: what its config.toml keeps is what it was."""
+
+import pytest
+
+from simulations.setup.experiment import experiment, experiment_budgets, make_study, read_config, write_config
+
+
+@pytest.mark.parametrize("given", [{}, {"weights": "proportional"}, *(
+    {"individualization": way} for way in ("vanishing", "secret-vanishing", "upsampling")
+)])  # fmt: skip
+def test_a_stored_config_is_the_config(tmp_path, given):
+    settings = experiment(parties=10, budgets="4:0.5,8:0.5", sigma=3.0, **given)
+    (tmp_path / "config.toml").write_text(write_config(settings))
+    found = read_config(tmp_path / "config.toml")
+    assert found == settings
+    studies = [make_study(each, experiment_budgets(each), classes=3, queries=20) for each in (settings, found)]
+    assert studies[0].digest == studies[1].digest
