@@ -19,6 +19,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.file import read_study
 from tests.harness.clocks import wait_until
 
+pytestmark = pytest.mark.usefixtures("forked")
 ROOT = Path(__file__).parents[3]
 HOST = ROOT / "tests" / "harness" / "ask_host.py"
 TIME_S, BATCH, QUERIES, MORE = 600.0, 2, 10, 12

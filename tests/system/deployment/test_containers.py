@@ -122,7 +122,9 @@ def test_an_image_is_pinned_not_root_and_without_a_package_manager(kind: str) ->
 # Runs what a container would, here: paths of the images become folders of the test, host names loopback.
 _ENGINE = """
 import os, subprocess, sys
-root, records, port, enrol = sys.argv[1:5]
+from tests.harness.forking import Forked
+
+Forked.address, root, records, port, enrol = sys.argv[1:6]
 words = sys.argv[sys.argv.index("-f") + 2:]
 
 def start(service, words, entry=None):
@@ -143,7 +145,7 @@ if words[0] == "up":
     for service in words[2:] or ["north", "south", "west"]:
         command, where = start(service, ["serve" if service == "coordinator" else "run"])
         with open(os.path.join(root, service + ".log"), "wb") as log:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **where)
+            process = Forked(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, **where)
         with open(os.path.join(root, "pids"), "a") as pids:
             print(process.pid, file=pids)
 else:
@@ -151,12 +153,12 @@ else:
     entry = words[1] if words[0] == "--entrypoint" else None
     service, *arguments = words[2:] if entry else words
     command, where = start(service, arguments, entry)
-    sys.exit(subprocess.run(command, **where).returncode)
+    sys.exit(Forked(command, **where).wait())
 """
 
 
 @pytest.mark.slow
-def test_the_setup_of_the_compose_file_lets_three_hospitals_join_and_vote(tmp_path: Path) -> None:
+def test_the_setup_of_the_compose_file_lets_three_hospitals_join_and_vote(tmp_path: Path, forking_address: str) -> None:
     records = tmp_path / "records"
     records.mkdir()
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
@@ -173,7 +175,7 @@ def test_the_setup_of_the_compose_file_lets_three_hospitals_join_and_vote(tmp_pa
     root.mkdir()
     environment |= {
         "RECORDS": str(records),
-        "COMPOSE": " ".join([sys.executable, str(engine), str(root), str(records), *ports]),
+        "COMPOSE": " ".join([sys.executable, str(engine), forking_address, str(root), str(records), *ports]),
         "PYTHONPATH": str(ROOT),
     }
     try:

@@ -25,6 +25,7 @@ from protocols.study.levels import TwoServer
 from tests.harness.guardians import TwoOrganisations, free_port
 from tests.harness.local_consortium import ConsortiumHere
 
+pytestmark = pytest.mark.usefixtures("forked")
 START_S, TIME_S = 300.0, 600.0
 
 

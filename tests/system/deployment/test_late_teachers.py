@@ -15,6 +15,7 @@ from party.demo.studies import demo_study
 from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 
+pytestmark = pytest.mark.usefixtures("forked")
 TIME_S = 600.0
 
 

@@ -13,11 +13,13 @@ from tests.harness.consortium import Consortium
 from tests.harness.studies import deployed_study
 from tests.system.coordinator.connection.test_hub import in_one_process
 
+PARTIES, PROCESSES = 100, 4
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("parties", "processes"), [(25, 5), (250, 5)])
-def test_a_study_of_many_parties_is_that_of_one_process(tmp_path, parties, processes):
-    study = deployed_study(parties, features=16, pool=40, quorum=parties)
+@pytest.mark.usefixtures("forked")
+def test_a_study_of_many_parties_is_that_of_one_process(tmp_path):
+    study = deployed_study(PARTIES, features=16, pool=40, quorum=PARTIES)
     names = [seat.party for seat in study.roster]
     with Consortium(study, tmp_path) as consortium:
         (tmp_path / "study.toml").write_text(write_study(study))
@@ -29,10 +31,10 @@ def test_a_study_of_many_parties_is_that_of_one_process(tmp_path, parties, proce
             (tmp_path / f"{name}.pem").write_bytes(to_pem(consortium.certify(key, name)))
         hosts = [
             subprocess.Popen(
-                [sys.executable, "-m", "tests.harness.node_host", str(tmp_path), *names[start::processes]],
+                [sys.executable, "-m", "tests.harness.node_host", str(tmp_path), *names[start::PROCESSES]],
                 stdin=subprocess.PIPE,
             )
-            for start in range(processes)
+            for start in range(PROCESSES)
         ]
         try:
             assert consortium.hub.wait_for(frozenset(names), timeout_s=300) == frozenset()

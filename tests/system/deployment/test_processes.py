@@ -14,6 +14,7 @@ from party.demo.studies import demo_study
 from protocols.ledger.ledger import Ledger
 from tests.harness.local_consortium import ConsortiumHere
 
+pytestmark = pytest.mark.usefixtures("forked")
 KILLS, TIME_S = 8, 600.0
 
 
