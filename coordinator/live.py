@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
+from protocols.plural import counted
 from runtime.live_page import AGAIN_S
 from runtime.page import document, table, text, verdict
 
@@ -25,7 +26,7 @@ def operator_page(status: Mapping[str, Any], *, consortium: str, trained: Mappin
     troubles = _troubles(status)
     needs = [("Next:", command) for command in commands] + [("Look at:", each) for each in troubles]
     says = "; ".join([
-        f"Serving; {len(status['connected'])} of {len(_members(status))} hospitals connected",
+        f"Serving; {len(status['connected'])} of {counted(len(_members(status)), 'hospital')} connected",
         *waits,
         "nothing needs you" if not needs else f"{len(needs)} thing{'s' * (len(needs) > 1)} to do",
     ])  # fmt: skip
@@ -100,11 +101,11 @@ def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     parts = ["<h2>Studies</h2>", *([] if studies else ["<p>There is none yet.</p>"])]
     for study in studies:
         away = [each["seat"] for each in study["seats"] if not each["connected"]]
-        asked = f"{study['asked']} of {study['pool']} queries asked in {study['batches']} batches"
+        asked = f"{study['asked']} of {counted(study['pool'], 'query')} asked in {counted(study['batches'], 'batch')}"
         answered = "" if study["answered"] is None else f", {study['answered']} answered"
         parts += [
             f"<h3>{text(study['study'])}: {text(study['state'])}</h3>",
-            f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {len(study['seats'])} seats. "
+            f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {counted(len(study['seats']), 'seat')}. "
             f"{text(study['message'])}</p>",
             *([f"<p>Not connected: {text(', '.join(away))}.</p>"] if away else []),
             table(

@@ -16,6 +16,7 @@ from coordinator.store.rows import Job, Serving
 from coordinator.store.store import Store, ledger_path
 from protocols.crypto.fingerprints import phrase
 from protocols.ledger.ledger import Ledger
+from protocols.plural import counted
 from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 
@@ -105,7 +106,9 @@ def waiting_line(store: Store, job: Job, pool: int, *, now_s: float) -> str:
 
 def job_line(job: Job, pool: int) -> str:
     """A job's progress as one line of text."""
-    released = f"{job.asked} of {pool} queries asked in {job.batches} batches, {job.answered} answered"
+    released = (
+        f"{job.asked} of {counted(pool, 'query')} asked in {counted(job.batches, 'batch')}, {job.answered} answered"
+    )
     line = f"{job.study}: {job.state}, {released}"
     return f"{line} ({job.message})" if job.message else line
 

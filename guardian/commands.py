@@ -12,11 +12,14 @@ from typing import TYPE_CHECKING
 import click
 
 from protocols.errors import Refused
+from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group
 from runtime.distribution import DISTRIBUTION
 from runtime.files import read_received
+from runtime.locked_keys import passphrase_command
 from runtime.logs import Log
+from runtime.pasting import say_next
 from runtime.printing import print_json, table
 from runtime.upgrade import upgrade_command
 
@@ -86,9 +89,7 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home: Guar
     click.echo(f"guardian {name!r} in {home.folder}")
     click.echo(f"fingerprint {made}")
     click.echo(f"in words    {phrase(made)}")
-    click.echo(
-        f"next: send {home.request_file} to the operator of {coordinator!r}, and read them the words by telephone"
-    )
+    say_next(f"send {home.request_file} to the operator of {coordinator!r}, and read them the words by telephone")
 
 
 @cli.command(epilog=EPILOG)
@@ -113,7 +114,7 @@ def accept(certificate_file: Path, authority_file: Path, home: GuardianHome, as_
         print_json({"guardian": identity.name, "serial": str(identity.serial), "not_after_s": int(until.timestamp())})
         return
     click.echo(f"{identity.name!r} is certified as a guardian until {until:%Y-%m-%d %H:%M UTC}")
-    click.echo("next: send the lines of conclave-guardian show to whoever writes the study")
+    say_next("send the lines of conclave-guardian show to whoever writes the study")
 
 
 @cli.command(epilog=EPILOG)
@@ -173,7 +174,7 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
         print_json({"study": study.name, "digest": study.digest.hex(), "new": new})
         return
     click.echo(f"approved: {study.name}" if new else f"{study.name} was already approved; nothing was changed")
-    click.echo("next: conclave-guardian serve")
+    say_next("conclave-guardian serve")
 
 
 @cli.command(epilog=EPILOG)
@@ -236,14 +237,25 @@ def status(home: GuardianHome, as_json: bool) -> None:
     columns = ["seat", "answers left", "epsilon used", "epsilon guaranteed", "delta"]
     for study in figures["studies"]:
         click.echo(
-            f"\nstudy {study['study']}: {study['asked']} of {study['pool']} queries asked in {study['batches']} "
-            f"batches ({study['unsettled']} without outcome), {study['answered']} answered; until {study['ends']}"
+            f"\nstudy {study['study']}: {study['asked']} of "
+            f"{counted(study['pool'], 'query')} asked in {counted(study['batches'], 'batch')} "
+            f"({study['unsettled']} without outcome), {study['answered']} answered; until {study['ends']}"
         )
         click.echo(table(columns, [list(seat.values()) for seat in study["seats"]]))
 
 
 cli.add_command(
     upgrade_command(PROGRAM, _guardian_home_option, folder=lambda home: home.folder, lock=lambda home: home.lock_file)
+)
+
+cli.add_command(
+    passphrase_command(
+        PROGRAM,
+        _guardian_home_option,
+        keys=lambda home: [home.key_file],
+        runs="serve",
+        but="That is key.pem: sealing.key and signing.key stay as they are, readable by their owner alone.",
+    )
 )
 
 

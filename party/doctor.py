@@ -33,6 +33,7 @@ from protocols.errors import (
     StorageFailed,
     Unreachable,
 )
+from protocols.plural import counted
 from protocols.private_files import open_to_others
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
@@ -267,7 +268,7 @@ def _ready(home: PartyHome, policy: Policy, study: DeployedStudy, approval: Appr
                 read_manifest(home.teachers(study.digest, seat))
         except DataUnavailable as error:
             return Hop(name, True, f"{until}; {error}", f"run: conclave-party train {study.name}", waits=True)
-        trained = f"{until}, {study.teachers} teachers per seat are trained"
+        trained = f"{until}, trained: {counted(study.teachers, 'teacher')} per seat"
         return _in_time(home, study, seats, Hop(name, True, trained))
     waiting = [seat for seat in seats if not votes_given(home, study, seat)]
     try:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from protocols.errors import ConclaveError, StorageFailed
 from runtime.distribution import lacking
 from runtime.exits import Exit, show_error
 from runtime.open_home import mend_and_say
+from runtime.pasting import with_home
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 a party or the "
@@ -66,6 +68,8 @@ def home_flag(
     def opened(context: click.Context, _: object, folder: Path) -> object:
         from runtime.home_format import check_format
 
+        if context.obj is not None and context.get_parameter_source("home") is ParameterSource.COMMANDLINE:
+            context.obj["home"] = folder
         folder = folder.expanduser()
         if context.info_name not in _LOOK_THEMSELVES:
             mend_and_say(folder, secrets)
@@ -109,8 +113,16 @@ def run_group(
 
     extra: the one that brings what the program needs; own: the extra of each command that has one of its own.
     """
+    given: dict[str, Path] = {}  # what `home_flag` was given, for runtime.pasting
+
+    def report(error: ConclaveError) -> int:
+        home = given.get("home")
+        if home is None:
+            return show_error(error)
+        return show_error(error, lambda text: with_home(text, group=group, program=program, home=str(home)))
+
     try:
-        result = group.main(arguments, prog_name=program, standalone_mode=False)
+        result = group.main(arguments, prog_name=program, standalone_mode=False, obj=given)
     except click.exceptions.Exit as error:
         return error.exit_code
     except click.ClickException as error:
@@ -120,13 +132,13 @@ def run_group(
         click.echo("interrupted; run the same command again", err=True)
         return Exit.INTERRUPTED
     except ConclaveError as error:
-        return show_error(error)
+        return report(error)
     except OSError as error:
         if error.errno not in _STORAGE:
             raise
         where = f"{error.filename}: " if error.filename else ""
-        return show_error(StorageFailed(f"{where}{error.strerror}; check the disk, and who owns the folder"))
+        return report(StorageFailed(f"{where}{error.strerror}; check the disk, and who owns the folder"))
     except ModuleNotFoundError as missing:
         command = next((each for each in arguments if not each.startswith("-")), "")
-        return show_error(lacking(missing, f"{program} {command}", (own or {}).get(command, extra)))
+        return report(lacking(missing, f"{program} {command}", (own or {}).get(command, extra)))
     return result if isinstance(result, int) else 0

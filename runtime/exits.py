@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from enum import IntEnum
 from typing import Final
 
@@ -100,8 +100,11 @@ _BUDGET_CODES: Final = frozenset(
 )
 
 
-def show_error(error: ConclaveError) -> Exit:
-    """Prints on standard error what went wrong and what to do next; returns the exit code."""
+def show_error(error: ConclaveError, pasteable: Callable[[str], str] = str) -> Exit:
+    """Prints on standard error what went wrong and what to do next; returns the exit code.
+
+    pasteable: makes commands in it such that they can be pasted (runtime.pasting).
+    """
     from protocols.refusals.table import meaning_of  # a table that most commands never need
 
     exit_code, known = next((number, code) for kind, number, _, code in _ERRORS if isinstance(error, kind))
@@ -111,8 +114,8 @@ def show_error(error: ConclaveError) -> Exit:
         while text.startswith(prefix):  # a reason from the other side may repeat its code
             text = text.removeprefix(prefix)
         exit_code = Exit.BUDGET if code in _BUDGET_CODES else exit_code
-    click.echo(f"error [{code}]: {text}", err=True)
-    click.echo(f"next: {meaning_of(code).next_step}", err=True)
+    click.echo(f"error [{code}]: {pasteable(text)}", err=True)
+    click.echo(f"next: {pasteable(meaning_of(code).next_step)}", err=True)
     return exit_code
 
 

@@ -19,6 +19,7 @@ from protocols.claims import (
     who_saw_what,
     withdrawal,
 )
+from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
@@ -112,7 +113,11 @@ def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | N
     if asked is not None:
         named += [
             ("Released", asked.released),
-            ("Came of it", f"{asked.answered} answers to {asked.asked} questions; it ended because {asked.ended}"),
+            (
+                "Came of it",
+                f"{counted(asked.answered, 'answer')} to {counted(asked.asked, 'question')}; "
+                f"it ended because {asked.ended}",
+            ),
         ]
     recipients = [] if level.hides_queries else [
         table(

@@ -11,6 +11,7 @@ import click
 from coordinator.commands.group import home_option
 from runtime.cli import EPILOG, json_option
 from runtime.files import read_received, write_atomically
+from runtime.pasting import say_next
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
@@ -67,4 +68,4 @@ def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHo
         )
         return
     click.echo(f"{issued.name} has a certificate as a guardian until {until:%Y-%m-%d %H:%M UTC}")
-    click.echo(f"next: send {certificate} and {authority} to it, and set guardian in {home.settings_file}")
+    say_next(f"send {certificate} and {authority} to it, and set guardian in {home.settings_file}")

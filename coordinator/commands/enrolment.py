@@ -11,9 +11,11 @@ import click
 
 from coordinator.commands.group import home_option
 from protocols.errors import InvalidInput
-from runtime.address import check_address
+from protocols.plural import counted
+from runtime.address import check_address, listening
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
+from runtime.pasting import say_next
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
@@ -26,8 +28,12 @@ if TYPE_CHECKING:
 @click.option("--coordinator", required=True, help="Name of this coordinator, as studies name it.")
 @click.option("--address", required=True, help="Public HOST:PORT at which hospitals reach this coordinator.")
 @click.option("--enrol-address", help="Public HOST:PORT for new hospitals [the same host, the next port].")
-@click.option("--listen", help="Where it listens, HOST:PORT [0.0.0.0 and the port of --address].")
-@click.option("--enrol-listen", help="Where it listens for new hospitals [0.0.0.0 and the port of --enrol-address].")
+@click.option(
+    "--listen",
+    help="Where it listens, HOST:PORT [--address if that is of this machine alone, as 127.0.0.1 is; otherwise 0.0.0.0 "
+    "and its port].",
+)
+@click.option("--enrol-listen", help="Where it listens for new hospitals [the same of --enrol-address].")
 @click.option("--certificate-days", type=int, default=90, show_default=True, help="Validity of certificates.")
 @click.option("--metrics-port", type=int, default=9464, show_default=True, help="Port on 127.0.0.1; 0 for none.")
 @home_option
@@ -55,13 +61,12 @@ def init(
     from protocols.crypto.fingerprints import phrase
 
     host, _, port = check_address("--address", address).rpartition(":")
-    enrol_address = enrol_address or f"{host}:{int(port) + 1}"
-    enrol_port = check_address("--enrol-address", enrol_address).rpartition(":")[2]
+    enrol_address = check_address("--enrol-address", enrol_address or f"{host}:{int(port) + 1}")
     settings = CoordinatorSettings(
         consortium=consortium,
         coordinator=coordinator,
-        listen=listen or f"0.0.0.0:{port}",
-        enrol_listen=enrol_listen or f"0.0.0.0:{enrol_port}",
+        listen=listen or listening(address),
+        enrol_listen=enrol_listen or listening(enrol_address),
         address=address,
         enrol_address=enrol_address,
         certificate_days=certificate_days,
@@ -75,42 +80,49 @@ def init(
     click.echo(f"coordinator {made.name!r} of consortium {consortium!r} in {home.folder}")
     click.echo(f"fingerprint {made.fingerprint}")
     click.echo(f"in words    {words}")
+    click.echo(f"listens on  {settings.listen}, and for new hospitals on {settings.enrol_listen}")
     click.echo(f"{home.authority_key_file} can certify anybody: back it up where nobody else can read it.")
-    click.echo("next: conclave-coordinator serve, and conclave-coordinator invite PARTY")
+    say_next("conclave-coordinator serve, and conclave-coordinator invite PARTY...")
 
 
 @click.command(epilog=EPILOG)
-@click.argument("party")
-@click.option("--out", type=click.Path(path_type=Path), help="File to write [invitation-PARTY.toml].")
+@click.argument("parties", nargs=-1, required=True)
+@click.option("--out", type=click.Path(path_type=Path), help="File to write, for one party [invitation-PARTY.toml].")
 @home_option
 @json_option
-def invite(party: str, out: Path | None, home: CoordinatorHome, as_json: bool) -> None:
-    """Write an invitation for PARTY, with a token that works once; the party's older invitations become invalid.
+def invite(parties: tuple[str, ...], out: Path | None, home: CoordinatorHome, as_json: bool) -> None:
+    """Write an invitation for each of PARTIES, with a token that works once; its older invitations become invalid.
 
     \b
-    Example:
+    Examples:
       conclave-coordinator invite hospital-a --out invitation.toml
+      conclave-coordinator invite hospital-a hospital-b hospital-c
     """
     from coordinator.members.authority import Authority, authority_pem, invitation_toml
     from coordinator.store.store import Store
     from protocols.crypto.identity import check_name
 
     settings = home.settings()
-    check_name(party)
-    file = out or Path(f"invitation-{party}.toml")
-    if file.exists():
-        raise InvalidInput(f"{file} exists; allowed: a new file")
-    with Store(home) as store:
-        token = Authority(home, store, settings).invite(party)
-        expires_s = store.now_s + settings.invitation_days * 86_400
-    write_atomically(file, invitation_toml(settings, party=party, token=token, authority=authority_pem(home)))
+    if out is not None and len(parties) > 1:
+        raise InvalidInput(f"--out {out} is given for {len(parties)} parties; allowed: for one")
+    files = {check_name(party): out or Path(f"invitation-{party}.toml") for party in parties}
+    for file in files.values():
+        if file.exists():
+            raise InvalidInput(f"{file} exists; allowed: a new file")
+    made = []
+    for party, file in files.items():
+        with Store(home) as store:
+            token = Authority(home, store, settings).invite(party)
+            expires_s = store.now_s + settings.invitation_days * 86_400
+        write_atomically(file, invitation_toml(settings, party=party, token=token, authority=authority_pem(home)))
+        made.append({"party": party, "file": str(file), "expires_s": expires_s})
+        if not as_json:
+            click.echo(f"{file}: for {party} only, valid until {_day(expires_s)}")
     if as_json:
-        print_json({"party": party, "file": str(file), "expires_s": expires_s})
+        print_json(made)
         return
-    click.echo(f"{file}: for {party} only, valid until {_day(expires_s)}")
-    click.echo(
-        "next: send it; the hospital runs conclave-party init, then reads the words of its fingerprint out to you"
-    )
+    sent = "it; the hospital runs" if len(made) == 1 else "each to its hospital, which runs"
+    say_next(f"send {sent} conclave-party init, then reads the words of its fingerprint out to you")
 
 
 @click.command(epilog=EPILOG)
@@ -139,35 +151,49 @@ def requests(home: CoordinatorHome, as_json: bool) -> None:
             click.echo(f"{each.party}, asked {_day(each.asked_s)}")
             click.echo(f"  fingerprint {each.fingerprint}")
             click.echo(f"  in words    {phrase(each.fingerprint)}")
-        click.echo("next: have each hospital read out its words, then approve PARTY --fingerprint WHAT-THEY-READ")
+        say_next("have each hospital read out its words, then conclave-coordinator approve")
     else:
         click.echo("no requests are waiting")
 
 
 @click.command(epilog=EPILOG)
-@click.argument("party")
-@click.option(
-    "--fingerprint", required=True, help="The fingerprint as the hospital read it out, in words or in digits."
-)
+@click.argument("party", required=False)
+@click.option("--fingerprint", help="The fingerprint as the hospital read it out, in words or in digits [asked for].")
 @home_option
 @json_option
-def approve(party: str, fingerprint: str, home: CoordinatorHome, as_json: bool) -> None:
-    """Issue the certificate that PARTY requests, if its key has this fingerprint.
+def approve(party: str | None, fingerprint: str | None, home: CoordinatorHome, as_json: bool) -> None:
+    """Issue the certificate that PARTY requests, if its key has the fingerprint that the hospital read out.
+
+    Without PARTY, of every request that waits: each one's fingerprint is asked for, and an empty answer leaves it out.
 
     \b
-    Example:
+    Examples:
+      conclave-coordinator approve
       conclave-coordinator approve hospital-a --fingerprint pottery-lunar-...
     """
     from coordinator.members.authority import Authority
     from coordinator.store.store import Store
 
-    settings = home.settings()
+    if party is None and fingerprint is not None:
+        raise InvalidInput("--fingerprint is given without PARTY; allowed: with the party that read it out")
+    settings, issued = home.settings(), []
     with Store(home) as store:
-        issued = Authority(home, store, settings).approve(party, key_fingerprint=fingerprint)
+        authority = Authority(home, store, settings)
+        for name in dict.fromkeys(each.party for each in store.members.pending()) if party is None else [party]:
+            # What is expected is not shown: the operator types what was heard, and does not compare by eye.
+            asked = f"What {name} reads out, in words or in digits (nothing: not now)"
+            heard = fingerprint or click.prompt(asked, default="", show_default=False, err=True)
+            if not heard.strip():
+                continue
+            made = authority.approve(name, key_fingerprint=heard)
+            issued.append({"party": name, "serial": made.serial, "not_after_s": made.not_after_s})
+            if not as_json:
+                until = _day(made.not_after_s)
+                click.echo(f"{name} has a certificate until {until}, which its node fetches by itself")
     if as_json:
-        print_json({"party": party, "serial": issued.serial, "not_after_s": issued.not_after_s})
-        return
-    click.echo(f"{party} has a certificate until {_day(issued.not_after_s)}, which its node fetches by itself")
+        print_json(issued)
+    elif not issued:
+        click.echo("nothing was approved")
 
 
 @click.command(epilog=EPILOG)
@@ -196,7 +222,7 @@ def revoke(party: str | None, serial: str | None, reason: str, home: Coordinator
     if as_json:
         print_json({"party": party, "serials": denied})
         return
-    click.echo(f"{party or 'the certificate'} is denied from now on ({len(denied)} certificates)")
+    click.echo(f"{party or 'the certificate'} is denied from now on ({counted(len(denied), 'certificate')})")
     click.echo("It stays denied. To take the party back: conclave-coordinator invite, with a new key.")
 
 

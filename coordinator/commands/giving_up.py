@@ -8,8 +8,10 @@ import click
 
 from coordinator.commands.group import home_option
 from protocols.errors import Refused
+from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+from runtime.pasting import say_next
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
@@ -49,7 +51,8 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
                 for seat, amount in found.charged.items()
             ]
             said = (
-                f"batch {found.number} of {study}: {found.queries} queries, asked of {len(rows)} seats, not released\n"
+                f"batch {found.number} of {study}: {counted(found.queries, 'query')}, asked of "
+                f"{counted(len(rows), 'seat')}, not released\n"
                 f"{table(['seat', 'stays charged', 'epsilon used, with it', 'answers left'], rows)}\n"
                 f"{why}"
                 "If it is given up, its queries never get a label and its charges are not refunded, because what was "
@@ -65,7 +68,7 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
         return
     before = "was already given up; nothing was changed" if found.given_up else "is given up"
     click.echo(f"batch {found.number} of {study} {before}")
-    click.echo(f"next: conclave-coordinator resume {study}, or release {study} as it is")
+    say_next(f"conclave-coordinator resume {study}, or release {study} as it is")
 
 
 def _why(study: str, message: str, level: Level) -> str:

@@ -34,6 +34,7 @@ COMMANDS: Final[dict[str, str]] = {
     "release": "coordinator.commands.release:release",
     "verify": "coordinator.commands.release:verify",
     "guardian": "coordinator.commands.certify:guardian",
+    "passphrase": "coordinator.commands.locking:passphrase",
     "upgrade": "coordinator.commands.upgrade:upgrade",
 }
 
@@ -47,9 +48,8 @@ def cli() -> None:
     A study, from nothing:
       conclave-coordinator init --consortium heart --coordinator centre --address centre.example.org:7443
       conclave-coordinator serve                                  (leave it running)
-      conclave-coordinator invite hospital-a                      (send the file to the hospital)
-      conclave-coordinator requests
-      conclave-coordinator approve hospital-a --fingerprint pottery-lunar-...
+      conclave-coordinator invite hospital-a hospital-b           (send each its file)
+      conclave-coordinator approve                                (type the words that each reads out)
       conclave-coordinator study create study.toml --pool pool.npy
       conclave-coordinator label heart --wait
       conclave-coordinator train heart --student logistic_regression

@@ -15,6 +15,7 @@ from protocols.errors import InvalidInput
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
+from runtime.pasting import pasteable, say_next
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
@@ -119,7 +120,7 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
     click.echo(f"{kind} trained on {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
-    click.echo(f"next: conclave-coordinator release {study}")
+    say_next(f"conclave-coordinator release {study}")
 
 
 def _store(home: CoordinatorHome) -> Store:
@@ -146,9 +147,8 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     from coordinator.status import alive, job_line, waiting_line
 
     if not job.ended and alive(store, now_s=time.time()) is None:
-        click.echo(
-            "`serve` is not running on this home; the labelling begins when it is: conclave-coordinator serve", err=True
-        )
+        waits = "`serve` is not running on this home; the labelling begins when it is: conclave-coordinator serve"
+        click.echo(pasteable(waits), err=True)
     pool = store.study(job.study).queries_to_ask
     live, shown, shown_at = sys.stderr.isatty(), "", 0.0
     while wait and not job.ended:
@@ -168,5 +168,5 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
         return 0
     code, exit_code = _STOPPED[job.state]
     click.echo(f"error [{code}]: {job.message}", err=True)
-    click.echo(f"next: fix that, then conclave-coordinator resume {job.study}", err=True)
+    say_next(f"fix that, then conclave-coordinator resume {job.study}", err=True)
     return exit_code

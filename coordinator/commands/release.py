@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from coordinator.commands.group import home_option
 from protocols.errors import InvalidInput
+from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
+from runtime.pasting import say_next
 from runtime.printing import print_json
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
+
+_GIVE_AUTHORITY: Final = (
+    "give --authority FILE, the consortium's certificate as it came to you by another way than this folder (authority "
+    "of an invitation, authority.pem of a node's home)"
+)
 
 
 @click.command(epilog=EPILOG)
@@ -98,13 +105,14 @@ def release(
             {"release": str(written), "labels": int((labelled.labels >= 0).sum()), "student": trained is not None}
         )
         return
-    what = f"{int((labelled.labels >= 0).sum())} labels"
+    what = f"{counted(int((labelled.labels >= 0).sum()), 'label')}"
     if labelled.study.records is not None:
         size = labelled.study.terms.pool_size
         what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
     click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
     click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
-    click.echo(f"next: conclave-coordinator verify {written}")
+    with_pool = f" --pool {home.study(study) / 'pool.npy'}" if labelled.study.records is not None else ""
+    say_next(f"conclave-coordinator verify {written} --authority {home.authority_file}{with_pool}")
 
 
 @click.command(epilog=EPILOG)
@@ -112,7 +120,7 @@ def release(
 @click.option(
     "--authority",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The consortium's certificate that you got when you enrolled [the copy in the folder].",
+    help="The consortium's certificate that you got when you enrolled [the copy in the folder, which proves nothing].",
 )
 @click.option(
     "--pool",
@@ -123,17 +131,26 @@ def release(
 def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: bool) -> int:
     """Check a release in FOLDER: signature, files, log, receipts, charges, figures. Needs no home and no network.
 
+    Without --authority it says whether the folder is consistent, and not who signed it.
+
     \b
     Example:
       conclave-coordinator verify release-heart --authority authority.pem
     """
-    from coordinator.release.verify import verify_release
+    from coordinator.release.verify import AUTHORITY, verify_release
 
     checks = verify_release(folder, authority, pool=pool)
+    if authority is None:
+        # The copy in the folder is whoever's who made the folder: it shows nothing about who signed.
+        checks = [
+            replace(each, passed=None, next_step=_GIVE_AUTHORITY) if each.name == AUTHORITY and each.passed else each
+            for each in checks
+        ]
     failed = [check for check in checks if check.passed is False]
     partly = [check.name for check in checks if check.passed is None]
     if as_json:
-        print_json({"verified": not failed, "not_checked": partly, "checks": [asdict(check) for check in checks]})
+        verified = not failed and AUTHORITY not in partly
+        print_json({"verified": verified, "not_checked": partly, "checks": [asdict(check) for check in checks]})
         return Exit.VERIFICATION if failed else Exit.DONE
     for check in checks:
         state = {True: "holds ", False: "FAILED", None: "NOT CHECKED"}[check.passed]
@@ -142,11 +159,15 @@ def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: boo
             click.echo(f"        next: {check.next_step}", err=True)
     if failed:
         click.echo(
-            f"error [{Code.VERIFICATION_FAILED}]: {len(failed)} of {len(checks)} checks failed in {folder}", err=True
+            f"error [{Code.VERIFICATION_FAILED}]: {len(failed)} of {counted(len(checks), 'check')} failed in {folder}",
+            err=True,
         )
-        click.echo(f"next: {failed[0].next_step}", err=True)
+        say_next(f"{failed[0].next_step}", err=True)
         return Exit.VERIFICATION
     but = f"; not checked: {', '.join(partly)}" if partly else ""
     but += "; but see the next step above" if any(check.next_step for check in checks) else ""
-    click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
+    if AUTHORITY in partly:
+        click.echo(f"NOT VERIFIED: the folder agrees with itself, and nothing shows who signed it{but}")
+    else:
+        click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
     return 0

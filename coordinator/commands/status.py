@@ -11,6 +11,7 @@ import click
 
 from coordinator.commands.group import home_option
 from coordinator.commands.study import seat_rows
+from protocols.plural import counted
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, table
 
@@ -76,8 +77,9 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
         answered = f"{study['answered']} answered" if asker is None else f"asked by {asker}"
         lines += [
             "",
-            f"study {study['study']}: {study['state']}{said}; {study['asked']} of {study['pool']} queries asked in "
-            f"{study['batches']} batches, {answered}; quorum {study['quorum']}",
+            f"study {study['study']}: {study['state']}{said}; {study['asked']} of "
+            f"{counted(study['pool'], 'query')} asked in "
+            f"{counted(study['batches'], 'batch')}, {answered}; quorum {study['quorum']}",
             table(*seat_rows(study)),
         ]
         if asker is not None:

@@ -1,4 +1,4 @@
-"""study create, pool-digest, draw-pool, queries: what is asked, and of whom."""
+"""study create, draw-pool, queries: what is asked, and of whom."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any  # a row of a status
 import click
 
 from coordinator.commands.group import home_option
+from protocols.plural import counted
 from runtime.cli import EPILOG, json_option
+from runtime.pasting import say_next
 from runtime.printing import print_json, table
 
 if TYPE_CHECKING:
@@ -52,6 +54,9 @@ def create(
 ) -> None:
     """Check STUDY_FILE and its pool of public queries, and store both. A study with a querier has no pool.
 
+    The pool's shape, size and hash are filled in where STUDY_FILE leaves them out. Hospitals get the file that this
+    command names.
+
     \b
     Examples:
       conclave-coordinator study create --template > study.toml
@@ -88,35 +93,7 @@ def create(
         sent, more = f"{file}", ""
     else:
         sent, more = f"{file} and {with_it}", f" {option} {with_it.name}"
-    click.echo(f"next: send {sent} to every hospital, which runs conclave-party approve study.toml{more}")
-
-
-@study.command(name="pool-digest", epilog=EPILOG)
-@click.argument("pool_file", type=click.Path(path_type=Path))
-@click.option(
-    "--study", "study_file", type=click.Path(path_type=Path), help="Encode the columns of a csv as this study does."
-)
-@json_option
-def digest(pool_file: Path, study_file: Path | None, as_json: bool) -> None:
-    """Print the lines about a pool of public queries for the [terms] of a study.
-
-    \b
-    Example:
-      conclave-coordinator study pool-digest pool.npy
-    """
-    from coordinator.labelling.pool import read_pool
-    from protocols.study.file import read_deployed
-    from protocols.study.queries import pool_digest
-
-    features = () if study_file is None else read_deployed(study_file).terms.features
-    pool = read_pool(pool_file, features=features)
-    figures = {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}
-    if as_json:
-        print_json(figures)
-        return
-    click.echo(f"input_shape = {figures['input_shape']}")
-    click.echo(f"pool_size = {figures['pool_size']}")
-    click.echo(f'pool_sha256 = "{figures["pool_sha256"]}"')
+    say_next(f"send {sent} to every hospital, which runs conclave-party approve study.toml{more}")
 
 
 @study.command(name="draw-pool", epilog=EPILOG)
@@ -135,16 +112,18 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
       conclave-coordinator study draw-pool draft.toml --records 400 --out pool.npy
     """
     from coordinator.labelling.pool import write_pool
+    from coordinator.labelling.study_creation import read_draft
     from coordinator.queries.without_pool import drawn_pool
     from protocols.errors import InvalidInput
-    from protocols.study.file import read_deployed
 
     if out.exists():
         raise InvalidInput(f"{out} exists; allowed: a new file")
-    pool = drawn_pool(read_deployed(draft).terms.features, records=records, seed=seed)
+    pool = drawn_pool(read_draft(draft, keys=lambda party: None).terms.features, records=records, seed=seed)
     write_pool(out, pool)
-    click.echo(f"{out}: {len(pool)} records of {pool.shape[1]} features, drawn from the terms of {draft}")
-    click.echo(f"next: conclave-coordinator study queries {draft} --pool {out} --complete study.toml")
+    click.echo(
+        f"{out}: {counted(len(pool), 'record')} of {counted(pool.shape[1], 'feature')}, drawn from the terms of {draft}"
+    )
+    say_next(f"conclave-coordinator study queries {draft} --pool {out} --complete study.toml")
 
 
 @study.command(epilog=EPILOG)
@@ -209,7 +188,7 @@ def queries(
     """
     from coordinator.labelling.pool import read_pool
     from coordinator.labelling.record_planning import plan_records, study_lines
-    from coordinator.labelling.study_creation import signing_key
+    from coordinator.labelling.study_creation import read_draft, signing_key, terms_of
     from coordinator.queries.choice import QueryChoice
     from coordinator.store.store import Store
     from protocols.study.file import read_deployed, write_study
@@ -219,9 +198,10 @@ def queries(
         with Store(home) as store:
             return signing_key(store, party)
 
-    read = read_deployed(draft, keys=key_of)
+    pool = read_pool(pool_file, features=read_draft(draft, keys=key_of).terms.features)
+    read = read_deployed(draft, keys=key_of, left_out=terms_of(pool))
     chosen = QueryChoice(kind=kind, bins=bins, nearest=nearest, partitions=partitions, features=features, seed=seed)
-    planned = plan_records(read, read_pool(pool_file, features=read.terms.features), choice=chosen, rule=rule)
+    planned = plan_records(read, pool, choice=chosen, rule=rule)
     made = planned.study
     _say_if_little(made)
     write_atomically(out, planned.queries.to_bytes())
@@ -247,7 +227,7 @@ def queries(
         click.echo(line)
     click.echo(f"the queries are in {out}" + ("" if complete is None else f", and the study in {complete}"), err=True)
     if complete is not None:
-        click.echo(f"next: conclave-coordinator study create {complete} --pool {pool_file} --queries {out}", err=True)
+        say_next(f"conclave-coordinator study create {complete} --pool {pool_file} --queries {out}", err=True)
 
 
 def _say_if_little(made: DeployedStudy) -> None:

@@ -62,8 +62,7 @@ def check_pool(pool: Float32[ndarray, "queries ..."], study: DeployedStudy) -> N
     if digest != terms.pool_sha256:
         raise InvalidInput(
             f"the pool's hash is {digest}; allowed: terms.pool_sha256, {terms.pool_sha256}. If this is the "
-            "intended pool, "
-            "write its hash into the study (see study pool-digest) before anybody approves it"
+            "intended pool, leave pool_size and pool_sha256 out of the study file, and they are filled in"
         )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -19,10 +20,10 @@ from protocols.private_files import private_folder
 from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
-from protocols.study.levels import hidden
+from protocols.study.levels import NO_POOL, hidden
+from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QueryMap
-from protocols.study.terms import Terms
 from runtime.files import folder_beside, put_in_place, write_atomically
 
 
@@ -37,10 +38,11 @@ def create_study(
 ) -> DeployedStudy:
     """Checks a study and its pool and stores both; stores nothing if anything is wrong.
 
-    queries_file: where records vote; today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget
-    cannot pay for one query.
+    What the file leaves out of the pool's shape, size and hash is filled in from the pool; where a querier asks, the
+    size is the query limit. queries_file: where records
+    vote; today: in UTC. Raises InvalidInput with what is wrong, BudgetExceeded if a budget cannot pay for one query.
     """
-    study = read_deployed(file, keys=lambda party: signing_key(store, party))
+    study, pool = _with_pool(file, pool_file, keys=lambda party: signing_key(store, party))
     check_name(study.name)
     terms = study.terms
     if terms.coordinator != settings.coordinator:
@@ -50,7 +52,6 @@ def create_study(
     if terms.ended(today):
         raise InvalidInput(f"terms.ends is {terms.ends}, which is over; allowed: today, {today}, or later")
     _check_budgets(study)
-    pool = _pool(study, terms, pool_file)
     queries = _queries(study, queries_file)
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
@@ -71,9 +72,25 @@ def create_study(
     return study
 
 
-def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32[ndarray, "queries ..."] | None:
-    """The public queries; None if a querier asks about its own, which nobody else sees."""
-    level = study.confidentiality
+def read_draft(file: Path, *, keys: Callable[[str], str | None]) -> DeployedStudy:
+    """A study file that may leave out what follows from the pool; those of its terms are placeholders then.
+
+    Raises InvalidInput as read_deployed does.
+    """
+    return read_deployed(file, keys=keys, left_out={"input_shape": [1], "pool_size": 1, "pool_sha256": "0" * 64})
+
+
+def terms_of(pool: Float32[ndarray, "queries ..."]) -> dict[str, object]:
+    """What a study's terms say of its pool."""
+    return {"input_shape": list(pool.shape[1:]), "pool_size": len(pool), "pool_sha256": pool_digest(pool)}
+
+
+def _with_pool(
+    file: Path, pool_file: Path | None, *, keys: Callable[[str], str | None]
+) -> tuple[DeployedStudy, Float32[ndarray, "queries ..."] | None]:
+    """The study and its public queries; None if a querier asks about its own, which nobody else sees."""
+    draft = read_draft(file, keys=keys)
+    level = draft.confidentiality
     if (pool_file is None) != level.hides_queries:
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"
@@ -82,10 +99,11 @@ def _pool(study: DeployedStudy, terms: Terms, pool_file: Path | None) -> Float32
             "allowed: no pool"
         )
     if pool_file is None:
-        return None
-    pool = read_pool(pool_file, features=terms.features)
+        return read_deployed(file, keys=keys, left_out={"pool_size": draft.query_limit, "pool_sha256": NO_POOL}), None
+    pool = read_pool(pool_file, features=draft.terms.features)
+    study = read_deployed(file, keys=keys, left_out=terms_of(pool))
     check_pool(pool, study)
-    return pool
+    return study, pool
 
 
 def _queries(study: DeployedStudy, file: Path | None) -> QueryMap | None:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 _TASK = """\
+# `study create FILE --pool POOL` fills in input_shape, pool_size and pool_sha256.
 [terms]
 task = "Tell patients with heart disease from patients without."
 class_names = ["no", "yes"]          # class 0 first
 label = "disease"                    # the column that holds them
-input_shape = [5]                    # of one query: the features below, side by side
 """
 _COLUMNS = """\
-pool_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"
 deadline_s = 60.0                    # seconds that a party has for a batch
 coordinator = "centre"               # the name in the coordinator's certificate
 ends = "2099-12-31"                  # the last day (UTC) on which a node answers
@@ -63,7 +62,7 @@ view = "label"
 accountant_name = "exact_composition"  # it must be valid for the view; see conclave-simulate accountants
 
 teachers = 10                        # of each party; each has one vote and its own part of the records
-query_limit = 300                    # queries in all, at least terms.pool_size
+query_limit = 300                    # queries in all, at least as many as the pool has
 batch_limit = 100                    # queries in one message
 answer_rate = 1.0                    # public estimate, used to choose orders
 stop = "first-exhausted"             # or drop-exhausted: parties without budget stop voting, the others go on
@@ -82,13 +81,10 @@ threshold = 26.0                     # votes that the largest noisy count must r
 level = "clear"
 
 """
-_POOL_OF_TEACHERS = """\
-pool_size = 300                      # number of public queries; `study pool-digest FILE` prints these three lines
-"""
 _SEATS_OF_TEACHERS = """\
 # One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
 """
-TEMPLATE = _OF_TEACHERS + _TASK + _POOL_OF_TEACHERS + _COLUMNS + _SEATS_OF_TEACHERS + _hospitals(8.0)
+TEMPLATE = _OF_TEACHERS + _TASK + _COLUMNS + _SEATS_OF_TEACHERS + _hospitals(8.0)
 
 _OF_RECORDS = """\
 # A study between organisations in which records vote, each once. Every hospital reads and approves this file; its
@@ -126,10 +122,7 @@ votes = 1                            # filled in: in how many queries each recor
 queries_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"  # filled in
 
 """
-_POOL_OF_RECORDS = """\
-pool_size = 300                      # filled in: the public records that get a label
-"""
 _SEATS_OF_RECORDS = """\
 # One table per hospital. weight: of its records' votes, filled in; rate: 1.
 """
-RECORDS_TEMPLATE = _OF_RECORDS + _TASK + _POOL_OF_RECORDS + _COLUMNS + _SEATS_OF_RECORDS + _hospitals(1.0)
+RECORDS_TEMPLATE = _OF_RECORDS + _TASK + _COLUMNS + _SEATS_OF_RECORDS + _hospitals(1.0)

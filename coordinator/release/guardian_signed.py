@@ -9,6 +9,7 @@ from coordinator.release.folder import Released
 from protocols.errors import DataCorrupt
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.released import kept_signature, read_signed
+from protocols.plural import counted
 from protocols.release.signatures import SIGNATURES_FILE, signatures_text
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel, guarded
@@ -44,4 +45,4 @@ def check_guardian(folder: Path, released: Released, evidence: ReleaseEvidence) 
     if others:
         raise DataCorrupt(f"{SIGNATURES_FILE} names batches of which nothing is released: {others[:5]}")
     name, what = guarded(study.confidentiality).guardian, "sums" if study.records is not None else "labels"
-    return len(shown), f"{name!r} computed the same {what} of {len(shown)} batches, and signed them"
+    return len(shown), f"{name!r} computed the same {what} of {counted(len(shown), 'batch')}, and signed them"

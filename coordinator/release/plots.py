@@ -10,6 +10,7 @@ from matplotlib.backends.backend_svg import FigureCanvasSVG
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from protocols.plural import counted
 from runtime.figures import COLOURS, inlined
 
 _INK = COLOURS["ink"]
@@ -45,7 +46,7 @@ def budget_plot(seats: list[dict[str, Any]]) -> str:
             axes.set_ylim(0, 103)
             axes.axhline(100, color=COLOURS["vermillion"])
         highest = max(shares)
-        said = f"Budget used by each of {len(seats)} seats, as a share of its cap: at most {highest:.1f} %."
+        said = f"Budget used by each of {counted(len(seats), 'seat')}, as a share of its cap: at most {highest:.1f} %."
         return _svg(figure, "budget", said)
 
 
@@ -64,7 +65,7 @@ def batch_plot(batches: list[tuple[int, int]]) -> str:
         axes.set_xlabel("batch")
         axes.set_ylabel("queries")
         axes.legend(frameon=False)
-        said = f"{len(batches)} batches: {sum(answered)} queries answered, {sum(refused)} refused."
+        said = f"{counted(len(batches), 'batch')}: {counted(sum(answered), 'query')} answered, {sum(refused)} refused."
         return _svg(figure, "batches", said)
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any  # values of a statement
 
 from protocols.claims import strength
+from protocols.plural import counted
 from runtime.page import verdict
 
 
@@ -20,7 +21,7 @@ def report_verdict(statement: Mapping[str, Any]) -> str:
     """What was released, and how strong the guarantee behind it is, as HTML."""
     queries, worst = statement["queries"], max(statement["seats"], key=lambda seat: seat["guarantee"]["epsilon"])
     if statement["records"] is None:
-        says = f"{queries['answered']} labels of {queries['pool']} public records are released."
+        says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
     else:
         says = f"Noisy sums of all records' votes in {queries['answered']} public questions are released."
     guarantee = worst["guarantee"]

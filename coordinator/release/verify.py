@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, TypeVar  # Any: parsed JSON
+from typing import Any, Final, TypeVar  # Any: parsed JSON
 
 import numpy as np
 from cryptography import x509
@@ -30,6 +30,7 @@ from coordinator.release.statement import statement
 from protocols.crypto.fingerprints import in_both_forms
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem, fingerprint, identify
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.plural import counted
 from protocols.reading import JSON_BYTES, read_bytes
 from protocols.release.manifest import AUTHORITY_FILE, check_files, read_manifest, signer
 from protocols.release.model_signature import check_model_signature
@@ -66,11 +67,11 @@ _FORGED = (
     "concerned: their nodes hold their own logs to compare with"
 )
 _UNCOVERED = (
-    "do not rely on the figures of these seats until their hospitals have run `conclave-party audit verify STUDY "
+    "do not rely on the figures of these seats until their hospitals have run `conclave-party verify STUDY "
     "--release FOLDER`, or have given their nodes' signed evidence: only they know what they were told and charged"
 )
 _REFUSED = (
-    "ask the hospitals whose receipts were refused to run `conclave-party audit verify STUDY --release FOLDER`: the "
+    "ask the hospitals whose receipts were refused to run `conclave-party verify STUDY --release FOLDER`: the "
     "state of their ledgers is not confirmed, and only their nodes can show whether they were told another outcome"
 )
 _GIVE_POOL = "give --pool FILE, the study's public pool, to make all soft labels again"
@@ -108,7 +109,7 @@ def verify_release(
     """
     checks = _Checks()
     today = now or datetime.datetime.now(datetime.UTC)
-    trusted = checks.run("authority", lambda: _authority(folder, authority), "give the certificate of your consortium")
+    trusted = checks.run(AUTHORITY, lambda: _authority(folder, authority), "give the certificate of your consortium")
     if trusted is None:
         checks.skip("signature", "files", "model signature", *_CONTENT)
         return checks.done
@@ -122,6 +123,7 @@ def verify_release(
     return checks.done
 
 
+AUTHORITY: Final = "authority"
 _COVERED, _SOFT = "receipts cover every charge", "soft labels"
 _CONTENT = ("study and labels", "audit log", "signed frames", "charges", "receipts", _COVERED, "statement", "pages")
 
@@ -206,7 +208,7 @@ def _authority(folder: Path, given: Path | None) -> tuple[x509.Certificate, str]
     identify(certificate, authority=certificate, now=certificate.not_valid_before_utc, role="authority")
     mark = in_both_forms(fingerprint(certificate.public_key()))  # type: ignore[arg-type]  # identify() let only P-256 through
     if given is None:
-        return certificate, f"taken from the folder itself; compare its fingerprint with your consortium's: {mark}"
+        return certificate, f"taken from the folder itself, so anybody could have signed it; its fingerprint is {mark}"
     return certificate, f"given: {mark}"
 
 
@@ -226,19 +228,19 @@ def _signature(folder: Path, authority: x509.Certificate, now: datetime.datetime
 
 def _files(folder: Path) -> tuple[bool, str]:
     check_files(folder)
-    return True, f"{len(read_manifest(folder)[2])} files, none changed, none added, none missing"
+    return True, f"{counted(len(read_manifest(folder)[2]), 'file')}, none changed, none added, none missing"
 
 
 def _model_signature(folder: Path, authority: x509.Certificate) -> tuple[bool, str]:
     covered = check_model_signature(folder, signer(folder, authority))
-    return True, f"the same coordinator signed these {covered} files for stock tools (OpenSSF Model Signing)"
+    return True, f"the same coordinator signed these {counted(covered, 'file')} for stock tools (OpenSSF Model Signing)"
 
 
 def _released(folder: Path) -> tuple[Released, str]:
     released = read_released(folder)
     if read_manifest(folder)[0] != released.study.digest.hex():
         raise DataCorrupt("the manifest names another study than study.toml")
-    return released, f"study {released.study.digest.hex()[:16]}; {sum(released.counts)} labels released"
+    return released, f"study {released.study.digest.hex()[:16]}; {counted(sum(released.counts), 'label')} released"
 
 
 def _queries(folder: Path, released: Released) -> tuple[QueryMap, str]:
@@ -273,7 +275,7 @@ def _soft_labels(
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str]:
     evidence = evidence_in(folder)
-    return evidence, f"{len(evidence.entries)} entries, each chained to the one before"
+    return evidence, f"{counted(len(evidence.entries), 'entry')}, each chained to the one before"
 
 
 def _frames(evidence: ReleaseEvidence, authority: x509.Certificate) -> tuple[list[Any], str]:
@@ -286,11 +288,13 @@ def _frames(evidence: ReleaseEvidence, authority: x509.Certificate) -> tuple[lis
 
 def _charges(released: Released, evidence: ReleaseEvidence) -> tuple[bool, str]:
     check_charges(released.study, released.labels, evidence)
-    said = f"{len(evidence.charges)} batches of {len(evidence.caps)} seats recompute; no cap is passed"
+    batches, seats = counted(len(evidence.charges), "batch"), counted(len(evidence.caps), "seat")
+    said = f"the charges of {batches} to {seats} add up; no cap is passed"
     said += "" if released.study.budgets.settles else "; what was answered changes no charge"
     for number in sorted(evidence.given_up):
         charge = evidence.charges[number]
-        said += f"; batch {number} was given up: {len(charge.queries)} queries without labels, charged as reserved"
+        queries = counted(len(charge.queries), "query")
+        said += f"; batch {number} was given up: {queries} without labels, charged as reserved"
     return True, said
 
 

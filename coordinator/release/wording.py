@@ -12,7 +12,7 @@ VERIFY = (
     "the guardian signed these very labels, or noisy sums, batch by batch. Where records vote, it needs the public "
     "pool, `--pool FILE`, to check that the soft labels follow from the released sums. It does not know which "
     "certificates were revoked.",
-    "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party audit verify`.",
+    "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party verify`.",
 )
 
 

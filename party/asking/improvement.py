@@ -21,6 +21,7 @@ from party.teachers.teacher import Teacher
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
+from protocols.plural import counted
 
 # The two-sided 95 % quantile of the standard normal distribution.
 _DEVIATIONS = 1.959964
@@ -58,7 +59,7 @@ class Improvement:
         return [
             f"This hospital's own {self.model}, on {self.test_records} test records:",
             f"  before, from {self.own_records} own records: {before}",
-            f"  after, with {self.answered} labels from the others: {after}",
+            f"  after, with {counted(self.answered, 'label')} from the others: {after}",
             f"  {self.gained} test records are right only after, {self.lost} only before",
             f"  {fixed_point(self.agreement)}",
         ]

@@ -14,6 +14,7 @@ from party.asking.improvement import Improvement
 from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise, strength
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import STOP_MEANINGS
+from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY
 from protocols.votes import ABSTAIN
@@ -74,7 +75,7 @@ def ask_figures(
 def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
     """The report as lines for a terminal."""
     lines = [
-        f"{figures['answered']} of {figures['asked']} queries answered, {figures['queries']} in the file: "
+        f"{figures['answered']} of {counted(figures['asked'], 'query')} answered, {figures['queries']} in the file: "
         f"{stopped(figures)}",
         cost(figures),
         *(f"left out of the last batches: {seat} ({code})" for seat, code in figures["left_out"].items()),
@@ -94,7 +95,7 @@ def cost(figures: Figures) -> str:
         for name in ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta")
     )
     return (
-        f"{len(used)} hospitals have spent epsilon {_between(used)} of the {_between(caps)} that they allow "
+        f"{counted(len(used), 'hospital')} have spent epsilon {_between(used)} of the {_between(caps)} that they allow "
         f"in this study, at delta {_between(deltas)}"
         + (f"; at most {max(reserved):.3g} more is reserved" if any(reserved) else "")
     )

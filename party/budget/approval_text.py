@@ -22,6 +22,7 @@ from protocols.claims import (
     used_once,
     who_sees_votes,
 )
+from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
@@ -47,7 +48,7 @@ def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
 def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) -> list[str]:
     """Who asks what, what this hospital does for it, and what comes out."""
     level, batches = study.confidentiality, f"in batches of up to {study.batch_limit}, until {terms.ends}"
-    roster = f"{len(study.roster)} seats take part, {study.quorum} needed for each batch"
+    roster = f"{counted(len(study.roster), 'seat')} in all, {study.quorum} needed for each batch"
     if level.hides_queries:
         querier = level.who_asks(terms.coordinator)
         return [
@@ -61,7 +62,7 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
     if study.records is not None:
         records, unit = study.records, study.unit
         return [
-            f"Who asks     {terms.coordinator}; {len(study.roster)} seats take part, {study.quorum} needed",
+            f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
             f"Asked        once, {records.queries} public questions together, until {terms.ends}",
             "Questions    in the file that you were given, whose hash the study names: the same for every hospital",
             f"Your part    each record votes with its own label in {records.votes} of the questions, and each {unit} "
@@ -77,7 +78,8 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
         f"Who asks     {terms.coordinator}; {roster}",
         f"Asked        {terms.pool_size} public queries, {batches}",
         f"Questions    {checked if pool_checked else unchecked}",
-        f"Your part    {study.teachers} teachers per seat vote on each query; records, models and features stay here",
+        f"Your part    each of {study.teachers} teachers per seat votes on each query; records, models and features "
+        "stay here",
         f"Released     one label per query, by {study.mechanism.name}, a student model trained on these labels, and a "
         "privacy statement",
     ]
@@ -184,8 +186,8 @@ def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     if settings.settle and study.budgets.settles:
         lines.append(
             "The coordinator's signed word is trusted on which queries were answered (settle = true). A false "
-            "one would let it spend more; it is kept as evidence, and `audit verify --release` compares it with "
-            "the release."
+            "one would let it spend more; it is kept as evidence, and `conclave-party verify --release` compares it "
+            "with the release."
         )
     if settings.teachers.kind == "onnx" and study.teachers > 1:
         lines.append(

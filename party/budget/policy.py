@@ -191,7 +191,7 @@ class Policy:
         Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
         """
         with self._transaction():
-            known = self._known(study.digest, data_set, home)
+            known = self.own_approval(study.digest, data_set, home)
             if not known.withdrawn:
                 self._end(study.digest, data_set)
 
@@ -209,7 +209,7 @@ class Policy:
         as `withdraw` does, and Refused("not_withdrawn").
         """
         with self._transaction():
-            known = self._known(study.digest, data_set, home)
+            known = self.own_approval(study.digest, data_set, home)
             if not known.withdrawn:
                 raise Refused(Code.NOT_WITHDRAWN, f"study {study.name!r} still runs; withdraw it first")
             for unit, currency, noise in self._database.execute(
@@ -267,7 +267,8 @@ class Policy:
                 f"first study of {data_set!r} was approved",
             )
 
-    def _known(self, digest: bytes, data_set: str, home: PartyHome) -> Approval:
+    def own_approval(self, digest: bytes, data_set: str, home: PartyHome) -> Approval:
+        """This home's approval. Raises Refused("unknown_study"), or ("approved_elsewhere") for another home's."""
         known = self.approval(digest, data_set)
         if known is None:
             raise Refused(Code.UNKNOWN_STUDY, f"study {digest.hex()[:16]} was not approved here for {data_set!r}")

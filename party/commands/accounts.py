@@ -1,4 +1,4 @@
-"""The commands budget show, audit verify and withdraw: what was spent, what can be proved, and how it ends."""
+"""The commands budget show, verify and withdraw: what was spent, what can be proved, and how it ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
+from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
+from runtime.pasting import say_next
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -27,11 +29,6 @@ if TYPE_CHECKING:
 @click.group()
 def budget() -> None:
     """Show what studies may still ask of this hospital."""
-
-
-@click.group()
-def audit() -> None:
-    """Check what this hospital can prove."""
 
 
 @budget.command(epilog=EPILOG)
@@ -73,8 +70,8 @@ def show(home: PartyHome, as_json: bool) -> None:
     for row in seats:
         state = " (withdrawn)" if row["withdrawn"] else ""
         state = " (forfeited: its whole cap counts as spent)" if row["forfeited"] else state
-        waiting = f", {row['unsettled']} batches not settled" if row["unsettled"] else ""
-        left = f"{row['answers_left']} answers left"
+        waiting = f", {counted(row['unsettled'], 'batch')} not settled" if row["unsettled"] else ""
+        left = f"{counted(row['answers_left'], 'answer')} left"
         if row["once"]:
             left = "not asked yet, and then once" if row["answers_left"] else "asked once, and never again"
         click.echo(
@@ -91,7 +88,7 @@ def show(home: PartyHome, as_json: bool) -> None:
     click.echo("The guarantee is the cap; 'budget used' is for monitoring, not an epsilon to publish.")
 
 
-@audit.command(epilog=EPILOG)
+@click.command(epilog=EPILOG)
 @click.argument("study", required=False)
 @home_option
 @json_option
@@ -101,8 +98,8 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 
     \b
     Examples:
-      conclave-party audit verify
-      conclave-party audit verify heart --release release/
+      conclave-party verify
+      conclave-party verify heart --release release/
     """
     from party.audit import audit_seat, released_labels
     from party.budget.policy import Policy
@@ -139,24 +136,25 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     if as_json:
         click.echo(json.dumps({"policy_entries": entries, "seats": results, "holds": not failed}, indent=2))
     else:
-        click.echo(f"policy: {entries} entries, the hash chain is intact")
+        click.echo(f"policy: {counted(entries, 'entry')}, the hash chain is intact")
         for result in results:
             click.echo(
-                f"{result['study']}, {result['seat']}: {result['entries']} entries, {result['batches']} batches "
-                f"({result['unsettled']} not settled: charged as reserved), "
-                f"{result['requests']} signed requests, {result['outcomes']} signed outcomes, {result['compared']} "
-                "queries compared with the release"
+                f"{result['study']}, {result['seat']}: {counted(result['entries'], 'entry')}, "
+                f"{counted(result['batches'], 'batch')} ({result['unsettled']} not settled: charged as reserved), "
+                f"{counted(result['requests'], 'signed request')}, "
+                f"{counted(result['outcomes'], 'signed outcome')}, {counted(result['compared'], 'query')} "
+                "compared with the release"
             )
             if result["counted"] or result["not_counted"]:
                 unknown = result["batches"] - result["counted"] - result["not_counted"]
                 click.echo(
-                    f"  the guardian's statements: votes counted in {result['counted']} batches, and not in "
+                    f"  the guardian's statements: votes counted in {counted(result['counted'], 'batch')}, and not in "
                     f"{result['not_counted']}; there is none of {unknown}"
                 )
             for finding in result["findings"]:
                 click.echo(f"  error [{finding['code']}]: {finding['what']}", err=True)
     if failed:
-        click.echo("next: keep this home as it is (it holds the signed proof) and show it to the data-protection "
+        say_next("keep this home as it is (it holds the signed proof) and show it to the data-protection "
                    "officers of the consortium", err=True)  # fmt: skip
         return Exit.VERIFICATION
     return 0
@@ -182,6 +180,9 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
 
     settings, party = home.settings(), home.invitation().party
     found = home.find_study(study)
+    with Policy(settings.policy) as policy:
+        policy.check_newest(home.path)
+        policy.own_approval(found.digest, settings.data.name, home)
     if not yes and not click.confirm(f"Withdraw {found.name} for ever?", err=True):
         raise Refused(Code.NOT_CONFIRMED, f"study {found.name!r} goes on")
     with Policy(settings.policy) as policy:

@@ -13,6 +13,7 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import DataUnavailable, InvalidInput, Refused, Unreachable
+from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
@@ -101,7 +102,7 @@ def ask(
         own = load_records(settings.data, terms)
         test = load_records(of_file(settings.data, test_file), terms)
     home.keep_study(found)
-    click.echo(f"asking {len(found.roster)} hospitals about {len(queries)} records", err=True)
+    click.echo(f"asking {counted(len(found.roster), 'hospital')} about {counted(len(queries), 'record')}", err=True)
     running = Refused(Code.ALREADY_RUNNING, f"another `ask` is running in study {found.name!r}; allowed: one at a time")
     with alone(home.study_folder(found.digest) / "ask.lock", running):
         labelling = ask_consortium(

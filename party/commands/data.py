@@ -13,9 +13,11 @@ import click
 from party.commands.group import home_option
 from party.commands.scoring import score
 from protocols.errors import InvalidInput
+from protocols.plural import counted
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
 from runtime.files import write_atomically
+from runtime.pasting import pasteable, say_next
 from runtime.printing import folded
 
 if TYPE_CHECKING:
@@ -66,7 +68,7 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
         click.echo(json.dumps(_figures(settings.data.shown, quality, fit, good), indent=2))
     else:
         for line in _lines(settings.data.shown, quality, fit, study):
-            click.echo(line)
+            click.echo(pasteable(line))
     return Exit.DONE if good else Exit.INVALID_INPUT
 
 
@@ -140,12 +142,12 @@ def make_map(
     write_atomically(path, mapping_toml(quality.mapping, notes=notes).encode())
     click.echo(f"wrote {path}")
     for line in _problems(quality, study):
-        click.echo(line)
+        click.echo(pasteable(line))
     if quality.problems:
         left = sum(bool(problem.todo) for problem in quality.problems)
-        click.echo(f"{left} left for you to settle; then: conclave-party data check {study}")
+        click.echo(pasteable(f"{left} left for you to settle; then: conclave-party data check {study}"))
         return Exit.INVALID_INPUT
-    click.echo(f"next: conclave-party data check {study}")
+    say_next(f"conclave-party data check {study}")
     return Exit.DONE
 
 
@@ -206,7 +208,7 @@ def _lines(place: str, quality: Quality | None, fit: Suitability | None, study: 
 def _columns(quality: Quality | None) -> list[str]:
     if quality is None or not quality.columns:
         return []
-    lines = ["", f"Columns, of {quality.rows} records:"]
+    lines = ["", f"Columns, of {counted(quality.rows, 'record')}:"]
     for each in quality.columns:
         named = each.column if each.own == each.column else f"{each.column} ({each.own})"
         said = [f"{each.missing} missing"] * bool(each.missing) + [f"{each.unusable} unusable"] * bool(each.unusable)

@@ -18,6 +18,7 @@ from protocols.reading import TOML_BYTES, read_bytes
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
+from runtime.pasting import pasteable, say_next
 
 if TYPE_CHECKING:
     from party.home import PartyHome
@@ -98,6 +99,7 @@ policy = "policy.sqlite"
 @click.option("--delta", type=float, help="Lifetime cap: delta.")
 @click.option("--settle/--no-settle", default=None, help="Whether outcomes lower charges, in studies where they can.")
 @click.option("--new-key", is_flag=True, help="Discard the old key and certificate, for a new invitation.")
+@click.option("--enrol", "ask_now", is_flag=True, help="Ask for the certificate at once; `run` or `enrol` fetches it.")
 def init(
     invitation: Path,
     home: PartyHome,
@@ -113,14 +115,17 @@ def init(
     delta: float | None,
     settle: bool | None,
     new_key: bool,
+    ask_now: bool,
 ) -> None:
     """Create this node's folder and its key, which never leaves it; print the fingerprint for the operator.
+
+    With --enrol the key goes to the operator at once, who approves it once they heard the fingerprint.
 
     \b
     Examples:
       conclave-party init invitation.toml
       conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
-          --teacher random_forest --unit record --epsilon 3 --delta 1e-6
+          --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --enrol
     """
     from party.home import make_home
     from party.settings import read_invitation
@@ -168,7 +173,16 @@ def init(
         first = ""
     except InvalidInput:
         first = f"fill in {home.settings_file}, "
-    click.echo(f"next: {first}run conclave-party enrol, and read the words to the operator by telephone")
+    if ask_now:
+        try:
+            enrol_home(home, 0.0)
+        except Refused as error:
+            if error.code != Code.PENDING:
+                raise
+            click.echo("asked for a certificate; the operator approves it once you have read them the words")
+            say_next(f"{first}conclave-party data check STUDY.toml, once you have the study")
+        return
+    say_next(f"{first}run conclave-party enrol, and read the words to the operator by telephone")
 
 
 @click.command(epilog=EPILOG)
@@ -180,6 +194,15 @@ def enrol(home: PartyHome, wait_s: float) -> None:
     \b
     Example:
       conclave-party enrol --wait 600
+    """
+    enrol_home(home, wait_s)
+    say_next("conclave-party doctor")
+
+
+def enrol_home(home: PartyHome, wait_s: float) -> None:
+    """Asks for the certificate, and fetches it. wait_s: seconds to wait for the approval.
+
+    Raises Refused, "pending" where there is none yet.
     """
     from party.connection.dialling import enrol as ask
     from protocols.crypto.fingerprints import phrase
@@ -209,7 +232,7 @@ def enrol(home: PartyHome, wait_s: float) -> None:
             raise Refused(reply.code, f"{reply.reason or 'the operator has not approved this node yet'}: {words}")
         time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
     _keep(home, invited, reply.certificate)
-    click.echo(f"enrolled {invited.party}; next: conclave-party doctor")
+    click.echo(f"enrolled {invited.party}")
 
 
 @click.command(epilog=EPILOG)
@@ -233,7 +256,7 @@ def doctor(home: PartyHome, as_json: bool) -> int:
             state = "FAIL" if not hop.ok else "next" if hop.waits else "ok  "
             click.echo(f"{state}  {hop.name:<12} {hop.found}")
             if hop.todo:
-                click.echo(f"      next: {hop.todo}")
+                click.echo(pasteable(f"      next: {hop.todo}"))
     if as_json:
         click.echo(json.dumps([dataclasses.asdict(hop) for hop in hops], indent=2))
     return next((hop.exit_code for hop in hops if not hop.ok), 0)

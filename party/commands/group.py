@@ -28,7 +28,7 @@ COMMANDS: Final[dict[str, str]] = {
     "predict": "party.commands.scoring:predict",
     "ask": "party.commands.ask:ask",
     "budget": "party.commands.accounts:budget",
-    "audit": "party.commands.accounts:audit",
+    "verify": "party.commands.accounts:verify",
     "withdraw": "party.commands.accounts:withdraw",
     "home": "party.commands.homes:home_commands",
     "upgrade": "party.commands.upgrade:upgrade",
@@ -43,14 +43,14 @@ def cli() -> None:
 
     \b
     From an invitation to a running node:
-      conclave-party init invitation.toml       (then read the fingerprint to the operator)
-      conclave-party enrol --wait 600
-      conclave-party doctor
+      conclave-party init invitation.toml --enrol   (then read the fingerprint to the operator)
+      conclave-party doctor                         (at every stage: what is wrong, and what comes next)
+      conclave-party data map study.toml            (what your columns and words mean)
       conclave-party data check study.toml
-      conclave-party approve study.toml
-      conclave-party train STUDY
+      conclave-party approve study.toml --train
       conclave-party run
       conclave-party budget show
+      conclave-party verify --release FOLDER
     """
 
 

@@ -11,6 +11,8 @@ from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG
+from runtime.locked_keys import passphrase_command
+from runtime.pasting import say_next
 
 if TYPE_CHECKING:
     from party.home import PartyHome
@@ -74,9 +76,10 @@ def move(file: Path, encrypt: bool, yes: bool, home: PartyHome) -> None:
 
 @home_commands.command(epilog=EPILOG)
 @_file
+@click.option("--yes", is_flag=True, help="Restore without asking.")
 @home_option
-def restore(file: Path, home: PartyHome) -> None:
-    """Make a home from FILE, once: FILE is renamed to FILE.restored.
+def restore(file: Path, yes: bool, home: PartyHome) -> None:
+    """Make a home from FILE, once: FILE is renamed to FILE.restored. What a backup forfeits is shown first.
 
     A moved home goes on as it was. A backup does not know what was answered and approved since: every study of it ends
     here with its whole cap, and its lifetime caps are charged in full. If node.toml's policy lies outside the home and
@@ -89,9 +92,19 @@ def restore(file: Path, home: PartyHome) -> None:
     from party.keeping.backup import restore as make
     from runtime.passphrase import passphrase
 
-    for line in make(home, file, passphrase=lambda: passphrase(str(file))):
+    def agree(forfeited: list[str]) -> None:
+        if yes:
+            return
+        click.echo("A backup does not know what was answered since. Restoring it forfeits:", err=True)
+        for line in forfeited or ["nothing: no study was approved, and no cap is set"]:
+            click.echo(f"  {line}", err=True)
+        if not click.confirm("Forfeit that for ever, and restore?", err=True):
+            raise Refused(Code.NOT_CONFIRMED, f"nothing was changed, and {file} can still be restored")
+
+    for line in make(home, file, passphrase=lambda: passphrase(str(file)), agree=agree):
         click.echo(line)
-    click.echo(f"{home.path} works; next: conclave-party doctor")
+    click.echo(f"{home.path} works")
+    say_next("conclave-party doctor")
 
 
 @home_commands.command(epilog=EPILOG)
@@ -120,28 +133,12 @@ def repair(forfeit_all: bool, yes: bool, home: PartyHome) -> None:
         raise Refused(Code.NOT_CONFIRMED, "nothing was changed")
     for line in mend(home, everything=forfeit_all):
         click.echo(line)
-    click.echo("next: conclave-party doctor")
+    say_next("conclave-party doctor")
 
 
-@home_commands.command(epilog=EPILOG)
-@click.option("--remove", is_flag=True, help="Store the key without a passphrase.")
-@home_option
-def passphrase(remove: bool, home: PartyHome) -> None:
-    """Set, change or remove the passphrase of this node's key.
-
-    `run` and every command that needs the key ask for it once, or take it from CONCLAVE_PASSPHRASE_COMMAND (a program
-    that prints it), CONCLAVE_PASSPHRASE_FILE, systemd's credential conclave-passphrase or CONCLAVE_PASSPHRASE.
-
-    \b
-    Example:
-      conclave-party home passphrase
-    """
-    from runtime.key_files import lock_key, read_key
-    from runtime.passphrase import new_passphrase
-
-    read_key(home.key)
-    lock_key(home.key, None if remove else new_passphrase(str(home.key)))
-    click.echo("the key is stored without a passphrase" if remove else "the key has its passphrase")
+home_commands.add_command(
+    passphrase_command("conclave-party home", home_option, keys=lambda home: [home.key], runs="run")
+)
 
 
 def _write(home: PartyHome, file: Path, kind: str, *, encrypt: bool) -> None:

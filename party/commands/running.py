@@ -33,6 +33,8 @@ _APPROVALS_S: Final = 2.0
 _TOLD: Final = 1000
 # How long the page waits for the ledgers, which a vote may hold; it then shows what it showed before.
 _PATIENCE_S: Final = 1.0
+# How long a node without a certificate waits for one; whatever starts the service starts it again.
+_ENROL_S: Final = 86_400.0
 
 
 @click.command(epilog=EPILOG)
@@ -44,13 +46,15 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
 
     Logs each batch that it answers, and what is left of the budget, on standard error: plain lines at a terminal,
     otherwise JSON lines. SIGTERM and Ctrl-C stop it; every charge is on disk at all times. A live page is on 127.0.0.1;
-    the link in live-page.link, in the home, opens it once.
+    the link in live-page.link, in the home, opens it once. A node without a certificate first asks for one, and waits
+    for up to a day until the operator has approved.
 
     \b
     Example:
       conclave-party run
     """
     from party.budget.policy import Policy
+    from party.commands.enrolment import enrol_home
     from party.connection.node import Node
     from party.live.page import node_page
     from party.live.recent import Recent
@@ -65,6 +69,8 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
 
     settings, invitation = home.settings(), home.invitation()
     key = home.open_key()
+    if not home.certificate.exists():
+        enrol_home(home, _ENROL_S)
     authority = certificate_from_pem(invitation.authority)
     plain = sys.stderr.isatty() and not as_json
     log, recent = Log(sys.stderr, plain=plain), Recent()

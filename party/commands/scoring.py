@@ -12,6 +12,7 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
+from protocols.plural import counted
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
 from runtime.printing import folded
@@ -88,7 +89,7 @@ def _compared(
 ) -> list[str]:
     """The figures for people: the verdict first."""
     own = figures["alone"]
-    lines = [f"alone     {own.words()}", f"({kind}; {own.records} records, {how})"]
+    lines = [f"alone     {own.words()}", f"({kind}; {counted(own.records, 'record')}, {how})"]
     if together is None:
         if how.startswith("cross"):
             lines.append("(the five models share records, so the interval is a little too narrow)")
@@ -96,7 +97,7 @@ def _compared(
     ours, theirs = alone == truth, together == truth
     gained, lost = int((theirs & ~ours).sum()), int((ours & ~theirs).sum())
     lines.insert(1, f"together  {figures['together'].words()}")
-    lines.append(f"{gained} records are right together only, {lost} alone only")
+    lines.append(f"{counted(gained, 'record')} are right together only, {lost} alone only")
     if how.startswith("cross"):
         lines.append("These records also took part in the labels that the student learned: keep some back for --test")
     return lines
@@ -145,7 +146,7 @@ def predict(release: Path, records_path: Path, out: Path, home: PartyHome, as_js
         click.echo(json.dumps({**figures, "score": None if result is None else result.figures()}, indent=2))
         return
     said = "no labels, so nothing is scored" if result is None else result.words()
-    click.echo(f"{int(used.sum())} of {len(used)} records: {said}")
+    click.echo(f"{int(used.sum())} of {counted(len(used), 'record')}: {said}")
     click.echo(f"the release is signed by the coordinator and unaltered; predictions are in {out}")
 
 

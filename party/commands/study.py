@@ -14,6 +14,7 @@ from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
+from runtime.pasting import say_next
 
 if TYPE_CHECKING:
     from party.budget.lifetime_use import Forecast
@@ -50,6 +51,7 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write a page to sign off (.html) before asking: what GDPR article 35 asks, filled in as far as is known.",
 )
+@click.option("--train", "train_now", is_flag=True, help="Train the teachers at once, as `train` does.")
 def approve(
     study_file: Path,
     home: PartyHome,
@@ -59,6 +61,7 @@ def approve(
     pool_file: Path | None,
     queries_file: Path | None,
     officers_file: Path | None,
+    train_now: bool,
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
@@ -70,7 +73,7 @@ def approve(
 
     \b
     Examples:
-      conclave-party approve study.toml --pool pool.csv
+      conclave-party approve study.toml --pool pool.csv --train
       conclave-party approve study.toml --queries queries.npz
       conclave-party approve study.toml --officers-file heart.html
       conclave-party approve study.toml --yes --guardian-fingerprint pottery-lunar-...
@@ -99,7 +102,10 @@ def approve(
             "question that is not answered costs less"
         )
     counted = _votes_of_records(study, settings, party, pool_file, queries_file)
-    following = f"train {study.name}" if counted is None else "run"
+    if train_now and (as_json or counted is not None):
+        with_it = "--json" if as_json else "a study in which records vote, which has no teachers"
+        raise InvalidInput(f"--train is given with {with_it}; allowed: without it")
+    following = "run" if train_now or counted is not None else f"train {study.name}"
     with Policy(settings.policy) as policy:
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == home.identity:
@@ -108,8 +114,11 @@ def approve(
             keep_votes(home, study, unused)
             if counted and not unused:
                 click.echo(f"study {study.name} is already approved, and was asked: its votes are not counted again")
-            else:
-                click.echo(f"study {study.name} is already approved; next: conclave-party {following}")
+                return
+            click.echo(f"study {study.name} is already approved")
+            if train_now:
+                _train(home, settings, study)
+            say_next(f"conclave-party {following}")
             return
         policy.check_approvable(study, data_set=settings.data.name, home=home)
         warnings = [] if counted is not None else check_trainable(settings, study, party)
@@ -138,7 +147,19 @@ def approve(
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
         keep_votes(home, study, counted or [])
-    click.echo(f"\napproved {study.name}; next: conclave-party {following}", err=as_json)
+    click.echo(f"\napproved {study.name}", err=as_json)
+    if train_now:
+        _train(home, settings, study)
+    say_next(f"conclave-party {following}", err=as_json)
+
+
+def _train(home: PartyHome, settings: PartySettings, study: DeployedStudy) -> dict[str, list[int]]:
+    """Trains the teachers of an approved study; returns the records of each teacher, by seat."""
+    from party.voting.training import train as train_teachers
+
+    return dict(
+        train_teachers(home, settings, study, home.invitation().party, say=lambda text: click.echo(text, err=True))
+    )
 
 
 def _write_officers_file(
@@ -222,7 +243,6 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
       conclave-party train heart
     """
     from party.budget.policy import Policy
-    from party.voting.training import train as train_teachers
 
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
@@ -236,11 +256,12 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
         state = "was withdrawn" if known is not None else "is not approved by this home"
         code = Code.WITHDRAWN if known is not None else Code.NOT_APPROVED
         raise Refused(code, f"study {found.name!r} {state} for data set {settings.data.name!r}")
-    seats = train_teachers(home, settings, found, home.invitation().party, say=lambda text: click.echo(text, err=True))
+    seats = _train(home, settings, found)
     if as_json:
-        click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": dict(seats)}, indent=2))
+        click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": seats}, indent=2))
     else:
-        click.echo(f"teachers of {found.name} are trained; next: conclave-party run")
+        click.echo(f"teachers of {found.name} are trained")
+        say_next("conclave-party run")
 
 
 def _figures(study: DeployedStudy, forecasts: list[Forecast]) -> dict[str, Any]:

@@ -117,11 +117,7 @@ class LocalConsortium:
         verified = self.call("coordinator", None, "verify", str(release), *whole)
         with ThreadPoolExecutor(max_workers=2) as pairs:
             spent = dict(zip(self.data.hospitals, pairs.map(self._budget, self.data.hospitals), strict=True))
-            list(
-                pairs.map(
-                    lambda name: self.party(name, "audit", "verify", "--release", str(release)), self.data.hospitals
-                )
-            )
+            list(pairs.map(lambda name: self.party(name, "verify", "--release", str(release)), self.data.hospitals))
         self.say(f"  {verified.strip().splitlines()[-1]}")
         return figures_of(release, self.data, self.study, spent)
 

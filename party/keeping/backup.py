@@ -6,6 +6,7 @@ import datetime
 import os
 import secrets
 import sqlite3
+import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,9 +16,11 @@ from party.budget.policy import Policy
 from party.home import PartyHome, make_home
 from party.keeping.archive import PARTS, Archive, Kind, read_archive, write_archive
 from party.keeping.repair import repair
+from party.settings import read_settings
 from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.reading import read_bytes
+from protocols.study.file import read_deployed
 from runtime.files import write_atomically
 
 _PART_BYTES: Final = 2**31
@@ -52,10 +55,13 @@ def back_up(home: PartyHome, file: Path, *, kind: Kind, passphrase: bytes | None
     return archive
 
 
-def restore(home: PartyHome, file: Path, *, passphrase: Callable[[], bytes]) -> list[str]:
+def restore(
+    home: PartyHome, file: Path, *, passphrase: Callable[[], bytes], agree: Callable[[list[str]], None]
+) -> list[str]:
     """Makes a home from an archive, which is renamed to FILE.restored; returns what was forfeited, in lines.
 
-    A move gives the home as it was. A backup does not know what its home answered since: what cannot be proved is
+    agree: called before anything is written with what a backup will forfeit, in lines; it raises if nobody agrees. A
+    move gives the home as it was. A backup does not know what its home answered since: what cannot be proved is
     charged as spent (party.keeping.repair). Raises InvalidInput for a folder that holds anything, and as read_archive
     and repair do; the archive has its name again if no home was made.
     """
@@ -65,6 +71,8 @@ def restore(home: PartyHome, file: Path, *, passphrase: Callable[[], bytes]) -> 
     used = file.with_name(f"{file.name}.restored")
     if used.exists():
         raise InvalidInput(f"{used} exists; allowed: an archive of this name that was not restored before")
+    if archive.kind == "backup":
+        agree(_at_stake(home, archive))
     try:
         file.rename(used)
     except OSError as error:
@@ -85,6 +93,29 @@ def restore(home: PartyHome, file: Path, *, passphrase: Callable[[], bytes]) -> 
         return said + repair(home, everything=inside, why=f"the home was restored from a backup of {archive.made}")
     _mark_arrival(home, settings.policy)
     return [*said, "nothing is forfeited: the home that was moved answers nothing more"]
+
+
+def _at_stake(home: PartyHome, archive: Archive) -> list[str]:
+    """What restoring a backup into a home that does not exist yet will forfeit, in lines."""
+    with tempfile.TemporaryDirectory() as place:
+        for name, content in archive.parts.items():
+            if name == "node.toml" or name.endswith("/study.toml"):
+                write_atomically(Path(place, name), content)
+        settings = read_settings(Path(place, "node.toml"))
+        studies = [read_deployed(path).name for path in sorted(Path(place, "studies").glob("*/study.toml"))]
+        inside = settings.policy.resolve().parent == Path(place).resolve()
+        policy = home.path / settings.policy.relative_to(place) if settings.policy.is_relative_to(place) else None
+    if not inside and (policy or settings.policy).exists():
+        where = policy or settings.policy
+        return [f"study {each}: it ends here if its ledger is older than {where} knows" for each in studies]
+    return [
+        *(f"study {each}: it ends here; its whole cap counts as spent" for each in studies),
+        *(
+            f"lifetime cap of {settings.data.name}, unit {unit}: epsilon {cap.epsilon:g} at delta {cap.delta:g} is "
+            "charged in full"
+            for unit, cap in settings.lifetime.items()
+        ),
+    ]
 
 
 def _mark_arrival(home: PartyHome, policy: Path) -> None:

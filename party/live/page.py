@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Sequence
 
 from party.live.state import Happened, LastAudit, NodeState, SeatState
+from protocols.plural import counted
 from protocols.refusals.table import meaning_of
 from runtime.live_page import AGAIN_S
 from runtime.page import document, facts, table, verdict
@@ -63,7 +64,7 @@ def needs_of(state: NodeState) -> list[str]:
             "connected; once it has ended, ask the operator for a new invitation"
         )
     if state.last_audit is not None and not state.last_audit.holds:
-        needs.append("the last audit check failed; run: conclave-party audit verify")
+        needs.append("the last audit check failed; run: conclave-party verify")
     return [*needs, *state.troubles]
 
 
@@ -71,7 +72,7 @@ def _left(seat: SeatState) -> str:
     who = seat.study if seat.seat.count("/") == 0 else f"{seat.study} ({seat.seat})"
     if seat.once:
         return f"{who}: {'not asked yet, and then once' if seat.left else 'asked once, and never again'}"
-    return f"{who}: {seat.left} of {seat.total} answers left"
+    return f"{who}: {seat.left} of {counted(seat.total, 'answer')} left"
 
 
 def _studies(seats: Sequence[SeatState]) -> list[str]:
@@ -153,7 +154,7 @@ def _node(state: NodeState) -> list[str]:
 
 def _audit(found: LastAudit | None) -> str:
     if found is None:
-        return "never; run: conclave-party audit verify"
+        return "never; run: conclave-party verify"
     when = datetime.datetime.fromtimestamp(found.time_s, datetime.UTC)
     return f"{_utc(when)}: {'everything holds' if found.holds else 'something does not hold'} ({found.seats} checked)"
 

@@ -63,8 +63,8 @@ class Happened:
 
 @dataclass(frozen=True)
 class LastAudit:
-    """What `audit verify` found when it last ran: time_s in seconds since 1970, whether everything held, how many
-    seats it looked at."""
+    """What `conclave-party verify` found when it last ran: time_s in seconds since 1970, whether everything held,
+    how many seats it looked at."""
 
     time_s: float
     holds: bool
@@ -167,7 +167,7 @@ def days_left(certificate: Path, now: datetime.datetime) -> float:
 
 
 def last_audit(home: PartyHome) -> LastAudit | None:
-    """What `audit verify` found last; None if it never ran here. Raises DataCorrupt."""
+    """What `conclave-party verify` found last; None if it never ran here. Raises DataCorrupt."""
     try:
         found = read_json(home.path / LAST_AUDIT, most=_AUDIT_BYTES)
     except DataUnavailable:
@@ -181,7 +181,7 @@ def last_audit(home: PartyHome) -> LastAudit | None:
 
 
 def remember_audit(home: PartyHome, *, holds: bool, seats: int) -> None:
-    """Writes down what `audit verify` found, for the page, unless the home cannot be written, as on a copy of it."""
+    """Writes down what `conclave-party verify` found, for the page, unless the home cannot be written, as on a copy."""
     found = LastAudit(time.time(), holds, seats)
     with suppress(StorageFailed):
         write_atomically(home.path / LAST_AUDIT, json.dumps(asdict(found)) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from party.data.quality import Problem, Quality
 from party.voting.suitability import Suitability
+from protocols.plural import counted
 from runtime.page import cards, document, facts, lines, table, text, verdict
 
 
@@ -32,7 +33,7 @@ def quality_page(place: str, study: str, quality: Quality | None, fit: Suitabili
         if quality.columns:
             found = [(each.column, each.own, each.missing, each.unusable, each.encoded) for each in quality.columns]
             columns = ("Column", "Yours", "Missing", "Unusable", "As numbers")
-            caption = f"Columns of {quality.rows} records"
+            caption = f"Columns of {counted(quality.rows, 'record')}"
             body += ["<section><h2>Columns</h2>", table(caption, columns, found, words=(4,)), "</section>"]
     body += ["<section><h2>Where from</h2>", facts([("Source", place), ("Study", study)]), "</section>"]
     footer = f"<p>{text('For this hospital alone. Rows are counted from 1, without the header.')}</p>"

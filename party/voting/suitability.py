@@ -15,6 +15,7 @@ from party.settings import PartySettings
 from party.voting.contribution import units_in
 from party.voting.groups import rows_of_seats
 from party.voting.training import deals_of
+from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
 
 
@@ -60,12 +61,14 @@ class Suitability:
 
     def lines(self) -> list[str]:
         """The figures in words."""
-        lines = [f"{self.records} records" + f", and {self.left_out} that are left out" * bool(self.left_out)]
+        lines = [
+            f"{counted(self.records, 'record')}" + f", and {self.left_out} that are left out" * bool(self.left_out)
+        ]
         for name, count in self.classes.items():
             share = f"{100 * count / self.records:.0f} %" if count else "none: nothing here will vote for it"
             lines.append(f"class {name}: {count} ({share})")
         if self.patients is not None:
-            lines.append(f"{self.patients} patients, {self.several} with several records each")
+            lines.append(f"{counted(self.patients, 'patient')}, {self.several} with several records each")
         elif self.identical:
             lines.append(
                 f"{self.identical} records have the same features as another: if a patient may occur twice, set "
@@ -76,7 +79,9 @@ class Suitability:
                 lines.append(f"seat {each.seat}: {each.sizes[0]} {self.unit}s vote, each once")
                 continue
             few, most = min(each.sizes), max(each.sizes)
-            lines.append(f"seat {each.seat}: {len(each.sizes)} teachers of {few} to {most} records")
+            lines.append(
+                f"seat {each.seat}: {counted(len(each.sizes), 'teacher')} of {few} to {counted(most, 'record')}"
+            )
             if each.one_class:
                 lines.append(
                     f"{each.one_class} of them have records of one class only, and will vote for it always: the study "

@@ -1,8 +1,8 @@
 """The tables of a ledger, and triggers that forbid deleting a charge, or lowering it except by settling.
 
 Every statement that writes them is in ledger.py. The triggers repeat its rules, so that no later statement lowers a
-charge or removes a log entry by mistake. Anyone who can write the file can drop the triggers; `audit verify` then finds
-sums that differ.
+charge or removes a log entry by mistake. Anyone who can write the file can drop the triggers;
+`conclave-party verify` then finds sums that differ.
 """
 
 LEDGER_SCHEMA = """

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from typing import Any  # what tomllib returns, checked below
+from types import MappingProxyType
+from typing import Any, Final  # Any: what tomllib returns, checked below
 
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import Mechanism, check_view, make_mechanism
@@ -18,19 +19,26 @@ from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
 
+NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
-def read_deployed(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> DeployedStudy:
+
+def read_deployed(
+    path: Path, *, keys: Callable[[str], str | None] = lambda party: None, left_out: Mapping[str, object] = NOTHING
+) -> DeployedStudy:
     """A study between organisations from its TOML file. Raises InvalidInput as read_study does, and without [terms]."""
-    study = read_study(path, keys=keys)
+    study = read_study(path, keys=keys, left_out=left_out)
     if not isinstance(study, DeployedStudy):
         raise InvalidInput(f"{path} has no [terms]; allowed: a study between organisations")
     return study
 
 
-def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: None) -> Study:
+def read_study(
+    path: Path, *, keys: Callable[[str], str | None] = lambda party: None, left_out: Mapping[str, object] = NOTHING
+) -> Study:
     """A study from its TOML file; a DeployedStudy if it has [terms].
 
-    keys: returns a party's signing_key, if the file leaves out that of its seats, or of its querier.
+    keys: returns a party's signing_key, if the file leaves out that of its seats, or of its querier. left_out: keys of
+    [terms] and their values, for those that the file leaves out; input_shape follows from the columns, if it has any.
     Raises InvalidInput for a missing, unknown or mistyped key, naming it.
     """
     try:
@@ -50,7 +58,8 @@ def read_study(path: Path, *, keys: Callable[[str], str | None] = lambda party: 
         if not (isinstance(columns, list) and all(isinstance(column, dict) for column in columns)):
             raise InvalidInput(f"study file {path}: features must be [[terms.feature]] tables")
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
-        table["terms"] = Terms(**_typed(Terms, {**terms, "features": features}, path))
+        width = {"input_shape": [sum(each.width for each in features)]} if features else {}
+        table["terms"] = Terms(**_typed(Terms, {**left_out, **width, **terms, "features": features}, path))
     records = table.get("records")
     if records is not None:
         if not isinstance(records, dict):

@@ -11,10 +11,11 @@ from guardian.commands import run_command
 from guardian.home import GuardianHome
 from protocols.crypto.fingerprints import phrase
 from protocols.study.file import write_study
+from runtime.key_files import locked
 from tests.harness.guardians import guarded_study
 from tests.harness.operators import make_home
 
-COMMANDS = ("init", "accept", "show", "approve", "deny", "serve", "status")
+COMMANDS = ("init", "accept", "show", "approve", "deny", "serve", "status", "passphrase")
 INIT = ("init", "--name", "notary", "--coordinator", "centre", "--listen", "127.0.0.1:0", "--metrics-port", "0")
 
 
@@ -156,3 +157,13 @@ def test_a_file_that_is_far_too_large_is_not_read(run, certified, tmp_path):
     code, _, err = run("accept", "large.pem", "sent/authority.pem")
     assert code == 3
     assert "allowed: at most 1048576" in err
+
+
+def test_both_servers_keys_get_a_passphrase_and_lose_it_again(certified, run, monkeypatch):
+    monkeypatch.setenv("CONCLAVE_PASSPHRASE", "correct horse")
+    keys = [certified.key_file, *(certified.folder.parent / "home" / name for name in ("key.pem", "authority-key.pem"))]
+    for more, shut in (((), True), (("--remove",), False)):
+        assert run("passphrase", *more)[0] == 0
+        assert run_coordinator(["passphrase", *more]) == 0
+        assert [locked(each.read_bytes()) for each in keys] == [shut] * 3
+    certified.key()

@@ -23,7 +23,7 @@ from protocols.research.published.private import Private
 from simulations.planning.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.distributions import example
-from tests.harness.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, RunPage, blocks, slug
+from tests.harness.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, Call, RunPage, blocks, slug, steps
 
 RUNNABLE = [p for p in PAGES if any(b.language in COMMANDS and b.not_run is None for b in blocks(p))]
 
@@ -46,6 +46,24 @@ def test_every_block_names_its_language_and_what_is_not_run_says_why(page: Path)
     assert text.count("<!-- not run:") == sum(block.not_run is not None for block in blocks(page))
     outside = FENCE.sub("", text)
     assert not re.search(r"^ +(\$ )?conclave-simulate", outside, re.MULTILINE), "a command outside of a block"
+
+
+def test_a_first_release_takes_as_many_command_lines_as_the_tutorial_says() -> None:
+    page = ROOT / "docs" / "tutorials" / "operator.md"
+    said = re.search(r"that was (\d+) command lines of the operator and (\d+) of each hospital", page.read_text())
+    assert said is not None
+    end = page.read_text()[: said.start()].count("\n")
+    scripts = [
+        f"conclave-{step.program} {' '.join(step.arguments)}" if isinstance(step, Call) else step
+        for block in blocks(page)
+        if block.line < end and block.not_run is None
+        for step in steps(block)
+    ]
+    lines = [line for script in scripts if "<<" not in script for line in script.splitlines()]
+    operator = sum("conclave-coordinator " in line for line in lines)
+    hospital = sum("conclave-party " in line and line.partition("--home ")[2].startswith("north") for line in lines)
+    assert (operator, hospital) == (int(said[1]), int(said[2]))
+    assert operator + 4 * (hospital + 1) <= 25  # of an operator and four hospitals, each with a mapping file
 
 
 def test_the_pages_that_teach_the_commands_are_run() -> None:

@@ -30,7 +30,7 @@ def commands(state, *, trained=False, **changed):
 
 def test_the_batch_now_and_whom_it_waits_for_come_first():
     shown = page()
-    says = "Serving; 0 of 1 hospitals connected; heart: asking; not connected: north; nothing needs you."
+    says = "Serving; 0 of 1 hospital connected; heart: asking; not connected: north; nothing needs you."
     assert says in shown
     assert 'class="verdict good"' in shown
     assert "20 of 58 queries asked in 2 batches, 9 answered" in shown

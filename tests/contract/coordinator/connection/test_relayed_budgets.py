@@ -169,7 +169,7 @@ def test_status_shows_what_passed_and_whose_ledger_has_the_rest(home, capsys):
     assert "conclave_study_answered{" not in text
     assert run_command(["status", "--home", str(home.folder)]) == 0
     out = capsys.readouterr().out
-    assert "study heart: relayed; 8 of 20 queries asked in 1 batches, asked by asker; quorum 2" in out
+    assert "study heart: relayed; 8 of 20 queries asked in 1 batch, asked by asker; quorum 2" in out
     assert (
         "asker's ledger holds these budgets: they are shown here at their worst case, until a receipt says less" in out
     )

@@ -1,6 +1,7 @@
 """What an operator's commands make of a draft in which records vote: queries, noise, weights, and a stored study."""
 
 import json
+import shlex
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +11,7 @@ from coordinator.commands.group import run_command
 from coordinator.connection.open_study import check_askable
 from coordinator.labelling.pool import write_pool
 from coordinator.labelling.record_planning import plan_records
+from coordinator.labelling.study_creation import read_draft
 from coordinator.labelling.templates import RECORDS_TEMPLATE
 from coordinator.queries.choice import QueryChoice
 from protocols.errors import InvalidInput
@@ -56,7 +58,7 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
     made = ["study", "queries", str(file), "--pool", str(pool), "--out", str(out), "--complete", str(whole)]
     assert run_command([*made, *at]) == 0
     said, beside = capsys.readouterr()
-    assert f"next: conclave-coordinator study create {whole} --pool {pool} --queries {out}" in beside
+    assert f"next: conclave-coordinator study create {shlex.join(at)} {whole} --pool {pool} --queries {out}" in beside
     study = read_deployed(whole)
     assert study == record_study_of()[0]
     for line in (
@@ -106,7 +108,7 @@ def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
 def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     file = tmp_path / "draft.toml"
     file.write_text(RECORDS_TEMPLATE)
-    read = read_deployed(file)
+    read = read_draft(file, keys=lambda party: None)
     pool = np.random.default_rng(0).normal(size=(30, *read.terms.input_shape)).astype(np.float32)
     made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study
     assert made.records.population == 500

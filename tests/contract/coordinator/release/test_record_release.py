@@ -92,7 +92,7 @@ def test_it_verifies_and_names_what_it_recomputed(record_release):
     assert checks["soft labels"].passed is None
     assert "that was not checked" in checks["soft labels"].message
     assert "--pool" in checks["soft labels"].next_step
-    assert "1 batches of 3 seats recompute" in checks["charges"].message
+    assert "the charges of 1 batch to 3 seats add up" in checks["charges"].message
 
 
 def test_what_was_not_checked_stands_in_the_summary(record_release, capsys):
@@ -100,9 +100,9 @@ def test_what_was_not_checked_stands_in_the_summary(record_release, capsys):
     assert verify.main([str(folder)], standalone_mode=False) == 0
     said = capsys.readouterr()
     assert "NOT CHECKED  soft labels" in said.err
-    assert "not checked: soft labels" in said.out.splitlines()[-1]
+    assert "not checked: authority, soft labels" in said.out.splitlines()[-1]
     verify.main([str(folder), "--json"], standalone_mode=False)
-    assert json.loads(capsys.readouterr().out)["not_checked"] == ["soft labels"]
+    assert json.loads(capsys.readouterr().out)["not_checked"] == ["authority", "soft labels"]
 
 
 def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_ever(record_release):
@@ -285,7 +285,7 @@ def test_a_guardian_signs_the_sums_that_are_released_and_no_others(guarded_relea
     consortium, folder = guarded_release
     checks = {check.name: check for check in verify_release(folder, None)}
     assert checks["guardian's signatures"].passed
-    assert checks["guardian's signatures"].message == "'guardian' computed the same sums of 1 batches, and signed them"
+    assert checks["guardian's signatures"].message == "'guardian' computed the same sums of 1 batch, and signed them"
     changes = {
         "another sum": ("sums.csv", lambda text: text.replace("\n0,", "\n0,1", 1)),
         "another signature": ("guardian.sig", lambda text: text[:2] + ("1" if text[2] == "0" else "0") + text[3:]),

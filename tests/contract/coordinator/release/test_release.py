@@ -155,7 +155,7 @@ def test_an_outcome_that_did_not_arrive_is_a_missing_receipt(signed, tmp_path):
     assert all(check.passed for check in checks.values())
     assert "hospital-0" in checks["receipts"].message
     assert "unproven: hospital-0 (batches 0, 1, 3)" in checks["receipts cover every charge"].message
-    assert "audit verify" in checks["receipts cover every charge"].next_step
+    assert "conclave-party verify" in checks["receipts cover every charge"].next_step
 
 
 def test_a_receipt_covers_the_batches_before_it_whose_receipts_are_lost(signed, tmp_path):

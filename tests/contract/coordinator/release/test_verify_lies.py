@@ -70,7 +70,7 @@ def test_a_coordinator_that_lied_and_kept_no_receipts_of_it_is_caught(signed, tm
     found = {check.name: check for check in verify_release(folder, None) if not check.passed}
     assert list(found) == ["receipts cover every charge"]
     assert all(seat in found["receipts cover every charge"].message for seat in seats)
-    assert "audit verify" in found["receipts cover every charge"].next_step
+    assert "conclave-party verify" in found["receipts cover every charge"].next_step
 
 
 def test_our_own_software_does_not_write_such_a_release(signed, tmp_path):

@@ -89,7 +89,7 @@ def test_a_ledger_with_a_bad_receipt_is_released_and_says_whose_it_is(signed, tm
     assert ("its ledger's state is not confirmed" in words) == (batches == "every")
     assert (LIAR in events["charges_unproven"]) == (batches == "every")
     assert f"refused: the receipt of {LIAR} for batch 0" in check.message
-    assert "audit verify" in check.next_step
+    assert "conclave-party verify" in check.next_step
     assert words.replace("'", "&#39;") in (folder / "privacy.html").read_text()
 
 

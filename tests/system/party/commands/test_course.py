@@ -66,11 +66,11 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     assert checked["records"] == 60
     assert checked["patients"] == 30
     assert sum(checked["records_per_teacher"]["hospital-0"]) == 60
-    assert run_command(["approve", str(file), *at, "--yes"]) == 0
+    assert run_command(["approve", str(file), *at, "--yes", "--train"]) == 0
     said = capsys.readouterr().out
+    assert said.endswith(f"next: conclave-party run --home {home.path}\n")
     for words in ("epsilon", "unit record", "replace-one", "Not covered", "100.0 %", "centre"):
         assert words in said
-    assert run_command(["train", "test", *at]) == 0
     assert run_command(["doctor", *at]) == 0
     node = start(home)
     try:
@@ -93,7 +93,7 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     release = tmp_path / "release"
     release.mkdir()
     sign_release(release, consortium, labelled.labels)
-    assert run_command(["audit", "verify", "--release", str(release), *at, "--json"]) == 0
+    assert run_command(["verify", "--release", str(release), *at, "--json"]) == 0
     verified = json.loads(capsys.readouterr().out)
     assert verified["holds"]
     assert verified["seats"][0]["compared"] == (labelled.labels >= -1).sum()
@@ -102,11 +102,11 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     forged[silent] = 0
     sign_release(release, consortium, forged)
     assert last_audit(home).holds
-    assert run_command(["audit", "verify", "test", "--release", str(release), *at]) == 8
+    assert run_command(["verify", "test", "--release", str(release), *at]) == 8
     assert not last_audit(home).holds
     assert f"error [outcome_false]: query {silent}" in capsys.readouterr().err
     (release / "labels.csv").write_text("query,label\n")
-    assert run_command(["audit", "verify", "--release", str(release), *at]) == 8
+    assert run_command(["verify", "--release", str(release), *at]) == 8
     assert "error [not_verified]" in capsys.readouterr().err
     assert run_command(["withdraw", "test", "--yes", *at, "--json"]) == 0
     ended = json.loads(capsys.readouterr().out)
@@ -147,7 +147,7 @@ def test_of_two_homes_that_share_a_policy_the_one_that_approved_a_study_alone_wi
     there = ["--home", str(second.path)]
     for command, code in (
         (["approve", str(file), *there, "--yes"], "approved_elsewhere"),
-        (["withdraw", str(file), *there, "--yes"], "approved_elsewhere"),
+        (["withdraw", str(file), *there], "approved_elsewhere"),  # refused before it asks
         (["train", str(file), *there], "not_approved"),
     ):
         capsys.readouterr()
@@ -177,8 +177,10 @@ def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp
     with Enrolling(study, tmp_path) as consortium:
         invitation = write_invitation(tmp_path / "invitation.toml", consortium)
         at = ["--home", str(tmp_path / "home")]
-        assert run_command(["init", str(invitation), *at]) == 0
+        assert run_command(["init", str(invitation), "--enrol", *at]) == 0
         said = capsys.readouterr().out
+        assert "asked for a certificate" in said
+        assert f"conclave-party data check --home {tmp_path / 'home'} STUDY.toml" in said
         (words,) = re.findall(r"in words +(\S+)", said)
         assert run_command(["enrol", *at]) == 4
         assert f"error [pending]: compare the fingerprint: {words}" in capsys.readouterr().err

@@ -120,11 +120,18 @@ def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(home, tmp_p
             second.log.check_known(coordinator.log.peer(SEAT), by="coordinator")
 
 
-def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patients(home, tmp_path, capsys):
+def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patients(home, tmp_path, capsys, monkeypatch):
     assert call("home", "backup", tmp_path / "b.conclave", home=home) == 0
     spent(home, [1, 2])
     there = PartyHome(tmp_path / "there")
-    assert call("home", "restore", tmp_path / "b.conclave", home=there) == 0
+    # It says first what will be forfeited; whoever declines can restore the file later.
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert call("home", "restore", tmp_path / "b.conclave", home=there) == Exit.REFUSED
+    asked = capsys.readouterr().err
+    assert "study test: it ends here; its whole cap counts as spent" in asked
+    assert "lifetime cap of ward, unit record: epsilon 20 at delta 1e-05 is charged in full" in asked
+    assert not there.path.exists()
+    assert call("home", "restore", tmp_path / "b.conclave", "--yes", home=there) == 0
     said = capsys.readouterr().out
     assert "study test: it ends at this node; its whole cap counts as spent" in said
     assert "epsilon 20 at delta 1e-05 is charged in full" in said
@@ -207,7 +214,7 @@ def test_a_key_that_is_lost_is_one_message_and_a_new_one_keeps_budgets(original,
     before = use(home)
     home.key.unlink()
     assert call("run", home=home) == Exit.INVALID_INPUT
-    assert "conclave-party init INVITATION.toml --new-key" in capsys.readouterr().err
+    assert f"conclave-party init --home {home.path} INVITATION.toml --new-key" in capsys.readouterr().err
     assert call("init", write_invitation(tmp_path / "i.toml", original[1]), "--new-key", home=home) == 0
     assert home.open_key()
     assert use(home) == before
@@ -245,4 +252,4 @@ def test_a_sealed_backup_opens_with_its_passphrase_alone(home, tmp_path, capsys,
     monkeypatch.delenv("CONCLAVE_PASSPHRASE")
     (tmp_path / "secret").write_text("correct horse\n")
     monkeypatch.setenv("CONCLAVE_PASSPHRASE_COMMAND", f"cat {tmp_path / 'secret'}")
-    assert call("home", "restore", file, home=there) == 0
+    assert call("home", "restore", file, "--yes", home=there) == 0

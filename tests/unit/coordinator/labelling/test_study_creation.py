@@ -55,7 +55,7 @@ def terms(**changes):
         (make_study([1.0], threshold=-2.0), r"no \[terms\]"),
         (terms(coordinator="other"), "allowed: 'centre'"),
         (terms(ends="2001-01-01"), "which is over"),
-        (terms(pool_sha256="0" * 64), "pool-digest"),
+        (terms(pool_sha256="0" * 64), "they are filled in"),
         (terms(pool_size=59), "60 queries"),
         (terms(input_shape=(5,)), "shape"),
         (replace(STUDY, name="../evil"), "is not allowed"),
@@ -111,13 +111,15 @@ def test_a_folder_with_a_ledger_that_the_store_forgot_is_not_removed(home, tmp_p
     assert (home.study("test") / "ledger.sqlite").read_bytes() == b"spend"
 
 
-def test_the_template_is_a_study_once_its_pool_is_written_into_it(home, tmp_path):
+def test_the_template_is_a_study_once_its_pool_is_given(home, tmp_path):
     pool = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
     file = tmp_path / "template.toml"
-    file.write_text(TEMPLATE.replace("0" * 64, pool_digest(pool)))
+    file.write_text(TEMPLATE)
     np.save(tmp_path / "pool.npy", pool)
     with Store(home) as store:
         made = create_study(store, SETTINGS, file=file, pool_file=tmp_path / "pool.npy", today=NOW.date())
+    assert (made.terms.input_shape, made.terms.pool_size, made.terms.pool_sha256) == ((5,), 300, pool_digest(pool))
+    assert read_study(home.study("heart") / "study.toml") == made
     assert made.name == "heart"
     assert len(made.roster) == 4
     nothing = np.zeros(4, dtype=np.int64)

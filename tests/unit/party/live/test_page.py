@@ -52,7 +52,7 @@ def test_a_study_in_which_records_vote_is_asked_once():
     [
         ({"seats": ()}, "conclave-party approve STUDY.toml"),
         ({"certificate_days": 1.5}, "the certificate ends in 1.5 days"),
-        ({"last_audit": LastAudit(0.0, False, 1)}, "conclave-party audit verify"),
+        ({"last_audit": LastAudit(0.0, False, 1)}, "conclave-party verify"),
         ({"troubles": ("teachers failed: why",)}, "teachers failed: why"),
         (
             {"connected": False, "since": NOW - datetime.timedelta(minutes=5)},

@@ -1,0 +1,42 @@
+import click
+import pytest
+
+from runtime.pasting import with_home
+
+
+@click.group()
+def group():
+    pass
+
+
+@group.group()
+def study():
+    pass
+
+
+@study.command()
+@click.option("--home")
+@click.argument("file")
+def create(home, file):
+    pass
+
+
+@group.command()
+@click.argument("folder")
+def verify(folder):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("said", "pasted"),
+    [
+        ("run: tool study create s.toml", "run: tool study create --home 'my home' s.toml"),
+        ("`tool study create`, then tool study create x", "`tool study create --home 'my home'`, then tool study "
+         "create --home 'my home' x"),
+        ("tool verify release", "tool verify release"),  # it takes no home
+        ("tool study create with another --home", "tool study create with another --home"),
+        ("other study create; tool nothing", "other study create; tool nothing"),
+    ],
+)  # fmt: skip
+def test_a_command_that_takes_a_home_names_the_one_that_was_given(said, pasted):
+    assert with_home(said, group=group, program="tool", home="my home") == pasted
