@@ -114,7 +114,15 @@ class LocalConsortium:
         self.coordinator("release", "demo", "--out", str(release))
         self.say("Anybody can verify the release; each hospital also compares it with what was signed to it.")
         whole = ["--pool", str(self.folder / "pool.npy")] if self.by_records else []
-        verified = self.call("coordinator", None, "verify", str(release), *whole)
+        verified = self.call(
+            "coordinator",
+            None,
+            "verify",
+            str(release),
+            "--authority",
+            str(self.folder / "centre" / "authority.pem"),
+            *whole,
+        )
         with ThreadPoolExecutor(max_workers=2) as pairs:
             spent = dict(zip(self.data.hospitals, pairs.map(self._budget, self.data.hospitals), strict=True))
             list(pairs.map(lambda name: self.party(name, "verify", "--release", str(release)), self.data.hospitals))
@@ -153,9 +161,8 @@ class LocalConsortium:
         self.party(
             name, "init", str(self.folder / f"{name}.invitation.toml"), "--data", str(self.folder / f"{name}.csv"),
             "--loader", "csv", "--data-name", name, "--patient", "", "--teacher", "logistic_regression", "--unit",
-            "record", "--epsilon", str(lifetime), "--delta", str(seat.delta),
+            "record", "--epsilon", str(lifetime), "--delta", str(seat.delta), "--enrol",
         )  # fmt: skip
-        self.call("party", self.folder / name, "enrol", allowed=(0, 4))
         asked = json.loads(self.coordinator("requests", "--json"))
         fingerprint = next((each["fingerprint"] for each in asked if each["party"] == name), None)
         if fingerprint is None:
