@@ -7,6 +7,7 @@ from typing import Any  # values of flags, as click gives them
 
 import click
 
+from protocols.errors import BudgetExceeded
 from simulations.exits import EPILOG
 from simulations.options import (
     check_idle_analyses,
@@ -43,7 +44,9 @@ def plan_flags(**flags: Any) -> None:
     from protocols.study.released_noise import little_released
     from simulations.pipeline import study_of
     from simulations.planning.curves import check_curve, write_curves
+    from simulations.planning.nearest import must_afford_or_say
     from simulations.planning.plan import make_plan
+    from simulations.planning.right_labels import mostly_wrong
     from simulations.planning.terminal import print_plan
     from simulations.stages.inputs import read_inputs
 
@@ -62,10 +65,18 @@ def plan_flags(**flags: Any) -> None:
     if flags["optimise"]:
         run_optimise(flags, reporter)
         return
-    budgets, study = study_of(read_inputs(settings, host=host_from(flags), reporter=reporter))
-    if warning := little_released(study):
-        reporter.say(f"warning: {warning}")
-    print_plan(make_plan(study, budgets), as_json=flags["as_json"])
+    inputs = read_inputs(settings, host=host_from(flags), reporter=reporter)
+    budgets, study = study_of(inputs)
+    for warning in (little_released(study), mostly_wrong(study, settings, inputs)):
+        if warning:
+            reporter.say(f"warning: {warning}")
+    plan = make_plan(study, budgets)
+    print_plan(plan, as_json=flags["as_json"])
+    if not flags["as_json"]:
+        try:
+            must_afford_or_say(study, settings, inputs)
+        except BudgetExceeded as error:
+            click.echo(str(error))
     if flags["curve"]:
         write_curves(study, Path(flags["curve"]))
         reporter.say(f"curves of delta(epsilon): {flags['curve']}")

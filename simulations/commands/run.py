@@ -52,8 +52,11 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
     from protocols.study.released_noise import little_released
+    from protocols.study.right_labels import doubtful
     from simulations.pipeline import run, study_of
-    from simulations.planning.plan import make_plan, must_afford
+    from simulations.planning.nearest import must_afford_or_say
+    from simulations.planning.plan import make_plan
+    from simulations.planning.right_labels import mostly_wrong
     from simulations.planning.terminal import print_plan
     from simulations.report.headline import compared
     from simulations.report.terminal import print_summary
@@ -77,7 +80,9 @@ def run_flags(**flags: Any) -> None:
     if flags["dry_run"]:
         print_plan(plan, as_json=flags["as_json"])
         return
-    must_afford(plan)
+    must_afford_or_say(study, settings, inputs)
+    if warning := mostly_wrong(study, settings, inputs):
+        reporter.say(f"warning: {warning}")
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
     from simulations.plots.figures import drawings, write_figures
     from simulations.report.page import write_report
@@ -101,6 +106,9 @@ def run_flags(**flags: Any) -> None:
         click.echo(compared(result, figures))
         for line in printed(result):
             click.echo(line)
+        if study.records is None:
+            for warning in doubtful(study, result.seeds[0].labelling.labels):
+                click.echo(f"warning: {warning}")
 
 
 def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:

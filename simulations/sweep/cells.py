@@ -16,6 +16,7 @@ from protocols.study.study import Study
 from runtime.files import write_atomically
 from simulations.datasets.dataset import content_digest
 from simulations.pipeline import released_students, study_of
+from simulations.planning.nearest import nearest
 from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.budgets import Budgets
@@ -66,6 +67,9 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
             must_afford(make_plan(study, budgets))
         except BudgetExceeded as error:
             refused = str(error)
+            if not any(cell.refused for cell in cells):
+                # Of the first alone: each takes a second.
+                reporter.say("\n".join([refused, *(each.line for each in nearest(settings, inputs))]))
         text = f"{write_config(inputs.settings)} {study.digest.hex()} {inputs.fingerprint} {source}"
         cells.append(Cell(number, settings, refused, content_digest(text=text)))
     return cells

@@ -14,7 +14,9 @@ from typing import Any  # values of a JSON file
 import numpy as np
 import pytest
 
+from protocols.study.right_labels import answered_by_noise, most_right, needed_agreement
 from simulations.commands.group import run_command
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import ROOT, RunPage
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
@@ -49,6 +51,20 @@ def test_the_tutorials_plans_are_those_of_the_program(capsys: pytest.CaptureFixt
     exhaustive = {g["answers_all"] for g in planned(capsys)}
     assert len(exhaustive) == 1
     assert f"afford the same number of queries: {exhaustive.pop()}." in text
+
+
+def test_how_right_labels_can_be_is_what_the_bound_says() -> None:
+    text = (ROOT / "docs" / "explanation" / "right-labels.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (\d+) % \|$", text, re.MULTILINE)
+    assert [name for name, _, _ in rows] == ["thresholded_gnmax", "confident_gnmax", "gnmax", "lnmax"]
+    for name, shares, needed in rows:
+        settings = experiment(parties=250, budgets="2", mechanism=name)
+        study = make_study(settings, experiment_budgets(settings), classes=10, queries=1000)
+        stated = [most_right(study, agreement) for agreement in (0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0)]
+        assert shares.split(" | ") == [f"{100 * share:.0f}" for share in stated]
+        assert f"{100 * (needed_agreement(study) or 0):.0f}" == needed
+        if name == "thresholded_gnmax":
+            assert f"noise alone answers a share q of\n  the queries: {100 * answered_by_noise(study):.0f} %" in text
 
 
 @pytest.mark.slow

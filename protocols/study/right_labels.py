@@ -1,0 +1,88 @@
+"""How often a released label can be the one that most votes name: a bound from public terms alone.
+
+Let at most a share a of all votes name the plurality of a query, and let the rest name the other C - 1 classes in any
+way. With independent noise Z of one log-concave law on every count, given the plurality's own noise z the others all
+stay below with probability prod_j F(z + n_1 - n_j). As F is log-concave, sum_j ln F is concave in the counts, and is
+largest for a given number of other votes where these are spread evenly. So is the probability that none of them reaches
+a threshold. Hence no votes in which the plurality has the share a are released right more often, nor are fewer of the
+released labels right, than where the rest is spread evenly: that is what is computed, by the mechanism's exact law.
+docs/explanation/right-labels.md.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import scipy
+from jaxtyping import Int64
+from numpy import ndarray
+
+from protocols.study.released_noise import noise_in
+from protocols.study.study import Study
+from protocols.votes import NOT_ASKED
+
+# Below this share of right labels, even if votes are as clear as they can be, a study is not worth its budget.
+LEAST_RIGHT = 0.8
+# Probability that noise alone answers so many queries, above which nothing says that votes were heard.
+_CHANCE = 0.05
+# A share of one class that is too large, and the fewest labels of which that is said.
+_ONE_CLASS, _FEWEST_LABELS = 0.95, 20
+
+
+def most_right(study: Study, agreement: float) -> float:
+    """The probability, at most, that a released label is the plurality, if it has a share `agreement` of all votes.
+
+    agreement: in [1/classes, 1]. Independent of budgets; teachers' votes only.
+    """
+    right, answered = _outcome(study, agreement)
+    return right / answered if answered > 0 else 0.0
+
+
+def answered_by_noise(study: Study) -> float:
+    """The probability that a query is answered if its votes are spread evenly over all classes: by noise alone."""
+    return _outcome(study, 1 / study.classes)[1]
+
+
+def needed_agreement(study: Study, *, right: float = LEAST_RIGHT) -> float | None:
+    """The least share of all votes for the plurality with which released labels can be right so often; None if no votes
+    are enough, because the noise is too large for all votes together.
+    """
+    lowest = 1 / study.classes
+    if most_right(study, 1.0) < right:
+        return None
+    if most_right(study, lowest) >= right:
+        return lowest
+    return float(scipy.optimize.brentq(lambda share: most_right(study, share) - right, lowest, 1.0, xtol=1e-6))
+
+
+def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
+    """Warnings from released labels alone (class, ABSTAIN or NOT_ASKED): that no more were answered than noise alone
+    would have answered, and that nearly all are of one class.
+
+    The first is said unless a one-sided binomial test at the level of 5 % finds that more was answered: where there is
+    nothing but noise, it is missing in 5 % of studies.
+    """
+    found, released = [], labels[labels >= 0]
+    asked = int((labels != NOT_ASKED).sum())
+    if study.mechanism.needed(second_round=False) is not None and asked:
+        alone = answered_by_noise(study)
+        if scipy.stats.binom.sf(len(released) - 1, asked, alone) > _CHANCE:
+            found.append(
+                f"{len(released)} of {asked} queries were answered, and noise alone would have answered about "
+                f"{alone * asked:.0f}: the labels may be noise"
+            )
+    if len(released) >= _FEWEST_LABELS:
+        share = float(np.bincount(released).max() / len(released))
+        if share >= _ONE_CLASS:
+            found.append(f"{share:.0%} of the released labels are of one class: a student of them names little else")
+    return found
+
+
+def _outcome(study: Study, agreement: float) -> tuple[float, float]:
+    """The probabilities that the plurality is released, and that any label is."""
+    mechanism, votes, others = study.mechanism, study.nominal_weight, study.classes - 1
+    counts = np.array([agreement * votes, (1 - agreement) * votes / others])
+    # More noise than is accounted for is the same as counts that are nearer to the threshold, and to each other.
+    needed = mechanism.needed(second_round=False) or 0.0
+    counts = needed + (counts - needed) * (mechanism.label_sigma / noise_in(study))
+    law = mechanism.outcome_log_law(counts, np.array([1, others]))
+    return float(np.exp(law[0])), float(np.exp(law[:2]).sum())
