@@ -53,7 +53,8 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
 
     Raises InvalidInput for the first setting that `run` would not take, DataUnavailable or DataCorrupt.
     """
-    cells, shared = [], _Shared(host, reporter)
+    cells: list[Cell] = []
+    shared = _Shared(host, reporter)
     source = source_digest("simulations.sweep", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
     for number, settings in sorted(sweep.cells, key=lambda cell: votes_key(cell[1])):
         try:
