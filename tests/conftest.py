@@ -1,5 +1,6 @@
-"""Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow), which calls
-have their arrays' types and shapes checked, where temporary folders are, and the garbage collector's.
+"""Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow) and with the
+same examples in every run, which calls have their arrays' types and shapes checked, where temporary folders are, and the
+garbage collector's.
 """
 
 import functools
@@ -16,14 +17,14 @@ from hypothesis import settings
 # As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
-settings.register_profile("conclave", deadline=None)
+settings.register_profile("conclave", deadline=None, derandomize=True, max_examples=30)
 settings.load_profile("conclave")
 
 _jaxtyped = jaxtyping.jaxtyped
 
 
 # Checking a call binds its arguments anew: without these limits it is most of the time of the whole suite.
-_FIRST_CALLS, _EVERY = 200, 50
+_FIRST_CALLS, _EVERY = 20, 200
 # Temporary folders are in memory where it has room for those of three runs.
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31
 
@@ -41,20 +42,23 @@ if _in_memory():
 
 
 def _checked(what: Any = None, *, typechecker: Any) -> Any:
-    """jaxtyped, for what has arrays among its annotations: the first calls of each function, then every fiftieth."""
+    """jaxtyped, for what has arrays among its annotations: the first calls of each function, then some.
+
+    A function's checks are compiled when it is first called, as most functions are in no one test.
+    """
     if what is None:
         return functools.partial(_checked, typechecker=typechecker)
     if not any("ndarray" in str(each) for each in getattr(what, "__annotations__", {}).values()):
         return what
-    checked = _jaxtyped(what, typechecker=typechecker)
+    checked = functools.cache(functools.partial(_jaxtyped, what, typechecker=typechecker))
     if isinstance(what, type):
-        return checked
+        return checked()
     calls = itertools.count()
 
     @functools.wraps(what)
     def sampled(*positional: Any, **named: Any) -> Any:
         number = next(calls)
-        return (what if number >= _FIRST_CALLS and number % _EVERY else checked)(*positional, **named)
+        return (what if number >= _FIRST_CALLS and number % _EVERY else checked())(*positional, **named)
 
     return sampled
 

@@ -19,7 +19,7 @@ from protocols.levels.hidden_queries.inference.fixed_point import plain_inferenc
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Refusal, StepReply, VoteRequest, decode, encode
-from tests.contract.test_level_contract import TotalNoise, labelled
+from tests.contract.test_level_contract import POOL, TotalNoise, labelled
 from tests.harness.levels import SIGNING_KEY, GuardianHere, lattice_study, two_server
 from tests.harness.private_models import (
     QUERIER_KEY,
@@ -28,11 +28,13 @@ from tests.harness.private_models import (
     begun,
     hidden_queries,
     hidden_study,
+    linear_models,
     private_models,
 )
 from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
+LINEAR = linear_models(STUDY)
 
 
 def plain_votes(study, queries):
@@ -57,7 +59,7 @@ def in_clear(study):
     ids=["thresholded", "gnmax", "weights"],
 )
 def test_the_labels_are_those_of_clear_votes_of_the_same_models_with_the_same_total_noise(study, monkeypatch):
-    queries = hidden_queries(40)
+    queries = hidden_queries()
     total = TotalNoise(monkeypatch, study)
     parties = PrivateParties(study)
     with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
@@ -66,7 +68,10 @@ def test_the_labels_are_those_of_clear_votes_of_the_same_models_with_the_same_to
         got = coordinator.label(positions)
         at_guardian = [guardians.balance(seat.party).spent for seat in study.roster]
     expected, _ = labelled(
-        in_clear(study), plain_votes(study, queries), ClearAggregation(total.again(study.confidentiality.units))
+        in_clear(study),
+        plain_votes(study, queries),
+        ClearAggregation(total.again(study.confidentiality.units)),
+        pool=POOL[: len(queries)],
     )
     np.testing.assert_array_equal(got.labels, expected.labels)
     assert got.batches == expected.batches
@@ -95,7 +100,7 @@ def test_messages_hold_no_query_and_survive_the_wire():
 
 
 def test_absent_and_malformed_parties_are_named_and_the_rest_goes_on():
-    parties = PrivateParties(STUDY)
+    parties = PrivateParties(STUDY, LINEAR)
     parties.handlers["p1"] = lambda request: None
 
     class BadStep(PrivateBallot):
@@ -193,7 +198,7 @@ def test_no_step_gives_the_last_reply_which_is_charged():
 
 
 def test_a_node_that_was_restarted_before_the_charge_computes_again_and_after_it_repeats_itself():
-    parties = PrivateParties(STUDY)
+    parties = PrivateParties(STUDY, LINEAR)
     restarted: list[str] = []
 
     def forgetful(request):
@@ -221,7 +226,7 @@ def test_a_node_that_was_restarted_before_the_charge_computes_again_and_after_it
 
 
 def test_a_querying_party_that_lost_its_line_goes_on_with_the_votes_that_were_paid_for():
-    parties = PrivateParties(STUDY)
+    parties = PrivateParties(STUDY, LINEAR)
     lost = []
 
     def dropping(requests):
@@ -247,20 +252,20 @@ def test_a_querying_party_that_lost_its_line_goes_on_with_the_votes_that_were_pa
 
 
 def test_other_records_in_the_place_of_those_that_were_asked_are_refused_and_more_at_the_end_are_not():
-    parties = PrivateParties(STUDY)
+    parties = PrivateParties(STUDY, LINEAR)
     queries = hidden_queries()
     with Ledger(":memory:") as guardians, Ledger(":memory:") as own:
         here = GuardianHere(STUDY, guardians, seeded_source(5))
-        coordinator, positions = asking(STUDY, here, own, parties.exchange(), queries[:16])
+        coordinator, positions = asking(STUDY, here, own, parties.exchange(), queries[:8])
         before = coordinator.label(positions)
         private_queries.check_same_queries(own, queries)
         with pytest.raises(InvalidInput, match="batch 0 of this study was asked about other records"):
             private_queries.check_same_queries(own, queries[::-1])
         with pytest.raises(InvalidInput, match="was asked about other records"):
-            private_queries.check_same_queries(own, queries[:15])
+            private_queries.check_same_queries(own, queries[:7])
         coordinator, positions = asking(STUDY, here, own, parties.exchange(), queries)
         got = coordinator.label(positions)
-        np.testing.assert_array_equal(got.labels[:16], before.labels)
+        np.testing.assert_array_equal(got.labels[:8], before.labels)
         assert len(got.batches) > len(before.batches)
 
 
@@ -319,7 +324,7 @@ def test_terms_of_hidden_queries_that_say_too_little_are_refused(changes, messag
 def test_queries_beyond_the_bound_are_refused_before_anything_is_asked():
     queries = hidden_queries()
     queries[3, 0, 0] = 1.5
-    with pytest.raises(InvalidInput, match="1 of 24 queries"):
+    with pytest.raises(InvalidInput, match="1 of 16 queries"):
         private_queries.PrivateQueries(STUDY, queries, lambda: None, key=QUERIER_KEY, source=seeded_source(1))
 
 

@@ -40,7 +40,7 @@ arrays = st.lists(
 @given(
     st.lists(st.tuples(st.sampled_from(["architecture", "dealt", "inference", "other"]), arrays), max_size=4), arrays
 )
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.too_slow], deadline=None)
 def test_any_arrays_in_any_order_are_answered_or_refused_and_cost_nothing(steps, relayed):
     handler = PARTIES.handlers["p0"]
     honest, _ = begun(STUDY, REQUEST.digest, "p0", nonce=next(NONCES))
@@ -54,7 +54,7 @@ def test_any_arrays_in_any_order_are_answered_or_refused_and_cost_nothing(steps,
 
 
 @given(arrays)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_any_offer_is_refused_unless_it_is_one(given_arrays):
     with pytest.raises(MalformedMessage):
         Offer.read(given_arrays, STUDY)

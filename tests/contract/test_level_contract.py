@@ -28,6 +28,8 @@ from tests.harness.levels import SEAT_KEYS, UNITS, GuardianHere, lattice_study, 
 from tests.harness.seeded import seeded_source
 
 POOL = np.zeros((40, 2), np.float32)
+# Of a pool where a circuit decides: two batches.
+ASKED = 20
 ROUND_TWO = {
     "mechanism": "interactive_gnmax",
     "round_one": 10,
@@ -127,9 +129,10 @@ def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noi
     total = TotalNoise(monkeypatch, study)
     with Ledger(":memory:") as guardians:
         here = GuardianHere(study, guardians, seeded_source(5))
-        got, own = labelled(study, votes, SharedAggregation(here.dial, source=seeded_source(6)))
+        got, own = labelled(study, votes, SharedAggregation(here.dial, source=seeded_source(6)), pool=POOL[:ASKED])
         at_guardian = [guardians.balance(seat.party).spent for seat in study.roster]
-    expected, _ = labelled(in_clear(study), votes, ClearAggregation(total.again(study.confidentiality.units)))
+    clear = ClearAggregation(total.again(study.confidentiality.units))
+    expected, _ = labelled(in_clear(study), votes, clear, pool=POOL[:ASKED])
     np.testing.assert_array_equal(got.labels, expected.labels)
     np.testing.assert_array_equal(got.reinforced, expected.reinforced)
     assert got.batches == expected.batches

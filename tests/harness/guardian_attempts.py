@@ -16,9 +16,9 @@ from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_vot
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import signed_again
 
-STUDY = lattice_study(two_server(), batch_limit=40)
+STUDY = lattice_study(two_server(), batch_limit=40, classes=3)
 NAMES = [seat.party for seat in STUDY.roster]
-VOTES = rng_votes(6, 1, 40, 5, 3)
+VOTES = rng_votes(6, 1, 40, 3, 3)
 POOL = np.zeros((40, 2), np.float32)
 
 

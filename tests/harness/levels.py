@@ -43,8 +43,8 @@ def two_server(*, abstention: bool = False, units: int = UNITS, seats: int = 6) 
     )
 
 
-def lattice_study(level: Confidentiality, **more):
-    """A small study whose weights lie on the lattice."""
+def lattice_study(level: Confidentiality, *, seats: int = 6, **more):
+    """A small study whose weights lie on the lattice; seats: the first of six."""
     given = {
         "sigma": 3.0,
         "sigma_threshold": 3.0,
@@ -57,7 +57,7 @@ def lattice_study(level: Confidentiality, **more):
     if isinstance(level, SecureSum):
         given = {"view": "histogram", "account": "gaussian", "quorum": 5, "sigma": 4.0} | given
         given["sigma_threshold"] = None
-    return make_study([8.0, 8.0, 12.0, 12.0, 16.0, 16.0], **given)
+    return make_study([8.0, 8.0, 12.0, 12.0, 16.0, 16.0][:seats], **given)
 
 
 class GuardianHere:

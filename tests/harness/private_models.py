@@ -23,12 +23,12 @@ from tests.harness.levels import SEAT_KEYS, lattice_study, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import seat_keys
 
-SIDE, CLASSES, QUERIES = 6, 3, 24
+SIDE, CLASSES, QUERIES = 6, 3, 16
 QUERIER_KEY = ec.derive_private_key(2000, ec.SECP256R1())
 
 
-def hidden_study(**more):
-    """A study that `asker` asks in."""
+def hidden_study(*, seats=6, **more):
+    """A study that `asker` asks in; seats: 6 at most."""
     servers = two_server()
     level = HiddenQueries(
         units=servers.units,
@@ -38,10 +38,12 @@ def hidden_study(**more):
         querier="asker",
         querier_key=encoded_point(QUERIER_KEY.public_key()),
         input_bound=1.0,
-        seat_keys=seat_keys(SEAT_KEYS),
+        seat_keys=seat_keys(SEAT_KEYS[:seats]),
     )
     return lattice_study(
-        level, **({"classes": CLASSES, "queries": 40, "batch_limit": 8, "sigma": 4.0, "threshold": 4.0} | more)
+        level,
+        seats=seats,
+        **({"classes": CLASSES, "queries": 40, "batch_limit": 8, "sigma": 4.0, "threshold": 4.0} | more),
     )
 
 
@@ -65,7 +67,7 @@ def private_models(study):
         return Model((SIDE, SIDE), (kernels, ReLU(), AveragePool(2), dense(CLASSES, 2 * (SIDE // 2) ** 2)))
 
     makers = [linear, linear, mlp, linear, cnn, linear]
-    return {seat.party: quantise(make(), precision_of(study)) for seat, make in zip(study.roster, makers, strict=True)}
+    return {seat.party: quantise(make(), precision_of(study)) for seat, make in zip(study.roster, makers, strict=False)}
 
 
 def linear_models(study):

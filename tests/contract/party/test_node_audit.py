@@ -152,7 +152,7 @@ def test_a_release_that_another_signed_or_that_was_changed_is_refused(labelled, 
         study()
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_manifest_is_read_or_refused_with_an_error_of_ours(labelled, tmp_path, data):
     consortium, _ = labelled

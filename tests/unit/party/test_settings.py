@@ -99,7 +99,7 @@ def test_an_invitation_is_read_and_its_faults_are_named(tmp_path):
             read_invitation(written(tmp_path, INVITATION.replace(old, new)))
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_change_of_a_file_is_read_or_refused_with_file_and_key(tmp_path, data):
     reader, good = data.draw(st.sampled_from([(read_settings, GOOD), (read_invitation, INVITATION)]))

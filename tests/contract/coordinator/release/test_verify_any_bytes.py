@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.harness.released import FILES, failed
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_one_altered_byte_anywhere_fails(signed, tmp_path_factory, data):
     name = data.draw(st.sampled_from(FILES))
@@ -60,7 +60,7 @@ def places(value, path=()):
         yield from places(inner, (*path, key))
 
 
-@settings(max_examples=150)
+@settings(max_examples=50)
 @given(data=st.data())
 def test_any_value_anywhere_in_its_json_is_a_failed_check_and_never_an_error(signed, tmp_path_factory, data):
     name = data.draw(

@@ -201,7 +201,7 @@ class MembersMachine(RuleBasedStateMachine):
 
 
 TestMembersMachine = MembersMachine.TestCase
-TestMembersMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestMembersMachine.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 
 
 def life_of_a_party(store: Store) -> None:

@@ -118,7 +118,7 @@ class JobMachine(RuleBasedStateMachine):
 
 
 TestJobMachine = JobMachine.TestCase
-TestJobMachine.settings = settings(max_examples=60, stateful_step_count=30, deadline=None)
+TestJobMachine.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
 
 
 def test_labels_and_the_end_of_their_job_are_stored_in_one_step(tmp_path, monkeypatch):

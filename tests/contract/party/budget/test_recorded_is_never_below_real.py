@@ -329,7 +329,7 @@ class Hospital(RuleBasedStateMachine):
 
 TestHospital = Hospital.TestCase
 TestHospital.settings = settings(
-    max_examples=int(os.environ.get("CONCLAVE_SEQUENCES", "60")),
+    max_examples=int(os.environ.get("CONCLAVE_SEQUENCES", "25")),
     stateful_step_count=25,
     deadline=None,
     suppress_health_check=list(HealthCheck),

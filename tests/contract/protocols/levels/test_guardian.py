@@ -211,7 +211,7 @@ def test_a_submission_that_cannot_be_is_refused_before_anything_is_charged(world
     assert all(balance.spent == 0 for balance in world.guardians.balances().values())
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=20)
 @given(st.lists(st.binary(max_size=400), min_size=1, max_size=3))
 def test_arbitrary_bytes_end_a_conversation_and_charge_nothing(messages):
     with Ledger(":memory:") as ledger:

@@ -15,7 +15,7 @@ from tests.harness.levels import GuardianHere
 from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, linear_models
 from tests.harness.seeded import seeded_source
 
-HIDDEN = hidden_study(batch_limit=2)
+HIDDEN = hidden_study(seats=3, batch_limit=2, threshold=2.0)
 BATCHES, VICTIM = 5, 2
 
 

@@ -169,7 +169,7 @@ KEYS = ["id", "gender", "birthDate", "deceasedDateTime", "subject", "code", "ons
         "valueQuantity", "verificationStatus", "status", "resourceType"]  # fmt: skip
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.sampled_from(["Patient", "Condition", "Observation"]), st.sampled_from(KEYS), VALUES)
 def test_a_resource_of_any_content_is_read_or_refused_with_an_error_of_ours(sources, tmp_path, name, key, value):
     folder = tmp_path / "fhir"

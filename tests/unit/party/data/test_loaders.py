@@ -176,7 +176,7 @@ def test_images_lie_in_one_folder_a_class(tmp_path):
         load_records(source(tmp_path, "images"), terms((), (3, 4)))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.binary(max_size=400), st.sampled_from(["csv", "parquet", "npz"]))
 def test_any_bytes_are_read_or_refused_with_an_error_of_ours(tmp_path, content, loader):
     path = tmp_path / "fuzz"
@@ -185,7 +185,7 @@ def test_any_bytes_are_read_or_refused_with_an_error_of_ours(tmp_path, content, 
         load_records(source(path, loader), terms())
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_damaged_file_is_read_or_refused_with_an_error_of_ours(tmp_path, data):
     np.savez(tmp_path / "a.npz", inputs=np.ones((3, 5), np.float32), labels=np.array([0, 1, 0]))

@@ -90,7 +90,7 @@ def test_what_is_no_dicom_image_is_refused_with_its_row(tmp_path, content):
         load_records(dicom(tmp_path), terms((), (2, 2)))
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.lists(st.tuples(st.integers(128, 700), st.integers(0, 255)), min_size=1, max_size=5), st.integers(0, 900))
 def test_a_damaged_dicom_image_is_read_or_refused_with_an_error_of_ours(tmp_path, changes, end):
     image(tmp_path / "a.dcm", np.array([[0, 4095], [2047, 0]]))

@@ -102,7 +102,7 @@ def test_a_frame_comes_back_as_it_was_sealed_with_its_signer(made):
     assert (signer.name, signer.role) == ("h", "party")
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(st.data())
 def test_no_altered_byte_changes_a_frame_or_its_signer(data):
     sealed = bytearray(SEALED)
@@ -117,14 +117,14 @@ def test_no_altered_byte_changes_a_frame_or_its_signer(data):
     assert signer.fingerprint == fingerprint(KEY.public_key())
 
 
-@settings(max_examples=400)
+@settings(max_examples=100)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_malformed_or_refused_and_nothing_else(data):
     with pytest.raises((MalformedMessage, Refused)):
         open_it(data)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_body_that_is_signed_is_a_frame_or_malformed(body):
 
@@ -215,7 +215,7 @@ def test_enrolment_comes_back_as_it_was_sent(name, token, request):
     assert decode_enrolled(encode_enrol(Enrolled(request, name, name))) == Enrolled(request, name, name)
 
 
-@settings(max_examples=300)
+@settings(max_examples=100)
 @given(st.binary(max_size=200))
 def test_any_bytes_are_an_enrolment_or_malformed(data):
     for decoder in (decode_enrol, decode_enrolled):

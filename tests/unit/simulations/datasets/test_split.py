@@ -11,7 +11,7 @@ from protocols.errors import InvalidInput
 from simulations.datasets.split import choose, cut, fixed_public_and_test
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(
     count=st.integers(7, 80),
     groups=st.one_of(st.none(), st.integers(6, 40)),

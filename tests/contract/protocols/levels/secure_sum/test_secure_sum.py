@@ -31,7 +31,7 @@ def sums(draw):
 
 
 @given(case=sums())
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_the_sum_is_that_of_the_survivors_for_any_drop_outs_within_the_bound(case) -> None:
     sizes, terms, absent, seed = case
     context = make_context(*sizes, **terms)

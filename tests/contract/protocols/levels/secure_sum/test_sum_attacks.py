@@ -55,7 +55,7 @@ def test_whoever_deals_wrongly_and_stays_away_is_left_out_before_anybody_masks(n
 
 
 @given(data=st.data())
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_attackers_within_the_drop_outs_stop_nothing_whatever_they_do(data):
     plans = {}
     for index in data.draw(st.permutations(range(CONTEXT.parties)))[: CONTEXT.dropouts]:

@@ -56,7 +56,7 @@ def fresh(running):
 
 @pytest.mark.parametrize("step", USUAL_STEPS[1:])
 @given(request_arrays=any_arrays)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_random_arrays_are_malformed_to_a_party(honest, step, request_arrays) -> None:
     with pytest.raises(MalformedMessage, match="allowed"):
         fresh(honest).answer(step, request_arrays)
@@ -69,7 +69,7 @@ def test_random_arrays_are_malformed_to_a_party(honest, step, request_arrays) ->
     change=st.integers(1, 255),
     fill=st.none() | st.binary(min_size=8),
 )
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_a_request_with_other_bytes_is_refused_or_answered(honest, step, place, at, change, fill) -> None:
     request = [array.copy() for array in request_of(honest, step)]
     changed = request[place % len(request)].reshape(-1)
@@ -94,7 +94,7 @@ COLLECT = {
 
 @pytest.mark.parametrize("step", USUAL_STEPS)
 @given(reply=any_arrays)
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_random_arrays_of_a_party_are_malformed_to_the_coordinator_and_the_rest_goes_on(honest, step, reply) -> None:
     collected = COLLECT[step](honest, honest.replies[step] | {0: reply})
     faults = collected.faults if step == "unmask" else collected.left_out
@@ -103,7 +103,7 @@ def test_random_arrays_of_a_party_are_malformed_to_the_coordinator_and_the_rest_
 
 @pytest.mark.parametrize("step", USUAL_STEPS)
 @given(at=st.integers(0, 2**16), place=st.integers(0, 6), change=st.integers(1, 255))
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_a_reply_with_another_byte_is_named_or_taken_and_never_stops_the_coordinator(
     honest, step, at, place, change
 ) -> None:

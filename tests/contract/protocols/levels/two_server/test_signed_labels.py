@@ -9,7 +9,7 @@ from protocols.levels.two_server.signed_labels import SignedLabels, labels_state
 from protocols.votes import ABSTAIN
 from tests.harness.guardian_attempts import World
 from tests.harness.levels import GuardianHere
-from tests.harness.private_models import PrivateParties, asking, hidden_study
+from tests.harness.private_models import PrivateParties, asking, hidden_study, linear_models
 from tests.harness.seeded import seeded_source
 
 
@@ -19,7 +19,7 @@ class Asked:
     def __init__(self):
         self.study = hidden_study()
         self.own, self.guardians = Ledger(":memory:"), Ledger(":memory:")
-        self.parties = PrivateParties(self.study)
+        self.parties = PrivateParties(self.study, linear_models(self.study))
 
     def label(self):
         here = GuardianHere(self.study, self.guardians, seeded_source(5))

@@ -31,7 +31,7 @@ RATE = 1e-6
 # Two servers, rows of copies and of octets.
 COMPARISONS = 4
 PARITIES = 20_000
-RUNS, BROKEN_RUNS = 5, 1
+RUNS, BROKEN_RUNS = 2, 1
 
 # Parties by queries: a unanimous vote or a bare majority of three; who dissents; whom nobody agrees on. The labels are
 # 0, 1 and none, in both.

@@ -32,7 +32,7 @@ def expected(counts, noise, threshold):
     total=st.sampled_from([1, 3, 64, 16_000, 10**6, 2**28]), sigma=st.sampled_from([1, 70, 9_000, 10**6]),
     threshold=st.sampled_from([None, 0.3, 0.95, 1.2]),
 )  # fmt: skip
-@settings(max_examples=10)
+@settings(max_examples=6)
 def test_labels_and_passes_are_those_of_the_integers(seed, queries, classes, total, sigma, threshold) -> None:
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, total + 1, (queries, classes))

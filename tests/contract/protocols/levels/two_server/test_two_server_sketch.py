@@ -35,7 +35,7 @@ from tests.harness.two_server_sides import centred, converse, unbuffered_pair
     seed=st.integers(0, 2**32), voters=st.integers(0, 5), queries=st.integers(0, 6), classes=st.integers(2, 8),
     abstention=st.booleans(),
 )  # fmt: skip
-@settings(max_examples=30)
+@settings(max_examples=12)
 def test_honest_voters_always_pass_and_their_weighted_sums_are_exact(
     seed, voters, queries, classes, abstention
 ) -> None:

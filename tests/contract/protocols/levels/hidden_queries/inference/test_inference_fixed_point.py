@@ -40,7 +40,7 @@ def scores_in_python(model, precision, inputs):
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=12)
 def test_plain_inference_is_integer_arithmetic_with_rounding(seed) -> None:
     rng = np.random.default_rng(seed)
     precision = Precision(input_bits=3, weight_bits=4)

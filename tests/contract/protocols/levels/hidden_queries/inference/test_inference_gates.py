@@ -84,7 +84,7 @@ def votes_of(scores, bits, key):
     classes=st.integers(2, 17), queries=st.integers(1, 9), bits=st.integers(8, 32), seed=st.integers(0, 2**32),
     spread=st.sampled_from([1, 2, 30]),
 )  # fmt: skip
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_the_vote_is_one_hot_at_the_first_maximum(classes, queries, bits, seed, spread) -> None:
     rng = np.random.default_rng(seed)
     scores = rng.integers(-spread, spread + 1, (queries, classes))

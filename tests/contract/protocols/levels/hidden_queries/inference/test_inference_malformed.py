@@ -121,7 +121,7 @@ any_array = arrays_of.arrays(
 
 
 @given(st.sampled_from(STEPS[1:]), st.lists(any_array, max_size=3))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_whatever_arrays_arrive_nothing_but_a_malformed_message_is_raised(step, found) -> None:
     querier, answerer, _ = until(step)
     with pytest.raises(MalformedMessage):

@@ -29,7 +29,7 @@ def one_hot(model, inputs):
 
 
 @given(st.integers(1, 12), st.integers(1, 9), st.integers(2, 6), st.integers(1, 11), st.integers(0, 2**32))
-@settings(max_examples=25)
+@settings(max_examples=10)
 def test_private_labels_of_random_mlps_are_those_of_plain_arithmetic(features, hidden, classes, queries, seed) -> None:
     rng = np.random.default_rng(seed)
     model = quantise(mlp(rng, features, hidden, classes), COARSE)
