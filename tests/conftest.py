@@ -1,6 +1,6 @@
 """Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow) and with the
-same examples in every run, which calls have their arrays' types and shapes checked, where temporary folders are, and the
-garbage collector's.
+same examples in every run, which calls have their arrays' types and shapes checked, where temporary folders are, and
+the garbage collector's.
 """
 
 import functools

@@ -51,7 +51,7 @@ def asked_study(
         seat_keys=(),
     )
     given = {"mechanism": "gnmax", "sigma": 1.2, "sigma_threshold": None, "threshold": None, "classes": 2}
-    given |= {"queries": 20, "batch_limit": 8, "quorum": 2, "confidentiality": level, "keys": list(KEYS.values())}
+    given |= {"queries": 20, "batch_limit": 10, "quorum": 2, "confidentiality": level, "keys": list(KEYS.values())}
     base = make_study([epsilon] * 3, **(given | more))
     terms = Terms(
         task="tell left from right",

@@ -1,3 +1,4 @@
+import functools
 import re
 from pathlib import Path
 
@@ -23,30 +24,41 @@ def trained(kind, shape, *, classes=3, absent=1):
     return student, inputs
 
 
+@pytest.fixture(scope="module")
+def exported_of(tmp_path_factory):
+    """(student, its inputs, the folder, what was exported), made once of each kind and shape."""
+
+    @functools.cache
+    def made(kind, shape):
+        student, inputs = trained(kind, shape)
+        folder = tmp_path_factory.mktemp("exported")
+        return student, inputs, folder, export_student(student, inputs, folder)
+
+    return made
+
+
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [
-        ("random_forest", (2, 3)),
+        ("random_forest", (5,)),
         ("logistic_regression", (2, 3)),
         ("gradient_boosting", (2, 3)),
         ("mlp", (5,)),
         pytest.param("cnn", (9, 10), marks=pytest.mark.slow),
     ],
 )
-def test_onnx_predicts_as_the_student(tmp_path, kind, shape):
-    student, inputs = trained(kind, shape)
-    exported = export_student(student, inputs, tmp_path)
+def test_onnx_predicts_as_the_student(exported_of, kind, shape):
+    student, _, folder, exported = exported_of(kind, shape)
     assert exported.agreement == 1.0
     fresh = np.random.default_rng(1).standard_normal((1500, *shape)).astype(np.float32)
-    predicted = predict_onnx(tmp_path / "student.onnx", fresh.reshape(len(fresh), *exported.input_shape))
+    predicted = predict_onnx(folder / "student.onnx", fresh.reshape(len(fresh), *exported.input_shape))
     assert (predicted == student.predict(fresh)).mean() > 0.999
     assert set(predicted.tolist()) == {0, 2}
 
 
-def test_safetensors_hold_the_networks_parameters(tmp_path):
-    student, inputs = trained("mlp", (5,))
-    export_student(student, inputs, tmp_path)
-    tensors = safetensors.numpy.load_file(tmp_path / "student.safetensors")
+def test_safetensors_hold_the_networks_parameters(exported_of):
+    student, _, folder, _ = exported_of("mlp", (5,))
+    tensors = safetensors.numpy.load_file(folder / "student.safetensors")
     assert set(tensors) == {*student.parameters, "offsets"}
     for name, value in student.parameters.items():
         np.testing.assert_array_equal(tensors[name], value.numpy())
@@ -54,12 +66,11 @@ def test_safetensors_hold_the_networks_parameters(tmp_path):
 
 @pytest.mark.parametrize("kind", ["mlp", "random_forest"])
 def test_a_released_student_names_no_file_of_the_operators_machine_and_holds_no_row_that_it_was_trained_on(
-    tmp_path, kind
+    exported_of, kind
 ):
-    student, inputs = trained(kind, (5,))
-    export_student(student, inputs, tmp_path)
+    _, inputs, folder, _ = exported_of(kind, (5,))
     here = str(Path(__file__).parents[4])
-    for file in tmp_path.iterdir():
+    for file in folder.iterdir():
         content = file.read_bytes()
         assert here.encode() not in content
         assert not re.search(rb"\.py\b|stack_trace|/home/|site-packages", content)

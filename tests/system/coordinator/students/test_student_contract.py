@@ -14,7 +14,7 @@ import torch
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
-from coordinator.students import STUDENTS, fixmatch, scikit, student_kind, torch_student
+from coordinator.students import STUDENTS, fixmatch, scikit, student_kind, supervised, torch_student
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import one_hot
 from protocols.errors import InvalidInput
@@ -57,7 +57,9 @@ def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     # Full length is measured by the accuracy test; the contract holds for any length.
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
     monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
-    monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 20)
+    monkeypatch.setattr(supervised, "_SCHEDULE", short)
+    monkeypatch.setattr(scikit, "FOREST_TREES", 40)
+    monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 10)
     return student_kind(name, device="cpu")
 
 

@@ -17,7 +17,7 @@ ROWS = np.random.default_rng(3).standard_normal((300, 64)).astype(np.float32)
 ROWS[:, 0] += np.sign(ROWS[:, 0]) * 2
 HIGH = ROWS[:, 0] > 0
 HARD = one_hot(HIGH.astype(np.int64), 2)
-TREES = 40
+TREES = 20
 TRAINED, TESTED = slice(0, 120), slice(120, 300)
 NETWORKS = [name for name in STUDENTS if name in ("cnn", "mlp", "fixmatch")]
 
@@ -29,7 +29,7 @@ def name(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
-    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=60, most_steps=60)
+    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
     monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
     monkeypatch.setattr(supervised, "_SCHEDULE", short)
     monkeypatch.setattr(scikit, "FOREST_TREES", TREES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
-from party.teachers import TEACHERS, teacher_kind
+from party.teachers import TEACHERS, teacher_kind, training, trees
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
@@ -28,6 +29,10 @@ LEAST_ACCURACY = {
     "random_forest": 0.90,
     "hist_gradient_boosting": 0.80,
 }
+
+
+SHORT = {(training, "_FEWEST_STEPS"): 20, (trees, "FOREST_TREES"): 20, (trees, "BOOSTING_ROUNDS"): 10}
+WHOLE = {(module, constant): getattr(module, constant) for module, constant in SHORT}
 
 
 @cache
@@ -50,6 +55,22 @@ def shard_of(classes: list[int], each: int) -> Shard:
 
 
 QUERIES = digits()[0][1500:]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def short() -> Iterator[None]:
+    """Short training: the contract holds for any length, and accuracy is measured at the full one."""
+    with pytest.MonkeyPatch.context() as patch:
+        for (module, constant), value in SHORT.items():
+            patch.setattr(module, constant, value)
+        yield
+
+
+@pytest.fixture
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training of the full length."""
+    for (module, constant), value in WHOLE.items():
+        monkeypatch.setattr(module, constant, value)
 
 
 @pytest.fixture(params=TEACHERS)
@@ -77,6 +98,7 @@ def test_every_kind_has_a_stated_accuracy() -> None:
     assert set(LEAST_ACCURACY) == set(TEACHERS)
 
 
+@pytest.mark.usefixtures("whole")
 def test_teachers_of_240_digits_are_mostly_right(name: str, kind: TeacherKind) -> None:
     teachers = kind.fit([shard(0, 240), shard(240, 480)], classes=CLASSES, seeds=[0, 1])
     right = np.mean([(teacher.predict(QUERIES) == digits()[1][1500:]).mean() for teacher in teachers])
@@ -124,6 +146,7 @@ def test_fewer_rows_than_classes_predict_among_the_classes_seen(kind: TeacherKin
     assert set(predicted) <= {2, 5, 9}
 
 
+@pytest.mark.usefixtures("whole")
 def test_two_absent_ends_of_the_classes_are_mapped_back(kind: TeacherKind) -> None:
     # Two classes are a special case of several libraries, and 3 and 8 are not the first two.
     trained_on = shard_of([3, 8], 60)
@@ -236,6 +259,7 @@ def test_bad_queries_are_refused(name: str) -> None:
         teacher.predict(np.full((2, 8, 8), np.nan, np.float32))
 
 
+@pytest.mark.usefixtures("whole")
 @pytest.mark.parametrize("name", [name for name in TEACHERS if name not in ("cnn", "small_cnn")])
 def test_table_rows_are_learned(name: str) -> None:
     generator = np.random.default_rng(0)

@@ -20,9 +20,12 @@ SERVERS = {
 
 
 class FlippedLabels(attacks.FlippedOutputs):
-    """The same in a batch of STUDY: three bits of a label, and all queries that the budgets afford."""
+    """The same in a batch of STUDY: the bits of a label, and all queries that the budgets afford."""
 
-    outputs = (3, int(STUDY.budgets.affordable(np.zeros(6, dtype=np.int64), limit=40).min()))
+    outputs = (
+        (STUDY.classes - 1).bit_length(),
+        int(STUDY.budgets.affordable(np.zeros(6, dtype=np.int64), limit=40).min()),
+    )
 
 
 def broken_off(ledger):

@@ -27,7 +27,7 @@ from tests.harness.levels import SEALING_KEY, SEAT_KEYS, two_server
 from tests.harness.record_votes import NAMES, UNITS, study_of
 from tests.harness.seeded import seeded_source
 
-COPIES, KINDS, CLASSES = 640, 2, 3
+COPIES, KINDS, CLASSES = 256, 2, 3
 QUERIES = COPIES * KINDS
 _SMALL = study_of(two_server(units=UNITS), quorum=2)
 STUDY = replace(
