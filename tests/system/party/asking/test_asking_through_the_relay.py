@@ -62,7 +62,7 @@ def test_the_relay_refuses_other_studies_seats_and_replies_that_come_as_requests
 
 
 def test_a_party_refuses_what_it_would_refuse_from_its_operator(consortium):
-    many = first_step(queries=9)
+    many = first_step(queries=11)
     reply = passed(consortium, consortium.line(), request=many)
     assert isinstance(reply, Refusal)
     assert reply.code == "batch_too_large"
