@@ -8,7 +8,7 @@ values in range exceeds int64, in which NumPy and SQLite count.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TypeVar
@@ -151,7 +151,7 @@ def parse(kind: type[_P], data: bytes, *, what: str) -> _P:
     except DecodeError:
         raise MalformedMessage(f"{len(data)} bytes are not {what}") from None
     try:
-        _check_fields(message)
+        _check_fields(message.DESCRIPTOR, (message,))  # type: ignore[arg-type]  # upb's has the same attributes
     except InvalidInput as error:
         raise MalformedMessage(str(error)) from None
     return message
@@ -231,33 +231,44 @@ def positions(where: str, field: str, array: ndarray) -> Int64[ndarray, " positi
     return array
 
 
-def _check_fields(message: Message) -> None:
-    """Raises InvalidInput, naming the first field of the message or of a nested one that is out of range."""
-    scalars, lists, messages, message_lists = _fields(message.DESCRIPTOR)
-    name = message.DESCRIPTOR.name
-    for field in scalars:
-        check(name, field, getattr(message, field))
-    for field in lists:
-        for value in getattr(message, field):
-            check(name, field, value)
-    for field in messages:
-        if message.HasField(field):
-            _check_fields(getattr(message, field))
-    for field in message_lists:
-        for each in getattr(message, field):
-            _check_fields(each)
+def _check_fields(kind: Descriptor, messages: Iterable[Message]) -> None:
+    """Raises InvalidInput, naming the first field of these messages, all of one kind, or of a nested one that is out of
+    range.
+    """
+    scalars, lists, nested, nested_lists = _fields(kind)
+    name = kind.name
+    for message in messages:
+        for field in scalars:
+            check(name, field, getattr(message, field))
+        for field, allowed in lists:
+            for value in getattr(message, field):
+                if not allowed.lowest <= value <= allowed.highest:
+                    check(name, field, value)
+        for field, inner in nested:
+            if message.HasField(field):
+                _check_fields(inner, (getattr(message, field),))
+        for field, inner in nested_lists:
+            _check_fields(inner, getattr(message, field))
+
+
+_Nested = list[tuple[str, Descriptor]]
 
 
 @cache
-def _fields(kind: Descriptor) -> tuple[list[str], list[str], list[str], list[str]]:
-    """The integers of a message, its lists of integers, its messages, and its lists of messages."""
-    found: tuple[list[str], list[str], list[str], list[str]] = ([], [], [], [])
+def _fields(kind: Descriptor) -> tuple[list[str], list[tuple[str, Range]], _Nested, _Nested]:
+    """The integers of a message, its lists of integers with their range, its messages, and its lists of messages."""
+    scalars: list[str] = []
+    lists: list[tuple[str, Range]] = []
+    nested: tuple[_Nested, _Nested] = ([], [])
     for field in kind.fields:
         if field.cpp_type in _INTEGERS:
-            found[field.is_repeated].append(field.name)
+            if field.is_repeated:
+                lists.append((field.name, RANGES[kind.name, field.name]))
+            else:
+                scalars.append(field.name)
         elif field.message_type is not None:
-            found[2 + field.is_repeated].append(field.name)
-    return found
+            nested[field.is_repeated].append((field.name, field.message_type))
+    return scalars, lists, *nested
 
 
 def _shown(value: int) -> str:

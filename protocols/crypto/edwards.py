@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import nacl.bindings as group
+from nacl.exceptions import BadSignatureError
 from nacl.exceptions import RuntimeError as NotAPoint
 
 from protocols.errors import MalformedMessage
@@ -57,9 +58,27 @@ def total(left: bytes, right: bytes) -> bytes:
     return group.crypto_core_ed25519_add(left, right)
 
 
-def difference(left: bytes, right: bytes) -> bytes:
-    """One point of the subgroup less another."""
-    return group.crypto_core_ed25519_sub(left, right)
+def cleared(point: bytes) -> bytes:
+    """Eight times a point of the curve, which is in the subgroup. Raises MalformedMessage for what is no point."""
+    try:
+        for _ in range(3):
+            point = total(point, point)
+    except NotAPoint:
+        raise _not_a_point() from None
+    return point
+
+
+def knows_logarithm(public: bytes, commitment: bytes, answer: bytes, message: bytes) -> bool:
+    """Whether (commitment, answer) is an Ed25519 signature of a message (RFC 8032, section 5.1.7), by whoever knows the
+    scalar of the point `public`: Schnorr's proof with the challenge SHA-512(commitment, public, message).
+
+    A point with a component of small order beside that in the subgroup may pass too.
+    """
+    try:
+        group.crypto_sign_open(commitment + answer + message, public)
+    except BadSignatureError:
+        return False
+    return True
 
 
 def is_point(point: bytes) -> bool:

@@ -232,10 +232,11 @@ def _arrays(field: Any) -> tuple[ndarray, ...]:
     """Arrays of any allowed dtype; the caller checks which."""
     if len(field) > _ARRAYS:
         raise MalformedMessage(f"message has {len(field)} arrays; allowed: at most {_ARRAYS}")
-    for each in field:
-        if each.dtype not in _DTYPES:
-            raise MalformedMessage(f"array is {each.dtype[:8]!r}; allowed: {', '.join(_DTYPES)}")
-    return tuple(_array(each, each.dtype) for each in field)
+    found = [(each, each.dtype) for each in field]
+    for _, dtype in found:
+        if dtype not in _DTYPES:
+            raise MalformedMessage(f"array is {dtype[:8]!r}; allowed: {', '.join(_DTYPES)}")
+    return tuple([_array(each, dtype) for each, dtype in found])
 
 
 def _step(name: str) -> str:
@@ -256,16 +257,15 @@ def _array(field: wire_pb2.Array, dtype: str, rank: int | None = None) -> ndarra
         raise MalformedMessage(
             f"array is {field.dtype[:8]!r} of rank {len(shape)}; allowed: {dtype!r}, rank {rank or '1-8'}"
         )
-    if prod(size for size in shape if size) > MESSAGE_BYTES:
+    data, size = field.data, prod(shape)  # each look at field.data copies it
+    if (size or prod(filter(None, shape))) > MESSAGE_BYTES:
         raise MalformedMessage(f"array has the shape {shape}; allowed: at most {MESSAGE_BYTES} elements")
-    if prod(shape) * _DTYPES[dtype] != len(field.data):
-        raise MalformedMessage(
-            f"array of shape {shape} has {len(field.data)} bytes; allowed: {_DTYPES[dtype]} an element"
-        )
-    array: ndarray = np.frombuffer(field.data, dtype=dtype)
+    if size * _DTYPES[dtype] != len(data):
+        raise MalformedMessage(f"array of shape {shape} has {len(data)} bytes; allowed: {_DTYPES[dtype]} an element")
+    array: ndarray = np.frombuffer(data, dtype=dtype)
     if dtype == "|b1" and array.view(np.uint8).max(initial=0) > 1:
         raise MalformedMessage("array of booleans holds other bytes; allowed: 0 and 1")
-    return array.reshape(shape)
+    return array if len(shape) == 1 else array.reshape(shape)
 
 
 def _digest(value: bytes) -> bytes:

@@ -20,7 +20,7 @@ import hashlib
 import numpy as np
 from numpy import ndarray
 
-from protocols.crypto.edwards import POINT_BYTES, SCALAR_BYTES, lifted
+from protocols.crypto.edwards import POINT_BYTES, SCALAR_BYTES, all_lifted, lifted
 from protocols.crypto.masks import KEY_BYTES
 from protocols.crypto.same_logarithm import PROOF_BYTES, prove
 from protocols.errors import MalformedMessage
@@ -35,11 +35,14 @@ from protocols.levels.secure_sum.dealing import (
     challenge,
     combined,
     dealing_statement,
+    dealt_message,
+    mask_point,
     opened,
 )
 from protocols.levels.secure_sum.receipts import KEPT_SHARES, VerifiedKeys
 from protocols.levels.secure_sum.wire import (
     KEYS,
+    MASK_ROW,
     NOT_VALID,
     SEALED_BYTES,
     SEALING_ROW,
@@ -85,6 +88,7 @@ def check(
     own_key = secrets.sealing_key().public_key().public_bytes_raw()
     keys.check_has(dealt, "dealers")
     neighbours, publics = keys.neighbours.tolist(), rows_of(table.reshape(degree, -1))
+    points = all_lifted(rows_of(table[:, MASK_ROW]))
     rows = [rows_of(each) for each in (blindings, roots, answers, tags, sealed, hashes)]
     verdicts = np.zeros(degree, dtype=np.uint8)
     values, shares = [bytes(SCALAR_BYTES)] * degree, [bytes(SHARES_BYTES)] * degree
@@ -103,7 +107,8 @@ def check(
             verdicts[row] = NOT_VALID
             continue
         verdicts[row] = VALID
-        values[row] = combined(plaintext, challenge(context, dealer, publics[row], blinding, root))
+        message = dealt_message(context, dealer, publics[row], root)
+        values[row] = combined(plaintext, challenge(message, blinding, points[row]))
     name = hashlib.sha256(b"".join(array.tobytes() for array in request)).digest()
     kept = name + secrets.keep(KEPT_SHARES, b"".join(shares), name)
     return verdicts, table_of(values), octets(kept)
@@ -171,5 +176,6 @@ def valid_share(
     )  # fmt: skip
     if plaintext is None:
         return None
-    value = combined(plaintext, challenge(context, dealer, keys.tobytes(), dealing.blinding, dealing.root()))
+    message = dealt_message(context, dealer, keys.tobytes(), dealing.root())
+    value = combined(plaintext, challenge(message, dealing.blinding, mask_point(keys.tobytes())))
     return value if value == answered(dealing.answer(), row) else None

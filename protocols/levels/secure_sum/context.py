@@ -55,7 +55,7 @@ class Context:
         """SHA-256 of all of it."""
         numbers = (self.dropouts, self.colluders, self.cells, self.bits)
         parts = (self.study, self.run, self.batch, repr(numbers).encode())
-        return hashlib.sha256(b"conclave secure sum 1\n" + _framed(parts) + _framed_names(self.members)).digest()
+        return hashlib.sha256(b"conclave secure sum 2\n" + _framed(parts) + _framed_names(self.members)).digest()
 
     @property
     def parties(self) -> int:

@@ -8,7 +8,9 @@ with it. If the shares of f of the honest neighbours are not those of one polyno
 for one challenge in 2**252: the test of a Reed-Solomon code by a random linear combination (Ames, Hazay, Ishai &
 Venkitasubramaniam 2017, "Ligero", section 4.2), in which here no honest neighbour may be off. That f(0) is the private
 key of masks follows from the point g(0) B, sent along: (c f + g)(0) B = c S + g(0) B, with S the public key (Schnorr
-1991, by the hash of Fiat & Shamir 1986).
+1991, by the hash of Fiat & Shamir 1986). With c the hash of g(0) B, S and what was dealt, that point and the answer at
+0 are an Ed25519 signature under S, and are verified as one. S may then have a component of small order besides, which
+no key of X25519 sees: private keys are multiples of 8.
 
 Of the seed nothing more needs to be checked. Whatever its shares give is taken for the seed, and a party whose self
 mask is another one has added some vector to the sum, as any party can.
@@ -27,12 +29,12 @@ import numpy as np
 from jaxtyping import UInt8
 from numpy import ndarray
 
-from protocols.crypto.edwards import ORDER, SCALAR_BYTES, encoded, multiple_of_base
+from protocols.crypto.edwards import ORDER, SCALAR_BYTES, encoded, lifted, multiple_of_base
 from protocols.crypto.masks import KEY_BYTES
 from protocols.crypto.shamir import split, value
 from protocols.levels.secure_sum.batch_secret import Secrets, pair_of, seal, unseal
 from protocols.levels.secure_sum.context import Context
-from protocols.levels.secure_sum.wire import MASK_KEY, SEALED_BYTES, SECRETS, table_of
+from protocols.levels.secure_sum.wire import MASK_KEY, MASK_ROW, SEALED_BYTES, SECRETS, table_of
 
 COMMITMENT_BYTES = 32
 # Shares of the secrets, without those that blind them.
@@ -94,7 +96,8 @@ def deal(
         hashes[row] = commitments(context, index, neighbours[row], plaintext[:SHARES_BYTES])
         sealed[row] = public + seal(plaintext, key, context, sender=index, receiver=neighbours[row], blinding=blinding)
     tables = table_of(sealed), table_of(hashes)
-    c = challenge(context, index, keys, blinding, dealt_root(*tables))
+    message = dealt_message(context, index, keys, dealt_root(*tables))
+    c = challenge(message, blinding, mask_point(keys))
     answers = [encoded((c * secret + blinds_it) % ORDER) for secret, blinds_it in zip(polynomial, blind, strict=True)]
     return Dealing(blinding, *tables, table_of(answers))
 
@@ -138,10 +141,22 @@ def share_hash(about: bytes, kind: int, share: bytes) -> bytes:
     return hashlib.sha256(b"conclave secure sum share 2\n" + about + bytes([kind]) + share).digest()
 
 
-def challenge(context: Context, dealer: int, keys: bytes, blinding: bytes, root: bytes) -> int:
-    """The challenge of a dealing: it follows from all that the dealer has fixed."""
-    content = context.digest + dealer.to_bytes(4, "big") + keys + blinding + root
-    return int.from_bytes(hashlib.sha512(b"conclave secure sum challenge 2\n" + content).digest(), "little") % ORDER
+def dealt_message(context: Context, dealer: int, keys: bytes, root: bytes) -> bytes:
+    """What the blinding and the answer at 0 sign. keys: the dealer's public keys."""
+    return b"conclave secure sum challenge 3\n" + context.digest + dealer.to_bytes(4, "big") + keys + root
+
+
+def challenge(message: bytes, blinding: bytes, point: bytes) -> int:
+    """The challenge of a dealing, as Ed25519 has it: it follows from all that the dealer has fixed.
+
+    point: see `mask_point`.
+    """
+    return int.from_bytes(hashlib.sha512(blinding + point + message).digest(), "little") % ORDER
+
+
+def mask_point(keys: bytes) -> bytes:
+    """The point of the public key of masks among a member's public keys."""
+    return lifted(keys[MASK_ROW * KEY_BYTES : (MASK_ROW + 1) * KEY_BYTES])
 
 
 def dealt_root(sealed: UInt8[ndarray, "neighbours sealed"], hashes: UInt8[ndarray, "neighbours 64"]) -> bytes:

@@ -21,16 +21,13 @@ from protocols.crypto.edwards import (
     POINT_BYTES,
     SCALAR_BYTES,
     all_lifted,
-    difference,
     is_point,
+    knows_logarithm,
     lifted,
-    multiple,
-    multiple_of_base,
     projected,
 )
 from protocols.crypto.masks import KEY_BYTES, key_stream
 from protocols.crypto.same_logarithm import PROOF_BYTES, proves
-from protocols.errors import MalformedMessage
 from protocols.levels.secure_sum.authenticator import TAG_BYTES, Verify
 from protocols.levels.secure_sum.batch_secret import pair_of, sealing_keys
 from protocols.levels.secure_sum.checking import valid_share
@@ -40,7 +37,7 @@ from protocols.levels.secure_sum.dealing import (
     Dealing,
     answered,
     answers_hash,
-    challenge,
+    dealt_message,
     no_dealings,
     scalars,
 )
@@ -146,10 +143,10 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
         )
         dealing = Dealing(blinding.tobytes(), sealed[index], commitments[index], answers)
         root = dealing.root()
-        c = challenge(context, index, keys.table[index].tobytes(), dealing.blinding, root)
         if not np.array_equal(dealing.receivers(), to[context.graph.neighbours(index)]):
             return Code.BAD_SHARES
-        if not _fits(dealing, c, points[index]):
+        message = dealt_message(context, index, keys.table[index].tobytes(), root)
+        if not knows_logarithm(points[index], dealing.blinding, answers[0].tobytes(), message):
             return Code.BAD_SHARES
         content = dealing.blinding + root + answers_hash(answers)
         stated[index] = np.frombuffer(content, dtype=np.uint8).reshape(3, KEY_BYTES)
@@ -234,15 +231,6 @@ def settle_disputes(checked_shares: Checked, replies: Replies) -> Shared:
             left_out[context.members[accuser]] = fault
     enough(context, present, left_out, "dealt valid shares")
     return Shared(dealt.keys, present, dealt.commitments, dealt.receipts, checked_shares.kept, left_out)
-
-
-def _fits(dealing: Dealing, c: int, public: bytes) -> bool:
-    """Whether a dealer's answers at 0 fit the point of its public key of masks."""
-    answer = int.from_bytes(dealing.answers[0].tobytes(), "little")
-    try:
-        return difference(multiple_of_base(answer), multiple(c, public)) == dealing.blinding
-    except MalformedMessage:
-        return False
 
 
 def _disputes(

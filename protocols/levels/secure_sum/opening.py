@@ -15,7 +15,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from protocols.crypto.edwards import SCALAR_BYTES, lifted, multiple, private_key, projected
+from protocols.crypto.edwards import ORDER, SCALAR_BYTES, cleared, lifted, multiple, private_key, projected
 from protocols.crypto.masked_ring import from_ring
 from protocols.crypto.masks import KEY_BYTES, MaskSum, agreed
 from protocols.crypto.shamir import reconstruct
@@ -151,9 +151,13 @@ def _masks(masked: Masked, seeds: Mapping[int, int], keys: Mapping[int, int]) ->
 
 
 def _agreement(scalar: int) -> Callable[[bytes], bytes]:
-    """What X25519 gives with an opened private key, also with one that no honest party has."""
+    """What X25519 gives with an opened private key, also with one that no honest party has.
+
+    As X25519's own private keys, it takes no notice of a component of small order in a public key.
+    """
     own = private_key(scalar)
     if own is None:
-        return lambda public: projected(multiple(scalar, lifted(public)))
+        eighth = scalar * pow(8, -1, ORDER) % ORDER
+        return lambda public: projected(multiple(eighth, cleared(lifted(public))))
     key = X25519PrivateKey.from_private_bytes(own)
     return lambda public: agreed(key, public)

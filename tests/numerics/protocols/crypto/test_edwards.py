@@ -1,6 +1,7 @@
 """Points of edwards25519 and X25519's keys: against the formulas of RFC 7748, and proofs about them."""
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,10 +12,12 @@ from protocols.crypto.edwards import (
     ORDER,
     PRIME,
     all_lifted,
+    cleared,
     encoded,
     evened,
     is_point,
     is_public_key,
+    knows_logarithm,
     lifted,
     multiple,
     multiple_of_base,
@@ -120,13 +123,45 @@ def test_a_proof_of_made_up_bytes_is_none() -> None:
     assert not proves(b"\xff" * 32, b"\xff" * 32, b"\xff" * 32, b"\xff" * PROOF_BYTES, about=b"")
 
 
+def with_the_point_of_order_two(point: bytes) -> bytes:
+    """The sum of (x, y) and (0, -1): (-x, -y)."""
+    y, sign = int.from_bytes(point, "little") % 2**255, point[-1] & 0x80
+    other = bytearray(encoded(PRIME - y))
+    other[-1] |= sign ^ 0x80
+    return bytes(other)
+
+
 def test_a_point_and_the_one_of_order_two_are_no_point_whatever_libsodium_says(monkeypatch):
     """libsodium took their sum for one of the subgroup (CVE-2025-69277), and multiplied it."""
     point = multiple_of_base(7)
-    y, sign = int.from_bytes(point, "little") % 2**255, point[-1] & 0x80
-    other = bytearray(encoded(PRIME - y))  # (-x, -y)
-    other[-1] |= sign ^ 0x80
-    assert not is_point(bytes(other))
+    other = with_the_point_of_order_two(point)
+    assert not is_point(other)
     monkeypatch.setattr(edwards.group, "crypto_core_ed25519_is_valid_point", lambda point: True)
     assert is_point(point)
-    assert not is_point(bytes(other))
+    assert not is_point(other)
+
+
+@given(scalar=scalars)
+@settings(max_examples=20)
+def test_eight_times_a_point_is_in_the_subgroup_whatever_the_point_has_beside_it(scalar) -> None:
+    point = multiple_of_base(scalar)
+    assert cleared(point) == cleared(with_the_point_of_order_two(point)) == multiple(8, point)
+
+
+def test_what_is_no_point_of_the_curve_has_no_multiple() -> None:
+    with pytest.raises(MalformedMessage, match="outside the group"):
+        cleared(lifted(encoded(2)))
+
+
+@given(key=keys, message=st.binary(max_size=40), bit=st.integers(0, 8 * 64 - 1))
+@settings(max_examples=20)
+def test_an_ed25519_signature_shows_that_its_maker_knows_the_logarithm_and_no_other_does(key, message, bit) -> None:
+    signer = Ed25519PrivateKey.from_private_bytes(key)
+    public, signature = signer.public_key().public_bytes_raw(), signer.sign(message)
+    assert knows_logarithm(public, signature[:32], signature[32:], message)
+    assert not knows_logarithm(public, signature[:32], signature[32:], message + b"x")
+    assert not knows_logarithm(multiple_of_base(5), signature[:32], signature[32:], message)
+    altered = bytearray(signature)
+    altered[bit // 8] ^= 1 << bit % 8
+    assert not knows_logarithm(public, bytes(altered[:32]), bytes(altered[32:]), message)
+    assert not knows_logarithm(lifted(encoded(2)), signature[:32], signature[32:], message)

@@ -1,5 +1,5 @@
 """Masked sums against a slow implementation written from docs/explanation/masked-sums.md: the protocol from hashlib and
-whole numbers, with ChaCha20, its AEAD and HKDF from `cryptography`; no code of the protocol is used."""
+whole numbers, with ChaCha20, its AEAD, HKDF and Ed25519 from `cryptography`; no code of the protocol is used."""
 
 import hashlib
 import json
@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
@@ -81,7 +82,7 @@ def context_digest():
     numbers = f"({VECTOR['dropouts']}, {VECTOR['colluders']}, {CELLS}, {VECTOR['bits']})".encode()
     parts = [bytes.fromhex(VECTOR[name]) for name in ("study", "run", "batch")] + [numbers]
     parts += [name.encode() for name in VECTOR["members"]]
-    return sha256(b"conclave secure sum 1\n", *map(frame, parts))
+    return sha256(b"conclave secure sum 2\n", *map(frame, parts))
 
 
 DIGEST = context_digest()
@@ -142,9 +143,12 @@ def dealing(member):
             bytes(12), b"".join(shares), pair(member.index, other)
         )
     root = sha256(b"conclave secure sum dealt 2\n", sealed, commitments)
-    content = DIGEST + int4(member.index) + member.keys + blinding + root
-    c = int.from_bytes(hashlib.sha512(b"conclave secure sum challenge 2\n" + content).digest(), "little") % L
+    message = b"conclave secure sum challenge 3\n" + DIGEST + int4(member.index) + member.keys + root
+    shared = compressed((-member.point[0] % P if member.point[0] & 1 else member.point[0], member.point[1]))
+    c = int.from_bytes(hashlib.sha512(blinding + shared + message).digest(), "little") % L
     answer = [(c * f + g) % L for f, g in zip(of_key, blind, strict=True)]
+    # Raises where the blinding and the answer at 0 are no Ed25519 signature.
+    Ed25519PublicKey.from_public_bytes(shared).verify(blinding + le(answer[0]), message)
     answers = b"".join(map(le, answer))
     hashed = sha256(b"conclave secure sum answers 2\n", answers)
     statement = (

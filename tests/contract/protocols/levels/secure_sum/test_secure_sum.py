@@ -1,12 +1,18 @@
 """The sum comes out whoever drops out; masks cancel; too few parties open nothing."""
 
+import json
+
 import numpy as np
 import pytest
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.crypto.edwards import PRIME, encoded, lifted, multiple_of_base, private_key, projected, total
+from protocols.crypto.masks import agreed
 from protocols.levels.secure_sum.collecting import QuorumLost
-from protocols.levels.secure_sum.opening import open_sum
+from protocols.levels.secure_sum.opening import _agreement, open_sum
+from tests.harness.masked_sum_vectors import FILE, vector
 from tests.harness.sum_parties import USUAL_STEPS, Sum, make_context
 
 
@@ -80,3 +86,18 @@ def test_a_sum_of_60_parties_with_12_drop_outs_at_all_steps_is_right() -> None:
     absent = {step: range(2 * place, 2 * place + 2) for place, step in enumerate(USUAL_STEPS)}
     opened = Sum(context, values, absent=absent).run()
     np.testing.assert_array_equal(opened.sums, values[8:].sum(axis=0))
+
+
+def test_the_members_send_what_the_vector_has() -> None:
+    assert vector() == json.loads(FILE.read_text())
+
+
+def test_a_key_that_no_private_key_has_agrees_as_it_does_with_keys_beside_the_subgroup() -> None:
+    """X25519 does not see a component of small order; neither does the coordinator, with what it opened."""
+    scalar = next(number for number in range(2, 100) if private_key(number) is None)
+    other = X25519PrivateKey.from_private_bytes(b"other".ljust(32))
+    point = lifted(other.public_key().public_bytes_raw())
+    beside = projected(total(point, encoded(PRIME - 1)))
+    assert beside != other.public_key().public_bytes_raw()
+    theirs = agreed(other, projected(multiple_of_base(scalar)))
+    assert _agreement(scalar)(other.public_key().public_bytes_raw()) == _agreement(scalar)(beside) == theirs
