@@ -63,7 +63,8 @@ DATA_SETTINGS = (
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
-    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs, which needs no file]."),
+    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.csv.gz|.parquet|.npz [glyphs, which needs "
+          "no file]."),
     _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
     _flag("--partition", "iid | dirichlet:A | size-skew:S | by-site [iid]."),
     _flag("--teacher", f"{' | '.join(TEACHERS)} [logistic_regression]."),

@@ -45,6 +45,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.audit.command:audit_flags",
         "Run each mechanism on worst-case neighbouring votes: prints a lower bound on epsilon beside the claimed one.",
     ),
+    "schema": (
+        "simulations.commands.schema:schema_flags",
+        "Propose the schema of your own CSV or Parquet table, from its columns and values, for you to correct.",
+    ),
     "ask": (
         "simulations.ask.command:ask_flags",
         "Let querying parties get their own private records labelled by the others, and retrain their models.",

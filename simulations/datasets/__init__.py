@@ -35,15 +35,15 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
 
 
 def load(name: str, request: DatasetRequest) -> Dataset:
-    """The named data set, or the user's own file if `name` ends in .csv, .parquet or .npz.
+    """The named data set, or the user's own file if `name` ends in .csv, .csv.gz, .parquet or .npz.
 
     Everything random in it comes from the request's seed. Raises InvalidInput (an unknown name, a value out of range,
     an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)
     and DataCorrupt (wrong content).
     """
-    from simulations.datasets.own_file import SUFFIXES, load_file  # pandas and pyarrow
+    from simulations.datasets.own_file import SUFFIXES, is_file_name, load_file  # pandas and pyarrow
 
-    is_file = Path(name).suffix.lower() in SUFFIXES
+    is_file = is_file_name(name)
     if not is_file and name not in DATASETS:
         raise InvalidInput(
             f"dataset is {name!r}; allowed: {', '.join(DATASETS)}, or a file ending in {', '.join(SUFFIXES)}"

@@ -1,4 +1,4 @@
-"""The user's own npz archive: arrays x and y, or x_private, y_private and so on, without a schema."""
+"""The user's own npz archive: arrays x and y, x_private, y_private and so on, or usual names, without a schema."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.sources import read_npz
+from simulations.datasets.usual_npz import in_parts
 
 SHARES = (0.6, 0.25, 0.15)
 
@@ -29,7 +30,7 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
     """
     arrays = read_npz(path)
     if "x" not in arrays:
-        arrays = _joined(path, arrays)
+        arrays = _joined(path, in_parts(path, arrays, seed=seed) or arrays)
     if not {"x", "y"} <= set(arrays) or not set(arrays) <= _ONE_POOL:
         raise DataCorrupt(f"{path} holds {', '.join(sorted(arrays))}; allowed: x, y and of {', '.join(_ONE_POOL)}")
     inputs = _inputs(path, arrays["x"])
@@ -56,8 +57,9 @@ def _joined(path: Path, arrays: _Arrays) -> _Arrays:
     patients = {f"patient_{part}" for part in PARTS}
     if not needed <= set(arrays) <= _IN_PARTS or len(patients & set(arrays)) in (1, 2):
         raise DataCorrupt(
-            f"{path} holds {', '.join(sorted(arrays))}; allowed: x and y, or {', '.join(sorted(needed))}, "
-            f"and of site_private, classes, and patient_private, patient_public and patient_test together"
+            f"{path} holds {', '.join(sorted(arrays))}; allowed: x and y, or x_train, y_train, x_test and y_test, or "
+            f"{', '.join(sorted(needed))}, and of site_private, classes, and patient_private, patient_public and "
+            "patient_test together"
         )
     counts = [len(arrays[f"x_{part}"]) for part in PARTS]
     try:

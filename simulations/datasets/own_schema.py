@@ -33,7 +33,8 @@ def read_schema(path: Path) -> Schema:
         content = read_toml(path)
     except DataUnavailable as error:
         raise DataUnavailable(
-            f"the schema {path} does not exist; write one (docs/reference/datasets.md) or name it with --schema-file"
+            f"the schema {path} does not exist; `conclave-simulate schema FILE` proposes one "
+            "(docs/reference/datasets.md), and --schema-file names it"
         ) from error
     table = TomlTable(path, content)
     classes = table.labels("classes")

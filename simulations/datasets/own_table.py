@@ -22,8 +22,8 @@ def load_table(path: Path, schema: Schema, *, seed: int, sizes: tuple[int | None
     """The table's data set. Raises DataCorrupt naming file, column and row, InvalidInput on sizes."""
     asked = [schema.label, schema.site, schema.patient, schema.split, *(each.column for each in schema.columns)]
     names = [name for name in asked if name is not None]
-    is_csv = path.suffix.lower() == ".csv"
-    table = read_csv(path, names) if is_csv else read_parquet(path, names, missing=MISSING[0])
+    in_parquet = path.suffix.lower() == ".parquet"
+    table = read_parquet(path, names, missing=MISSING[0]) if in_parquet else read_csv(path, names)
     if not table[schema.label]:
         raise DataCorrupt(f"{path} has no rows; allowed: at least one each for the private, public and test part")
 

@@ -9,6 +9,7 @@ import pytest
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from simulations import datasets
 from simulations.datasets import DatasetRequest
+from tests.harness.simulating import run
 
 SCHEMA = """
 label = "outcome"
@@ -315,8 +316,52 @@ def test_infinite_features_of_rows_are_refused_and_a_schema_for_an_npz_too(tmp_p
     x[9, 1] = np.inf
     with pytest.raises(DataCorrupt, match=r"x, row 10, position \[1\]: inf; allowed: finite numbers"):
         _load(_npz(tmp_path, x=x, y=np.arange(60) % 2), None)
-    with pytest.raises(InvalidInput, match=r"allowed: only with \.csv and \.parquet"):
+    with pytest.raises(InvalidInput, match="allowed: only with tables"):
         _load(_npz(tmp_path, **_images()), None, schema=tmp_path / "a.toml")
     np.savez(tmp_path / "own.npz", x=np.array([None] * 4, dtype=object), y=np.arange(4) % 2)
     with pytest.raises(DataCorrupt, match=r"own\.npz: array 'x' declares"):
         _load(tmp_path / "own.npz", None)
+
+
+def test_an_npz_with_the_names_of_keras_or_medmnist_is_read_as_it_is(tmp_path):
+    arrays = _images(120)
+    x, y = arrays["x"], arrays["y"]
+    usual = {"x_train": x[:85], "y_train": y[:85], "x_test": x[85:], "y_test": y[85:]}
+    dataset = _load(_npz(tmp_path, **usual), None)
+    np.testing.assert_array_equal(dataset.test_labels, y[85:])
+    assert (len(dataset.private_labels), len(dataset.public_labels)) == (60, 25)
+    assert np.ptp(np.bincount(dataset.public_labels)) <= 1
+    found = np.concatenate([dataset.private_inputs, dataset.public_inputs]).sum(axis=(1, 2))
+    np.testing.assert_allclose(np.sort(found), np.sort(x[:85].sum(axis=(1, 2)) / 255), rtol=1e-5)
+    parts = {"train": slice(0, 60), "val": slice(60, 85), "test": slice(85, 120)}
+    medical = {f"{part}_images": x[rows][..., None] for part, rows in parts.items()}
+    medical |= {f"{part}_labels": y[rows][:, None] for part, rows in parts.items()}
+    dataset = _load(_npz(tmp_path, **medical), None)
+    for part, name in zip(parts, ("private", "public", "test"), strict=True):
+        np.testing.assert_array_equal(getattr(dataset, f"{name}_labels"), y[parts[part]])
+    for wrong in ({"x_val": x}, {"site": y}, {"X_train": x}):
+        with pytest.raises(DataCorrupt, match="allowed with such names: inputs and labels"):
+            _load(_npz(tmp_path, **usual, **wrong), None)
+    with pytest.raises(DataCorrupt, match="84 inputs and 85 labels"):
+        _load(_npz(tmp_path, **{**usual, "x_train": x[:84]}), None)
+
+
+@pytest.mark.parametrize("suffix", [".csv.gz", ".parquet"])
+def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, capsys, suffix):
+    path, schema = tmp_path / f"clinic{suffix}", tmp_path / "clinic.schema.toml"
+    table = _table().assign(note=[f"free text {row}" for row in range(120)])
+    table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)
+    with pytest.raises(DataUnavailable, match="conclave-simulate schema FILE"):
+        _load(path, None)
+    assert run("schema", path, "--out", schema) == 0
+    assert '# Left out, as neither numbers nor few categories: "note"' in schema.read_text()
+    dataset = _load(path, None)
+    assert dataset.class_names == ("no", "yes")
+    # Age, dose with whether it is missing, two categories.
+    assert dataset.private_inputs.shape[1] == 1 + 2 + 2
+    assert dataset.private_patients is not None
+    assert dataset.site_names == ("H0", "H1", "H2")
+    assert run("schema", path, "--out", schema) == 2
+    assert run("schema", path, "--label", "note") == 2
+    assert run("schema", path, "--label", "absent") == 2
+    assert "columns of" in capsys.readouterr().err

@@ -1,0 +1,36 @@
+"""The sub-command schema."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from protocols.errors import InvalidInput
+from runtime.files import write_atomically
+from simulations.exits import EPILOG
+
+
+@click.command(name="schema", epilog=EPILOG)
+@click.argument("file", type=click.Path())
+@click.option("--label", help="The column to predict [the first of label, outcome, target, class, diagnosis, y].")
+@click.option("--out", help="Write it to this file, which must be new [standard output].", type=click.Path())
+def schema_flags(file: str, label: str | None, out: str | None) -> None:
+    """Propose the schema of your own CSV or Parquet table, from its columns and values, for you to correct.
+
+    \b
+    Example:
+      conclave-simulate schema clinic.csv --label outcome --out clinic.schema.toml
+    """
+    from simulations.datasets.own_file import table_name
+    from simulations.datasets.proposed_schema import proposed_schema
+
+    path = Path(file)
+    table_name(path)
+    text = proposed_schema(path, label=label)
+    if out is None:
+        click.echo(text, nl=False)
+        return
+    if Path(out).exists():
+        raise InvalidInput(f"--out {out} exists; allowed: a new file")
+    write_atomically(Path(out), text)
