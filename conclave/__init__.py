@@ -88,7 +88,7 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(_MODULES[name]), name)
     except ModuleNotFoundError as missing:
-        from runtime.distribution import install
+        from protocols.installing import install
 
         raise ImportError(
             f"conclave.{name} needs {missing.name}, which is not installed: {install('sim')}"

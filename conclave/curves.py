@@ -11,8 +11,8 @@ from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.privacy_curve import LARGEST, SPACING, PrivacyCurve, curve_of_queries
 from protocols.errors import InvalidInput
+from protocols.installing import install
 from protocols.mechanisms import MECHANISMS, Sensitivity, check_view
-from runtime.distribution import install
 
 
 def privacy_curve(

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
-from runtime.distribution import install
+from protocols.installing import install
 
 if TYPE_CHECKING:
     import pandas as pd

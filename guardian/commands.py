@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import click
 
 from protocols.errors import Refused
+from protocols.installing import DISTRIBUTION
 from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group
-from runtime.distribution import DISTRIBUTION
 from runtime.files import read_received
 from runtime.locked_keys import passphrase_command
 from runtime.logs import Log

@@ -1,7 +1,4 @@
-"""The distribution of these packages: its name on the Python index, its version, and how to install an extra.
-
-The index has another project called conclave, so the name to install differs from the name to import.
-"""
+"""What each extra of the distribution brings, and what is said where one is missing."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from protocols.errors import InvalidInput
+from protocols.installing import DISTRIBUTION, install
 
 if TYPE_CHECKING:
     from protocols.plugins import Parts
 
 T = TypeVar("T")
 
-DISTRIBUTION: Final = "conclave-pate"
 # The packages that each extra brings, by the names under which they are imported. Where several bring one, the first is
 # named, unless a command has an extra of its own.
 BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -38,11 +35,6 @@ def installed_version() -> str:
     from importlib.metadata import version  # slow to import, and not needed by --help
 
     return version(DISTRIBUTION)
-
-
-def install(*extras: str) -> str:
-    """The command that installs these extras."""
-    return f"pip install '{DISTRIBUTION}[{','.join(extras)}]'"
 
 
 def lacking(missing: ModuleNotFoundError, what: str, *own: str) -> InvalidInput:

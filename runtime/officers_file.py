@@ -10,12 +10,13 @@ from math import isfinite
 
 from protocols.claims import (
     BYTES,
+    at_most_in_words,
     found_at,
     in_short,
     kept,
     not_covered_by_release,
     strength,
-    sure,
+    sure_in_words,
     who_saw_what,
     withdrawal,
 )
@@ -202,8 +203,8 @@ def _strength_row(name: str, epsilon: float | None, delta: float) -> tuple[str, 
         name,
         f"{epsilon:.4g}",
         f"{delta:g}",
-        f"{100 * sure(epsilon, delta):.2f} %",
-        f"{100 * found:.1f} %",
+        sure_in_words(epsilon, delta),
+        at_most_in_words(found),
         strength(epsilon, delta),
     )
 

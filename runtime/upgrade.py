@@ -9,9 +9,10 @@ from typing import Any  # a home of any program
 import click
 
 from protocols.errors import DataUnavailable, Refused
+from protocols.installing import DISTRIBUTION
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
-from runtime.distribution import DISTRIBUTION, installed_version
+from runtime.distribution import installed_version
 from runtime.printing import print_json
 
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
+from protocols.installing import DISTRIBUTION
 from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
-from runtime.distribution import DISTRIBUTION
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

@@ -19,8 +19,8 @@ from numpy import ndarray
 
 from coordinator.labelling.soft_labels import SoftLabels, centred, check_cells, indicator, soft_labels
 from protocols.errors import InvalidInput
+from protocols.installing import install
 from protocols.study.query_map import QueryMap
-from runtime.distribution import install
 
 # Chosen on training images of MNIST and Fashion-MNIST, for 200 to 1,600 queries at epsilon 0.5 and 1: within 0.4 points
 # of the best of 1 to 100 and of 5 to 20 neighbours for each (docs/how-to/choose-features.md).

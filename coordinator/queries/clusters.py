@@ -10,8 +10,8 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.installing import install
 from protocols.study.query_map import Partition, QueryMap
-from runtime.distribution import install
 
 # Over the pool; centres hardly move after these.
 _PASSES = 30

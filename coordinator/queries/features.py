@@ -20,8 +20,8 @@ from protocols.features.feature_map import FeatureMap
 from protocols.features.hog import Hog
 from protocols.features.linear import Linear
 from protocols.features.stage import Stage
+from protocols.installing import install
 from protocols.reading import read_bytes
-from runtime.distribution import install
 
 # Chosen by nearest neighbours on training images of MNIST and Fashion-MNIST: docs/how-to/choose-features.md.
 _ORIENTATIONS: Final = 8

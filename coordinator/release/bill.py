@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any  # values of JSON
 
-from runtime.distribution import DISTRIBUTION, installed_version
+from protocols.installing import DISTRIBUTION
+from runtime.distribution import installed_version
 
 FORMAT = "1.6"
 

@@ -14,9 +14,9 @@ from party.demo.demo_data import demo_data
 from party.demo.local_consortium import LocalConsortium, Say
 from party.demo.studies import demo_study, record_draft
 from protocols.errors import InvalidInput, Refused
+from protocols.installing import install
 from protocols.refusals.code import Code
 from protocols.study.levels import LEVELS, Clear, GuardedLevel
-from runtime.distribution import install
 from runtime.locks import alone
 
 # Names a folder as a demo's, whose content the next demo may delete; it is locked while one runs.

@@ -19,8 +19,8 @@ from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.data.tables import table_records
 from protocols.errors import DataUnavailable
+from protocols.installing import install
 from protocols.study.terms import Feature, Terms
-from runtime.distribution import install
 
 _HEART_HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 # Those to which the breast cancer data, which are of one hospital, are dealt.

@@ -35,7 +35,7 @@ from protocols.claims.coverage import (
 from protocols.claims.in_short import in_short
 from protocols.claims.kept import BYTES, kept
 from protocols.claims.protection import LEVELS, Protection
-from protocols.claims.strength import WEAK, found_at, guess, rating, strength, sure, sure_in_words
+from protocols.claims.strength import WEAK, at_most_in_words, found_at, guess, rating, strength, sure, sure_in_words
 from protocols.claims.who_sees import (
     guardian_sees,
     noise_added,
@@ -67,6 +67,7 @@ __all__ = [
     "WEAK",
     "WHOLE_PATIENT",
     "Protection",
+    "at_most_in_words",
     "caveats",
     "charged",
     "found_at",

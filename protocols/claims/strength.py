@@ -55,10 +55,14 @@ def guess(epsilon: float, delta: float) -> str:
 
 
 def sure_in_words(epsilon: float, delta: float) -> str:
-    """The share as a percentage, rounded up; with more digits only where it would otherwise read as certainty."""
-    share = 100 * sure(epsilon, delta)
+    """`sure` as a percentage, as at_most_in_words."""
+    return at_most_in_words(sure(epsilon, delta))
+
+
+def at_most_in_words(share: float) -> str:
+    """A share that is a bound, as a percentage, rounded up; with more digits only where it would read as certainty."""
     for digits in (0, 1, 2):
-        shown = ceil(10**digits * share * (1 - _DUST)) / 10**digits
+        shown = ceil(10**digits * 100 * share * (1 - _DUST)) / 10**digits
         if shown < 100:
             return f"{shown:.{digits}f} %"
     return "100 %"

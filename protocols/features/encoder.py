@@ -21,6 +21,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.stage import Stage
+from protocols.installing import install
 
 if TYPE_CHECKING:
     from protocols.features.onnx_model import OnnxModel
@@ -82,8 +83,7 @@ class Encoder(Stage):
             from protocols.features.onnx_model import OnnxModel
         except ModuleNotFoundError as missing:
             raise InvalidInput(
-                f"an encoder of features needs {missing.name}, which is not installed: "
-                "pip install 'conclave-pate[onnx]'"
+                f"an encoder of features needs {missing.name}, which is not installed: {install('onnx')}"
             ) from missing
         try:
             return OnnxModel.of(self.content, where="the encoder's file", draws=False)

@@ -9,8 +9,8 @@ from typing import Final
 import click
 
 from protocols.errors import ConclaveError
+from protocols.installing import DISTRIBUTION
 from runtime.cli import CONTEXT, CommandTable
-from runtime.distribution import DISTRIBUTION
 from runtime.exits import SimulationExit, simulation_exit
 from simulations.exits import EPILOG, Interrupted
 

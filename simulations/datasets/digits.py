@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from protocols.errors import DataUnavailable
-from runtime.distribution import install
+from protocols.installing import install
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.split import cut_as_asked

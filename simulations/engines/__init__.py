@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 from protocols.errors import EngineFailed, InvalidInput
-from runtime.distribution import install
+from protocols.installing import install
 
 if TYPE_CHECKING:
     from simulations.engines.engine import Engine

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocols.budgets.accountant import accountant
+from protocols.installing import DISTRIBUTION
 from protocols.study.study import ADJACENCY
-from runtime.distribution import DISTRIBUTION
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
 from simulations.setup.experiment import write_config

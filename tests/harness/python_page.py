@@ -26,8 +26,8 @@ _VALUES = {"ABSTAIN": "asked, and no label was given", "NOT_ASKED": "not asked: 
 _HEAD = """# The Python interface
 
 What `import conclave` offers a researcher; everything else in the packages is internal. It calls the same code as
-[`conclave-simulate`](command-line.md), so both give the same labels and spends. Install it with
-`pip install 'conclave-pate[sim]'`; accounting alone needs no extra. Importing takes no time: a name is loaded when it
+[`conclave-simulate`](command-line.md), so both give the same labels and spends. Install the
+extra `sim`; accounting alone needs no extra. Importing takes no time: a name is loaded when it
 is first used. [A notebook](../notebooks/votes-to-labels.ipynb) goes from votes to labels, budgets and plots.
 
 This page is made of the docstrings, whose examples are run as tests (of `predict`, in the tests of

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import conclave
+from protocols.installing import install
 from simulations.commands.group import run_command
 from tests.harness.engine_here import running_here
 from tests.harness.python_page import PAGE, page
@@ -76,7 +77,7 @@ def test_importing_it_imports_nothing_heavy() -> None:
 def test_a_name_whose_packages_are_missing_says_what_to_install() -> None:
     code = "import sys; sys.modules['pydantic'] = None; import conclave; conclave.label"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "conclave.label needs pydantic, which is not installed: pip install 'conclave-pate[sim]'" in done.stderr
+    assert f"conclave.label needs pydantic, which is not installed: {install('sim')}" in done.stderr
 
 
 def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

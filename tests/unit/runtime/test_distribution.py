@@ -1,14 +1,17 @@
 """What is said where an extra is not installed."""
 
+import json
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
 
 from coordinator.commands.group import run_command as run_coordinator
 from party.commands.group import run_command as run_party
+from protocols.installing import _installed, install
 from protocols.plugins import Parts
 from runtime.distribution import BRINGS, installed_part, lacking
 from runtime.program import run
@@ -36,7 +39,7 @@ def test_verify_without_its_extra_names_the_extra_and_nothing_else_of_the_operat
     assert run_coordinator(["verify", str(tmp_path)]) == 3
     said = capsys.readouterr().err
     assert "conclave-coordinator verify needs jinja2" in said
-    assert "pip install 'conclave-pate[verify]'" in said
+    assert install("verify") in said
 
 
 @pytest.mark.parametrize("command", [["verify", "."], ["--help"], ["status"]])
@@ -47,20 +50,20 @@ def test_a_command_without_click_is_one_message_that_names_the_extra(monkeypatch
         run("coordinator.commands.group")
     said = capsys.readouterr().err.splitlines()
     assert len(said) == 1
-    assert "pip install 'conclave-pate[coordinator]'" in said[0]
+    assert install("coordinator") in said[0]
 
 
 def test_a_node_without_grpc_names_the_extra_of_a_hospital(monkeypatch, tmp_path, capsys):
     without(monkeypatch, "grpc", "party.connection.node", "party.connection.dialling", "party.doctor")
     assert run_party(["doctor", "--home", str(tmp_path)]) == 3
-    assert "pip install 'conclave-pate[party]'" in capsys.readouterr().err
+    assert install("party") in capsys.readouterr().err
 
 
 def test_a_part_of_another_extra_is_named_with_that_extra(monkeypatch):
     without(monkeypatch, "pyarrow", "party.data.parquet")
     found = {"parquet": "party.data.parquet:load_parquet"}
     parts = Parts("loader", found, group="conclave.loaders", check=lambda name, loaded: loaded)
-    with pytest.raises(Exception, match=r"loader 'parquet' needs pyarrow.*conclave-pate\[parquet\]"):
+    with pytest.raises(Exception, match=r"loader 'parquet' needs pyarrow.*pip install .*\[parquet\]"):
         installed_part(parts, "parquet")
 
 
@@ -68,3 +71,26 @@ def test_a_module_that_no_extra_brings_is_an_error_of_the_program():
     for name in ("party.no_such_module", "nobody_knows_it", ""):
         with pytest.raises(ModuleNotFoundError):
             lacking(ModuleNotFoundError("No module", name=name), "conclave-party run", "party")
+
+
+@pytest.mark.parametrize(
+    ("note", "command"),
+    [
+        ({"url": "WHEEL", "archive_info": {}}, "pip install 'WHEEL[torch,images]'"),
+        ({"url": "WHEEL", "dir_info": {"editable": True}}, "pip install -e 'WHEEL[torch,images]'"),
+        ({"url": "WHEEL-gone", "archive_info": {}}, "pip install 'conclave-pate[torch,images]'"),
+        ({"url": "https://example.org/wheel"}, "pip install 'conclave-pate[torch,images]'"),
+        (None, "pip install 'conclave-pate[torch,images]'"),
+    ],
+)
+def test_an_extra_comes_from_where_the_distribution_came_from(tmp_path, monkeypatch, note, command):
+    wheel = tmp_path / "a folder" / "conclave_pate-1.whl"
+    wheel.parent.mkdir()
+    wheel.touch()
+    text = None if note is None else json.dumps(note).replace("WHEEL", wheel.as_uri())
+    monkeypatch.setattr("protocols.installing.distribution", lambda name: SimpleNamespace(read_text=lambda _: text))
+    _installed.cache_clear()
+    try:
+        assert install("torch", "images") == command.replace("WHEEL", str(wheel))
+    finally:
+        _installed.cache_clear()

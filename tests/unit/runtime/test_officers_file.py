@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocols.claims import sure, withdrawal
+from protocols.claims import sure_in_words, withdrawal
 from protocols.study.protection import protection_of
 from runtime.officers_file import Asked, Hospital, officers_file
 from tests.harness.studies import deployed_study
@@ -24,8 +24,8 @@ def test_what_the_system_knows_is_filled_in(study):
     for known in (study.digest.hex(), "tell left from right", "centre", "hospital-0, hospital-1, hospital-2",
                   "2999-12-31", "25 answers to 36 questions", "2031-05-06", "side: left, right"):  # fmt: skip
         assert known in page
-    shown = f"{100 * sure(float(study.budgets.epsilon_guaranteed[0]), 1e-5):.2f} %"
-    assert page.count(f">{shown}</td>") == 3
+    shown = sure_in_words(float(study.budgets.epsilon_guaranteed[0]), 1e-5)
+    assert page.count(f'>1e-05</td><td data-name="50 % sure becomes at most">{shown}</td>') == 3
     assert "Weak protection of one record of one hospital" in page
     assert "any 3 hospitals" in page
 

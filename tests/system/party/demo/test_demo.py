@@ -16,6 +16,7 @@ from party.demo.figures import in_words
 from party.demo.local_consortium import LocalConsortium
 from party.demo.studies import demo_study
 from protocols.errors import EngineFailed, Refused
+from protocols.installing import install
 from tests.harness.local_consortium import ConsortiumHere
 
 
@@ -127,7 +128,7 @@ def test_what_is_not_installed_is_said_before_anything_is_made(tmp_path, monkeyp
     monkeypatch.setattr("party.demo.demo.find_spec", lambda name: None if name in ("jinja2", "onnxruntime") else name)
     assert run_command(["demo", "--out", str(tmp_path / "demo")]) == 3
     said = capsys.readouterr().err
-    assert "missing: jinja2, onnxruntime; pip install 'conclave-pate[party,coordinator,sklearn]'" in said
+    assert f"missing: jinja2, onnxruntime; {install('party', 'coordinator', 'sklearn')}" in said
     assert not (tmp_path / "demo").exists()
 
 

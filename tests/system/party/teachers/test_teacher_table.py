@@ -12,6 +12,7 @@ import pytest
 
 from party.teachers import TEACHERS, teacher_kind
 from protocols.errors import InvalidInput
+from protocols.installing import install
 
 
 def run_python(program: str) -> str:
@@ -51,7 +52,7 @@ def test_a_missing_package_is_named_with_its_extra(name: str, package: str, extr
     hidden = f"import sys; sys.modules[{package!r}] = None\n"
     output = run_python(f"{hidden}from party.teachers import teacher_kind\nteacher_kind({name!r})")
     assert "InvalidInput" in output
-    assert f"pip install 'conclave-pate[{extra}]'" in output
+    assert install(extra) in output
 
 
 @pytest.mark.parametrize("name", TEACHERS)
