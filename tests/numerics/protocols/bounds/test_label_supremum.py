@@ -9,17 +9,7 @@ from protocols.bounds.label_cones import log_label_probabilities
 from protocols.bounds.label_supremum import bit_supremum, label_supremum
 
 NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
-PAIRS = [
-    (1e-3, 2.0),
-    (0.02, 40.0),
-    (0.05, 1.05),
-    (0.1, 4.0),
-    (0.1, 64.0),
-    (0.3, 16.0),
-    (0.7, 6.0),
-    (1.0, 8.0),
-    (2.5, 1.5),
-]
+PAIRS = [(1e-3, 2.0), (0.05, 1.05), (0.1, 64.0), (0.3, 16.0), (2.5, 1.5)]
 
 
 def log_first_wins(x, y):
@@ -57,7 +47,7 @@ def bit_divergence(g, d, order):
 @pytest.mark.parametrize(("d", "order"), PAIRS)
 def test_label_supremum_is_just_above_what_brute_force_finds(d: float, order: float) -> None:
     reach = 6.0 + (order - 1) * d
-    x, y = (axis.ravel() for axis in np.meshgrid(*[np.linspace(-reach, reach, 90)] * 2, indexing="ij"))
+    x, y = (axis.ravel() for axis in np.meshgrid(*[np.linspace(-reach, reach, 60)] * 2, indexing="ij"))
     values = divergence(x, y, d, order)
     start = values.argmax()
     found = minimize(

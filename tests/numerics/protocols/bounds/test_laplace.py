@@ -22,8 +22,8 @@ def quadrature(t, order):
         return float(2 * mpmath.log(integral) / (a - 1))
 
 
-@pytest.mark.parametrize("order", [1.05, 1.5, 2.0, 8.0, 64.0, 1024.0])
-@pytest.mark.parametrize("t", [1e-9, 1e-6, 1e-3, 0.05, 0.3, 1.0, 5.0])
+@pytest.mark.parametrize("order", [1.05, 2.0, 64.0, 1024.0])
+@pytest.mark.parametrize("t", [1e-9, 1e-3, 0.3, 5.0])
 def test_the_bound_is_the_divergence_and_never_below_it(t, order):
     bound = laplace_histogram_rdp(np.array([t]), np.array([order]), gamma=1.0)[0, 0]
     exact = quadrature(t, order)

@@ -99,7 +99,7 @@ def one(bound, k, order, sigma) -> float:
 
 @pytest.mark.parametrize(
     ("sigma", "k", "order"),
-    [(8.0, 1, 2.0), (8.0, 1, 8.0), (8.0, 2, 8.0), (8.0, 8, 2.0), (8.0, 8, 8.0), (8.0, 3, 1.05), (13.7, 5, 3.0)],
+    [(8.0, 1, 2.0), (8.0, 8, 8.0), (8.0, 3, 1.05), (13.7, 5, 3.0)],
 )  # fmt: skip
 def test_no_integer_counts_cost_more_than_the_label_bound_at_little_noise(sigma, k, order) -> None:
     reach = int(4 * sigma + order * k)
@@ -113,7 +113,7 @@ def test_the_continuous_bound_does_not_hold_on_a_coarse_lattice() -> None:
     assert largest_label(8.0, 8, 2.0, -10, 30) > 1.0007 * float(label_only.label_rdp(1.0, 2.0, classes=3))
 
 
-@pytest.mark.parametrize(("k", "order"), [(1, 8.0), (16, 2.0), (16, 8.0), (64, 2.0)])
+@pytest.mark.parametrize(("k", "order"), [(1, 8.0), (16, 8.0), (64, 2.0)])
 def test_no_integer_counts_cost_more_than_the_label_bound_at_the_least_noise(k, order) -> None:
     reach = 160 + int(k * order / 2)
     exact = largest_label(64.0, k, order, -reach, reach)
@@ -188,7 +188,7 @@ LATTICE_64 = Lattice(64.0)
     counts=st.lists(st.integers(-160, 160), min_size=3, max_size=8), pair=st.permutations(range(3)),
     k=st.integers(1, 96), order=st.sampled_from([1.05, 1.5, 2.0, 8.0, 32.0]),
 )  # fmt: skip
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(counts, pair, k, order) -> None:
     moved = np.array(counts)
     moved[pair[0]] -= k
@@ -204,7 +204,7 @@ def test_no_histogram_costs_more_than_the_bound_when_one_vote_moves(counts, pair
     counts=st.lists(st.integers(-120, 120), min_size=3, max_size=6), seed=st.integers(0, 2**32),
     k=st.integers(2, 96), order=st.sampled_from([1.05, 2.0, 8.0, 32.0]),
 )  # fmt: skip
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(counts, seed, k, order) -> None:
     """A unit of k units spreads them over classes and abstention in any two ways."""
     rng = np.random.default_rng(seed)
@@ -215,7 +215,7 @@ def test_several_votes_of_one_unit_cost_no_more_than_one_of_their_total_weight(c
 
 
 @given(counts=st.lists(st.integers(-200, 200), min_size=3, max_size=6), seed=st.integers(0, 2**32))
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_a_class_wins_with_a_log_concave_probability(counts, seed) -> None:
     """Section 4 of the proof, at midpoints of integer moves."""
     move = np.random.default_rng(seed).integers(-60, 61, size=len(counts))
@@ -228,7 +228,7 @@ sigmas = st.floats(64.0, 1e6)
 
 
 @given(k=votes, sigma=sigmas, classes=st.sampled_from([2, 3, 10, 150]))
-@settings(max_examples=35, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_bounds_lie_between_the_continuous_and_the_gaussian_bound_and_rise_with_order_and_votes(
     k, sigma, classes
 ) -> None:

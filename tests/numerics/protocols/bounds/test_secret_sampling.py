@@ -37,14 +37,14 @@ def quadrature(d, g, order):
         return [float(mpmath.log(moment(b)) / (a - 1)) for b in (a, 1 - a)]
 
 
-@pytest.mark.parametrize("order", [1.05, 7.5, 60.0])
-@pytest.mark.parametrize("g", [0.01, 0.9])
-@pytest.mark.parametrize("d", [1e-5, 0.4])
+@pytest.mark.parametrize(
+    ("d", "g", "order"), [(1e-5, 0.01, 1.05), (1e-5, 0.9, 60.0), (0.4, 0.01, 7.5), (0.4, 0.9, 1.05), (0.4, 0.01, 60.0)]
+)
 def test_both_directions_are_those_of_the_integral(d, g, order):
     np.testing.assert_allclose(directions(d, g, order), quadrature(d, g, order), rtol=3e-10)
 
 
-@pytest.mark.parametrize(("d", "g", "order"), [(0.05, 0.5, 1024.0), (2.0, 0.1, 100.0), (7.0, 0.2, 20.0)])
+@pytest.mark.parametrize(("d", "g", "order"), [(0.05, 0.5, 1024.0), (7.0, 0.2, 20.0)])
 def test_large_orders_and_shifts_are_as_precise(d, g, order):
     np.testing.assert_allclose(directions(d, g, order), quadrature(d, g, order), rtol=3e-10)
 
@@ -81,7 +81,7 @@ def test_the_forward_direction_is_a_librarys_poisson_sampled_gaussian(d, g, orde
     assert one(sampled_label_gaussian_rdp, d, g, order) <= 2 * library * (1 + 1e-5)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(d=st.floats(1e-7, 3), g=st.floats(1e-3, 1), order=st.floats(1.05, 200))
 def test_a_coin_never_costs_more_than_no_coin_and_costs_grow_with_rate_shift_and_order(d, g, order):
     units = np.array([d, 1.05 * d, d]), np.array([g, g, min(1.0, 1.05 * g)])

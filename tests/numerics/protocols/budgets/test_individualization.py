@@ -34,8 +34,8 @@ def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view
 @pytest.mark.parametrize("rule", ["uniform", "proportional", "exhaustive"])
 @pytest.mark.parametrize("units", [64, LATTICE])
 def test_equal_budgets_have_weight_one_however_many_they_are(rule, units):
-    for parties in (2, 3, 7, 49, 50, 100, 299):
-        for epsilon in (1.0, 4.0, 6.0):
+    for parties in (2, 7, 49, 299):
+        for epsilon in (1.0, 6.0):
             assert (solve(rule, [epsilon] * parties, units=units) == 1).all(), (parties, epsilon)
 
 
@@ -97,8 +97,8 @@ def test_proportional_weights_go_to_the_party_whose_budget_they_are():
     np.testing.assert_allclose(weight / weight[1], epsilon, rtol=1e-5)
 
 
-def test_ten_thousand_distinct_budgets_are_solved():
-    epsilon = np.exp(np.random.default_rng(0).normal(0.5, 0.4, 10_000))
+def test_two_thousand_distinct_budgets_are_solved():
+    epsilon = np.exp(np.random.default_rng(0).normal(0.5, 0.4, 2000))
     weight = solve("exhaustive", epsilon, sigma=1600.0)
     assert weight.mean() == pytest.approx(1, abs=2e-6)
 

@@ -57,7 +57,7 @@ def test_prices_of_two_coins_would_be_too_low_for_one_and_are_not_what_is_charge
         assert sum(charged(bit_sigma, sigma, rate, order, 1.0, account=account)) >= true
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(
     st.floats(1, 60),
     st.floats(1, 60),

@@ -62,9 +62,9 @@ SLACK = 1e-11 * ORDERS / (ORDERS - 1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("classes", [2, 3, 4, 5])
 def test_no_move_costs_more_than_is_charged_with_real_valued_noise(classes, kind):
-    """300 settings of each kind: 4,800 in all, at four orders in both directions."""
+    """150 settings of each kind: 2,400 in all, at four orders in both directions."""
     rng = np.random.default_rng(classes)
-    size, alone = 300, np.ones(classes, dtype=np.int64)
+    size, alone = 150, np.ones(classes, dtype=np.int64)
     chosen = rng.integers(len(SHIFTS), size=size)
     shift = SHIFTS[chosen]
     counts = rng.uniform(-3, 3, (size, classes))
@@ -131,10 +131,10 @@ def test_the_law_on_the_lattice_adds_up_to_one():
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("classes", [2, 3, 4, 5])
 def test_no_move_costs_more_than_is_charged_with_integer_noise(classes, kind):
-    """70 settings of each kind by enumeration at the least noise, 64 units: 1,120 in all."""
+    """30 settings of each kind by enumeration at the least noise, 64 units: 480 in all."""
     rng = np.random.default_rng(classes)
     mechanism = ThresholdedGNMax(sigma=64.0, threshold=0.0, lattice=Lattice(units=1, shares=1, classes=classes))
-    for _ in range(70):
+    for _ in range(30):
         counts, before, after, k, threshold = lattice_settings(rng, kind, classes)
         p, q = (lattice_law(counts + votes, threshold) for votes in (before, after))
         bound = charge_of(mechanism, float(k), 1.0, classes)
@@ -146,7 +146,7 @@ def test_no_move_costs_more_than_is_charged_with_integer_noise(classes, kind):
 def test_every_outcome_on_the_lattice_is_log_concave_along_every_integer_step(classes):
     """The fact behind several votes of one unit: F(u + e) F(u - e) <= F(u)^2, for all outcomes that are a class."""
     rng = np.random.default_rng(classes)
-    for _ in range(60):
+    for _ in range(30):
         counts, step = rng.integers(-150, 151, classes), rng.integers(-70, 71, classes)
         threshold = int(rng.integers(-150, 151))
         there, here, back = (lattice_law(counts + sign * step, threshold) for sign in (1, 0, -1))

@@ -66,7 +66,7 @@ def quarter_probabilities(labels):
     return np.where(sure, np.where(np.arange(10) == (queries % 10)[:, None], 0.97, 0.03 / 9), 0.1)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(
     parties=st.integers(3, 25),
     teachers=st.sampled_from([1, 2]),

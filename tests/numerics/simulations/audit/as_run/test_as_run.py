@@ -29,7 +29,7 @@ def test_an_honest_study_releases_labels_of_the_stated_law(which):
 
 
 # Queries as a share of trials differ by level: what is weak needs more of them.
-TRIALS = {"smaller-integers": 60_000, "share-missing": 60_000, "one-server": 60_000}
+TRIALS = {"smaller-integers": 60_000, "share-missing": 60_000, "smaller-shares": 30_000, "one-server": 60_000}
 
 
 @pytest.mark.parametrize("name", RUN_BREAKS)
