@@ -36,11 +36,13 @@ from simulations.stages.vote_source import VoteSource, labelled, record_study_of
 class Baselines:
     """The baselines of a run; None where not measured.
 
-    alone: the accuracy on the test records of what each party would train alone, of a sample of many parties.
+    alone: the accuracy on the test records of what each party would train alone, of a sample of many parties
+    (`measured_parties`); majority: on the same records, of always naming their most frequent class.
     """
 
     non_private: float | None
     alone: Float64[ndarray, " measured"] | None
+    majority: float | None
     uniform_answered: float | None
     uniform_label_accuracy: float | None
     uniform_student: float | None
@@ -179,6 +181,11 @@ def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStu
     )
 
 
+def majority_accuracy(labels: Int64[ndarray, " records"]) -> float:
+    """The accuracy of always naming the most frequent class of these labels."""
+    return float(np.bincount(labels).max() / len(labels))
+
+
 def _baselines(
     settings: Experiment,
     budgets: Budgets,
@@ -195,7 +202,7 @@ def _baselines(
     """
     alone = None
     if not settings.baselines:
-        return Baselines(None, None, None, None, None)
+        return Baselines(None, None, None, None, None, None)
     # Where a record is learned by several teachers, the shards are not those of parties.
     if source.dataset is not None and settings.individualization != "upsampling":
         with reporter.stage(f"baseline, single parties, {settings.teacher}") as stage:
@@ -224,6 +231,7 @@ def _baselines(
     return Baselines(
         non_private,
         alone,
+        None if source.dataset is None else majority_accuracy(source.dataset.test_labels),
         float(np.mean([len(s.answered) for s in seeds])) if seeds else None,
         float(np.mean(accuracies)) if accuracies else None,
         float(np.mean(known)) if known else None,

@@ -43,6 +43,7 @@ def accuracy_bars(figures: Summary) -> list[Bar]:
         ("minimum budget for all: labels", uniform["label_accuracy"], None, "baseline"),
         ("mean single party", baselines["single_party_accuracy_mean"], None, "baseline"),
         ("best single party", baselines["single_party_accuracy_best"], None, "baseline"),
+        ("always the most frequent class", baselines["majority_class_accuracy"], None, "baseline"),
         ("plurality without noise (without privacy)", figures["plurality_accuracy"], None, "open"),
         ("all data pooled (without privacy)", baselines["non_private_student_accuracy"], None, "open"),
     ]

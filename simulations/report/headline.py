@@ -40,7 +40,16 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
     points = []
     if alone is not None and together is not None:
-        points.append(("Was it worth it?", _worth(figures, together - alone)))
+        measured = figures["baselines"]
+        gain = f"{measured['single_parties_that_gain']} of {measured['single_parties_measured']} parties gain."
+        points.append(("Was it worth it?", f"{_worth(figures, together - alone)} {gain}"))
+        if (majority := measured["majority_class_accuracy"]) is not None and together <= majority:
+            points.append(
+                (
+                    "Is it any use?",
+                    f"No: always naming the most frequent class is right for {percent(majority)} of the same records.",
+                )
+            )
     worst = max(figures["groups"], key=lambda group: group["epsilon_guaranteed"])
     epsilon = worst["epsilon_guaranteed"]
     points.append(
@@ -75,4 +84,5 @@ def _tone(figures: Summary) -> Tone:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
     if alone is None or together is None:
         return "plain"
-    return "good" if together > alone else "warn"
+    majority = figures["baselines"]["majority_class_accuracy"] or 0.0
+    return "good" if together > max(alone, majority) else "warn"

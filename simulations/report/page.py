@@ -220,6 +220,16 @@ def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, st
         }
         for words, key in (("mean", "mean"), ("the best, known only afterwards", "best"))
     ]
+    if (majority := baselines["majority_class_accuracy"]) is not None:
+        rows.append(
+            {
+                "name": "Always the most frequent class of the test data",
+                "labels": "–",
+                "label_accuracy": "–",
+                "model": percent(majority),
+                "private": "uses no records of a party",
+            }
+        )
     if figures["record_votes"] is not None:
         return rows
     return [

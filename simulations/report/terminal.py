@@ -42,10 +42,12 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     click.echo(f"report           {out / 'report.html'}")
-    if votes is None:
-        click.echo(f"{MARK}mean teacher {accuracy('teacher_accuracy_mean')}")
-        return
     measured = figures["baselines"]
+    if (majority := measured["majority_class_accuracy"]) is not None:
+        click.echo(f"majority class   {majority:.4f}, of the same test records: always the most frequent")
+    if measured["single_party_accuracy_mean"] is None and votes is None:
+        click.echo(f"{MARK}mean teacher, on the pool {accuracy('teacher_accuracy_mean')}")
+        return
     for name, key in (
         ("a party alone, mean", "single_party_accuracy_mean"),
         ("a party alone, best", "single_party_accuracy_best"),
@@ -53,6 +55,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     ):
         known = measured[key]
         click.echo(f"{MARK}{name} {'not measured' if known is None else f'{known:.4f}'}")
+    if (gain := measured["single_parties_that_gain"]) is not None:
+        click.echo(f"{MARK}parties that gain {gain} of {measured['single_parties_measured']}")
 
 
 def level_text(level: str, units: int | None) -> str:

@@ -21,6 +21,7 @@ from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
 from simulations.setup.experiment import write_config
+from simulations.stages.alone import measured_parties
 from simulations.stages.label import mean_and_interval
 
 Summary = dict[str, Any]  # Any: JSON
@@ -32,6 +33,7 @@ NOT_FOR_RELEASE = (
     "baselines.non_private_student_accuracy",
     "baselines.single_party_accuracy_mean",
     "baselines.single_party_accuracy_best",
+    "baselines.single_parties_that_gain",
     "baselines.minimum_budget_uniform.answered",
     "baselines.minimum_budget_uniform.label_accuracy",
     "baselines.minimum_budget_uniform.student_accuracy",
@@ -74,7 +76,7 @@ def summary(result: RunResult) -> Summary:
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
         "record_votes": _record_votes(result),
-        "baselines": _baselines(result.baselines),
+        "baselines": _baselines(result.baselines, student_mean),
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
         "epsilon_max": float(budgets.epsilon_of(spent).max()),
@@ -102,12 +104,15 @@ def summary(result: RunResult) -> Summary:
     }
 
 
-def _baselines(measured: Baselines) -> Summary:
+def _baselines(measured: Baselines, student: float | None) -> Summary:
+    gain = None if measured.alone is None or student is None else int((measured.alone < student).sum())
     return {
         "non_private_student_accuracy": measured.non_private,
         "single_party_accuracy_mean": None if measured.alone is None else float(measured.alone.mean()),
         "single_party_accuracy_best": None if measured.alone is None else float(measured.alone.max()),
         "single_parties_measured": None if measured.alone is None else len(measured.alone),
+        "single_parties_that_gain": gain,
+        "majority_class_accuracy": measured.majority,
         "minimum_budget_uniform": {
             "answered": measured.uniform_answered,
             "label_accuracy": measured.uniform_label_accuracy,
@@ -315,6 +320,13 @@ def _parties(result: RunResult) -> str:
         columns["records"] = result.source.party_sizes
     if result.teacher_accuracy is not None and study.pooled_teachers is None:
         columns[f"{MARK}teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
+    if result.baselines.alone is not None:
+        own = np.full(len(study.roster), np.nan)
+        own[measured_parties(len(own))] = result.baselines.alone
+        columns[f"{MARK}alone_accuracy"] = own
+        student, _ = _over(result.students)
+        if student is not None:
+            columns[f"{MARK}gain"] = student - own
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="\n")
     writer.writerow(columns)

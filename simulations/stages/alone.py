@@ -21,6 +21,11 @@ from simulations.stages.cast import teacher_path, teacher_seed
 MOST_MEASURED = 50
 
 
+def measured_parties(parties: int) -> Int64[ndarray, " measured"]:
+    """The positions of the parties that are measured: all, or MOST_MEASURED evenly spread over the roster."""
+    return np.unique(np.linspace(0, parties - 1, min(parties, MOST_MEASURED)).astype(np.int64))
+
+
 def alone_accuracy(
     dataset: Dataset,
     shards: Sequence[Sequence[Int64[ndarray, " records"]]],
@@ -36,7 +41,7 @@ def alone_accuracy(
     of the teachers that voted, of these shards and this seed: a party's only teacher is the model that it has alone,
     and is not trained again. None where records voted.
     """
-    chosen = np.unique(np.linspace(0, len(shards) - 1, min(len(shards), MOST_MEASURED)).astype(int)).tolist()
+    chosen = measured_parties(len(shards)).tolist()
     holdings = [np.concatenate(shards[party]) for party in chosen]
     source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
     about = f"alone {dataset.private_digest} {dataset.test_digest} {teacher} {seed} {chosen} {source}"

@@ -8,14 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
-import numpy as np
-
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.reading import read_json
 from protocols.study.study import Study
 from runtime.files import write_atomically
 from simulations.datasets.dataset import content_digest
-from simulations.pipeline import released_students, study_of
+from simulations.pipeline import majority_accuracy, released_students, study_of
 from simulations.planning.nearest import nearest
 from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
@@ -151,7 +149,7 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
             "answered": len(result.answered),
             "label_accuracy": result.label_accuracy,
             "student_accuracy": student,
-            "majority_share": _majority(source, study),
+            "majority_share": _majority(source),
             "epsilon_guaranteed_max": float(filters.epsilon_guaranteed.max()),
             "epsilon_spent_max": float(filters.epsilon_of(spent).max()),
             "share_of_budget_used_min": float(share.min()),
@@ -171,10 +169,10 @@ def _terms(budgets: Budgets, study: Study) -> Row:
     }
 
 
-def _majority(source: VoteSource, study: Study) -> float | None:
+def _majority(source: VoteSource) -> float | None:
     """The accuracy of the most frequent class: on the test records, or of the pool where there are none."""
     truth = source.truth if source.dataset is None else source.dataset.test_labels
-    return None if truth is None else float(np.bincount(truth, minlength=study.classes).max() / len(truth))
+    return None if truth is None else majority_accuracy(truth)
 
 
 def _named(row: Row, cell: Cell, varied: tuple[str, ...]) -> Row:

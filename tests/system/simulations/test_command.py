@@ -1,5 +1,6 @@
 """The command line as a person uses it: exit codes, refusals before anything is spent, resuming, JSON."""
 
+import csv
 import json
 import tomllib
 
@@ -224,6 +225,14 @@ def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_
     assert first["student"] == "mlp"
     assert first["answered"] > 0
     assert first["student_accuracy"] > 0.6
+    with (tmp_path / "a" / "parties.csv").open() as file:
+        gains = [float(row["not for release: gain"]) for row in csv.DictReader(file)]
+    baselines = first["baselines"]
+    assert sum(gain > 0 for gain in gains) == baselines["single_parties_that_gain"]
+    alone = baselines["single_party_accuracy_mean"]
+    assert sum(gains) / 20 == pytest.approx(first["student_accuracy"] - alone)
+    # Of the 100 test records, as students and single parties are.
+    assert baselines["majority_class_accuracy"] in [right / 100 for right in range(50, 101)]
     for path in [*tmp_path.glob("cache/votes/*/*.npy"), *tmp_path.glob("cache/teachers/*/private_inputs.npy")]:
         path.write_bytes(path.read_bytes()[:100])
     for path in tmp_path.glob("cache/students/*.json"):
