@@ -37,13 +37,13 @@ from protocols.wire.guardian.greeting import (
 )
 from protocols.wire.guardian.line import DENY_POLL_S, SILENCE_S
 from protocols.wire.guardian.stream import GuardianStream
-from runtime.grpc_options import ANSWER_PINGS, GUARDIAN_STREAM, LISTEN
+from runtime.grpc_options import ANSWER_PINGS, GUARDIAN_STREAM, listen
 
 Event = Callable[[str, dict[str, str | int]], None]
 
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
-_OPTIONS = [*GUARDIAN_STREAM, *ANSWER_PINGS, *LISTEN]
+_OPTIONS = [*GUARDIAN_STREAM, *ANSWER_PINGS]
 
 
 class GuardianPort:
@@ -76,7 +76,7 @@ class GuardianPort:
         self._silence_s = silence_s
         self._open: dict[GuardianStream, threading.Thread] = {}
         self._threads = ThreadPoolExecutor(CONVERSATIONS, thread_name_prefix="guardian-port")
-        self._server = grpc.server(self._threads, options=_OPTIONS, maximum_concurrent_rpcs=CONVERSATIONS)
+        self._server = grpc.server(self._threads, options=[*_OPTIONS, *listen()], maximum_concurrent_rpcs=CONVERSATIONS)
         _, service, method = CONVERSE_METHOD.split("/")
         handler: grpc.RpcMethodHandler[bytes, bytes] = grpc.stream_stream_rpc_method_handler(self._converse)
         self._server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, {method: handler}),))

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import resource
 from typing import Final
 
 from protocols.wire.guardian.stream import CARRIED_BYTES
+
+# A server asks for so many open files, if the system allows them, and gives a part of them to the connections of a
+# port: what is left are its ledgers, logs and threads.
+_FILES, _OF_A_PORT = 65_536, 4
 
 # Both ends notice within half a minute that a line went dead.
 KEEPALIVE: Final = (
@@ -18,8 +23,6 @@ ANSWER_PINGS: Final = (
     ("grpc.http2.min_ping_interval_without_data_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 1),
 )
-# Of every server: no other process may share its port, and nobody holds a connection by not finishing to greet.
-LISTEN: Final = (("grpc.server_handshake_timeout_ms", 10_000), ("grpc.so_reuseport", 0))
 # Of both ends of a conversation with a guardian.
 GUARDIAN_STREAM: Final = (
     ("grpc.max_receive_message_length", CARRIED_BYTES),
@@ -28,6 +31,24 @@ GUARDIAN_STREAM: Final = (
     ("grpc.http2.lookahead_bytes", 8 * 2**20),
     *KEEPALIVE,
 )
+
+
+def listen() -> tuple[tuple[str, int], ...]:
+    """Options of every server; raises the limit of open files of this process as far as it may.
+
+    No other process may share its port, and nobody holds a connection by not finishing to greet. Connections above a
+    quarter of the open files are closed at once: however many strangers dial, ledgers can be opened and written.
+    """
+    files, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _FILES if most == resource.RLIM_INFINITY else min(_FILES, most)
+    if files < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, most))
+        files = wanted
+    return (
+        ("grpc.server_handshake_timeout_ms", 10_000),
+        ("grpc.so_reuseport", 0),
+        ("grpc.max_allowed_incoming_connections", min(files, _FILES) // _OF_A_PORT),
+    )
 
 
 def dial(host: str) -> tuple[tuple[str, int | str], ...]:

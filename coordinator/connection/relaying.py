@@ -163,7 +163,8 @@ class Relay:
 
     def _keep(self, opened: OpenStudy, peer: Identity, seat: str, request: Request, answered: Answered) -> None:
         reply = record(opened.study, opened.ledger, {seat: request}, {seat: answered}, on_event=self._on_event)[seat]
-        if isinstance(reply, Refusal) and reply.code != Code.TEACHERS_LATE:  # as the node counts them
+        # As the node counts them.
+        if isinstance(reply, Refusal) and reply.code not in (Code.TEACHERS_LATE, Code.STORAGE_FAILED):
             self._refusals[peer.name, party_of(seat)].take(time.monotonic())
         if isinstance(request, Outcome):
             note_told(opened.ledger, opened.study, seat, request, answered, reply)

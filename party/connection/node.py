@@ -63,6 +63,8 @@ _A_WHILE_S = 10.0
 _WELCOME_WAIT_S = 30.0
 _LOOK_S = 0.1
 _RENEWAL_LOOK_S = 3600.0
+# So long after its ledger could not be written a node dials again: it is then told what it could not settle.
+_UNWRITTEN_S = 60.0
 _CLOCK_TOLERANCE_MS = 60_000
 # A coordinator that sends only requests that must be refused would fill the audit log: limits in a burst and per day.
 _REFUSALS = 1000
@@ -80,11 +82,13 @@ _OPTIONS = [
 
 @dataclass(eq=False)
 class _Session:
-    """One connection: its nonce, when it was welcomed (None before), the last round."""
+    """One connection: its nonce, when it was welcomed (None before), the last round, when a ledger could not be
+    written."""
 
     nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
     welcomed_at: float | None = None
     round: int = 0
+    unwritten_at: float | None = None
 
     def served(self) -> bool:
         """Whether the session was useful: something was asked, or it lasted a while."""
@@ -210,10 +214,14 @@ class Node:
         ended: threading.Event,
     ) -> None:
         """Ends a call when the node should stop or no welcome comes; renews the certificate while the stream stays
-        open."""
+        open, and dials again some time after a ledger could not be written."""
         welcome_by, look_at = time.monotonic() + _WELCOME_WAIT_S, time.monotonic() + _RENEWAL_LOOK_S
         while not ended.wait(_LOOK_S):
             if stop.is_set() or (session.welcomed_at is None and time.monotonic() > welcome_by):
+                call.cancel()
+                return
+            if session.unwritten_at is not None and time.monotonic() > session.unwritten_at + _UNWRITTEN_S:
+                self._on_event("dials_again", {"reason": "a ledger could not be written: what it missed is asked for"})
                 call.cancel()
                 return
             if session.welcomed_at is not None and time.monotonic() > look_at:
@@ -298,6 +306,7 @@ class Node:
         except StorageFailed as error:
             # The reason names files of the hospital, so it is not sent.
             self._on_event("storage_failed", {"reason": str(error)[:300]})
+            session.unwritten_at = session.unwritten_at or time.monotonic()
             said = Refusal(
                 Code.STORAGE_FAILED, "storage_failed: the hospital's ledger cannot be written; nothing was answered"
             )
@@ -311,7 +320,7 @@ class Node:
 
     def _count_refusal(self, refusal: Refusal) -> None:
         self._on_event("refused", {"code": refusal.code, "reason": refusal.reason[:200]})
-        if refusal.code == Code.TEACHERS_LATE:  # which is not the coordinator's fault
+        if refusal.code in (Code.TEACHERS_LATE, Code.STORAGE_FAILED):  # which is not the coordinator's fault
             return
         if not self._refusals.take(time.monotonic()):
             raise Refused(

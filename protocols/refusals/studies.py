@@ -85,8 +85,8 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
         Code.UNPROVEN_CHARGES: Meaning(
             "`release`: seats were charged, and no signed receipt covers it; a refused receipt of an earlier batch "
             "does not excuse it",
-            "keep serve running until those nodes have connected and settled, then release again; where a receipt"
-            " is lost for good, state it: release --unproven SEAT",
+            "keep serve running until those nodes have connected and settled (a serve that is started again tells "
+            "them once more), then release again; where a receipt is lost for good, state it: release --unproven SEAT",
             COMMAND,
             Cost.STANDS,
         ),
