@@ -105,15 +105,16 @@ class Link:
         self._socket, self._delay_s = connected, round_trip_ms / 2000
 
     def send(self, data: bytes) -> None:
-        self._socket.sendall(struct.pack("<Qd", len(data), time.monotonic()) + data)
+        self._socket.sendall(struct.pack("<Qd", len(data), time.monotonic()))
+        self._socket.sendall(data)
 
-    def recv(self) -> bytes:
+    def recv(self) -> bytearray:
         size, sent_at = struct.unpack("<Qd", self._exactly(16))
         data = self._exactly(size)
         time.sleep(max(0.0, sent_at + self._delay_s - time.monotonic()))
         return data
 
-    def _exactly(self, size: int) -> bytes:
+    def _exactly(self, size: int) -> bytearray:
         data = bytearray(size)
         view = memoryview(data)
         while view:
@@ -121,7 +122,7 @@ class Link:
             if not got:
                 raise ConnectionError("the other side closed the connection")
             view = view[got:]
-        return bytes(data)
+        return data
 
 
 class Timed(Ballot):
@@ -215,11 +216,11 @@ def packed(step: str, messages: Mapping[int, bytes]) -> bytes:
     return b"".join(parts)
 
 
-def unpacked(message: bytes) -> tuple[str, dict[int, bytes]]:
-    messages, at = {}, 16
+def unpacked(message: bytearray) -> tuple[str, dict[int, bytes]]:
+    messages, at, view = {}, 16, memoryview(message)
     while at < len(message):
         position, size = struct.unpack_from("<IQ", message, at)
-        messages[position] = message[at + 12 : at + 12 + size]
+        messages[position] = bytes(view[at + 12 : at + 12 + size])
         at += 12 + size
     return message[:16].rstrip(b"\0").decode(), messages
 

@@ -86,7 +86,7 @@ def check(
     keys = VerifiedKeys.read(context, index, present, table, receipt)
     opening, dealt = keys.recall(secrets), flags(here, "dealt")
     own_key = secrets.sealing_key().public_key().public_bytes_raw()
-    keys.check_has(dealt, "dealers")
+    keys.check_has(dealt, "that dealt", context)
     neighbours, publics = keys.neighbours.tolist(), rows_of(table.reshape(degree, -1))
     points = all_lifted(rows_of(table[:, MASK_ROW]))
     rows = [rows_of(each) for each in (blindings, roots, answers, tags, sealed, hashes)]
@@ -141,7 +141,7 @@ def accuse(
     )
     keys = VerifiedKeys.read(context, index, present, table, receipt)
     opening, own_key = keys.recall(secrets), secrets.sealing_key().public_key().public_bytes_raw()
-    keys.check_has(disputed, "dealers")
+    keys.check_has(disputed, "whose shares are disputed", context)
     verdicts, values = np.zeros(count, dtype=np.uint8), np.zeros((count, SCALAR_BYTES), dtype=np.uint8)
     points, proofs = np.zeros((count, POINT_BYTES), dtype=np.uint8), np.zeros((count, PROOF_BYTES), dtype=np.uint8)
     for place, row in enumerate(np.flatnonzero(disputed).tolist()):

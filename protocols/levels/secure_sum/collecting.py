@@ -60,7 +60,7 @@ class Keys:
 
     def of_neighbours(self, index: int) -> Arrays:
         """Which neighbours have keys, and the keys."""
-        neighbours = self.context.graph.neighbours(index)
+        neighbours = self.context.graph.table[index]
         return self.present[neighbours].astype(np.uint8), self.table[neighbours]
 
 
@@ -75,7 +75,7 @@ class Advertised:
     def request(self, index: int) -> Arrays:
         """Step 2's request to a party that is present."""
         graph = self.keys.context.graph
-        neighbours = graph.neighbours(index)
+        neighbours = graph.table[index]
         return *self.keys.of_neighbours(index), self.signatures[neighbours], self.tags[neighbours, graph.reverse]
 
 
@@ -128,7 +128,7 @@ class Agreed:
     def request(self, index: int) -> Arrays:
         """Step 6's request to a survivor."""
         masked, graph = self.masked, self.masked.shared.keys.context.graph
-        neighbours, (signed, signatures) = graph.neighbours(index), self._signed
+        neighbours, (signed, signatures) = graph.table[index], self._signed
         proofs = masked.signatures[neighbours], masked.tags[neighbours, graph.reverse]
         return *masked.request, masked.shared.kept[index], *proofs, signed, signatures, self.tags[self.signers, index]
 

@@ -76,7 +76,7 @@ class Dealt:
     def request(self, index: int) -> Arrays:
         """Step 3's request to a dealer."""
         graph = self.keys.context.graph
-        neighbours, own = graph.neighbours(index), graph.reverse
+        neighbours, own = graph.table[index], graph.reverse
         stated = self.stated[neighbours]
         return (
             *self.keys.of_neighbours(index),
@@ -104,7 +104,7 @@ class Checked:
     def request(self, index: int) -> Arrays:
         """The request to an accuser."""
         dealt, context, dealers = self.dealt, self.dealt.keys.context, self.disputes[index]
-        disputed = np.isin(context.graph.neighbours(index), dealers)
+        disputed = np.isin(context.graph.table[index], dealers)
         return (
             *dealt.keys.of_neighbours(index),
             dealt.receipts[index],
@@ -143,7 +143,7 @@ def collect_dealings(keys: Keys, replies: Replies) -> Dealt:
         )
         dealing = Dealing(blinding.tobytes(), sealed[index], commitments[index], answers)
         root = dealing.root()
-        if not np.array_equal(dealing.receivers(), to[context.graph.neighbours(index)]):
+        if not np.array_equal(dealing.receivers(), to[context.graph.table[index]]):
             return Code.BAD_SHARES
         message = dealt_message(context, index, keys.table[index].tobytes(), root)
         if not knows_logarithm(points[index], dealing.blinding, answers[0].tobytes(), message):
@@ -244,7 +244,7 @@ def _disputes(
     graph, disputes = context.graph, _Disputes()
     weights = _Weights(values, context)
     for dealer in np.flatnonzero(present).tolist():
-        holders = graph.neighbours(dealer)
+        holders = graph.table[dealer]
         polynomial = dealt.dealings[dealer].answer()
         there = present[holders]
         valid = there & (verdicts[holders, graph.reverse] == VALID)
@@ -275,9 +275,7 @@ class _Disputes:
     def sorted(self, context: Context) -> dict[int, list[int]]:
         """In the order of indices, and of each accuser's neighbours."""
         return {
-            accuser: [
-                dealer for dealer in context.graph.neighbours(accuser).tolist() if dealer in self._dealers[accuser]
-            ]
+            accuser: [dealer for dealer in context.graph.table[accuser].tolist() if dealer in self._dealers[accuser]]
             for accuser in sorted(self._dealers)
         }
 
@@ -320,4 +318,4 @@ def _convicts(dealt: Dealt, dealer: int, accuser: int, point: bytes, proof: byte
 
 def _row_at(context: Context, dealer: int, holder: int) -> int:
     """The row of a holder among a dealer's neighbours."""
-    return int(np.flatnonzero(context.graph.neighbours(dealer) == holder)[0])
+    return int(np.flatnonzero(context.graph.table[dealer] == holder)[0])

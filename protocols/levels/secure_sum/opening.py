@@ -116,7 +116,7 @@ class _Gathered:
     def _right_shares(self, owner: int, kind: int, faults: dict[str, str]) -> dict[int, int]:
         """The shares of a secret by the holder's row; names the holders whose shares are others than were dealt."""
         graph, right = self.context.graph, {}
-        holders = graph.neighbours(owner)
+        holders = graph.table[owner]
         rows = np.flatnonzero(self._given[holders])
         shares = rows_of(self._shares[holders[rows], graph.reverse[rows]]) if rows.size else []
         for row, share in zip(rows.tolist(), shares, strict=True):
@@ -139,7 +139,7 @@ def _masks(masked: Masked, seeds: Mapping[int, int], keys: Mapping[int, int]) ->
         masks.add(self_mask_key(seed, context, index), sign=1)
     pairs: list[tuple[bytes, int]] = []
     for dropped, scalar in keys.items():
-        neighbours = context.graph.neighbours(dropped)
+        neighbours = context.graph.table[dropped]
         agree = _agreement(scalar)
         for survivor in neighbours[masked.present[neighbours]].tolist():
             both = publics[dropped], publics[survivor]

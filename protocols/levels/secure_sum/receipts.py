@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
+import numpy as np
 from jaxtyping import Bool, Int64, UInt8
 from numpy import ndarray
 
@@ -42,10 +43,11 @@ class VerifiedKeys:
             octets(secrets.recall(RECEIPT, self.receipt, verified(self.present, self.table))).reshape(-1, 32)
         )
 
-    def check_has(self, wanted: Bool[ndarray, " neighbours"], what: str) -> None:
-        """Raises MalformedMessage if the keys of a wanted neighbour are missing."""
-        if (wanted & ~self.present).any():
-            raise MalformedMessage(f"keys: those of a neighbour among the {what} are missing; allowed: all of them")
+    def check_has(self, wanted: Bool[ndarray, " neighbours"], what: str, context: Context) -> None:
+        """Raises MalformedMessage, naming the member, if the keys of a wanted neighbour are missing."""
+        if (missing := np.flatnonzero(wanted & ~self.present)).size:
+            name = context.members[self.neighbours[missing[0]]]
+            raise MalformedMessage(f"keys: those of {name!r} are missing; allowed: those of all neighbours {what}")
 
 
 def verified(present: Bool[ndarray, " neighbours"], keys: UInt8[ndarray, "neighbours 3 32"]) -> bytes:

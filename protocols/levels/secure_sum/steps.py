@@ -267,7 +267,7 @@ class _Masking:
         if not sharers[index]:
             raise Refused(Code.NOT_A_SHARER, "this party is not among the sharers")
         keys = VerifiedKeys.read(context, index, present, table, receipt)
-        keys.check_has(sharers[keys.neighbours], "sharers")
+        keys.check_has(sharers[keys.neighbours], "that shared", context)
         _enough(int(sharers[keys.neighbours].sum()), context.threshold, "neighbours that shared")
         return cls(sharers, keys)
 
@@ -276,8 +276,8 @@ def _sets(context: Context, index: int, request: Arrays) -> tuple[Bool[ndarray, 
     """Sharers and survivors of a request of step 5, if a party may sign them."""
     there, left = checked(request, ("sharers", "|u1", (context.parties,)), ("survivors", "|u1", (context.parties,)))
     sharers, survivors = flags(there, "sharers"), flags(left, "survivors")
-    if (survivors & ~sharers).any():
-        raise MalformedMessage("survivors: one of them did not share; allowed: sharers only")
+    if (others := np.flatnonzero(survivors & ~sharers)).size:
+        raise MalformedMessage(f"survivors: {context.members[others[0]]!r} did not share; allowed: sharers only")
     _enough(int(survivors.sum()), context.fewest, "survivors")
     if not survivors[index]:
         raise Refused(Code.NOT_A_SURVIVOR, "this party is not among the survivors")

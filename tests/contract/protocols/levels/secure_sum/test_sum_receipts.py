@@ -27,7 +27,7 @@ def test_a_sharer_whose_keys_were_never_verified_is_not_masked_with(keys_of_the_
     member = Member(CONTEXT, 4, VALUES[4])
     *_, receipt = member.answer("share", (present, keys, signatures, tags))
     everyone = np.ones(CONTEXT.parties, np.uint8)
-    with pytest.raises(MalformedMessage, match="those of a neighbour among the sharers"):
+    with pytest.raises(MalformedMessage, match=r"keys: those of 'hospital-00\d' are missing"):
         member.answer("mask", (everyone, present, keys, receipt))
 
 
