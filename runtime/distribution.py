@@ -23,6 +23,8 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "sql": ("sqlalchemy",),
     "dicom": ("pydicom",),
     "onnx": ("onnxruntime",),
+    "mlflow": ("mlflow",),
+    "tensorboard": ("tensorboardX",),
     "verify": ("click", "jinja2"),
     "party": ("click", "grpc"),
     "coordinator": ("click", "grpc", "jinja2", "matplotlib", "safetensors", "onnx", "onnxruntime"),

@@ -22,6 +22,7 @@ from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
 
 if TYPE_CHECKING:
     from simulations.progress import Reporter
+    from simulations.results.trackers import Tracker
     from simulations.setup.experiment import Experiment
     from simulations.stages.inputs import Host
 
@@ -190,6 +191,21 @@ def _list(text: str) -> list[object]:
     except DataCorrupt:
         found = [each.strip() for each in text.removeprefix("[").removesuffix("]").split(",")]
     return found if isinstance(found, list) else [found]
+
+
+def track_flag(function: F) -> F:
+    """Adds --track."""
+    about = "Write settings and figures there too: mlflow | mlflow:URI | tensorboard:FOLDER [nowhere]."
+    return click.option("--track", help=about)(function)
+
+
+def tracker_from(flags: dict[str, Any]) -> Tracker | None:
+    """Where figures are tracked besides, its package imported; None for nowhere. Raises InvalidInput."""
+    if not flags["track"]:
+        return None
+    from simulations.results.trackers import find_tracker
+
+    return find_tracker(str(flags["track"]))
 
 
 def study_words(function: F) -> F:

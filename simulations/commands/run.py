@@ -23,6 +23,8 @@ from simulations.options import (
     settings_flags,
     settings_from,
     study_words,
+    track_flag,
+    tracker_from,
     worded_settings,
 )
 
@@ -38,6 +40,7 @@ Flags = dict[str, Any]
 @click.option("--sweep", "sweep_file", help="Run a sweep instead (as `sweep FILE`).", type=click.Path())
 @click.option("--out", help="Folder for the results [runs/NAME-TIME].", type=click.Path())
 @click.option("--resume", is_flag=True, help="Go on in --out, whose config.toml must be the same.")
+@track_flag
 @click.option("--dry-run", is_flag=True, help="Print the plan and stop.")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -68,21 +71,21 @@ def run_flags(**flags: Any) -> None:
         run_sweep_file({**flags, "overrides": flags["words"]})
         return
     reporter, host = reporter_from(flags), host_from(flags)
+    tracker = tracker_from(flags)
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
     if not flags["resume"]:
         check_idle_analyses(settings, given_settings(flags), votes=True)
     say_defaults(settings, reporter)
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)
-    if warning := little_released(study):
-        reporter.say(f"warning: {warning}")
+    for warning in (little_released(study), mostly_wrong(study, settings, inputs)):
+        if warning:
+            reporter.say(f"warning: {warning}")
     plan = make_plan(study, budgets)
     if flags["dry_run"]:
         print_plan(plan, as_json=flags["as_json"])
         return
     must_afford_or_say(study, settings, inputs)
-    if warning := mostly_wrong(study, settings, inputs):
-        reporter.say(f"warning: {warning}")
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
     from simulations.plots.figures import drawings, write_figures
     from simulations.report.page import write_report
@@ -97,6 +100,11 @@ def run_flags(**flags: Any) -> None:
             write_figures(drawn, out)
             write_private(result, out)
             write_report(result, figures, drawn, out)
+            if tracker is not None:
+                from simulations.results.trackers import tracked_run
+
+                chosen = inputs.settings.model_dump(mode="json", exclude_none=True)
+                tracker.track([tracked_run(figures, chosen, name=out.name)])
     except KeyboardInterrupt:
         raise Interrupted(out) from None
     if flags["as_json"]:

@@ -20,6 +20,8 @@ from simulations.options import (
     reporter_from,
     say_defaults,
     settings_flags,
+    track_flag,
+    tracker_from,
 )
 
 _CONFIG_BYTES = 2**24
@@ -31,6 +33,7 @@ _CONFIG_BYTES = 2**24
 @settings_flags
 @click.option("--out", help="Folder for the results [runs/sweep-TIME].", type=click.Path())
 @click.option("--resume", is_flag=True, help="Go on in --out, whose sweep.toml must be the same.")
+@track_flag
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 def sweep_flags(**flags: Any) -> None:
@@ -57,9 +60,10 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     from simulations.sweep.cells import prepared, run_cells
     from simulations.sweep.grid import read_sweep
     from simulations.sweep.intervals import covered
-    from simulations.sweep.written import config_text, printed_columns, write_sweep
+    from simulations.sweep.written import config_text, printed_columns, tracked_settings, write_sweep
 
     reporter, host = reporter_from(flags), host_from(flags)
+    tracker = tracker_from(flags)
     sweep = read_sweep(
         Path(flags["sweep_file"]),
         given=given_settings(flags),
@@ -73,6 +77,8 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
         rows = run_cells(cells, sweep, host=host, reporter=reporter, kept=out / "finished")
         with reporter.stage("report"):
             table, settings = write_sweep(sweep, rows, out)
+            if tracker is not None:
+                tracker.track(tracked_settings(sweep, rows, name=out.name))
     except KeyboardInterrupt:
         raise Interrupted(out) from None
     if flags["as_json"]:

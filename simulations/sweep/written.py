@@ -18,11 +18,13 @@ from simulations.plots.figures import write_figures
 from simulations.plots.style import pdf_bytes
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import environment
+from simulations.results.trackers import Tracked
 from simulations.sweep.cells import Row
 from simulations.sweep.grid import Sweep
 from simulations.sweep.intervals import FIGURES, covered, intervals
 from simulations.sweep.report import sweep_report
 
+TRACKED = (*FIGURES, "data_seed", "seed", "epsilon_guaranteed_max")
 COLUMNS = (
     "data_seed seed asked answered label_accuracy student_accuracy majority_share epsilon_mean epsilon_guaranteed_max "
     "epsilon_spent_max share_of_budget_used_min share_of_budget_used_max unit view accountant study_digest note".split()
@@ -55,6 +57,17 @@ def write_sweep(sweep: Sweep, rows: Sequence[Row], out: Path) -> tuple[pd.DataFr
     page = sweep_report(sweep, settings, drawn, config=config_text(sweep), command=command)
     write_atomically(out / "report.html", page)
     return table, settings
+
+
+def tracked_settings(sweep: Sweep, rows: Sequence[Row], *, name: str) -> list[Tracked]:
+    """Each setting as one tracked run, with a step for each of its rows."""
+    tracked = []
+    for number, settings in enumerate(sweep.settings):
+        own = [row for row in rows if row["setting"] == number]
+        figures = [(step, {key: float(row[key]) for key in TRACKED if row.get(key) is not None})
+                   for step, row in enumerate(own)]  # fmt: skip
+        tracked.append(Tracked(f"{name}-{number}", settings.model_dump(mode="json", exclude_none=True), figures))
+    return tracked
 
 
 def printed_columns(settings: pd.DataFrame, varied: tuple[str, ...]) -> tuple[list[str], list[list[object]]]:

@@ -18,7 +18,14 @@ from runtime.program import run
 
 PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 # Packages whose name on the index is not the one that is imported.
-NAMED = {"sklearn": "scikit-learn", "PIL": "pillow", "grpc": "grpcio", "ray": "flwr", "tomli_w": "tomli-w"}
+NAMED = {
+    "sklearn": "scikit-learn",
+    "PIL": "pillow",
+    "grpc": "grpcio",
+    "ray": "flwr",
+    "tomli_w": "tomli-w",
+    "mlflow": "mlflow-skinny",
+}
 
 
 def without(monkeypatch, package, *importers):
