@@ -48,7 +48,7 @@ def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_pa
 
 
 def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
-    flags = ["--optimise", "--parties", "4", "--classes", "10", "--accuracy", "0.5", "--quiet"]
+    flags = ["--optimise", "--parties", "4", "--classes", "3", "--accuracy", "0.5", "--quiet"]
     assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
     assert "no label at all" in capsys.readouterr().err
 

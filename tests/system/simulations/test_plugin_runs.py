@@ -88,6 +88,7 @@ def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_a
     chosen = ["--mechanism", "gumbel_max", "--budgets", "2:0.5,4:0.5"]
     stored = ["--votes", str(tmp_path / "votes.npy"), "--votes-kind", "ids", "--labels", str(tmp_path / "truth.npy")]
     trained = [*DIGITS, "--student", "random_forest", "--cache-dir", str(tmp_path / "cache")]
+    audited = ["audit", "--mechanism", "gumbel_max", "--noise", "fast", "--trials"]
     sweep = tmp_path / "sweep.toml"
     sweep.write_text('[base]\nmechanism = "gumbel_max"\nbudgets = "4"\n[grid]\nscale = [4.0, 12.0]\n')
     printed, errors = simulate(
@@ -97,14 +98,14 @@ def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_a
         ["plan", "--parties", "40", *chosen],
         ["plan", "--parties", "40", *chosen, "--json"],
         ["sweep", str(sweep), *stored, "--out", str(tmp_path / "sweep"), "--json"],
-        ["audit", "--mechanism", "gumbel_max", "--trials", "20000"],
-        ["audit", "--mechanism", "gumbel_max", "--trials", "20000", "--break", "half-noise"],
-        ["audit", "--mechanism", "gumbel_max", "--trials", "20000", "--scale", "2", "--json"],
+        [*audited, "2000"],
+        [*audited, "5000", "--break", "half-noise"],
+        [*audited, "20000", "--scale", "2", "--json"],
         drawn=True,
     )
     assert errors == ""
-    run, replay, plan, plan_json, swept, audit, broken, audited = printed
-    assert all(one.endswith("exit 0") for one in (run, replay, plan, plan_json, swept, audit, audited))
+    run, replay, plan, plan_json, swept, audit, broken, wide = printed
+    assert all(one.endswith("exit 0") for one in (run, replay, plan, plan_json, swept, audit, wide))
     for name, shown in (("run", run), ("replay", replay)):
         summary = json.loads((tmp_path / name / "summary.json").read_text())
         assert summary["answered"] > 0
@@ -132,7 +133,7 @@ def test_a_mechanism_of_another_distribution_runs_replays_plans_reports_and_is_a
     assert "passed" in audit
     assert not OTHERS.search(audit)
     assert broken.endswith("exit 8")
-    (finding,) = json.loads(audited.removesuffix("exit 0"))["findings"]
+    (finding,) = json.loads(wide.removesuffix("exit 0"))["findings"]
     assert finding["noise"] == "scale 2"
     assert finding["lower_epsilon"] <= finding["exact_epsilon"] <= finding["claimed_epsilon"]
     assert finding["lower_epsilon"] > 0.5 * finding["claimed_epsilon"]

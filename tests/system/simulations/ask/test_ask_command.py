@@ -144,7 +144,7 @@ def test_a_folder_with_something_in_it_is_not_written_into(folder, capsys) -> No
 @pytest.mark.usefixtures("undrawn")
 def test_heterogeneous_models_label_for_each_other_and_skewed_parties_gain(tmp_path, capsys) -> None:
     arguments = (
-        "ask --parties 15 --queriers 3 --unlabelled 60 --skew 3 --private-size 4500 --budgets 40 --engine in_process "
+        "ask --parties 9 --queriers 3 --unlabelled 40 --skew 3 --private-size 2400 --budgets 40 --engine in_process "
         "--workers 1 --sigma 2 --threshold 5 --quiet --json"
     ).split()
     assert run_command([*arguments, "--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]) == 0
