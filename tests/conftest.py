@@ -3,6 +3,7 @@ same examples in every run, which calls have their arrays' types and shapes chec
 the garbage collector's.
 """
 
+import dataclasses
 import functools
 import gc
 import itertools
@@ -24,7 +25,7 @@ _jaxtyped = jaxtyping.jaxtyped
 
 
 # Checking a call binds its arguments anew: without these limits it is most of the time of the whole suite.
-_FIRST_CALLS, _EVERY = 20, 200
+_FIRST_CALLS, _EVERY = 10, 500
 # Temporary folders are in memory where it has room for those of three runs.
 _MEMORY, _ROOM_BYTES = Path("/dev/shm"), 2**31
 
@@ -42,7 +43,7 @@ if _in_memory():
 
 
 def _checked(what: Any = None, *, typechecker: Any) -> Any:
-    """jaxtyped, for what has arrays among its annotations: the first calls of each function, then some.
+    """jaxtyped, for what has arrays among its annotations: the first calls of each function or class, then some.
 
     A function's checks are compiled when it is first called, as most functions are in no one test.
     """
@@ -50,9 +51,11 @@ def _checked(what: Any = None, *, typechecker: Any) -> Any:
         return functools.partial(_checked, typechecker=typechecker)
     if not any("ndarray" in str(each) for each in getattr(what, "__annotations__", {}).values()):
         return what
-    checked = functools.cache(functools.partial(_jaxtyped, what, typechecker=typechecker))
     if isinstance(what, type):
-        return checked()
+        if dataclasses.is_dataclass(what) and "__init__" in vars(what):
+            what.__init__ = _checked(what.__init__, typechecker=typechecker)  # as jaxtyped does
+        return what
+    checked = functools.cache(functools.partial(_jaxtyped, what, typechecker=typechecker))
     calls = itertools.count()
 
     @functools.wraps(what)
