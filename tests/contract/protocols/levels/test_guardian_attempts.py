@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -14,7 +16,13 @@ from tests.harness.guardian_attempts import NAMES, Breaking, World
 FEW = 6
 
 
+# That a guardian sends and receives in a batch.
+MESSAGES = 51
+
+
+@functools.cache
 def messages_of_a_batch():
+    """(how many messages there are, the labels of a run in which nothing breaks)."""
     made = World()
     counted = []
 
@@ -29,7 +37,8 @@ def messages_of_a_batch():
     return 10**9 - counted[0].left, result
 
 
-MESSAGES, UNBROKEN = messages_of_a_batch()
+def test_every_message_of_a_batch_is_tried():
+    assert messages_of_a_batch()[0] == MESSAGES
 
 
 @pytest.mark.parametrize("cut", range(MESSAGES))
@@ -41,9 +50,10 @@ def test_a_guardian_that_stops_at_any_message_and_starts_again_gives_the_labels_
     # Another source: what decides labels was drawn, and kept, before the stop, or was not drawn yet.
     again = made.label(source=7 if cut == 0 else 8, queries=FEW)
     assert first.stop.reason == "guardian_lost"
-    size = UNBROKEN.batches[0][0]
+    unbroken = messages_of_a_batch()[1]
+    size = unbroken.batches[0][0]
     if cut > 0:
-        np.testing.assert_array_equal(again.labels[:size], UNBROKEN.labels[:size])
+        np.testing.assert_array_equal(again.labels[:size], unbroken.labels[:size])
     own, guardians, parties = made.spent()
     assert own == guardians == parties == again.spent.tolist()
     made.close()

@@ -1,6 +1,7 @@
 """Whatever the other server sends, a side ends with an error that says so, or with a result: never else."""
 
 import contextlib
+import functools
 
 import numpy as np
 import pytest
@@ -56,6 +57,7 @@ class Scripted:
         return data
 
 
+@functools.cache
 def honest_messages():
     """What each side receives in an honest run, found by letting both go on as far as they can, again and again."""
     received = {name: [] for name in SIDES}
@@ -73,9 +75,6 @@ def honest_messages():
     return received
 
 
-HONEST = honest_messages()
-
-
 def ends_cleanly(name, messages):
     """Whether the side gave a result; anything but the errors that a run may end with is raised."""
     try:
@@ -87,7 +86,7 @@ def ends_cleanly(name, messages):
 
 @pytest.mark.parametrize("name", SIDES)
 def test_an_honest_run_ends_with_a_result(name) -> None:
-    assert ends_cleanly(name, HONEST[name])
+    assert ends_cleanly(name, honest_messages()[name])
 
 
 @pytest.mark.parametrize("name", SIDES)
@@ -102,7 +101,7 @@ def test_random_bytes_are_refused(name, messages) -> None:
 @settings(max_examples=8)
 def test_random_bytes_of_the_right_length_do_no_harm(name, data) -> None:
     """Honest messages up to one, and from there on bytes of the lengths that are expected."""
-    honest = HONEST[name]
+    honest = honest_messages()[name]
     kept = data.draw(st.integers(0, len(honest) - 1))
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32)))
     ends_cleanly(name, honest[:kept] + [rng.bytes(len(message)) for message in honest[kept:]])
@@ -112,7 +111,7 @@ def test_random_bytes_of_the_right_length_do_no_harm(name, data) -> None:
 @given(data=st.data())
 @settings(max_examples=8)
 def test_a_message_cut_or_lengthened_is_refused(name, data) -> None:
-    messages = list(HONEST[name])
+    messages = list(honest_messages()[name])
     position = data.draw(st.integers(0, len(messages) - 1))
     cut = data.draw(st.integers(0, len(messages[position]) + 3).filter(lambda n: n != len(messages[position])))
     messages[position] = (messages[position] + b"abc")[:cut]
@@ -121,13 +120,13 @@ def test_a_message_cut_or_lengthened_is_refused(name, data) -> None:
 
 @pytest.mark.parametrize("name", SIDES)
 def test_messages_that_stop_close_the_run(name) -> None:
-    for kept in range(len(HONEST[name])):
+    for kept in range(len(honest_messages()[name])):
         with pytest.raises(ChannelClosed):
-            SIDES[name](Scripted(HONEST[name][:kept]))
+            SIDES[name](Scripted(honest_messages()[name][:kept]))
 
 
 def test_what_was_not_committed_to_is_refused() -> None:
-    first, *rest = HONEST["the guardian's check"]
+    first, *rest = honest_messages()["the guardian's check"]
     for at, message in enumerate(rest):
         changed = bytes([message[0] ^ 1]) + message[1:]
         with pytest.raises(MalformedMessage, match="committed"):
@@ -135,7 +134,7 @@ def test_what_was_not_committed_to_is_refused() -> None:
 
 
 def test_an_element_of_p_or_more_is_refused() -> None:
-    number, *messages = HONEST["the coordinator's check"]
+    number, *messages = honest_messages()["the coordinator's check"]
     for at, message in enumerate(messages):
         for changed in (message[:-4] + b"\xff" * 4, b"\xff\xff\xff\x7f" + message[4:]):
             with pytest.raises(MalformedMessage, match="field element is out of range"):
