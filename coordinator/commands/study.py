@@ -26,7 +26,7 @@ def study() -> None:
 
 @study.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path), required=False)
-@click.option("--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: npy, npz or csv.")
+@click.option("--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: csv, parquet, npy, npz.")
 @click.option(
     "--queries",
     "queries_file",
@@ -129,7 +129,11 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
 @study.command(epilog=EPILOG)
 @click.argument("draft", type=click.Path(path_type=Path))
 @click.option(
-    "--pool", "pool_file", type=click.Path(path_type=Path), required=True, help="Public records: npy, npz or csv."
+    "--pool",
+    "pool_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Public records: csv, parquet, npy, npz.",
 )
 @click.option(
     "--out",

@@ -1,4 +1,4 @@
-"""The pool of public queries: read from npy, npz or csv, and checked against the study's terms. No pickle is read."""
+"""The pool of public queries: read from a table or an array, and checked against the terms. No pickle is read."""
 
 from __future__ import annotations
 
@@ -10,32 +10,21 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
-from protocols.errors import DataUnavailable, InvalidInput
-from protocols.reading import open_file
+from protocols.array_files import read_array
+from protocols.errors import InvalidInput
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.terms import Feature
 from runtime.files import write_atomically
-from runtime.pool_tables import csv_queries
-
-KINDS = (".npy", ".npz", ".csv")
-_KEYS = ("pool", "inputs", "x")
+from runtime.pool_files import read_pool_file
 
 
 def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarray, "queries ..."]:
-    """The queries in a file, as float32. features: how columns of a csv are encoded; if empty, all are numbers.
+    """The queries in a file, as float32. features: how columns of a table are encoded; if empty, all are numbers.
 
     Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or missing columns.
     """
-    try:
-        open_file(path, most=FILE_BYTES).close()
-    except DataUnavailable:
-        raise DataUnavailable(f"pool file {path} does not exist") from None
-    kind = path.suffix.lower()
-    if kind not in KINDS:
-        raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
-    given = csv_queries(path, features) if kind == ".csv" else _read_arrays(path)
+    given = read_pool_file(path, features, mapped=False)
     if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
         raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
     if given.ndim < 2 or given.size == 0:
@@ -83,14 +72,3 @@ def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries .
 def stored_inputs(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
     """What a study asks: its stored pool; where records vote, queries that every party has. Raises as stored_pool."""
     return stored_pool(path, study) if study.records is None else no_inputs(study.records.queries)
-
-
-def _read_arrays(path: Path) -> ndarray:
-    """The array of an .npy file, or of an .npz file its only array, or the one named 'pool'."""
-    if path.suffix.lower() == ".npy":
-        return read_array(path)
-    names = array_names(path)
-    name = names[0] if len(names) == 1 else next((key for key in _KEYS if key in names), None)
-    if name is None:
-        raise InvalidInput(f"{path.name} holds the arrays {names[:8]}; allowed: one, or one named 'pool'")
-    return read_arrays(path, [name])[name]

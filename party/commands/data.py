@@ -217,19 +217,30 @@ def _columns(quality: Quality | None) -> list[str]:
 
 
 def _problems(quality: Quality, study: str) -> list[str]:
+    from party.data.quality import COLUMN_MEANT
+
+    columns = [each.todo.removeprefix(COLUMN_MEANT) for each in quality.problems if each.todo.startswith(COLUMN_MEANT)]
     lines = [line for problem in quality.problems for line in _problem(problem, study)]
+    if columns:
+        lines.append(f"    -> {COLUMN_MEANT.replace('STUDY', study)}{' --column '.join(columns)}")
     counted = any(problem.rows for problem in quality.problems)
     return [*lines, *["(rows are counted from 1, without the header)"] * counted]
 
 
 def _problem(problem: Problem, study: str) -> list[str]:
+    from party.data.quality import COLUMN_MEANT
+
     named = problem.column if problem.own in ("", problem.column) else f"{problem.column} ({problem.own})".strip()
     head = f"{named}: {problem.found}" if named else problem.found
     lines = [_indented(head, "  ")]
     if problem.count:
         rows = ", ".join(map(str, problem.rows)) + ", ..." * (problem.count > len(problem.rows))
         lines += [_indented(f"{_count(problem.count)}: {rows}; such as {', '.join(map(repr, problem.values))}", "    ")]
-    return [*lines, _indented(f"-> {problem.todo.replace('STUDY ', f'{study} ')}", "    ")] if problem.todo else lines
+    if not problem.todo or problem.todo.startswith(COLUMN_MEANT):  # all columns are one command
+        return lines
+    todo = problem.todo.replace("STUDY ", f"{study} ")
+    # A command is copied as a whole: it is not folded.
+    return [*lines, f"    -> {todo}" if todo.startswith("conclave-party ") else _indented(f"-> {todo}", "    ")]
 
 
 def _count(rows: int) -> str:

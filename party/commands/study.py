@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     "--pool",
     "pool_file",
     type=click.Path(path_type=Path),
-    help="The study's public queries (.csv, .parquet or .npy): the node then refuses any others.",
+    help="The study's public queries (.csv, .parquet, .npy or .npz): the node then refuses any others.",
 )
 @click.option(
     "--queries",

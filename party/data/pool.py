@@ -13,29 +13,26 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from protocols.array_files import read_array
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.refusals.code import Code
-from protocols.study.features import MISSING
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.terms import Terms
-from runtime.distribution import lacking
 from runtime.files import write_atomically
-from runtime.pool_tables import csv_queries, encoded_queries
+from runtime.pool_files import read_pool_file
 
 
 def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
-    """The queries in a file, as float32: a table (.csv, .parquet), encoded by the study's terms, or an array (.npy),
-    memory-mapped if it is float32 already.
+    """The queries in a file, as float32: a table (.csv, .parquet), encoded by the study's terms, or an array (.npy,
+    .npz); of an .npy file memory-mapped if it is float32 already.
 
     Raises DataUnavailable, and InvalidInput unless the queries are the study's, or where an extra is missing.
     """
     try:
-        pool = _given(path, terms)
+        pool = read_pool_file(path, terms.features, mapped=True)
     except DataCorrupt as error:
         raise InvalidInput(f"pool file {error}") from None
     if pool.dtype.kind not in "fiu":
-        raise InvalidInput(f"pool file {path} does not hold numbers; allowed: the study's pool, .csv, .parquet or .npy")
+        raise InvalidInput(f"pool file {path} does not hold numbers; allowed: the study's pool")
     if pool.dtype != np.dtype("<f4"):
         with np.errstate(over="ignore"):
             pool = pool.astype("<f4")
@@ -46,25 +43,6 @@ def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
             f"SHA-256 {terms.pool_sha256}"
         )
     return pool
-
-
-def _given(path: Path, terms: Terms) -> ndarray:
-    """What a file holds, read by the ending of its name. Raises DataUnavailable, DataCorrupt, InvalidInput."""
-    match path.suffix.lower():
-        case ".csv":
-            return csv_queries(path, terms.features)
-        case ".parquet" if terms.features:
-            try:
-                from party.data.parquet import read_parquet
-            except ModuleNotFoundError as missing:
-                raise lacking(missing, f"pool file {path.name}") from missing
-            columns = read_parquet(path, [each.column for each in terms.features], missing=MISSING[0])
-            return encoded_queries(columns, terms.features, name=path.name)
-        case ".npy":
-            return read_array(path, mapped=True)
-        case kind:
-            kinds = ".csv, .parquet, .npy" if terms.features else ".csv, .npy"
-            raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {kinds}, as the operator sent it")
 
 
 def keep_pool(source: Path, target: Path, terms: Terms) -> None:

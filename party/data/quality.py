@@ -25,6 +25,8 @@ from protocols.errors import DataCorrupt
 from protocols.study.features import read_column
 from protocols.study.terms import Feature, Terms
 
+# What settles that one of the study's columns has no known name here; its argument follows.
+COLUMN_MEANT: Final = "conclave-party data map STUDY --column "
 _ROWS: Final = 8
 _VALUES: Final = 5
 
@@ -133,7 +135,7 @@ def _named(
         else:
             alike = columns_alike(column, header)
             perhaps = f"; perhaps {', '.join(alike)}" if alike else ""
-            todo = f'conclave-party data map STUDY --column "{column}=YOURS"'
+            todo = f'{COLUMN_MEANT}"{column}={alike[0] if len(alike) == 1 else "YOURS"}"'
             problems.append(Problem(column, own, f"no column {own!r}{perhaps}", todo))
     for key, name in (("patient", settings.patient), ("group", settings.group)):
         if name and header.count(name) != 1:

@@ -22,13 +22,18 @@ def draw_motions(generator: np.random.Generator, count: int) -> Float32[ndarray,
     return generator.uniform(-1, 1, (count, 3)).astype(np.float32) * limits
 
 
+def planes(images: Float[Tensor, "images height width ..."]) -> Float[Tensor, "images channels height width"]:
+    """Grey images, or colour ones [height, width, 3], with an axis of channels before their sides, as torch has it."""
+    return images[:, None] if images.ndim == 3 else images.movedim(-1, 1)
+
+
 def move(
-    images: Float[Tensor, "images height width"], motions: Float[Tensor, "images 3"]
-) -> Float[Tensor, "images height width"]:
+    images: Float[Tensor, "images height width ..."], motions: Float[Tensor, "images 3"]
+) -> Float[Tensor, "images height width ..."]:
     """Each image rotated and shifted by its motion; uncovered pixels repeat the border."""
     cosine, sine = torch.cos(motions[:, 0]), torch.sin(motions[:, 0])
     rows = torch.stack([cosine, -sine, motions[:, 1], sine, cosine, motions[:, 2]], dim=1)
-    size = [len(images), 1, *images.shape[1:]]
-    grid = functional.affine_grid(rows.view(-1, 2, 3), size, align_corners=False)
-    moved = functional.grid_sample(images[:, None], grid, padding_mode="border", align_corners=False)
-    return moved[:, 0]
+    pixels = planes(images)
+    grid = functional.affine_grid(rows.view(-1, 2, 3), list(pixels.shape), align_corners=False)
+    moved = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
+    return moved[:, 0] if images.ndim == 3 else moved.movedim(1, -1)

@@ -1,10 +1,11 @@
 """The teachers' networks as functions of their parameters, so that many of them can be stacked by torch.func.
 
 `cnn` is the network of Individualized PATE (Boenisch et al. 2023): 32 convolutions 3x3, batch norm, max-pool, fully
-connected 100, batch norm, softmax. `small_cnn` has 8 convolutions with stride 2 instead of 32 and a pool; it can be
-computed on shares, as `mlp` can: see protocols/levels/hidden_queries/inference. Batch norm keeps no running averages,
-which would be state that vmap cannot write: in training it uses the batch's own statistics, and a last pass over the
-shard finds those that predictions use ("final statistics")."""
+connected 100, batch norm, softmax; of colour images the convolutions see all three channels. `small_cnn` has 8
+convolutions with stride 2 instead of 32 and a pool; it can be computed on shares, as `mlp` can: see
+protocols/levels/hidden_queries/inference. Batch norm keeps no running averages, which would be state that vmap cannot
+write: in training it uses the batch's own statistics, and a last pass over the shard finds those that predictions use
+("final statistics")."""
 
 from __future__ import annotations
 
@@ -19,6 +20,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
+from party.teachers.augmentation import planes
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.model import Convolution, Dense, ReLU, fold_batch_norm
 from runtime.torch_networks import (
@@ -65,10 +67,14 @@ class TeacherNetwork:
 
 
 def _cnn_trained(input_shape: tuple[int, ...], classes: int) -> Shapes:
-    if len(input_shape) != 2 or min(input_shape) < 8:
-        raise InvalidInput(f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least 8")
+    if len(input_shape) not in (2, 3) or min(input_shape[:2]) < 8 or input_shape[2:] not in ((), (3,)):
+        raise InvalidInput(
+            f"inputs of the cnn have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side at "
+            "least 8"
+        )
+    channels = 1 if len(input_shape) == 2 else 3
     pooled = _FILTERS * ((input_shape[0] - 2) // 2) * ((input_shape[1] - 2) // 2)
-    convolution = {"conv.weight": (_FILTERS, 1, 3, 3)} | norm_shapes("conv_norm", _FILTERS)
+    convolution = {"conv.weight": (_FILTERS, channels, 3, 3)} | norm_shapes("conv_norm", _FILTERS)
     return convolution | dense_shapes(pooled, hidden=_HIDDEN, classes=classes)
 
 
@@ -83,13 +89,14 @@ _SMALL_CNN_FOUND: Final[Shapes] = {
 
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     weight = parameters["conv.weight"]
+    inputs = planes(inputs)
     scale, offset = batch_norm(parameters, "conv_norm", lambda: _convolved_statistics(inputs, weight), found)
     # Batch norm is folded into the convolution. The four positions of each pooling window become four
     # groups of filters of one convolution with stride 2: the same result as convolving, normalising and
     # max-pooling, in a third of the time on a CPU, where torch's max_pool2d is not vectorised.
     scaled = weight * scale[:, None, None, None]
     filters = torch.cat([functional.pad(scaled, (x, 1 - x, y, 1 - y)) for y, x in _POOL_OFFSETS])
-    windows = functional.conv2d(inputs[:, None], filters, stride=2)
+    windows = functional.conv2d(inputs, filters, stride=2)
     windows = windows.view(len(inputs), 4, _FILTERS, *windows.shape[2:])
     # max keeps the winning index, which makes its gradient cheaper; without gradients amax is faster.
     pooled = windows.max(1).values if torch.is_grad_enabled() else windows.amax(1)
@@ -140,15 +147,22 @@ def _batch_statistics(values: Float[Tensor, "rows channels"]) -> Statistics:
 
 
 def _convolved_statistics(
-    images: Float[Tensor, "rows height width"], weight: Float[Tensor, "filters 1 3 3"]
+    images: Float[Tensor, "rows channels height width"], weight: Float[Tensor, "filters channels 3 3"]
 ) -> Statistics:
-    """Mean and variance of each filter's output, from the 9x9 covariance of the image patches.
+    """Mean and variance of each filter's output, from the covariance of the image patches, 9x9 for grey ones.
 
     A filter's output is w . patch, so its mean is w . mean(patch) and its variance w' Cov(patch) w. This is
     exact, and spares a pass over the whole convolved batch.
     """
-    height, width = images.shape[1] - 2, images.shape[2] - 2
-    patches = torch.stack([images[:, y : y + height, x : x + width] for y in range(3) for x in range(3)]).flatten(1)
+    channels, height, width = images.shape[1], images.shape[2] - 2, images.shape[3] - 2
+    patches = torch.stack(
+        [
+            images[:, channel, y : y + height, x : x + width]
+            for channel in range(channels)
+            for y in range(3)
+            for x in range(3)
+        ]
+    ).flatten(1)
     mean = patches.mean(1)
     centred = patches - mean[:, None]
     covariance = centred @ centred.T / patches.shape[1]

@@ -83,7 +83,7 @@ def _train(
             group["lr"] = network.learning_rate * learning_rate_factor(step, steps)
         batch = inputs[teachers, order[:, step]]
         if motions is not None:
-            batch = move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).view_as(batch)
+            batch = move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).reshape(batch.shape)
         optimizer.zero_grad()
         loss = _loss(network, parameters, batch, labels[teachers, order[:, step]], offsets)
         loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Shaped
 from numpy import ndarray
 
-from party.data.parquet import read_parquet
 from protocols.errors import DataCorrupt
 from protocols.study.features import MISSING, class_ids, record_names
+from runtime.parquet_tables import read_parquet
 from runtime.tables import read_csv
 from simulations.datasets.columns import encode, features_of
 from simulations.datasets.dataset import Dataset

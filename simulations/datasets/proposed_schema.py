@@ -10,9 +10,9 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from party.data.parquet import read_parquet
 from protocols.errors import InvalidInput
 from protocols.study.features import MISSING
+from runtime.parquet_tables import read_parquet
 from runtime.tables import read_csv
 from simulations.datasets.own_pool import PARTS
 

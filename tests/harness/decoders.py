@@ -14,8 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-import party.data.npz
-import party.data.parquet  # noqa: F401
+import runtime.parquet_tables  # noqa: F401
 from coordinator.labelling.pool import read_pool
 from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of

@@ -67,8 +67,8 @@ def test_a_node_without_grpc_names_the_extra_of_a_hospital(monkeypatch, tmp_path
 
 
 def test_a_part_of_another_extra_is_named_with_that_extra(monkeypatch):
-    without(monkeypatch, "pyarrow", "party.data.parquet")
-    found = {"parquet": "party.data.parquet:load_parquet"}
+    without(monkeypatch, "pyarrow", "party.data.parquet", "runtime.parquet_tables")
+    found = {"parquet": "party.data.parquet:ParquetFile"}
     parts = Parts("loader", found, group="conclave.loaders", check=lambda name, loaded: loaded)
     with pytest.raises(Exception, match=r"loader 'parquet' needs pyarrow.*pip install .*\[parquet\]"):
         installed_part(parts, "parquet")

@@ -62,8 +62,8 @@ def test_a_device_that_is_not_there_is_refused(name: str, device: str) -> None:
         teacher_kind(name, device=device)
 
 
-@pytest.mark.parametrize("shape", [(4, 7, 8), (4, 8, 8, 3), (4, 64)])
-def test_the_cnn_refuses_what_is_not_a_grey_image_of_8_by_8(shape: tuple[int, ...]) -> None:
+@pytest.mark.parametrize("shape", [(4, 7, 8), (4, 8, 8, 2), (4, 8, 7, 3), (4, 64)])
+def test_the_cnn_refuses_what_is_no_grey_or_colour_image_of_8_by_8(shape: tuple[int, ...]) -> None:
     with pytest.raises(InvalidInput, match="at least 8"):
         teacher_kind("cnn", device="cpu").fit(
             [(np.zeros(shape, np.float32), np.arange(4, dtype=np.int64))], classes=4, seeds=[0]

@@ -28,14 +28,16 @@ def digit_shards(*sizes: int) -> list[Shard]:
     return [(images[stop - size : stop], labels[stop - size : stop]) for size, stop in zip(sizes, stops, strict=True)]
 
 
-def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dense() -> None:
+@pytest.mark.parametrize("shape", [(11, 14), (11, 14, 3)], ids=["grey", "colour"])
+def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dense(shape: tuple[int, ...]) -> None:
     generator = np.random.default_rng(0)
-    parameters = CNN.initial(generator, (11, 14), 5)
+    parameters = CNN.initial(generator, shape, 5)
     for name in parameters:  # the identity would hide a swapped scale or shift
         if name.endswith((".scale", ".shift")):
             parameters[name] = torch.from_numpy(generator.uniform(-1, 1, parameters[name].shape)).float()
-    images = torch.from_numpy(generator.uniform(0, 1, (6, 11, 14))).float()
-    values = functional.conv2d(images[:, None], parameters["conv.weight"])
+    images = torch.from_numpy(generator.uniform(0, 1, (6, *shape))).float()
+    channels_first = images.reshape(6, 11, 14, -1).permute(0, 3, 1, 2)
+    values = functional.conv2d(channels_first, parameters["conv.weight"])
     values = functional.batch_norm(
         values, None, None, parameters["conv_norm.scale"], parameters["conv_norm.shift"], training=True
     )
@@ -45,6 +47,15 @@ def test_the_folded_cnn_is_convolution_batch_norm_max_pool_dense_batch_norm_dens
     )
     expected = torch.relu(values) @ parameters["out.weight"] + parameters["out.shift"]
     torch.testing.assert_close(CNN.logits(parameters, images, None), expected, rtol=1e-4, atol=1e-4)
+
+
+def test_cnn_teachers_learn_from_colour_alone() -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(60, dtype=np.int64) % 2
+    images = generator.uniform(0, 0.2, (60, 8, 8, 3)).astype(np.float32)
+    images[np.arange(60), :, :, labels] += 0.5  # red or green, of the same brightness
+    (teacher,) = cnn(device="cpu").fit([(images[:40], labels[:40])], classes=2, seeds=[0])
+    assert (teacher.predict(images[40:]) == labels[40:]).all()
 
 
 @pytest.mark.parametrize("network", [CNN, MLP], ids=lambda network: network.name)

@@ -5,8 +5,8 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from party.data.parquet import read_parquet
 from protocols.errors import DataCorrupt
+from runtime.parquet_tables import read_parquet
 
 LONG = "x" * 20_000
 
