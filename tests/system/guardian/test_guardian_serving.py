@@ -7,6 +7,7 @@ import stat
 import threading
 import urllib.request
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -15,15 +16,18 @@ from coordinator.connection.guardian_dialling import check_guardian
 from guardian.serving import guardian_status, serve_guardian
 from protocols.crypto.identity import fingerprint, issue, to_pem
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused
+from protocols.labelling.coordinator import Labelling
 from protocols.ledger.ledger import Ledger
 from runtime.logs import FIELDS, Log
 from tests.harness.clocks import wait_until
 from tests.harness.guardians import TwoOrganisations, free_port
 
+TWO_BATCHES = {"pool": 40}
+
 
 @pytest.fixture
 def world(tmp_path):
-    made = TwoOrganisations(tmp_path, more={"pool": 40})  # two batches
+    made = TwoOrganisations(tmp_path, more=TWO_BATCHES)
     yield made
     made.close()
 
@@ -52,11 +56,41 @@ def serving(world, *, listen=None):
         assert not thread.is_alive()
 
 
-def test_a_study_is_labelled_and_every_ledger_says_the_same(world):
+@dataclass
+class Served:
+    """A study that was labelled once, and what could be seen of its guardian meanwhile."""
+
+    world: TwoOrganisations
+    labelling: Labelling
+    status: dict
+    lines: list
+    health: bytes
+    page: str
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory):
+    world = TwoOrganisations(tmp_path_factory.mktemp("served"), more=TWO_BATCHES)
+    port = free_port()
+    settings = world.guardian.settings_file
+    settings.write_text(settings.read_text().replace("metrics_port = 0", f"metrics_port = {port}"))
     with serving(world) as log:
         assert check_guardian(world.study, world.line()).name == "notary"
-        labelling = world.label()
-        status = guardian_status(world.guardian)
+        labelling, status = world.label(), guardian_status(world.guardian)
+        seen = []
+        for path in ("healthz", "metrics"):
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{path}", timeout=300) as answer:
+                seen.append(answer.read())
+        world.guardian.deny(fingerprint(world.home.key().public_key()))
+        with pytest.raises(Refused):
+            check_guardian(world.study, world.line())
+        lines = log()
+    yield Served(world, labelling, status, lines, seen[0], seen[1].decode())
+    world.close()
+
+
+def test_a_study_is_labelled_and_every_ledger_says_the_same(served):
+    world, labelling = served.world, served.labelling
     assert labelling.stop.reason in ("pool_exhausted", "budget_exhausted")
     assert (labelling.labels >= 0).sum() > 5
     assert labelling.refusals == {}
@@ -64,24 +98,18 @@ def test_a_study_is_labelled_and_every_ledger_says_the_same(world):
         at_guardian = [guardians.balance(seat.party).spent for seat in world.study.roster]
     at_parties = [world.ledgers[seat.party].balance(seat.party).spent for seat in world.study.roster]
     assert labelling.spent.tolist() == at_guardian == at_parties
-    (study,) = status["studies"]
+    (study,) = served.status["studies"]
     assert study["batches"] == len(labelling.batches)
     assert study["asked"] == sum(size for size, _ in labelling.batches)
     assert study["answered"] == sum(answered for _, answered in labelling.batches)
     assert study["unsettled"] == 0
-    events = [line["event"] for line in log()]
+    events = [line["event"] for line in served.lines]
     assert events.count("conversation_began") == events.count("conversation_ended") == len(labelling.batches)
 
 
-def test_what_is_logged_has_allowed_fields_alone_and_no_secret(world):
-    with serving(world) as log:
-        world.label()
-        world.guardian.deny(fingerprint(world.home.key().public_key()))
-        with pytest.raises(Refused):
-            check_guardian(world.study, world.line())
-        lines = log()
-    text = json.dumps(lines)
-    for line in lines:
+def test_what_is_logged_has_allowed_fields_alone_and_no_secret(served):
+    world, text = served.world, json.dumps(served.lines)
+    for line in served.lines:
         assert set(line) <= {"time", "event", *FIELDS}
     secrets = [world.guardian.sealing_file.read_bytes(), world.guardian.signing_file.read_bytes()]
     secrets += [*world.seeds(world.guardians_ledger()).values()]
@@ -89,6 +117,24 @@ def test_what_is_logged_has_allowed_fields_alone_and_no_secret(world):
     for secret in secrets:
         assert secret.hex() not in text.lower()
         assert repr(secret)[2:-1] not in text
+
+
+def test_health_and_metrics_are_on_loopback(served):
+    assert served.health == b"ok\n"
+    figures = dict(line.rsplit(" ", 1) for line in served.page.splitlines() if not line.startswith("#"))
+    (study,) = served.status["studies"]
+    for key in ("batches", "asked", "answered", "unsettled"):
+        assert float(figures[f'conclave_guardian_study_{key}{{study="test"}}']) == study[key]
+    assert 360 < float(figures["conclave_guardian_certificate_days_left"]) < 366
+    assert float(figures['conclave_events_total{event="conversation_ended"}']) == study["batches"]
+
+
+def test_the_guardians_files_are_its_owners_alone(served):
+    guardian = served.world.guardian
+    for file in (guardian.key_file, guardian.sealing_file, guardian.signing_file):
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert stat.S_IMODE(guardian.studies.stat().st_mode) == 0o700
+    assert stat.S_IMODE((guardian.studies / "test").stat().st_mode) == 0o700
 
 
 def test_a_key_that_the_guardian_denies_is_refused_while_it_serves(world):
@@ -116,24 +162,6 @@ def test_one_serve_a_home_and_an_address_that_is_free(world):
     with serving(world, listen="127.0.0.1:0") as log:
         line = world.line(address=f"127.0.0.1:{log()[0]['port']}")
         assert check_guardian(world.study, line).name == "notary"
-
-
-def test_health_and_metrics_are_on_loopback(world):
-    port = free_port()
-    settings = world.guardian.settings_file
-    settings.write_text(settings.read_text().replace("metrics_port = 0", f"metrics_port = {port}"))
-    with serving(world):
-        world.label()
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/healthz", timeout=300) as answer:
-            assert answer.read() == b"ok\n"
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as answer:
-            page = answer.read().decode()
-    figures = dict(line.rsplit(" ", 1) for line in page.splitlines() if not line.startswith("#"))
-    (study,) = guardian_status(world.guardian)["studies"]
-    for key in ("batches", "asked", "answered", "unsettled"):
-        assert float(figures[f'conclave_guardian_study_{key}{{study="test"}}']) == study[key]
-    assert 360 < float(figures["conclave_guardian_certificate_days_left"]) < 366
-    assert float(figures['conclave_events_total{event="conversation_ended"}']) == study["batches"]
 
 
 def test_a_guardian_that_is_gone_stops_the_labelling_and_its_return_ends_it_with_nothing_charged_twice(world):
@@ -216,12 +244,3 @@ def test_a_certificate_that_ended_stops_serve_and_not_the_status(world):
     with pytest.raises(Refused, match="certificate_expired"), serving(world):
         pass
     assert -7.1 < guardian_status(world.guardian)["days_left"] < -6.9
-
-
-def test_the_guardians_files_are_its_owners_alone(world):
-    with serving(world):
-        world.label()
-    for file in (world.guardian.key_file, world.guardian.sealing_file, world.guardian.signing_file):
-        assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(world.guardian.studies.stat().st_mode) == 0o700
-    assert stat.S_IMODE((world.guardian.studies / "test").stat().st_mode) == 0o700

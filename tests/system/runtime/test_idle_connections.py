@@ -14,7 +14,7 @@ from party.connection.node import _OPTIONS as DIALLING_OPTIONS
 from runtime.guardian_carrier import _OPTIONS as CARRIER_OPTIONS
 
 # gRPC forgives two pings that come too early, and ends the connection at the next.
-PINGS = 6
+PINGS = 4
 HEADER, PREFACE = 9, len(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n")
 PING, ACKNOWLEDGED = 6, 1
 
@@ -60,12 +60,21 @@ def hundredth(options):
     return [(key, value // 100 if "keepalive_time_ms" in key or "interval" in key else value) for key, value in options]
 
 
-@pytest.mark.parametrize(
-    ("serving", "dialling"),
-    [(NODE_OPTIONS, DIALLING_OPTIONS), (GUARDIAN_OPTIONS, CARRIER_OPTIONS)],
-    ids=["coordinator", "guardian"],
-)
-def test_an_idle_connection_is_kept_however_often_its_client_pings(serving, dialling):
+@pytest.fixture(scope="module")
+def idle():
+    """What became of each connection, while nothing was said on both."""
+    pairs = {"coordinator": (NODE_OPTIONS, DIALLING_OPTIONS), "guardian": (GUARDIAN_OPTIONS, CARRIER_OPTIONS)}
+    with ThreadPoolExecutor(len(pairs)) as beside:
+        return dict(zip(pairs, beside.map(lambda options: kept(*options), pairs.values()), strict=True))
+
+
+@pytest.mark.parametrize("server", ["coordinator", "guardian"])
+def test_an_idle_connection_is_kept_however_often_its_client_pings(idle, server):
+    assert idle[server] == (True, PINGS)
+
+
+def kept(serving, dialling):
+    """(whether an idle connection stands, the pings by then)."""
     over = threading.Event()
 
     def silent(_, context):
@@ -86,4 +95,4 @@ def test_an_idle_connection_is_kept_however_often_its_client_pings(serving, dial
             call.cancel()
         over.set()
         server.stop(0).wait()
-    assert (stands, pings) == (True, PINGS)
+    return stands, pings
