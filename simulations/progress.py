@@ -29,6 +29,10 @@ class Reporter:
         if not self._quiet:
             print(text, file=self._stream, flush=True)
 
+    def warn(self, text: str) -> None:
+        """Prints one plain line, whether or not `quiet`: a warning is no progress."""
+        print(f"warning: {text}", file=self._stream, flush=True)
+
     @contextmanager
     def stage(self, title: str) -> Iterator[Stage]:
         """Reports one stage: yields an object whose update(done, total) shows done/total, rate and time left."""

@@ -58,9 +58,11 @@ def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
     """Warnings from released labels alone (class, ABSTAIN or NOT_ASKED): that no more were answered than noise alone
     would have answered, and that nearly all are of one class.
 
-    The first is said unless a one-sided binomial test at the level of 5 % finds that more was answered: where there is
-    nothing but noise, it is missing in 5 % of studies.
+    None of record votes. The first is said unless a one-sided binomial test at the level of 5 % finds that more was
+    answered: where there is nothing but noise, it is missing in 5 % of studies.
     """
+    if study.records is not None:
+        return []
     found, released = [], labels[labels >= 0]
     asked = int((labels != NOT_ASKED).sum())
     if study.mechanism.needed(second_round=False) is not None and asked:

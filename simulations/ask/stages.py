@@ -88,7 +88,7 @@ def read_ask_inputs(settings: AskSettings, *, host: Host, reporter: Reporter) ->
             raise InvalidInput(f"model is {kind!r}, which needs images; allowed for {dataset.name}: one for tables")
     budgets, study = ask_study(settings, classes=dataset.classes)
     if warning := little_released(study):
-        reporter.say(f"warning: {warning}")
+        reporter.warn(warning)
     scheme = parse_partition(settings.common.partition)
     shards = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
     who = consortium(settings, dataset, shards)

@@ -41,12 +41,11 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
       conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
-    from protocols.study.released_noise import little_released
     from simulations.pipeline import study_of
     from simulations.planning.curves import check_curve, write_curves
     from simulations.planning.nearest import must_afford_or_say
     from simulations.planning.plan import make_plan
-    from simulations.planning.right_labels import mostly_wrong
+    from simulations.planning.right_labels import warnings_of
     from simulations.planning.terminal import print_plan
     from simulations.stages.inputs import read_inputs
 
@@ -67,11 +66,9 @@ def plan_flags(**flags: Any) -> None:
         return
     inputs = read_inputs(settings, host=host_from(flags), reporter=reporter)
     budgets, study = study_of(inputs)
-    for warning in (little_released(study), mostly_wrong(study, settings, inputs)):
-        if warning:
-            reporter.say(f"warning: {warning}")
+    warnings = warnings_of(study, settings, inputs, reporter)
     plan = make_plan(study, budgets)
-    print_plan(plan, as_json=flags["as_json"])
+    print_plan(plan, warnings, as_json=flags["as_json"])
     if not flags["as_json"]:
         try:
             must_afford_or_say(study, settings, inputs)

@@ -54,12 +54,10 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run runs/digits/config.toml budgets=4 weights=uniform   (the same study, changed)
       conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
-    from protocols.study.released_noise import little_released
-    from protocols.study.right_labels import doubtful
     from simulations.pipeline import run, study_of
     from simulations.planning.nearest import must_afford_or_say
     from simulations.planning.plan import make_plan
-    from simulations.planning.right_labels import mostly_wrong
+    from simulations.planning.right_labels import warnings_of
     from simulations.planning.terminal import print_plan
     from simulations.report.headline import compared
     from simulations.report.terminal import print_summary
@@ -78,12 +76,10 @@ def run_flags(**flags: Any) -> None:
     say_defaults(settings, reporter)
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)
-    for warning in (little_released(study), mostly_wrong(study, settings, inputs)):
-        if warning:
-            reporter.say(f"warning: {warning}")
+    warnings = warnings_of(study, settings, inputs, reporter)
     plan = make_plan(study, budgets)
     if flags["dry_run"]:
-        print_plan(plan, as_json=flags["as_json"])
+        print_plan(plan, warnings, as_json=flags["as_json"])
         return
     must_afford_or_say(study, settings, inputs)
     out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
@@ -114,9 +110,6 @@ def run_flags(**flags: Any) -> None:
         click.echo(compared(result, figures))
         for line in printed(result):
             click.echo(line)
-        if study.records is None:
-            for warning in doubtful(study, result.seeds[0].labelling.labels):
-                click.echo(f"warning: {warning}")
 
 
 def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:

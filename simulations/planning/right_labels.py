@@ -15,9 +15,11 @@ from math import exp
 import scipy
 
 from protocols.mechanisms import check_view
+from protocols.study.released_noise import little_released
 from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
 from protocols.study.study import Study
 from simulations.planning.nearest import afforded, changed, least_factor, scaled_budgets, wider
+from simulations.progress import Reporter
 from simulations.results.text import command
 from simulations.setup.experiment import Experiment
 from simulations.setup.partition import LabelSkew, parse_partition
@@ -39,6 +41,14 @@ def expected_agreement(settings: Experiment, *, classes: int, private_records: i
     first, second = scheme.concentration / classes, scheme.concentration * (1 - 1 / classes)
     without = exp(scipy.special.betaln(first, second + records) - scipy.special.betaln(first, second))
     return max(1 / classes, 1.0 - without)
+
+
+def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:
+    """The warnings that public terms give of a study, each printed: that it releases little, or wrong labels."""
+    found = [each for each in (little_released(study), mostly_wrong(study, given, inputs)) if each]
+    for each in found:
+        reporter.warn(each)
+    return found
 
 
 def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 
 import click
 
@@ -10,10 +11,10 @@ from simulations.planning.plan import StudyPlan
 from simulations.report.terminal import level_text, print_rows
 
 
-def print_plan(plan: StudyPlan, *, as_json: bool) -> None:
-    """Prints the plan as a table of the groups whose budgets run out first, or as JSON."""
+def print_plan(plan: StudyPlan, warnings: Sequence[str], *, as_json: bool) -> None:
+    """Prints the plan as a table of the groups whose budgets run out first, or as JSON, with the warnings."""
     if as_json:
-        click.echo(json.dumps(plan.to_json(), indent=2))
+        click.echo(json.dumps({**plan.to_json(), "warnings": list(warnings)}, indent=2))
         return
     if plan.study.records is not None:
         _print_record_votes(plan)

@@ -58,7 +58,7 @@ def against_baselines(figures: Summary) -> Drawing:
     if uniform is not None:
         labels.append(Bar("minimum budget for all", uniform, None, "baseline"))
     accuracies = accuracy_bars(figures)
-    note = f"whiskers: 95 % interval over {seeds} seeds" if seeds > 1 else "one seed: no interval"
+    note = f"whiskers: 95 % interval over {seeds} seeds of one partition" if seeds > 1 else "one seed: no interval"
     with style():
         heights = [len(labels) + 0.4, len(accuracies) + 0.4]
         figure = new_figure(height=1.5 + 0.31 * (len(labels) + len(accuracies)))

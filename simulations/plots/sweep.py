@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from simulations.plots.style import (
@@ -64,7 +66,8 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
         drawn.append(
             Drawing(
                 name=f"sweep{number}",
-                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {covered}"
+                caption=f"Labels and accuracies against {along.replace('_', ' ')}. {covered} "
+                "Intervals of shares are drawn from 0 to 100 %."
                 + (f" {left} more lines are only in the table." if left > 0 else ""),
                 alt=f"Chart of {', '.join(_PANELS[name] for name in _shown(table))} against {along}.",
                 figure=figure,
@@ -115,7 +118,7 @@ def _over(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int
     """Joined points over a number, with a band for the intervals."""
     rows = rows.assign(_x=pd.to_numeric(rows[along])).sort_values("_x")
     colour, x = COLOURS[SERIES[i]], rows["_x"].to_numpy(dtype=float)
-    mean, low, high = (pd.to_numeric(rows[key]).to_numpy(dtype=float) for key in (name, f"{name}_low", f"{name}_high"))
+    mean, low, high = _interval(rows, name)
     label = str(rows["_line"].iloc[0])
     axes.plot(x, mean, color=colour, linestyle=DASHES[i], marker=MARKERS[i], label=label)
     if np.isfinite(low).any():
@@ -123,11 +126,18 @@ def _over(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int
         axes.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="none", ecolor=colour, elinewidth=0.9, capsize=2.5)
 
 
+def _interval(rows: pd.DataFrame, name: str) -> list[Float64[ndarray, " points"]]:
+    """The means, and the ends of their intervals: of shares, as far as they lie in [0, 1]."""
+    columns = (name, f"{name}_low", f"{name}_high")
+    found = [pd.to_numeric(rows[column]).to_numpy(dtype=np.float64) for column in columns]
+    return found if name == "answered" else [np.clip(each, 0, 1) for each in found]
+
+
 def _beside(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int, values: list[str]) -> None:
     """Points that are not joined, at the place of each value, with bars for the intervals."""
     colour = COLOURS[SERIES[i]]
     x = np.array([values.index(str(value)) for value in rows[along]], dtype=float) + 0.5 * (i - (of - 1) / 2) / of
-    mean, low, high = (pd.to_numeric(rows[key]).to_numpy(dtype=float) for key in (name, f"{name}_low", f"{name}_high"))
+    mean, low, high = _interval(rows, name)
     error = [mean - low, high - mean] if np.isfinite(low).any() else None
     axes.errorbar(
         x, mean, yerr=error, fmt=MARKERS[i], color=colour, markersize=6.5, elinewidth=1.2, capsize=3,

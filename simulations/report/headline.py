@@ -38,7 +38,7 @@ def compared(result: RunResult, figures: Summary) -> str:
 
 def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
-    points = []
+    points = [("Doubt:", f"{warning}.") for warning in figures["warnings"]]
     if alone is not None and together is not None:
         measured = figures["baselines"]
         gain = f"{measured['single_parties_that_gain']} of {measured['single_parties_measured']} parties gain."
@@ -84,5 +84,7 @@ def _tone(figures: Summary) -> Tone:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
     if alone is None or together is None:
         return "plain"
+    if figures["warnings"]:
+        return "warn"
     majority = figures["baselines"]["majority_class_accuracy"] or 0.0
     return "good" if together > max(alone, majority) else "warn"

@@ -41,6 +41,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         )
         click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
+    for warning in figures["warnings"]:
+        click.echo(f"warning: {warning}")
     click.echo(f"report           {out / 'report.html'}")
     measured = figures["baselines"]
     if (majority := measured["majority_class_accuracy"]) is not None:

@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 
 from protocols.budgets.accountant import accountant
 from protocols.installing import DISTRIBUTION
+from protocols.study.right_labels import doubtful
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
@@ -98,6 +99,7 @@ def summary(result: RunResult) -> Summary:
         "weights": result.settings.weight_rule if result.settings.individualization == "weighting" else None,
         "stop_rule": study.stop,
         "groups": _groups(result),
+        "warnings": doubtful(study, seeds[0].labelling.labels),
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
         "seeds": _seeds(result),

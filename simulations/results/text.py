@@ -65,7 +65,8 @@ def interval(half: float | None, *, seeds: int, points: bool) -> str:
     """The half-width of a 95 % interval over seeds, or why there is none; points: `half` is of a share."""
     if half is None:
         return "one seed: no interval" if seeds == 1 else "known for one seed only: no interval"
-    return f"±\N{NO-BREAK SPACE}{f'{100 * half:.1f} points' if points else count(half)}, 95 % over {seeds} seeds"
+    shown = f"{100 * half:.1f} points" if points else count(half)
+    return f"±\N{NO-BREAK SPACE}{shown}, 95 % over {seeds} seeds of one partition"
 
 
 def terms(result: RunResult) -> list[tuple[str, str]]:

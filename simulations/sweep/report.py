@@ -43,7 +43,7 @@ def sweep_report(sweep: Sweep, settings: pd.DataFrame, drawn: Sequence[Drawing],
         "</section>",
         '<section aria-labelledby="settings"><h2 id="settings">Settings</h2>',
         table(
-            f"Means and 95 % intervals. {covered(settings)}",
+            "Means and 95 % intervals",
             [*(name.replace("_", " ") for name in ("setting", *sweep.varied)), "labels", "asked", "label accuracy",
              "student accuracy", "most frequent class", "ε that may be published", "least share of a budget used"],
             [_row(row, sweep.varied) for row in settings.head(_MOST_ROWS).to_dict("records")],
@@ -116,7 +116,7 @@ def _figure(row: object, name: str) -> str:
         return "none"
     scale, unit = (100, " %") if name in _SHARES else (1, "")
     half = f" ± {scale * (float(high) - float(mean)):.1f}" if _known(high) else ""
-    return f"{scale * float(mean):.1f}{half}{unit}"
+    return f"{scale * float(mean):.1f}{half}{unit}".replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _known(value: object) -> bool:

@@ -280,4 +280,4 @@ def test_numbers_read_as_people_write_them():
     assert [power_of_ten(value) for value in (1e-5, 3e-6, 0.01)] == ["10⁻⁵", "3·10⁻⁶", "0.01"]
     assert seeds_text((0, 1, 2, 7, 9, 10)) == "0-2,7,9-10"
     assert interval(None, seeds=1, points=True) == "one seed: no interval"
-    assert interval(0.0125, seeds=5, points=True) == "±\xa01.2 points, 95 % over 5 seeds"
+    assert interval(0.0125, seeds=5, points=True) == "±\xa01.2 points, 95 % over 5 seeds of one partition"
