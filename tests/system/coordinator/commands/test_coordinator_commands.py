@@ -276,6 +276,7 @@ def test_a_real_serve_ends_cleanly_is_alone_and_takes_up_after_a_kill_what_was_a
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("forked")
 def test_a_labelling_outlives_kills_of_the_coordinator_while_hospitals_stay(tmp_path):
     port, enrol_port = free_ports(2)
     home = make_home(tmp_path, listen=f"127.0.0.1:{port}", enrol_listen=f"127.0.0.1:{enrol_port}")

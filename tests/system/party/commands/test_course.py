@@ -116,6 +116,7 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     assert "error [withdrawn]" in capsys.readouterr().err
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_withdrawal_ends_answers_of_a_running_node(tmp_path, consortium, capsys):
     home = make_member(tmp_path / "a", consortium)
     file = study_file(tmp_path, consortium.study)
@@ -216,6 +217,7 @@ def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):
     consortium.hub.stop = lambda: None
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_node_that_is_killed_leaves_no_process_and_goes_on_when_started_again(tmp_path, consortium, capsys):
     home = make_member(tmp_path / "a", consortium)
     at = ["--home", str(home.path)]
@@ -251,6 +253,7 @@ def alive(process_id):
         return False
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_revoked_node_stops_with_a_reason_and_a_next_step(tmp_path, consortium):
     home = make_member(tmp_path / "a", consortium)
     assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
@@ -262,6 +265,7 @@ def test_a_revoked_node_stops_with_a_reason_and_a_next_step(tmp_path, consortium
     assert "next: ask the consortium's operator why" in said
 
 
+@pytest.mark.usefixtures("forked")
 def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
     home = make_member(tmp_path / "a", consortium)
     assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
@@ -282,6 +286,7 @@ def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
     assert 'conclave_lifetime_reserved_ratio{data_set="ward",unit="record"} 1' in lines
 
 
+@pytest.mark.usefixtures("forked")
 def test_teachers_are_loaded_with_run_and_end_with_it_in_the_middle_of_a_prediction(tmp_path):
     study = tabled_study(teachers=1)
     with Consortium(study, tmp_path) as consortium:

@@ -21,7 +21,7 @@ from tests.harness.local_consortium import ConsortiumHere
 
 
 @pytest.fixture(scope="module")
-def demo(tmp_path_factory):
+def demo(tmp_path_factory, forked):
     """The figures of a demo whose servers are processes, and whose commands are called here; its folder."""
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patched:

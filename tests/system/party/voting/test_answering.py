@@ -21,6 +21,9 @@ from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply
 from tests.harness.answering import SEAT, opened, request
 from tests.harness.clocks import wait_until
 
+# Teachers run in a process: one for nearly every test.
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_an_approved_study_is_answered_and_a_withdrawn_one_is_refused_at_once(place):
     home, _, study, policy = place

@@ -17,6 +17,9 @@ from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import Refusal, VoteReply
 from tests.harness.answering import SEAT, answered, copied, opened, request, reserved
 
+# Teachers run in a process: one for nearly every test.
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_a_ledger_of_another_study_is_not_answered_from(place):
     home, _, study, _ = place

@@ -11,6 +11,9 @@ from tests.harness.answering import SEAT, opened, request
 from tests.harness.certifying import Certifying
 from tests.harness.homes import write_invitation
 
+# Teachers run in a process: one for nearly every test.
+pytestmark = pytest.mark.usefixtures("forked")
+
 
 def test_the_page_of_a_home_says_what_was_asked_refused_reserved_and_approved(place):
     home, _, study, policy = place

@@ -36,6 +36,7 @@ def test_votes_of_the_child_are_those_of_its_teachers(tmp_path):
     assert child.process_id is None
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_crash_refuses_the_batch_and_charges_nothing(tmp_path):
     folder, study, _ = trained(tmp_path, f"{MODELS}:Crashing")
     child, events = process(folder, study)
@@ -54,6 +55,7 @@ def test_a_crash_refuses_the_batch_and_charges_nothing(tmp_path):
     assert events == [*begun, "teachers_failed", "teachers_ended", *begun, "teachers_ended"]
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatch):
     folder, study, _ = trained(tmp_path, f"{MODELS}:Saved")
     child, events = process(folder, study)
@@ -76,6 +78,7 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
     child.close()
 
 
+@pytest.mark.usefixtures("forked")
 def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry_charged_once(gated):
     now = [0.0]
     child, events = gated.make(deadline_s=0.05, clock=lambda: now[0])
@@ -106,6 +109,7 @@ def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry
     assert "teachers_ended" not in events
 
 
+@pytest.mark.usefixtures("forked")
 def test_a_newer_batch_takes_the_place_of_one_that_nobody_waits_for(gated):
     child, events = gated.make(deadline_s=0.05)
     for number in (0, 1):
@@ -119,6 +123,7 @@ def test_a_newer_batch_takes_the_place_of_one_that_nobody_waits_for(gated):
     assert events.count("teachers_started") == 1
 
 
+@pytest.mark.usefixtures("forked")
 def test_votes_of_the_newest_two_batches_are_kept_and_no_more(gated):
     child, _ = gated.make()
     gated.let(2 * 3)
@@ -127,6 +132,7 @@ def test_votes_of_the_newest_two_batches_are_kept_and_no_more(gated):
     assert set(child._kept) == {batch(number=1).digest, batch(number=2).digest}
 
 
+@pytest.mark.usefixtures("forked")
 def test_teachers_without_any_progress_are_ended_after_their_own_limit(gated):
     child, events = gated.make(deadline_s=0.05)
     child.warm()
@@ -144,6 +150,7 @@ def test_teachers_without_any_progress_are_ended_after_their_own_limit(gated):
         os.kill(hung, 0)
 
 
+@pytest.mark.usefixtures("forked")
 def test_closing_ends_a_prediction_at_once_and_whoever_waits_for_it_is_told(gated):
     child, events = gated.make(deadline_s=600.0, stalled_s=600.0)
     child.warm()
@@ -167,6 +174,7 @@ def test_closing_ends_a_prediction_at_once_and_whoever_waits_for_it_is_told(gate
         child(batch())
 
 
+@pytest.mark.usefixtures("forked")
 def test_the_child_ends_with_its_node_in_the_middle_of_a_prediction(tmp_path):
     folder, study, _ = trained(tmp_path, f"{MODELS}:Gated")
     os.mkfifo(folder / "gate")
@@ -193,6 +201,7 @@ def test_the_child_ends_with_its_node_in_the_middle_of_a_prediction(tmp_path):
     wait_until(lambda: not predicting())
 
 
+@pytest.mark.usefixtures("forked")
 def test_teachers_are_loaded_before_the_first_question_and_rest_if_there_was_none(tmp_path):
     folder, study, _ = trained(tmp_path, f"{MODELS}:Saved")
     child, events = process(folder, study)
@@ -208,6 +217,7 @@ def test_teachers_are_loaded_before_the_first_question_and_rest_if_there_was_non
     child.close()
 
 
+@pytest.mark.usefixtures("forked")
 def test_an_idle_child_is_ended(tmp_path):
     folder, study, _ = trained(tmp_path, f"{MODELS}:Saved")
     child, events = process(folder, study, idle_s=0.05)
@@ -218,6 +228,7 @@ def test_an_idle_child_is_ended(tmp_path):
     child.close()
 
 
+@pytest.mark.usefixtures("forked")
 def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
     study = study_of()
     child, _ = process(tmp_path / "nowhere", study)
@@ -243,6 +254,7 @@ def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
             read_manifest(folder)
 
 
+@pytest.mark.usefixtures("forked")
 def test_teachers_are_trained_again_when_records_or_kind_change_only(tmp_path):
     folder, study, _ = trained(tmp_path, "logistic_regression")
     before = (folder / "teacher-0000").stat().st_mtime_ns
@@ -253,6 +265,7 @@ def test_teachers_are_trained_again_when_records_or_kind_change_only(tmp_path):
     assert read_manifest(folder).kind == "random_forest"
 
 
+@pytest.mark.usefixtures("forked")
 def test_onnx_wants_one_file_a_teacher(tmp_path):
     with pytest.raises(InvalidInput, match="names 0 files; allowed: 2"):
         trained(tmp_path, "onnx")

@@ -2,8 +2,13 @@
 
 import threading
 
+import pytest
+
 from tests.harness.clocks import wait_until
 from tests.harness.teacher_children import REASONS, batch
+
+# Teachers run in a process: one for nearly every test.
+pytestmark = pytest.mark.usefixtures("forked")
 
 
 def test_the_time_of_a_whole_batch_is_measured_and_its_votes_are_dropped(gated):
