@@ -21,6 +21,8 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "random_forest": "coordinator.students.scikit:random_forest",
         "gradient_boosting": "coordinator.students.scikit:gradient_boosting",
         "fixmatch": "coordinator.students.fixmatch:fixmatch",
+        "freematch": "coordinator.students.fixmatch:freematch",
+        "mean_teacher": "coordinator.students.mean_teacher:mean_teacher",
     },
     group="conclave.students",
     check=function_of("`device` that returns a StudentKind"),

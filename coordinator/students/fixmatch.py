@@ -1,4 +1,8 @@
-"""FixMatch (Sohn et al. 2020): a student that also learns from the unlabelled rest of the public pool."""
+"""FixMatch (Sohn et al. 2020, Eq. 3 and 4): a confident guess on a weak change is the target for a strong one.
+
+FreeMatch (Wang et al. 2023, Eq. 4 to 7) is FixMatch whose thresholds follow the confidence of the student, overall and
+in each class; its fairness loss is left out.
+"""
 
 from __future__ import annotations
 
@@ -6,65 +10,76 @@ from dataclasses import dataclass
 from typing import Final
 
 import torch
-from jaxtyping import Float32
-from numpy import ndarray
+from torch import Tensor
+from torch.nn import functional
 
-from coordinator.students.augmentation import (
-    LABELLED_IMAGES,
-    STRONG_IMAGES,
-    STRONG_ROWS,
-    WEAK_IMAGES,
-    WEAK_ROWS,
-)
-from coordinator.students.networks import CNN, MLP, is_image
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.torch_student import PseudoLabels, Schedule, train
-from coordinator.students.validation import check_released
+from coordinator.students.augmentation import STRONG_IMAGES, STRONG_ROWS, WEAK_IMAGES, WEAK_ROWS, Augmentation
+from coordinator.students.semi_supervised import UNLABELLED_BATCH, SemiSupervisedKind
+from coordinator.students.torch_student import Loss, Method, Step
 from runtime.torch_networks import torch_device
 
-_SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=800, most_steps=3000)
-_UNLABELLED_BATCH: Final = 96
 _THRESHOLD: Final = 0.95  # of the confidence above which a prediction becomes a label; tau in the paper
 _WEIGHT: Final = 1.0  # of the unlabelled loss; lambda_u in the paper
-_IMAGES: Final = PseudoLabels(WEAK_IMAGES, STRONG_IMAGES, _UNLABELLED_BATCH, _THRESHOLD, _WEIGHT)
-_ROWS: Final = PseudoLabels(WEAK_ROWS, STRONG_ROWS, _UNLABELLED_BATCH, _THRESHOLD, _WEIGHT)
+_DECAY: Final = 0.99  # of FreeMatch's running means; the paper has 0.999 for a training of a million steps
 
 
 @dataclass(frozen=True)
-class FixMatchKind(StudentKind):
-    """FixMatch with the cnn on images [height, width] of at least 8x8, with the mlp on everything else."""
+class PseudoLabels(Method):
+    """adaptive: FreeMatch's thresholds in the place of _THRESHOLD."""
 
-    device: torch.device
+    weak: Augmentation
+    strong: Augmentation
+    adaptive: bool = False
+    batch: int = UNLABELLED_BATCH
 
-    def fit(
-        self,
-        inputs: Float32[ndarray, "answered ..."],
-        targets: Float32[ndarray, "answered classes"],
-        *,
-        unlabelled: Float32[ndarray, "rest ..."],
-        classes: int,
-        seed: int,
-    ) -> Student:
-        """Trains on targets and unlabelled inputs, see StudentKind.fit.
+    def begin(self, classes: int) -> Loss:
+        """The cross-entropy of the labelled inputs and of the unlabelled ones whose guess is confident."""
+        thresholds = _Adaptive(classes) if self.adaptive else _constant
 
-        With `unlabelled` empty it is supervised training, for the longer schedule of this kind.
-        """
-        check_released(inputs, targets, unlabelled, classes, seed)
-        image = is_image(inputs.shape[1:])
-        return train(
-            CNN if image else MLP,
-            inputs,
-            targets,
-            unlabelled,
-            change=LABELLED_IMAGES if image else WEAK_ROWS,
-            pseudo=_IMAGES if image else _ROWS,
-            schedule=_SCHEDULE,
-            classes=classes,
-            seed=seed,
-            device=self.device,
-        )
+        def loss(step: Step) -> Tensor:
+            with torch.no_grad():
+                guessed = step.scores(self.weak(step.queries, step.generator)).softmax(1)
+                confidence, guesses = guessed.max(1)
+                confident = confidence >= thresholds(guessed)[guesses]
+            batch = torch.cat([step.known, self.strong(step.queries, step.generator)])
+            goals = torch.cat([step.goals, functional.one_hot(guesses, classes).to(step.goals)])
+            labelled = torch.full((len(step.known),), 1 / len(step.known), device=batch.device)
+            weights = torch.cat([labelled, confident * (_WEIGHT / len(step.queries))])
+            losses = functional.cross_entropy(step.scores(batch), goals, reduction="none")
+            return (losses * weights).sum()
+
+        return loss
 
 
-def fixmatch(*, device: str) -> FixMatchKind:
+def _constant(guessed: Tensor) -> Tensor:
+    return torch.full_like(guessed[0], _THRESHOLD)
+
+
+class _Adaptive:
+    """FreeMatch's threshold of each class: the mean confidence, times the class's mean probability over the largest
+    one."""
+
+    def __init__(self, classes: int) -> None:
+        self._confidence = torch.tensor(1 / classes)
+        self._probabilities = torch.full((classes,), 1 / classes)
+
+    def __call__(self, guessed: Tensor) -> Tensor:
+        self._confidence = torch.lerp(guessed.max(1).values.mean(), self._confidence.to(guessed), _DECAY)
+        self._probabilities = torch.lerp(guessed.mean(0), self._probabilities.to(guessed), _DECAY)
+        return self._confidence * self._probabilities / self._probabilities.max()
+
+
+def fixmatch(*, device: str) -> SemiSupervisedKind:
     """FixMatch, for images and for standardised table rows."""
-    return FixMatchKind(torch_device(device))
+    return SemiSupervisedKind(
+        PseudoLabels(WEAK_IMAGES, STRONG_IMAGES), PseudoLabels(WEAK_ROWS, STRONG_ROWS), torch_device(device)
+    )
+
+
+def freematch(*, device: str) -> SemiSupervisedKind:
+    """FixMatch with FreeMatch's thresholds."""
+    return SemiSupervisedKind(
+        PseudoLabels(WEAK_IMAGES, STRONG_IMAGES, adaptive=True),
+        PseudoLabels(WEAK_ROWS, STRONG_ROWS, adaptive=True),
+        torch_device(device),
+    )

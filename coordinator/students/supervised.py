@@ -51,7 +51,7 @@ class SupervisedKind(StudentKind):
             targets,
             unlabelled,
             change=self.change,
-            pseudo=None,
+            method=None,
             schedule=_SCHEDULE if len(inputs) < _MANY else _SCHEDULE_OF_MANY,
             classes=classes,
             seed=seed,

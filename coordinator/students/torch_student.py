@@ -1,12 +1,14 @@
-"""Students that are small torch networks, trained by gradient descent on labels and, if there are any, on
-pseudo-labels.
+"""Students that are small torch networks, trained by gradient descent on labels and, with a Method, on inputs without
+labels.
 
-The semi-supervised loss is FixMatch (Sohn et al. 2020, Eq. 3 and 4).
+The student is the running average of the parameters.
 """
 
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -62,15 +64,41 @@ class TorchStudent(Student):
         return "coordinator.release.export_torch:write"
 
 
-@dataclass(frozen=True)
-class PseudoLabels:
-    """How unlabelled inputs are used: a confident guess on the weak change is the target for the strong one."""
+Scores = Callable[[Tensor], Tensor]  # the logits of a batch, normalised with its own statistics
+Loss = Callable[["Step"], Tensor]
 
-    weak: Augmentation
-    strong: Augmentation
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """What the loss of one training step is computed from.
+
+    known: changed labelled inputs [labelled, ...]; goals: the weight of each class for them, >= 0; queries: unlabelled
+    inputs, unchanged. `scores` are those of the parameters that are trained, `average` those of their running average,
+    without gradients. progress: the share of the training that is done, in [0, 1).
+    """
+
+    known: Tensor
+    goals: Tensor
+    queries: Tensor
+    scores: Scores
+    average: Scores
+    progress: float
+    generator: np.random.Generator
+
+
+class Method(ABC):
+    """A way to learn from labelled and unlabelled inputs together; `batch` unlabelled inputs in each step."""
+
     batch: int
-    threshold: float
-    weight: float
+
+    @abstractmethod
+    def begin(self, classes: int) -> Loss:
+        """The loss of each step of one training, called in their order; it may keep state between them."""
+
+
+def cross_entropy(logits: Tensor, goals: Tensor) -> Tensor:
+    """The mean over the inputs of the cross-entropy of each class, times its weight."""
+    return functional.cross_entropy(logits, goals, reduction="none").mean()
 
 
 @dataclass(frozen=True)
@@ -94,16 +122,13 @@ def train(
     unlabelled: Float32[ndarray, "rest ..."],
     *,
     change: Augmentation,
-    pseudo: PseudoLabels | None,
+    method: Method | None,
     schedule: Schedule,
     classes: int,
     seed: int,
     device: torch.device,
 ) -> TorchStudent:
-    """Trains a student; if `pseudo` is None or `unlabelled` is empty, only on the targets.
-
-    The loss of an input is the cross-entropy of each class, times its weight.
-    """
+    """Trains a student; if `method` is None or `unlabelled` is empty, only on the targets."""
     generator = np.random.default_rng(seed)
     parameters = network.initial(generator, inputs.shape[1:], classes)
     parameters = {name: value.to(device).requires_grad_() for name, value in parameters.items()}
@@ -116,24 +141,28 @@ def train(
     optimizer = torch.optim.AdamW(parameters.values(), weight_decay=_WEIGHT_DECAY, fused=True)
     steps = schedule.steps(len(inputs)) if len(seen) > 1 else 0  # with one class there is nothing to learn
     picks = _Picks(len(inputs), schedule.batch, generator)
-    unlabelled_picks = _Picks(len(rest), pseudo.batch, generator) if pseudo and len(rest) else None
+    unlabelled_picks = _Picks(len(rest), method.batch, generator) if method and len(rest) else None
+    loss = method.begin(classes) if method else None
+
+    def scores(batch: Tensor) -> Tensor:
+        return network.logits(parameters, batch, None) + offsets
+
+    @torch.no_grad()
+    def average_scores(batch: Tensor) -> Tensor:
+        return network.logits(average, batch, None) + offsets
+
     for step in range(steps):
         for group in optimizer.param_groups:
             group["lr"] = _LEARNING_RATE * learning_rate_factor(step, steps)
         rows = picks.next()
         batch, goals = change(known[rows], generator), weighted[rows]
-        weights = torch.full((len(batch),), 1 / len(batch), device=device)
-        if pseudo and unlabelled_picks:
-            queries = rest[unlabelled_picks.next()]
-            with torch.no_grad():
-                logits = network.logits(parameters, pseudo.weak(queries, generator), None) + offsets
-                confidence, guesses = logits.softmax(1).max(1)
-            batch = torch.cat([batch, pseudo.strong(queries, generator)])
-            goals = torch.cat([goals, functional.one_hot(guesses, classes).to(goals)])
-            weights = torch.cat([weights, (confidence >= pseudo.threshold) * (pseudo.weight / len(queries))])
-        losses = functional.cross_entropy(network.logits(parameters, batch, None) + offsets, goals, reduction="none")
         optimizer.zero_grad()
-        (losses * weights).sum().backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
+        if loss and unlabelled_picks:
+            queries = rest[unlabelled_picks.next()]
+            value = loss(Step(batch, goals, queries, scores, average_scores, step / steps, generator))
+        else:
+            value = cross_entropy(scores(batch), goals)
+        value.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it
         optimizer.step()
         decay = min(_AVERAGING_DECAY, step / (step + 10))
         with torch.no_grad():

@@ -8,7 +8,7 @@ from numpy import ndarray
 from sklearn.ensemble import RandomForestClassifier
 from torch.nn import functional
 
-from coordinator.students import STUDENTS, fixmatch, scikit, student_kind, supervised, torch_student
+from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, supervised, torch_student
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import one_hot
 
@@ -19,7 +19,7 @@ HIGH = ROWS[:, 0] > 0
 HARD = one_hot(HIGH.astype(np.int64), 2)
 TREES = 20
 TRAINED, TESTED = slice(0, 120), slice(120, 300)
-NETWORKS = [name for name in STUDENTS if name in ("cnn", "mlp", "fixmatch")]
+NETWORKS = [name for name in STUDENTS if name in ("cnn", "mlp", "fixmatch", "freematch", "mean_teacher")]
 
 
 @pytest.fixture(params=STUDENTS)
@@ -30,7 +30,7 @@ def name(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
-    monkeypatch.setattr(fixmatch, "_SCHEDULE", short)
+    monkeypatch.setattr(semi_supervised, "_SCHEDULE", short)
     monkeypatch.setattr(supervised, "_SCHEDULE", short)
     monkeypatch.setattr(scikit, "FOREST_TREES", TREES)
     monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", TREES)
