@@ -13,7 +13,6 @@ import json
 import os
 import runpy
 import select
-import signal
 import socket
 import subprocess
 import sys
@@ -62,7 +61,7 @@ class Forked(subprocess.Popen[Any]):
             "cwd": os.fspath(cwd or Path.cwd()),
             "env": dict(os.environ if env is None else env),
         }
-        self._line.sendall(json.dumps(request).encode())
+        self._line.sendall(json.dumps(request).encode() + b"\n")
         self._line.shutdown(socket.SHUT_WR)
         self.pid = int.from_bytes(self._line.recv(4), "big")
         self._child_created = True
@@ -141,6 +140,10 @@ def _serve(address: str) -> list[str]:
             line, _ = listening.accept()
             _, given, _, _ = socket.recv_fds(line, 1, 3)
             data = b"".join(iter(lambda line=line: line.recv(2**16), b""))
+            if not data.endswith(b"\n"):  # who asked was killed
+                for each in (*given, line.detach()):
+                    os.close(each)
+                continue
             pid = os.fork()
             if pid == 0:
                 for each in (listening, line, *(told for _, told in running.values())):
@@ -160,7 +163,7 @@ def _told(line: socket.socket, number: int) -> None:
     """Whoever asked may have ended."""
     try:
         line.sendall(number.to_bytes(4, "big"))
-    except BrokenPipeError:
+    except ConnectionError:
         return
 
 
@@ -176,7 +179,6 @@ def _entered(request: dict[str, Any]) -> list[str]:
 def _main() -> None:
     for name in _IMPORTED:
         import_module(name)
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     gc.collect()
     gc.freeze()
     # What programs start is forked, too.

@@ -66,7 +66,7 @@ class Process:
 
 @pytest.fixture
 def world(tmp_path):
-    made = TwoOrganisations(tmp_path, more={"pool": 12, "batch_limit": 1})
+    made = TwoOrganisations(tmp_path, more={"pool": 6, "batch_limit": 1})
     yield made
     made.close()
 
@@ -145,7 +145,7 @@ class GuardedConsortium(ConsortiumHere):
             signing_key=made["signing_key"],
             seat_keys=(UNFILLED_KEY,) * len(HOSPITALS),
         )
-        data = demo_data(None)
+        data = replace(whole := demo_data(None), pool=whole.pool[:40])
         study = replace(demo_study(data), confidentiality=terms, batch_limit=5, quorum=3)
         super().__init__(folder, data, study, say=lambda line: None)
         self.fingerprint, self.guardian_address = made["fingerprint"], f"127.0.0.1:{port}"

@@ -21,7 +21,7 @@ TIME_S = 600.0
 
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory):
-    data = demo_data(None)
+    data = replace(whole := demo_data(None), pool=whole.pool[:60])
     study = demo_study(data)
     study = replace(study, quorum=4, terms=replace(study.terms, deadline_s=5.0))
     made = ConsortiumHere(tmp_path_factory.mktemp("late"), data, study, say=lambda line: None)
