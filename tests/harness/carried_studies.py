@@ -1,24 +1,30 @@
-"""Studies of every level of confidentiality, and what they release over one engine, and votes that teachers cast there.
+"""What one run of an engine carries: studies of every level of confidentiality, votes that teachers cast, and echoes.
 
 All in one run of the engine, as starting it takes up to ten seconds.
 """
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+import psutil
 import pytest
 
+from protocols.errors import EngineFailed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
 from simulations.engines import open_engine
+from simulations.engines.flower import Flower
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
 from simulations.stages.record_votes import contributions
 from tests.contract.test_level_contract import Opened, TotalNoise, labelled
 from tests.harness import transport_contract
+from tests.harness.echo_observed import ECHO, PARTIES, die, observe, printed
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.party_host import SEED, EngineTransport, party_host
 from tests.harness.record_votes import HOLDINGS, LEVELS, QUERIES, simulated_labelling, study_of
@@ -35,6 +41,8 @@ SUMS = {level: np.stack(contributions(study, QUERIES, HOLDINGS)) for level, stud
 
 
 CASTING, TEACHERS = 6, 2
+# Everybody of the run.
+ALL = [*NAMES, *map(str, range(CASTING)), *PARTIES]
 
 
 def cast_digits(folder, engine):
@@ -56,10 +64,11 @@ def carried_by(engine, folder):
     """What each study released, and the noise of those in which teachers vote.
 
     "contract": what the contract of transports asks for; "shares", "masked": labellings of teachers' votes, with
-    "total" and "opened", their noise; a labelling of records' votes for each level; and "cast", the votes of teachers
-    that were trained in its workers.
+    "total" and "opened", their noise; a labelling of records' votes for each level; "cast", the votes of teachers that
+    were trained in its workers; and "echo", the observations of the engine contract, with a worker's "death", the
+    processes that it "left", what was "printed", and the "log".
     """
-    seen = {}
+    seen, log = {}, folder / "engine.log"
     host = party_host(folder, transport_contract.STUDY, transport_contract.VOTES)
     party_host(folder, SHARED, VOTES, keys=SEAT_KEYS)
     party_host(folder, MASKED, VOTES, keys=SEAT_KEYS)
@@ -82,6 +91,16 @@ def carried_by(engine, folder):
         within = WithinRun(exchange)
         within.run(host, NAMES, labellings)
         seen["cast"] = cast_digits(folder / "cast", lambda: within)
+        # What a host of Flower prints does not reach the person.
+        bug = b"bug:printed by a host" if engine == "flower" else b"bug"
+        seen["echo"] = within.run(ECHO, PARTIES, partial(observe, bug=bug))
+        within.run(ECHO, PARTIES, die)
 
-    open_engine(engine, workers=2).run(HOST, [*NAMES, *map(str, range(CASTING))], body)
+    started = Flower(workers=2, log=log) if engine == "flower" else open_engine(engine, workers=2)
+    before = psutil.Process().children(recursive=True)
+    with printed(folder / "printed") as found, pytest.raises(EngineFailed) as death:
+        started.run(HOST, ALL, body)
+    left = set(psutil.Process().children(recursive=True)) - set(before)
+    seen["echo"] |= {"death": str(death.value), "left": left, "printed": found}
+    seen["echo"] |= {"log": log.read_text(encoding="utf-8") if log.exists() else None}
     return seen

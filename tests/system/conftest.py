@@ -1,5 +1,6 @@
 """What an engine carried, and the process that forks programs: each is started once for all tests that need it."""
 
+import functools
 import subprocess
 
 import pytest
@@ -9,10 +10,16 @@ from tests.harness.carried_studies import carried_by
 from tests.harness.forking import Forked, forking
 
 
+@pytest.fixture(scope="session")
+def carried_of(tmp_path_factory):
+    """What one run of the engine of that name carried; see tests/harness/carried_studies.py."""
+    return functools.cache(lambda engine: carried_by(engine, tmp_path_factory.mktemp("studies")))
+
+
 @pytest.fixture(scope="session", params=ENGINES)
-def carried(request, tmp_path_factory):
-    """What studies of every level released over one engine; see tests/harness/carried_studies.py."""
-    return carried_by(request.param, tmp_path_factory.mktemp("studies"))
+def carried(request, carried_of):
+    """`carried_of` each engine."""
+    return carried_of(request.param)
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """What every engine of the table must do, asked of each through the small parties of echo_host.
 
-Starting an engine takes up to ten seconds, so one run per engine (`seen`) makes most of the observations and
-the tests look at them; it is one run of several exchanges, errors between them included, and a death at its end.
+Starting an engine takes up to ten seconds, so one run per engine (`carried`, which carries studies too) makes most of
+the observations, and the tests look at them.
 """
 
 from __future__ import annotations
@@ -29,98 +29,16 @@ from protocols.errors import (
 )
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.flower import Flower
 from simulations.engines.pinning import ONE_THREAD
-
-PARTIES = [f"party-{i}" for i in range(50)]
-HOST = HostSpec("tests.harness.echo_host:open_host", {"greeting": "good day", "backwards": True})
-
-
-def observe(exchange: Exchange) -> dict[str, Any]:
-    """Everything the tests want to know of one run."""
-
-    def error_of(order: bytes) -> ConclaveError:
-        with pytest.raises(ConclaveError) as caught:
-            exchange({party: order if party == "party-3" else b"quick" for party in PARTIES})
-        return caught.value
-
-    progress: list[tuple[int, int]] = []
-    seen: dict[str, Any] = {
-        "one": exchange({"party-7": b"x"}),
-        "three": exchange({party: b"y" for party in ("party-9", "party-2", "party-0")}),
-        "fifty": exchange(dict.fromkeys(PARTIES, b"z"), lambda done, total: progress.append((done, total))),
-        "none": exchange({}),
-        "silent": exchange({"party-1": b"silent:", "party-2": b"x"}),
-        "large reply": exchange({"party-4": b"repeat:" + b"abcdefghij" * 2}),
-        "large request": exchange({"party-4": b"size:" + b"x" * 20_000_000}),
-        "empty": exchange({"party-4": b""}),
-        "processes": exchange(dict.fromkeys(PARTIES, b"process:")),
-        "progress": progress,
-    }
-    for name, value in ONE_THREAD.items():
-        seen[name] = (exchange({"party-0": f"environment:{name}".encode()})["party-0"], value.encode())
-    for order in ("refuse", "refuse-specially", "overspend", "invalid", "as:party-5", "as:nobody"):
-        seen[order] = error_of(order.encode())
-        seen[f"after {order}"] = exchange({party: b"again" for party in PARTIES[:5]})
-    seen["stranger"] = error_of_stranger(exchange)
-    return seen
-
-
-def error_of_stranger(exchange: Exchange) -> ConclaveError:
-    """The error of a request for a party that the run does not have."""
-    with pytest.raises(ConclaveError) as caught:
-        exchange({"nobody": b"x"})
-    return caught.value
-
-
-def observe_and_die(engine: str, capfd: pytest.CaptureFixture[str], log: Path) -> dict[str, Any]:
-    """The observations of one run on the engine, which a bug in a host and then the death of a worker end.
-
-    Flower's host prints something too: neither that nor its log lines reach the person.
-    """
-    started = Flower(workers=2, log=log) if engine == "flower" else open_engine(engine, workers=2)
-    seen: dict[str, Any] = {}
-
-    def body(exchange: Exchange) -> None:
-        seen.update(observe(exchange))
-        with pytest.raises(EngineFailed) as caught:
-            exchange({"party-0": b"bug:printed by a host" if engine == "flower" else b"bug"})
-        seen["bug"] = str(caught.value)
-        exchange({"party-1": b"die", "party-0": b"x"})
-
-    capfd.readouterr()
-    before = descendants(psutil.Process())
-    with pytest.raises(EngineFailed) as caught:
-        started.run(HOST, PARTIES, body)
-    seen |= {"death": str(caught.value), "left": descendants(psutil.Process()) - before}
-    seen |= {"printed": capfd.readouterr(), "log": log.read_text(encoding="utf-8") if log.exists() else None}
-    return seen
+from tests.harness.carried_studies import ALL
+from tests.harness.echo_observed import ECHO, PARTIES
 
 
 @pytest.fixture
-def seen_of(
-    all_seen: dict[str, dict[str, Any]], capfd: pytest.CaptureFixture[str], tmp_path: Path
-) -> Callable[[str], dict[str, Any]]:
-    """The observations of one run on the engine of that name; the engine is started once."""
-
-    def seen(engine: str) -> dict[str, Any]:
-        if engine not in all_seen:
-            all_seen[engine] = observe_and_die(engine, capfd, tmp_path / "engine.log")
-        return all_seen[engine]
-
-    return seen
-
-
-@pytest.fixture(scope="module")
-def all_seen() -> dict[str, dict[str, Any]]:
-    """Observations so far, by engine."""
-    return {}
-
-
-@pytest.fixture(params=sorted(ENGINES))
-def seen(request: pytest.FixtureRequest, seen_of: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
+def seen(carried: dict[str, Any]) -> dict[str, Any]:
     """The observations on each engine."""
-    return seen_of(request.param)
+    echo: dict[str, Any] = carried["echo"]
+    return echo
 
 
 def test_every_party_asked_is_answered(seen: dict[str, Any]) -> None:
@@ -191,11 +109,11 @@ def test_an_exchange_after_a_caught_error_has_its_own_replies_only(seen: dict[st
 
 def test_a_request_for_a_stranger_is_refused(seen: dict[str, Any]) -> None:
     assert type(seen["stranger"]) is InvalidInput
-    assert str(seen["stranger"]) == "requests names party 'nobody'; allowed: the 50 parties of this run"
+    assert str(seen["stranger"]) == f"requests names party 'nobody'; allowed: the {len(ALL)} parties of this run"
 
 
-def test_engines_reply_alike(seen_of: Callable[[str], dict[str, Any]]) -> None:
-    first, *others = map(seen_of, ENGINES)
+def test_engines_reply_alike(carried_of: Callable[[str], dict[str, Any]]) -> None:
+    first, *others = (carried_of(engine)["echo"] for engine in ENGINES)
     assert others
     for other in others:
         for key in ("one", "three", "fifty", "silent", "large reply", "large request", "progress"):
@@ -207,7 +125,7 @@ def test_a_bug_in_a_host_is_shown_with_its_traceback_and_nothing_is_printed(seen
     assert "KeyError: 'a bug in the host'" in seen["bug"]
     assert "echo_host.py" in seen["bug"]  # the traceback
     assert "\x1b" not in seen["bug"]
-    assert seen["printed"] == ("", "")  # what was to be said is in the error
+    assert seen["printed"] == ["", ""]  # what was to be said is in the error
 
 
 @pytest.mark.slow
@@ -217,8 +135,8 @@ def test_a_worker_that_dies_fails_the_exchange_and_leaves_no_process(seen: dict[
 
 
 @pytest.mark.slow
-def test_what_flower_and_its_hosts_say_is_in_its_log(seen_of: Callable[[str], dict[str, Any]]) -> None:
-    log = seen_of("flower")["log"]
+def test_what_flower_and_its_hosts_say_is_in_its_log(carried_of: Callable[[str], dict[str, Any]]) -> None:
+    log = carried_of("flower")["echo"]["log"]
     assert "run_simulation" in log
     assert "a bug in the host" in log
 
@@ -249,7 +167,7 @@ def test_a_second_run_starts_afresh_and_a_host_that_does_not_open_says_why(engin
 )
 def test_parties_must_have_distinct_names(engine: str, parties: list[str], message: str) -> None:
     with pytest.raises(InvalidInput) as caught:
-        open_engine(engine, workers=1).run(HOST, parties, lambda exchange: None)
+        open_engine(engine, workers=1).run(ECHO, parties, lambda exchange: None)
     assert str(caught.value) == message
 
 
