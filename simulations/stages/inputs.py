@@ -127,6 +127,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     if settings.votes is not None:
         return stored_inputs(settings, Path(settings.votes))
     _check_training(settings)
+    _check_terms(settings)
     check_engine(host.engine)
     with reporter.stage(f"data, {settings.dataset}") as stage:
         dataset = load_dataset(settings, host)
@@ -166,11 +167,14 @@ def _check_training(settings: Experiment) -> None:
         raise InvalidInput(f"partition is {settings.partition!r}; allowed with upsampling, which pools all data: iid")
     if settings.labels is not None:
         raise InvalidInput(f"labels is {settings.labels!r}; allowed: only with stored votes (--votes)")
-    scheme = parse_partition(settings.partition)
+    parse_partition(settings.partition)
     teacher_kind(settings.teacher)
-    if not isinstance(scheme, BySite) and settings.votes_by == "teacher":
-        # Budgets, noise and threshold out of range are reported before any data are read; classes and queries, which
-        # the data may determine, matter little for that.
+
+
+def _check_terms(settings: Experiment) -> None:
+    """Raises InvalidInput for budgets, noise and threshold out of range, before any data are read."""
+    if not isinstance(parse_partition(settings.partition), BySite) and settings.votes_by == "teacher":
+        # Classes and queries, which the data may determine, matter little for that.
         trial = make_study(
             settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
         )

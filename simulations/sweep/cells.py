@@ -32,18 +32,21 @@ _AFTER_VOTES = frozenset(
     "budgets delta unit view accountant mechanism individualization weights stop answer_rate quorum confidentiality "
     "units colluders dropout student baselines seeds".split()
 )
+# Studies of a sweep that are kept between its checks and its runs.
+_KEPT = 1000
 
 
 @dataclass(frozen=True, eq=False)
 class Cell:
     """One setting with one data seed. refused: why it affords nothing, "" if it does; key: a digest of all that
-    determines its rows.
+    determines its rows; made: its budgets and study, None where a sweep has too many to keep.
     """
 
     number: int
     settings: Experiment
     refused: str
     key: str
+    made: tuple[Budgets, Study] | None
 
 
 def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
@@ -70,7 +73,8 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
                 # Of the first alone: each takes a second.
                 reporter.say("\n".join([refused, *(each.line for each in nearest(settings, inputs))]))
         text = f"{write_config(inputs.settings)} {study.digest.hex()} {inputs.fingerprint} {source}"
-        cells.append(Cell(number, settings, refused, content_digest(text=text)))
+        made = (budgets, study) if len(sweep.cells) <= _KEPT else None
+        cells.append(Cell(number, settings, refused, content_digest(text=text), made))
     return cells
 
 
@@ -136,7 +140,7 @@ def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
             yield {"seed": seed, "asked": 0, "answered": 0, "note": cell.refused}
         return
     inputs, source, host = shared.run(cell.settings)
-    budgets, study = study_of(inputs)
+    budgets, study = cell.made or study_of(inputs)
     settings, filters = inputs.settings, study.budgets
     results = [labelled(study, source, seed, settings, host) for seed in settings.seeds]
     students = [each.accuracy() for each in released_students(settings, source, results, host)]

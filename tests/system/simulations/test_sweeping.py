@@ -5,6 +5,7 @@ import json
 import pandas as pd
 import pytest
 
+from simulations.stages.cast import cast_votes
 from simulations.sweep import cells
 from tests.harness.simulating import run
 
@@ -21,9 +22,9 @@ def swept(capsys, *arguments):
 def test_every_row_of_a_sweep_is_the_run_of_the_same_settings_which_resume_finds_again(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
-    # Few are voted on at first: no more than are asked, in a sweep as in a run.
     monkeypatch.setattr("simulations.stages.vote_source._FIRST_CAST", 20)
-    base = {"dataset": "breast_cancer", "parties": 12, "budgets": "6:0.5,12:0.5", "seeds": "0-1", "private_size": 240}
+    monkeypatch.setitem(cast_votes.__kwdefaults__, "block", 20)
+    base = {"dataset": "breast_cancer", "parties": 10, "budgets": "6:0.5,12:0.5", "seeds": "0-1", "private_size": 240}
     (tmp_path / "study.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in base.items()))
     rows = swept(capsys, "study.toml", f"individualization=[{','.join(WAYS)}]", "--engine", "in_process", "--out", "s")
     assert [row["answered"] > 0 for row in rows] == [True] * 8
@@ -40,6 +41,8 @@ def test_every_row_of_a_sweep_is_the_run_of_the_same_settings_which_resume_finds
         assert {row["epsilon_guaranteed_max"] for row in own} == {alone["epsilon_guaranteed_max"]}
     assert run("run", "--resume", *flags) == 0
     assert json.loads(capsys.readouterr().out) == alone
+    # At most 20 of the pool of 150 are asked, and no more were voted on.
+    assert {path.name for path in (tmp_path / "cache" / "votes").rglob("*.npy")} == {"0-20.npy"}
 
 
 def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored, tmp_path, monkeypatch, capsys):
