@@ -29,6 +29,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.commands.sweep:sweep_flags",
         "Run many settings on votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.",
     ),
+    "baselines": (
+        "simulations.commands.baselines:baselines_flags",
+        "Compare methods on the same records at equal epsilon: PATE, private training, parties alone, pooled data.",
+    ),
     "analyse": (
         "simulations.commands.analyse:analyse_flags",
         "Say what a fixed number of stored votes' queries cost on these votes, without any budget: private figures.",

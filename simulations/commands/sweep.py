@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any  # values of flags, as click gives them
 
 import click
 
-from protocols.errors import InvalidInput
-from protocols.reading import read_text
 from runtime.files import write_atomically
+from simulations.commands.folder import results_folder
 from simulations.exits import EPILOG_OF_RUN, Interrupted
 from simulations.options import (
     given_settings,
@@ -23,8 +21,6 @@ from simulations.options import (
     track_flag,
     tracker_from,
 )
-
-_CONFIG_BYTES = 2**24
 
 
 @click.command(name="sweep", epilog=EPILOG_OF_RUN)
@@ -69,7 +65,7 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
         given=given_settings(flags),
         overrides=overrides_from(flags.get("overrides", ()), lists=True),
     )
-    out = _out(flags, config_text(sweep))
+    out = results_folder(flags, kind="sweep", config=config_text(sweep))
     say_defaults(sweep.settings[0], reporter, varied=sweep.varied)
     cells = prepared(sweep, host=host, reporter=reporter)
     write_atomically(out / "sweep.toml", config_text(sweep))
@@ -89,17 +85,3 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     click.echo(covered(settings))
     for note, times in settings["note"][settings["note"] != ""].value_counts().head(5).items():
         click.echo(f"{times} of the settings afford nothing: {note}")
-
-
-def _out(flags: dict[str, Any], config: str) -> Path:
-    """The folder of the results. Raises InvalidInput when it holds something else."""
-    stamp = datetime.now(UTC).strftime("%Y%m%d-%H%M%S")
-    out = Path(flags["out"]) if flags["out"] else Path("runs") / f"sweep-{stamp}"
-    if flags["resume"]:
-        if not flags["out"]:
-            raise InvalidInput("--resume needs --out, the folder of the sweep to continue")
-        if read_text(out / "sweep.toml", most=_CONFIG_BYTES) != config:
-            raise InvalidInput(f"{out} was started with another sweep; allowed: the same, or another --out")
-    elif out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InvalidInput(f"--out {out} is not empty; allowed: a new folder, or --resume to continue in it")
-    return out

@@ -61,7 +61,7 @@ def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored
     assert run("sweep", *flags) == 130
     assert "--resume --out out" in capsys.readouterr().err
     assert run("sweep", *flags, "sigma=[5.0]", "--resume") == 2
-    assert "another sweep" in capsys.readouterr().err
+    assert "other settings" in capsys.readouterr().err
     labelled[:] = [1] * 8
     rows = swept(capsys, *flags, "--resume")
     assert len(labelled) == 8 + 6  # three of six settings and partitions were kept, each of two seeds

@@ -1,0 +1,54 @@
+"""What else can be done with the same records at the same epsilon: each method by name, one file each.
+
+Every method learns from the private records of one split, and is scored on its test records. Nothing here imports the
+packages of a method until the method is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True)
+class Method:
+    """One method. where: "module:function", which takes a Task and returns a Score.
+
+    protects: whose data its epsilon covers ("" without privacy); trusted: who sees records in the clear; source: the
+    paper, "" for none.
+    """
+
+    where: str
+    meaning: str
+    protects: str
+    trusted: str
+    source: str
+
+    @property
+    def private(self) -> bool:
+        """Whether it has an epsilon."""
+        return self.protects != ""
+
+
+METHODS: Final[dict[str, Method]] = {
+    "majority": Method(
+        "simulations.baselines.without_privacy:majority",
+        "the most frequent class of the private records, for every test record",
+        "", "a curator of all records", "",
+    ),
+    "alone": Method(
+        "simulations.baselines.without_privacy:alone",
+        "each party's model of its own records; the mean over parties",
+        "", "nobody", "",
+    ),
+    "pooled": Method(
+        "simulations.baselines.without_privacy:pooled",
+        "the student's kind of model of all private records with their true labels",
+        "", "a curator of all records", "",
+    ),
+    "fedavg": Method(
+        "simulations.baselines.federated:fedavg",
+        "federated averaging of a softmax regression",
+        "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
+    ),
+}  # fmt: skip

@@ -1,0 +1,160 @@
+"""The table of methods, cell by cell: every method at every epsilon with every seed; finished cells are kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any  # the values of a JSON object
+
+import tomli_w
+
+from protocols.errors import InvalidInput
+from protocols.reading import read_json
+from runtime.files import write_atomically
+from simulations.baselines import METHODS
+from simulations.baselines.method import Task, method_of
+from simulations.datasets.dataset import content_digest
+from simulations.progress import Reporter
+from simulations.setup.experiment import Experiment, write_config
+from simulations.source import source_digest
+from simulations.stages.inputs import DatasetInputs, Host, read_inputs
+
+Row = dict[str, Any]  # Any: JSON
+
+# Settings that a comparison does not have, and what it has instead.
+_NOT_HERE = {
+    "budgets": "every party has each of --epsilons",
+    "data_seed": "each of --seeds draws the data anew",
+    "votes": "methods learn from records",
+    "privacy_groups": "every party has one budget",
+    "baselines": "--methods names them",
+    "attack": "a comparison has no private figures",
+    "retrainings": "a comparison has no private figures",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What is compared. Each seed draws the split, the parties, the teachers, the noise and the student anew."""
+
+    settings: Experiment
+    methods: tuple[str, ...]
+    epsilons: tuple[float, ...]
+
+    @property
+    def config(self) -> str:
+        """The comparison as TOML."""
+        said = self.settings.model_dump(mode="json", exclude_none=True, exclude=set(_NOT_HERE))
+        return tomli_w.dumps({"methods": list(self.methods), "epsilons": list(self.epsilons), **said})
+
+    @property
+    def cells(self) -> list[tuple[int, str, float | None]]:
+        """Seed, method and epsilon (None without privacy) of every cell; those of one seed lie together."""
+        return [
+            (seed, name, epsilon)
+            for seed in self.settings.seeds
+            for name in self.methods
+            for epsilon in (self.epsilons if METHODS[name].private else (None,))
+        ]
+
+
+def parse_methods(text: str | None) -> tuple[str, ...]:
+    """The methods that a list between commas names, all for None. Raises InvalidInput."""
+    names = tuple(METHODS) if text is None else tuple(name.strip() for name in text.split(","))
+    if unknown := [name for name in names if name not in METHODS]:
+        raise InvalidInput(f"method {unknown[0]!r} is unknown; allowed: {', '.join(METHODS)}")
+    if len(set(names)) < len(names):
+        raise InvalidInput(f"methods are {text!r}; allowed: each once")
+    return names
+
+
+def parse_epsilons(text: str) -> tuple[float, ...]:
+    """The epsilons of a list between commas, in ascending order. Raises InvalidInput."""
+    try:
+        found = sorted({float(part) for part in text.split(",")})
+    except ValueError:
+        found = []
+    if not found or not all(0.01 <= each <= 100 for each in found):
+        raise InvalidInput(f"epsilons are {text!r}; allowed: numbers from 0.01 to 100 between commas, as 0.5,1,2,8")
+    return tuple(found)
+
+
+def check_comparison(comparison: Comparison, given: Sequence[str]) -> None:
+    """Raises InvalidInput for settings that a comparison does not have. given: the names of those that somebody chose.
+
+    Imports what the methods need, so that a package which is not installed is missed before anything runs.
+    """
+    for name, instead in _NOT_HERE.items():
+        if name in given:
+            raise InvalidInput(f"--{name.replace('_', '-')} has no effect on a comparison: {instead}; leave it out")
+    settings = comparison.settings
+    if settings.individualization != "weighting":
+        raise InvalidInput(
+            f"individualization is {settings.individualization!r}; allowed in a comparison, where all budgets are "
+            "equal: weighting"
+        )
+    if settings.student == "none":
+        raise InvalidInput("student is 'none'; allowed in a comparison: a kind of student")
+    for name in comparison.methods:
+        method_of(name)
+
+
+def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, kept: Path) -> list[Row]:
+    """One row for each cell, in the order of the methods. Cells that `kept` holds are not run again.
+
+    Raises ConclaveError; each cell is kept there once it is finished.
+    """
+    rows: list[Row] = []
+    source = source_digest("simulations.baselines", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
+    read: tuple[int, DatasetInputs] | None = None
+    with reporter.stage(f"{len(comparison.cells)} cells") as stage:
+        for done, (seed, name, epsilon) in enumerate(comparison.cells, 1):
+            if read is None or read[0] != seed:
+                read = (seed, _inputs(comparison.settings, seed, host=host, reporter=reporter))
+            inputs = read[1]
+            about = f"{name} {epsilon} {write_config(inputs.settings)} {inputs.fingerprint} {source}"
+            path = kept / f"{content_digest(text=about)}.json"
+            if path.exists():
+                row = read_json(path)
+            else:
+                task = Task(inputs=inputs, epsilon=epsilon, seed=seed, host=host, reporter=reporter)
+                row = _row(name, task)
+                write_atomically(path, json.dumps(row))
+            rows.append(row)
+            stage.update(done, len(comparison.cells))
+    place = {name: at for at, name in enumerate(comparison.methods)}
+    return _with_gains(sorted(rows, key=lambda row: (place[row["method"]], row["epsilon"] or 0.0, row["seed"])))
+
+
+def _inputs(settings: Experiment, seed: int, *, host: Host, reporter: Reporter) -> DatasetInputs:
+    found = read_inputs(settings.model_copy(update={"data_seed": seed}), host=host, reporter=reporter)
+    assert isinstance(found, DatasetInputs)  # stored votes are refused
+    return found
+
+
+def _row(name: str, task: Task) -> Row:
+    score, method = method_of(name)(task), METHODS[name]
+    return {
+        "method": name,
+        "epsilon": task.epsilon,
+        "delta": task.settings.delta if method.private else None,
+        "protects": method.protects,
+        "adjacency": "replace-one" if method.private else "",
+        "seed": task.seed,
+        "accuracy": score.accuracy,
+        "details": score.details,
+        "by_party": list(score.by_party),
+        "note": score.note,
+    }
+
+
+def _with_gains(rows: list[Row]) -> list[Row]:
+    """The rows, each with the share of the measured parties whose own model is less often right than the method."""
+    own = {row["seed"]: row["by_party"] for row in rows if row["method"] == "alone"}
+    for row in rows:
+        alone, reached = own.get(row["seed"]), row["accuracy"]
+        known = bool(alone) and reached is not None and row["method"] != "alone"
+        row["parties_that_gain"] = sum(each < reached for each in alone) / len(alone) if known and alone else None
+    return rows

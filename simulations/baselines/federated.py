@@ -1,0 +1,44 @@
+"""Federated averaging of a softmax regression, with every party in every round."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float64
+from numpy import ndarray
+
+from simulations.baselines.method import Score, Task
+from simulations.baselines.softmax import accuracy, gradient, scaled_rows
+
+_ROUNDS: Final = 50
+_LOCAL_STEPS: Final = 5
+_LEARNING_RATE: Final = 2.0
+
+
+def fedavg(task: Task) -> Score:
+    """Federated averaging without privacy (McMahan et al. 2017, Algorithm 1), weighted by the parties' records."""
+    holdings = task.holdings
+    sizes = np.array([len(records) for records in holdings], dtype=np.float64)
+    weights = start(task)
+    for _ in range(_ROUNDS):
+        updates = np.stack([local_update(task, records, weights) for records in holdings])
+        weights = weights + np.tensordot(sizes / sizes.sum(), updates, axes=1)
+    return Score(accuracy(weights, task.dataset), details={"rounds": _ROUNDS})
+
+
+def start(task: Task) -> Float64[ndarray, "features classes"]:
+    """The first model: zeros, one row for each feature and one for the intercept."""
+    features = int(np.prod(task.dataset.public_inputs.shape[1:]))
+    return np.zeros((features + 1, task.dataset.classes))
+
+
+def local_update(
+    task: Task, records: ndarray, weights: Float64[ndarray, "features classes"]
+) -> Float64[ndarray, "features classes"]:
+    """How a party's records move the model in _LOCAL_STEPS steps of gradient descent."""
+    rows = scaled_rows(task.dataset, task.dataset.private_inputs[records])
+    labels, moved = task.dataset.private_labels[records], weights
+    for _ in range(_LOCAL_STEPS):
+        moved = moved - _LEARNING_RATE * gradient(moved, rows, labels)
+    return moved - weights

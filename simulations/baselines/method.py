@@ -1,0 +1,73 @@
+"""What every method is given, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from importlib import import_module
+
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
+from simulations.baselines import METHODS
+from simulations.datasets.dataset import Dataset
+from simulations.progress import Reporter
+from simulations.setup.experiment import Experiment
+from simulations.stages.inputs import DatasetInputs, Host
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Task:
+    """One split of the data, one epsilon and one seed of all that a method draws.
+
+    epsilon: None for a method without privacy; it is of replace-one neighbours, with the delta of the settings.
+    """
+
+    inputs: DatasetInputs
+    epsilon: float | None
+    seed: int
+    host: Host
+    reporter: Reporter
+
+    @property
+    def settings(self) -> Experiment:
+        """The settings that the data, the parties and the student come from."""
+        return self.inputs.settings
+
+    @property
+    def dataset(self) -> Dataset:
+        """The private, public and test records."""
+        return self.inputs.dataset
+
+    @property
+    def holdings(self) -> list[Int64[ndarray, " records"]]:
+        """The private records of each party."""
+        return [np.concatenate(shards) for shards in self.inputs.shards]
+
+    @property
+    def budget(self) -> float:
+        """The epsilon of a method with privacy."""
+        assert self.epsilon is not None  # cells give every private method one
+        return self.epsilon
+
+
+@dataclass(frozen=True)
+class Score:
+    """How right a method is on the test records, in [0, 1]; None where it could not be run, and note says why.
+
+    details: figures of the method, by name, as the scale of its noise. by_party: where parties have models of their
+    own, the accuracy of each that was measured.
+    """
+
+    accuracy: float | None
+    note: str = ""
+    details: dict[str, float] = field(default_factory=dict)
+    by_party: tuple[float, ...] = ()
+
+
+def method_of(name: str) -> Callable[[Task], Score]:
+    """The function of a method of METHODS; imports the packages that it needs. Raises ImportError."""
+    module, _, function = METHODS[name].where.partition(":")
+    found: Callable[[Task], Score] = getattr(import_module(module), function)
+    return found

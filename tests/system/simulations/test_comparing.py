@@ -1,0 +1,77 @@
+"""The sub-command baselines as a person uses it: its table, what it writes, keeps and refuses."""
+
+import json
+
+import pandas as pd
+import pytest
+
+from simulations.baselines import cells
+from tests.harness.simulating import run
+
+METHODS = "majority,alone,pooled,fedavg"
+SMALL = ("--dataset", "breast_cancer", "--parties", "6", "--private-size", "120", "--engine", "in_process")
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, here, undrawn):
+    """A working folder and a cache of its own."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
+    return tmp_path
+
+
+def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_it_was_stopped(
+    folder, monkeypatch, capsys
+):
+    flags = ["baselines", *SMALL, "--quiet", "--methods", METHODS, "--seeds", "0-1", "--out", "out"]
+    row, made = cells._row, []
+
+    def stopped(name, task):
+        made.append(name)
+        if len(made) == 4:
+            raise KeyboardInterrupt
+        return row(name, task)
+
+    monkeypatch.setattr(cells, "_row", stopped)
+    assert run(*flags) == 130
+    assert "--resume --out out" in capsys.readouterr().err
+    assert run(*flags, "--epsilons", "3", "--resume") == 2
+    assert "other settings" in capsys.readouterr().err
+    made[:] = [""] * 4
+    assert run(*flags, "--resume", "--json") == 0
+    assert len(made) == 4 + 5  # three of eight cells were kept
+    rows = json.loads(capsys.readouterr().out)
+    assert [(each["method"], each["seed"]) for each in rows] == [(m, s) for m in METHODS.split(",") for s in (0, 1)]
+    accuracy = {(each["method"], each["seed"]): each["accuracy"] for each in rows}
+    gains = {(each["method"], each["seed"]): each["parties_that_gain"] for each in rows}
+    for seed in (0, 1):
+        assert accuracy["majority", seed] < accuracy["alone", seed] < accuracy["fedavg", seed]
+        assert gains["majority", seed] == 0
+        assert gains["fedavg", seed] > 0.5
+    written = folder / "out"
+    table = pd.read_parquet(written / "methods.parquet")
+    pd.testing.assert_frame_equal(table, pd.DataFrame(rows)[list(table)], check_dtype=False)
+    means = pd.read_csv(written / "means.csv").set_index("method")
+    pair = [accuracy["fedavg", seed] for seed in (0, 1)]
+    half = 12.7062047362 * abs(pair[0] - pair[1]) / 2  # the 0.975 quantile of Student's t with one degree of freedom
+    assert means["accuracy_high"]["fedavg"] == pytest.approx(sum(pair) / 2 + half)
+    assert "Which parties gain" in (written / "report.html").read_text()
+    assert run("baselines", "out/baselines.toml", "--engine", "in_process", "--quiet", "--json", "--out", "again") == 0
+    assert json.loads(capsys.readouterr().out) == rows
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (("--methods", "alone,magic"), "method 'magic' is unknown; allowed: majority"),
+        (("--methods", "alone,alone"), "allowed: each once"),
+        (("--epsilons", "1,nan"), "allowed: numbers from 0.01 to 100"),
+        (("--budgets", "2"), "--budgets has no effect on a comparison"),
+        (("--student", "none"), "allowed in a comparison: a kind of student"),
+        (("--individualization", "upsampling"), "all budgets are equal: weighting"),
+    ],
+)
+def test_settings_that_a_comparison_does_not_have_are_refused_before_anything_is_written(folder, capsys, flags, reason):
+    assert run("baselines", *SMALL, *flags) == 2
+    assert reason in capsys.readouterr().err
+    assert not (folder / "runs").exists()
