@@ -17,6 +17,7 @@ from numpy import ndarray
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from skops.io.exceptions import UntrustedTypesFoundException
 
+from party.teachers.skops_trees import check_trees
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
 from protocols.array_files import check_archive
@@ -92,6 +93,7 @@ class TreeKind(TeacherKind):
         """Reads what TreeTeacher.save wrote. Raises DataCorrupt, also when the file holds any other type."""
         try:
             check_archive(path, most=_FILE_BYTES)
+            check_trees(path)
             content = skops.io.load(path, trusted=list(_TRUSTED))
             about = parse_json(content["about"], where=str(path))
             model, kind = content["model"], about["kind"]
@@ -116,19 +118,34 @@ class TreeKind(TeacherKind):
             ValueError,
         ) as failure:
             raise DataCorrupt(f"{path} is not a readable {self.name}: {failure}") from failure
+        try:
+            self._check(model, kind, seen, input_shape, where=str(path))
+        except (AttributeError, LookupError, TypeError, ValueError) as failure:  # a model that lacks some of its parts
+            raise DataCorrupt(f"{path} is not a readable {self.name}: {failure}") from failure
+        return TreeTeacher(self.name, model, seen, input_shape)
+
+    def _check(
+        self,
+        model: Model | None,
+        kind: object,
+        seen: Int64[ndarray, " seen"],
+        input_shape: tuple[int, ...],
+        *,
+        where: str,
+    ) -> None:
+        """Raises DataCorrupt for parts that do not fit each other."""
         if kind != self.name or not (model is None or isinstance(model, self.model)):
-            raise DataCorrupt(f"{path} holds a teacher of kind {kind!r}, not {self.name!r}")
+            raise DataCorrupt(f"{where} holds a teacher of kind {kind!r}, not {self.name!r}")
         if seen.ndim != 1 or not len(seen) or (model is None) != (len(seen) == 1):
-            raise DataCorrupt(f"{path} does not list the classes that its teacher has seen")
+            raise DataCorrupt(f"{where} does not list the classes that its teacher has seen")
         if model is not None and (
             not np.array_equal(model.classes_, seen) or model.n_features_in_ != np.prod(input_shape)
         ):
-            raise DataCorrupt(f"{path}: its model and its classes or shape differ")
+            raise DataCorrupt(f"{where}: its model and its classes or shape differ")
         if model is not None and not all(
             _in_bounds(*nodes, features=model.n_features_in_) for nodes in self.nodes_of(model)
         ):
-            raise DataCorrupt(f"{path} holds a tree whose nodes point outside it")
-        return TreeTeacher(self.name, model, seen, input_shape)
+            raise DataCorrupt(f"{where} holds a tree whose nodes point outside it")
 
 
 def random_forest(*, device: str) -> TreeKind:
@@ -162,7 +179,8 @@ def hist_gradient_boosting(*, device: str) -> TreeKind:
 
 def _forest_nodes(model: Model) -> Iterator[Nodes]:
     for tree in (estimator.tree_ for estimator in model.estimators_):
-        yield tree.children_left, tree.children_right, tree.feature, tree.children_left < 0
+        # As scikit-learn tells a leaf: any other number that is negative would be followed.
+        yield tree.children_left, tree.children_right, tree.feature, tree.children_left == -1
 
 
 def _boosting_nodes(model: Model) -> Iterator[Nodes]:

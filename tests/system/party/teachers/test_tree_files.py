@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import zipfile
 from pathlib import Path
 
 import numpy as np
@@ -32,7 +34,7 @@ def test_a_forest_whose_nodes_point_outside_is_corrupt(tmp_path: Path) -> None:
     kind, path = random_forest(device="cpu"), tmp_path / "teacher"
     teacher = trained(kind)
     tree = teacher.model.estimators_[3].tree_
-    for column, value in (("children_left", 10**6), ("children_right", 0), ("feature", 64)):
+    for column, value in (("children_left", 10**6), ("children_left", -2), ("children_right", 0), ("feature", 64)):
         teacher.save(path)
         kind.load(path)
         nodes = getattr(tree, column)
@@ -41,6 +43,49 @@ def test_a_forest_whose_nodes_point_outside_is_corrupt(tmp_path: Path) -> None:
         with pytest.raises(DataCorrupt, match="outside"):
             kind.load(path)
         nodes[0] = true
+
+
+def altered(path: Path, part: str, value: object) -> None:
+    """Puts an array, or a number as text, in the place of a part of the first tree of a file."""
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    schema = json.loads(members["schema.json"])
+    forest = schema["content"]["model"]["content"]["content"]
+    tree = forest["estimators_"]["content"][0]["content"]["content"]["tree_"]
+    arguments = tree["__reduce__"]["args"]["content"]
+    node = {"classes": arguments[1], "outputs": arguments[2]}.get(part) or tree["content"]["content"][part]
+    if isinstance(value, str):
+        node["content"] = value
+    else:
+        with io.BytesIO() as written:
+            np.save(written, value)
+            members[node["file"]] = written.getvalue()
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in (members | {"schema.json": json.dumps(schema).encode()}).items():
+            archive.writestr(name, data)
+
+
+@pytest.mark.parametrize(
+    ("part", "value"),
+    [
+        ("nodes", np.array(1)),
+        ("values", np.zeros(3)),
+        ("node_count", "1000000"),
+        ("classes", np.array([3.0])),
+        ("classes", np.array([10, 10])),
+        ("outputs", "7"),
+    ],
+)
+def test_a_tree_whose_sizes_contradict_each_other_is_corrupt(part: str, value: object, tmp_path: Path) -> None:
+    """Compiled code would read beyond its arrays, some of it while the file is read."""
+    kind, path = random_forest(device="cpu"), tmp_path / "teacher"
+    teacher = trained(kind)
+    teacher.model.estimators_ = teacher.model.estimators_[:1]
+    teacher.save(path)
+    kind.load(path)
+    altered(path, part, value)
+    with pytest.raises(DataCorrupt):
+        kind.load(path)
 
 
 def test_boosted_trees_whose_nodes_point_outside_are_corrupt(tmp_path: Path) -> None:
