@@ -35,6 +35,7 @@ from simulations.results.text import (
     terms,
 )
 from simulations.setup.experiment import write_config
+from simulations.stages.alone import measured_parties
 
 # Rows shown on the page; the rest is in parties.csv and summary.json.
 MOST_PARTIES = 300
@@ -273,6 +274,8 @@ def _parties(result: RunResult) -> list[Row]:
     guaranteed, reading, share = filters.epsilon_guaranteed, filters.epsilon_of(spent), filters.share(spent)
     sizes = result.source.party_sizes
     accuracy = result.teacher_accuracy if study.pooled_teachers is None else None
+    own = result.baselines.alone
+    alone = {} if own is None else dict(zip(measured_parties(len(study.roster)).tolist(), own.tolist(), strict=True))
     return [
         {
             "name": study.roster[i].party,
@@ -284,6 +287,7 @@ def _parties(result: RunResult) -> list[Row]:
             "share": float(share[i]),
             "reading": float(reading[i]),
             "accuracy": None if accuracy is None else float(accuracy[i].mean()),
+            "alone": alone.get(i),
         }
         for i in range(min(len(study.roster), MOST_PARTIES))
     ]

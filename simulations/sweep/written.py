@@ -41,7 +41,8 @@ def write_sweep(sweep: Sweep, rows: Sequence[Row], out: Path) -> tuple[pd.DataFr
 
     Raises StorageFailed; each file is whole or absent.
     """
-    table = pd.DataFrame(rows).reindex(columns=["setting", *sweep.varied, *COLUMNS])
+    columns = dict.fromkeys(("setting", *sweep.varied, *COLUMNS))
+    table = pd.DataFrame(rows).reindex(columns=[*columns])
     settings = intervals(table, sweep.varied)
     sink = io.BytesIO()
     pq.write_table(pa.Table.from_pandas(table, preserve_index=False), sink, compression="zstd")

@@ -85,13 +85,16 @@ def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored
 
 def test_what_affords_nothing_says_so_and_several_grids_are_one_sweep(stored, tmp_path, capsys):
     (tmp_path / "sweep.toml").write_text(
-        '[[grid]]\nmechanism = ["gnmax"]\nsigma = [10.0, 0.5]\n[[grid]]\nmechanism = ["lnmax"]\ngamma = [0.05]\n'
+        '[[grid]]\nmechanism = ["gnmax"]\nsigma = [10.0, 0.5]\n'
+        '[[grid]]\nmechanism = ["lnmax"]\ngamma = [0.05]\nunit = ["party"]\n'
     )
     assert run("sweep", "sweep.toml", "budgets=2", *stored[:-1], "--out", "out") == 0
     said = capsys.readouterr()
     assert "1 of the settings afford nothing: epsilon 2 at delta 1e-05 affords no query" in " ".join(said.out.split())
     assert "No intervals: one seed and one partition" in said.out
+    assert "run it   conclave-simulate run" in said.err
     rows = pd.read_csv(tmp_path / "out" / "sweep.csv")
+    assert rows["unit"].tolist() == ["record", "record", "party"]
     assert rows["answered"].gt(0).tolist() == [True, False, True]
     assert rows["note"].notna().tolist() == [False, True, False]
 
