@@ -23,6 +23,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "fixmatch": "coordinator.students.fixmatch:fixmatch",
         "freematch": "coordinator.students.fixmatch:freematch",
         "mean_teacher": "coordinator.students.mean_teacher:mean_teacher",
+        "mixmatch": "coordinator.students.mixmatch:mixmatch",
     },
     group="conclave.students",
     check=function_of("`device` that returns a StudentKind"),
