@@ -24,6 +24,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "freematch": "coordinator.students.fixmatch:freematch",
         "mean_teacher": "coordinator.students.mean_teacher:mean_teacher",
         "mixmatch": "coordinator.students.mixmatch:mixmatch",
+        "vat": "coordinator.students.vat:vat",
     },
     group="conclave.students",
     check=function_of("`device` that returns a StudentKind"),

@@ -23,7 +23,8 @@ from protocols.installing import install
 CLASSES = 10
 # Accuracy after 200 digits, 5 % of them mislabelled; measured over three splits: cnn 0.92 to 0.95, mlp
 # 0.89 to 0.93, logistic regression 0.89 to 0.91, random forest 0.88 to 0.91, gradient boosting 0.85 to 0.88, FixMatch
-# 0.93 to 0.97, FreeMatch 0.97, mean teacher 0.97 to 0.98, MixMatch 0.97.
+# 0.93 to 0.97, FreeMatch 0.97, mean teacher 0.97 to 0.98, MixMatch 0.97 (one split),
+# VAT 0.99 (one split).
 LEAST_ACCURACY = {
     "cnn": 0.90,
     "mlp": 0.86,
@@ -34,8 +35,9 @@ LEAST_ACCURACY = {
     "freematch": 0.94,
     "mean_teacher": 0.94,
     "mixmatch": 0.94,
+    "vat": 0.95,
 }
-SEMI_SUPERVISED = ["fixmatch", "freematch", "mean_teacher", "mixmatch"]
+SEMI_SUPERVISED = ["fixmatch", "freematch", "mean_teacher", "mixmatch", "vat"]
 SAME_FOR_EVERY_SEED = {"logistic_regression", "gradient_boosting"}
 
 
