@@ -29,8 +29,8 @@ _PORT = re.compile(r"(127\.0\.0\.1:)(\d{4,5})\b")
 _START_S, _STOP_S = 300, 300
 # A program that runs on, and where its log goes.
 _SERVER = re.compile(r"conclave-(\w+) (.+) 2> (\S+) &\n")
-# An audit of every mechanism, with its trials, is in tests/numerics/simulations/audit.
-_MOST_TRIALS = 2000
+# Runs as large as those of the pages are in tests/numerics and tests/system/simulations, or show nothing more.
+_MOST = {("audit", "--trials"): 2000, ("ask", "--private-size"): 2000, ("plan", "--queries"): 300}
 _PROGRAMS = {"simulate": run_simulate, "party": run_party, "coordinator": run_coordinator, "guardian": run_guardian}
 
 
@@ -40,8 +40,8 @@ def run_page(tmp_path_factory: pytest.TempPathFactory, forking_address: str) -> 
 
     Lines that only call a program are run in this process, by the function that the command calls, as each start of
     Python with its packages takes a second. So are a simulation's parties, as each worker would take several seconds,
-    and no figure is drawn: a run with workers and figures, as people start it, is in test_plugin_runs.py. An audit that
-    is to pass is of one mechanism, with few trials. A page that goes on `after` another is run in that one's folder.
+    and no figure is drawn: a run with workers and figures, as people start it, is in test_plugin_runs.py. Audits that
+    are to pass, plans and what is asked are smaller. A page that goes on `after` another is run in that one's folder.
     Commands that end in " &" run on, forked, until the session of tests ends. Ports of 127.0.0.1 are replaced by free
     ones.
     """
@@ -117,12 +117,14 @@ def _printed(script: re.Match[str]) -> str:
 
 
 def _smaller(arguments: list[str]) -> list[str]:
-    """What is run in place of an audit that is to pass; all else as it is."""
-    if arguments[0] != "audit" or "--trials" not in arguments or "--break" in arguments:
-        return arguments
-    at = arguments.index("--trials") + 1
-    fewer = [*arguments[:at], str(min(int(arguments[at]), _MOST_TRIALS)), *arguments[at + 1 :]]
-    return fewer if "--votes-by" in fewer or "--mechanism" in fewer else [*fewer, "--mechanism", "gnmax"]
+    """What is run in place of what takes seconds; all else as it is."""
+    found = list(arguments)
+    if "--break" not in found:
+        for at, flag in enumerate(arguments[:-1]):
+            if (most := _MOST.get((arguments[0], flag))) is not None:
+                found[at + 1] = str(min(most, int(found[at + 1])))
+    every = "--trials" in found and not {"--break", "--votes-by", "--mechanism"} & {*found}
+    return [*found, "--mechanism", "gnmax"] if arguments[0] == "audit" and every else found
 
 
 def _started(script: str) -> subprocess.Popen[bytes]:
