@@ -133,7 +133,10 @@ def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(
     page = (ROOT / "docs" / "explanation" / "ledgers.md").read_text(encoding="utf-8")
     assert "at epsilon 4, three fit into a lifetime cap of 8, and at epsilon 2 nine fit" in " ".join(page.split())
     text = next(block.text for block in blocks(OPERATOR) if "> study.toml <<" in block.text)
-    (tmp_path / "study.toml").write_text(text.partition("\n")[2].rpartition("END\n")[0], encoding="utf-8")
+    # As `study create` fills it in.
+    pool = f'[terms]\npool_size = 142\npool_sha256 = "{"0" * 64}"\n'
+    text = text.partition("\n")[2].rpartition("END\n")[0].replace("[terms]\n", pool)
+    (tmp_path / "study.toml").write_text(text, encoding="utf-8")
     study = read_study(tmp_path / "study.toml")
     roster = tuple(replace(seat, epsilon=epsilon) for seat in study.roster)
     caps = {"record": LifetimeCap(8.0, 1e-5)}
