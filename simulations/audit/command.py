@@ -82,7 +82,7 @@ def _noise_flags(function: F) -> F:
               + "; ".join(f"{name}, {one.meaning}" for name, one in (BREAKS | RUN_BREAKS).items())
               + ". With --votes-by record: "
               + "; ".join(f"{name}, {meaning}" for name, meaning in FAULTS.items()) + ".")  # fmt: skip
-@click.option("--out", help="Folder for audit.json and the figure.", type=click.Path())
+@click.option("--out", help="Folder for audit.json, the figure and a page.", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the audit as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
 @click.pass_context
@@ -102,7 +102,7 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     from simulations.progress import Reporter
 
     given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    run, shown = _of_records(flags, given) if flags["votes_by"] == "record" else _of_teachers(flags, given)
+    run = _of_records(flags, given) if flags["votes_by"] == "record" else _of_teachers(flags, given)
     out = Path(flags["out"]) if flags["out"] else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
@@ -113,32 +113,28 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     if flags["as_json"]:
         click.echo(json.dumps(audit.to_json(), indent=2))
     else:
-        shown(audit)
+        _print(audit)
         if audit.failed:
             click.echo(f"FAILED: {audit.failure}")
         if out is not None:
-            click.echo(f"written  {out / 'audit.json'}")
+            click.echo(f"written  {out / 'audit.json'}; open {out / 'report.html'}")
     if audit.failed:
         context.exit(SimulationExit.REFUTED)
 
 
-def _of_teachers(
-    flags: dict[str, Any], given: list[str]
-) -> tuple[Callable[[Progress], AuditResult], Callable[[Any], None]]:
-    """How to audit the mechanisms, and to print that. Raises InvalidInput."""
+def _of_teachers(flags: dict[str, Any], given: list[str]) -> Callable[[Progress], AuditResult]:
+    """How to audit the mechanisms. Raises InvalidInput."""
     from simulations.audit.audit import run_audit
 
     if "epsilon" in given:
         raise InvalidInput("--epsilon has no effect without --votes-by record; leave one of them out")
     settings = _settings(flags)
     _check_idle(settings, given)
-    return lambda progress: run_audit(settings, progress=progress), _print
+    return lambda progress: run_audit(settings, progress=progress)
 
 
-def _of_records(
-    flags: dict[str, Any], given: list[str]
-) -> tuple[Callable[[Progress], RecordAuditResult], Callable[[Any], None]]:
-    """How to audit record votes, and to print that. Raises InvalidInput."""
+def _of_records(flags: dict[str, Any], given: list[str]) -> Callable[[Progress], RecordAuditResult]:
+    """How to audit record votes. Raises InvalidInput."""
     from simulations.audit.record_votes.audit import run_record_audit
     from simulations.audit.record_votes.settings import RecordAuditSettings
 
@@ -148,7 +144,7 @@ def _of_records(
         raise InvalidInput(f"--{flag.replace('_', '-')} has no effect with --votes-by record; leave one of them out")
     names = ("trials", "epsilon", "delta", "confidence", "noise", "seed", "broken")
     settings = RecordAuditSettings(**{name: flags[name] for name in names})
-    return lambda progress: run_record_audit(settings, progress=progress), _print_records
+    return lambda progress: run_record_audit(settings, progress=progress)
 
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:
@@ -185,80 +181,22 @@ def _on_lattice(rate: float) -> float:
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
-def _print_records(audit: RecordAuditResult) -> None:
+def _print(audit: AuditResult | RecordAuditResult) -> None:
+    from simulations.audit.tables import audit_sentences, audit_tables
     from simulations.report.terminal import print_rows
 
-    settings = audit.settings
-    broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
-    rows: list[list[object]] = [
-        [
-            finding.unit, finding.level.words, f"{finding.sigma:.4g}",
-            *(_decimals(value) for value in (finding.claim.epsilon, finding.lower.value, finding.lower_by_mu,
-                                             finding.exact, finding.lower_of_claimed)),
-            f"{finding.moves:.6f}", f"{finding.law.p:.2g}", "FAILED" if finding.failed else "passed",
-        ]
-        for finding in audit.findings
-    ]  # fmt: skip
-    print_rows(
-        f"{audit.subject}, view histogram, replace-one{broken}",
-        ["unit", "seen", "sigma", "claimed", "lower bound", "by Gaussian DP", "exact", "lower/claimed", "moved/allowed",
-         "law: p", "verdict"],
-        rows,
-    )  # fmt: skip
-    click.echo(
-        f"{settings.trials:,} trials on each side of a case, noise {settings.noise}; all bounds and laws hold together "
-        f"with confidence {settings.confidence:g} (Clopper-Pearson); squared moves are exact, in whole lattice units"
-    )
-
-
-def _print(audit: AuditResult) -> None:
-    from simulations.report.terminal import print_rows
-
-    settings = audit.settings
-    broken = f", BROKEN ON PURPOSE: {settings.broken}" if settings.broken else ""
-    # The bound by Gaussian DP is a column only if an accountant claims a mu.
-    by_mu = any(finding.lower_by_mu is not None for finding in audit.findings)
-    rows: list[list[object]] = [
-        [
-            finding.target.name, finding.target.view, finding.target.accountant.name,
-            _decimals(finding.claim.epsilon), _decimals(finding.lower.value),
-            *([_decimals(finding.lower_by_mu)] if by_mu else []),
-            *(_decimals(value) for value in (finding.exact, finding.lower_of_claimed, finding.lower_of_exact)),
-            f"{finding.law.p:.2g}", "FAILED" if finding.failed else "passed",
-        ]
-        for finding in audit.findings
-    ]  # fmt: skip
-    if rows:
-        print_rows(
-            f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of {settings.weight:g} votes, "
-            f"replace-one, {settings.classes} classes{broken}",
-            ["mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []),
-             "exact", "lower/claimed", "lower/exact", "law: p", "verdict"],
-            rows,
-        )  # fmt: skip
-    studies: list[list[object]] = [
-        [one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", "FAILED" if one.failed else "passed"]
-        for one in audit.runs
-    ]
-    if studies:
-        print_rows(f"studies as they run{broken}", ["seen", "mechanism", "queries", "law: p", "verdict"], studies)
-    click.echo(
-        f"{settings.trials:,} trials on each side of a pair, noise {settings.noise}; all lower bounds and all tests of "
-        f"laws hold together with confidence {settings.confidence:g} (Clopper-Pearson; Bonferroni)"
-    )
-    if any(finding.target.rate < 1 for finding in audit.findings):
-        click.echo(f"secret coins of rate {settings.rate:.9g}, a multiple of 2^-20")
-    for words in audit.words:
-        click.echo(words)
-
-
-def _decimals(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
+    for each in audit_tables(audit):
+        print_rows(each.title, list(each.columns), [list(row) for row in each.rows])
+    for said in audit_sentences(audit):
+        click.echo(said)
 
 
 def _write(audit: AuditResult | RecordAuditResult, out: Path) -> None:
+    from simulations.audit.page import audit_page
     from simulations.audit.plot import audit_figure
     from simulations.plots.figures import write_figure
 
+    figure = audit_figure(audit)
     write_atomically(out / "audit.json", json.dumps(audit.to_json(), indent=2) + "\n")
-    write_figure(audit_figure(audit), out / "figures" / "audit")
+    write_figure(figure, out / "figures" / "audit")
+    write_atomically(out / "report.html", audit_page(audit, figure))

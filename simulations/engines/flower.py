@@ -44,6 +44,7 @@ from protocols.errors import ConclaveError, EngineFailed, InvalidInput
 from protocols.reading import parse_json
 from simulations.engines.ending import end_all
 from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
+from simulations.engines.lean_ray import lean
 from simulations.engines.log_file import logged_to
 from simulations.engines.pinning import (
     check_parties,
@@ -307,7 +308,7 @@ def _start_ray(workers: int | None, parties: int) -> list[subprocess.Popen[bytes
         ray.init(runtime_env={"env_vars": worker_environment()}, log_to_driver=False)
     else:
         # Not the job's runtime_env: Ray would throw the first workers away, which it starts at once, for others.
-        with in_worker_environment():
+        with in_worker_environment(), lean(ray._private.node.Node):
             ray.init(
                 address="local",
                 num_cpus=count_workers(workers, parties),

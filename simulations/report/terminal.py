@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import sys
+import textwrap
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any  # the values of a JSON object
+from typing import Any, Final  # Any: the values of a JSON object
 
 import click
 from rich.console import Console
 from rich.table import Table
 
 from simulations.results.files import MARK
+
+_WIDTH: Final = 80
 
 
 def print_summary(figures: dict[str, Any], out: Path) -> None:
@@ -81,10 +85,30 @@ def _seats(figures: dict[str, Any]) -> str:
 
 
 def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
-    """Prints a table on standard output; floats with four digits, 140 columns wide unless it is a terminal."""
+    """Prints a table on standard output; floats with four digits.
+
+    It is as wide as the terminal, or as COLUMNS says; 80 columns where neither is known. Cells fold between words;
+    where the words do not fit side by side, each row is a paragraph.
+    """
+    known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
+    console = Console(width=None if known else _WIDTH)
+    cells = [[f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row] for row in rows]
+    texts = [[name, *(row[at] for row in cells)] for at, name in enumerate(columns)]
+    widths = [max(len(word) for text in each for word in text.split() or [""]) for each in texts]
+    room = console.width - sum(widths) - 3 * len(widths) - 1
+    if room < 0:
+        click.echo("\n".join(textwrap.wrap(title, console.width)))
+        for row in cells:
+            said = "; ".join(f"{name} {cell}" for name, cell in zip(columns, row, strict=True) if cell)
+            click.echo(textwrap.fill(said, console.width, initial_indent="- ", subsequent_indent="  ",
+                                     break_long_words=False, break_on_hyphens=False))  # fmt: skip
+        return
+    for _ in range(room):  # to whichever column folds most
+        wanted = [max(map(len, each)) - width for each, width in zip(texts, widths, strict=True)]
+        widths[wanted.index(max(wanted))] += max(wanted) > 0
     table = Table(title=title, title_justify="left")
-    for column in columns:
-        table.add_column(column, justify="right", overflow="fold")
-    for row in rows:
-        table.add_row(*(f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row))
-    Console(width=None if sys.stdout.isatty() else 140).print(table)
+    for name, width in zip(columns, widths, strict=True):
+        table.add_column(name, justify="right", width=width)
+    for row in cells:
+        table.add_row(*row)
+    console.print(table)

@@ -23,6 +23,9 @@ def test_an_honest_audit_ends_with_code_0_and_writes_its_findings(tmp_path, caps
     laws = [one["law"] for one in (*document["findings"], *document["studies_as_run"])]
     assert all(law["verdict"] == "no difference found" and law["tests"] > 100 for law in laws)
     assert {path.name for path in (out / "figures").iterdir()} == {"audit.svg", "audit.png"}
+    page = (out / "report.html").read_text()
+    assert page.index("Nothing was refuted") < page.index("<svg") < page.index("Line by line")
+    assert page.count("</td></tr>") == len(document["findings"]) + len(document["studies_as_run"])
     assert run_command(["audit", "--out", str(out), *QUICK]) == 2
 
 

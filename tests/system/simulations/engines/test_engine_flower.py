@@ -4,13 +4,15 @@ import ast
 import os
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import simulations
 from protocols.errors import InvalidInput, StorageFailed
 from simulations.engines.engine import HostSpec
-from simulations.engines.flower import Flower
+from simulations.engines.flower import Flower, ray
+from simulations.engines.lean_ray import lean
 
 ROOT = Path(simulations.__file__).parent.parent
 
@@ -46,3 +48,17 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_starts(tmp_path: P
     engine = Flower(workers=1, log=tmp_path / "absent" / "ray.log")
     with pytest.raises(StorageFailed, match=r"absent/ray\.log"):
         engine.run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
+
+
+def test_ray_starts_no_process_of_its_own_that_a_run_does_not_speak_to() -> None:
+    node = ray._private.node.Node
+    before = {name: getattr(node, name) for name in ("start_api_server", "start_monitor", "start_log_monitor")}
+    made = SimpleNamespace(all_processes={})
+    with lean(node):
+        node.start_monitor(made)
+        node.start_log_monitor(made)
+        node.start_api_server(made, include_dashboard=False, raise_on_failure=False)
+    assert made.all_processes == {}
+    assert {name: getattr(node, name) for name in before} == before
+    with pytest.raises(AttributeError), lean(SimpleNamespace):
+        raise AssertionError

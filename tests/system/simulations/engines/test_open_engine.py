@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 
 import simulations.engines
 from protocols.errors import EngineFailed, InvalidInput
+from protocols.installing import install
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.engine import Engine, HostSpec
 
@@ -29,7 +31,7 @@ def test_an_unknown_engine_lists_the_known_ones() -> None:
 
 def test_an_engine_whose_package_is_absent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(simulations.engines.ENGINES, "absent", "no_such_package_here:Engine")
-    with pytest.raises(EngineFailed, match=r"'no_such_package_here'; pip install 'conclave-pate\[sim\]'"):
+    with pytest.raises(EngineFailed, match=re.escape(f"'no_such_package_here'; {install('sim')}")):
         open_engine("absent", workers=None)
 
 
