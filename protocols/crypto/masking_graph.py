@@ -60,8 +60,8 @@ def graph_parameters(*, parties: int, dropouts: int, colluders: int) -> tuple[in
     return neighbours, neighbours - dropouts
 
 
-def signature_quorum(*, parties: int, colluders: int) -> int:
-    """How many signatures of one survivor set rule out a quorum for any other, as honest parties sign only one set."""
+def survivors_quorum(*, parties: int, colluders: int) -> int:
+    """How many that agree on one survivor set rule out a quorum for any other, as honest parties agree on only one."""
     return (parties + colluders) // 2 + 1
 
 

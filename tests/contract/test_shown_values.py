@@ -92,7 +92,6 @@ SHOWN = {
     "protocols.levels.secure_sum.judging.Checked.present": _NAME,
     "protocols.levels.secure_sum.judging.Dealt.keys": "public keys, themselves hidden",
     "protocols.levels.secure_sum.judging.Dealt.present": _NAME,
-    "protocols.levels.secure_sum.collecting.Agreed.signers": _NAME,
     "protocols.levels.secure_sum.steps._Masking.sharers": _NAME,
     "protocols.levels.two_server.sketch.Ballots.takes_part": _STUDY,
     "protocols.study.query_map.Partition.columns": _STUDY,

@@ -253,6 +253,6 @@ DEVIATIONS = {
         "silent": silent, "shorter": shorter, "scrambled signature": scrambled(1), "scrambled tags": scrambled(2),
         "other sharers": for_other_sharers,
     },
-    "agree": {"silent": silent, "scrambled signature": scrambled(0), "scrambled tags": scrambled(1)},
+    "agree": {"silent": silent, "shorter": shorter, "scrambled tags": scrambled(0)},
     "unmask": {"silent": silent, "shorter": shorter, "scrambled seed": scrambled(0), "scrambled shares": scrambled(1)},
 }  # fmt: skip

@@ -13,7 +13,7 @@ from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum import checking
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.authenticator import direction_keys, tagged
-from protocols.levels.secure_sum.collecting import collect_keys, collect_masked, collect_signatures
+from protocols.levels.secure_sum.collecting import collect_agreement, collect_keys, collect_masked
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.judging import collect_checks, collect_dealings, settle_disputes
 from protocols.levels.secure_sum.opening import open_sum
@@ -151,8 +151,8 @@ class Sum:
         self.shared = settle_disputes(self.checked, self.ask("accuse", accusers, self.checked.request))
         replies = self.ask("mask", self.shared.present, self.shared.request)
         self.masked = collect_masked(self.shared, replies, verify=verify)
-        self.agreed = collect_signatures(
-            self.masked, self.ask("agree", self.masked.present, lambda index: self.masked.request), verify=verify
+        self.agreed = collect_agreement(
+            self.masked, self.ask("agree", self.masked.present, lambda index: self.masked.request)
         )
         self.opened = open_sum(self.agreed, self.ask("unmask", self.agreed.present, self.agreed.request))
         return self.opened

@@ -23,9 +23,9 @@ from protocols.levels.secure_sum.collecting import (
     QuorumLost,
     Replies,
     Shared,
+    collect_agreement,
     collect_keys,
     collect_masked,
-    collect_signatures,
 )
 from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.judging import collect_checks, collect_dealings, settle_disputes
@@ -66,8 +66,8 @@ class SummedAggregation(Aggregation):
         try:
             shared = self._shared(reserved, context, verify, left_out)
             masked = self._masked(reserved, shared, verify, left_out)
-            agreed = collect_signatures(
-                masked, self._step(reserved, "sum_agree", masked.present, lambda _: masked.request, {}), verify=verify
+            agreed = collect_agreement(
+                masked, self._step(reserved, "sum_agree", masked.present, lambda _: masked.request, {})
             )
             opened = open_sum(agreed, self._step(reserved, "sum_open", agreed.present, agreed.request, {}))
         except QuorumLost as error:

@@ -147,7 +147,7 @@ class SummedBallot(Ballot):
         digest, context = request.batch_digest, self._context(request.batch_digest)
         noted = self._ledger.noted(digest, _SURVIVORS)
         if noted is None:
-            raise Refused(Code.OTHER_SURVIVORS, "this party signed no set of survivors for the batch")
+            raise Refused(Code.OTHER_SURVIVORS, "this party agreed on no set of survivors for the batch")
         return party.unmask(
             self._secret(digest),
             context,

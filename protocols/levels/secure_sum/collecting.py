@@ -9,10 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from functools import cached_property
 
 import numpy as np
-from jaxtyping import Bool, Int64, UInt8
+from jaxtyping import Bool, UInt8
 from numpy import ndarray
 
 from protocols.crypto.edwards import is_public_key
@@ -28,7 +27,6 @@ from protocols.levels.secure_sum.wire import (
     checked,
     keys_statement,
     masked_statement,
-    survivors_statement,
     unpadded,
 )
 from protocols.refusals.code import Code
@@ -116,28 +114,22 @@ class Masked:
 
 @dataclass(frozen=True, eq=False)
 class Agreed:
-    """After step 5: a quorum of signatures of the set of survivors, and each signer's tags for the others."""
+    """After step 5: the tags of those who agreed on the survivors, for all others. Only their receivers can check
+    them.
+    """
 
     masked: Masked
     present: Bool[ndarray, " parties"]
-    signers: Int64[ndarray, " quorum"]
-    signatures: UInt8[ndarray, "parties 73"] = field(repr=False)
     tags: UInt8[ndarray, "parties parties 16"] = field(repr=False)
     left_out: dict[str, str] = field(default_factory=dict)
 
     def request(self, index: int) -> Arrays:
         """Step 6's request to a survivor."""
         masked, graph = self.masked, self.masked.shared.keys.context.graph
-        neighbours, (signed, signatures) = graph.table[index], self._signed
+        neighbours = graph.table[index]
         proofs = masked.signatures[neighbours], masked.tags[neighbours, graph.reverse]
-        return *masked.request, masked.shared.kept[index], *proofs, signed, signatures, self.tags[self.signers, index]
-
-    @cached_property
-    def _signed(self) -> tuple[UInt8[ndarray, " parties"], UInt8[ndarray, "quorum 73"]]:
-        """Who is in the quorum, and their signatures."""
-        signed = np.zeros(len(self.present), dtype=np.uint8)
-        signed[self.signers] = 1
-        return signed, self.signatures[self.signers]
+        agreed = self.present.astype(np.uint8), self.tags[self.present, index]
+        return *masked.request, masked.shared.kept[index], *proofs, *agreed
 
 
 def collect_keys(context: Context, replies: Replies, *, verify: Verify) -> Advertised:
@@ -195,31 +187,22 @@ def collect_masked(shared: Shared, replies: Replies, *, verify: Verify) -> Maske
     return Masked(shared, present, total, signatures, tags, left_out)
 
 
-def collect_signatures(masked: Masked, replies: Replies, *, verify: Verify) -> Agreed:
-    """Collects step 5's replies, and verifies signatures until there is a quorum of them.
+def collect_agreement(masked: Masked, replies: Replies) -> Agreed:
+    """Collects step 5's replies.
 
-    A party that is left out here stays in the sum. Raises QuorumLost.
+    A party that is left out here stays in the sum. Whoever sends wrong tags is not found, and changes nothing: every
+    member gets a quorum of right ones from the others. Raises QuorumLost.
     """
     context = masked.shared.keys.context
-    signatures = np.zeros((context.parties, SIGNATURE_BYTES), dtype=np.uint8)
     tags = np.zeros((context.parties, context.parties, TAG_BYTES), dtype=np.uint8)
-    statement = survivors_statement(context.digest, masked.shared.present, masked.present)
-    signers: list[int] = []
 
-    def take(index: int, reply: Arrays) -> str | None:
-        signatures[index], tags[index] = checked(
-            reply, ("signature", "|u1", (SIGNATURE_BYTES,)), ("tags", "|u1", (context.parties, TAG_BYTES))
-        )
-        if len(signers) < context.quorum:
-            if not verify(context.members[index], statement, unpadded(signatures[index])):
-                return Code.BAD_SIGNATURE
-            signers.append(index)
-        return None
+    def take(index: int, reply: Arrays) -> None:
+        (tags[index],) = checked(reply, ("tags", "|u1", (context.parties, TAG_BYTES)))
 
     present, left_out = collect(
-        context, masked.present, replies, take, masked.left_out, "signed the survivors", context.quorum
+        context, masked.present, replies, take, masked.left_out, "agreed on the survivors", context.quorum
     )
-    return Agreed(masked, present, np.array(signers), signatures, tags, left_out)
+    return Agreed(masked, present, tags, left_out)
 
 
 def collect(

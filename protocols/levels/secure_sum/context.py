@@ -12,7 +12,7 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from protocols.crypto.masked_ring import BITS, MOST_CELLS
-from protocols.crypto.masking_graph import Graph, graph_parameters, signature_quorum
+from protocols.crypto.masking_graph import Graph, graph_parameters, survivors_quorum
 from protocols.errors import InvalidInput
 
 _DIGEST_BYTES, _RUN_BYTES = 32, 64
@@ -80,8 +80,8 @@ class Context:
 
     @property
     def quorum(self) -> int:
-        """How many parties must have signed the set of survivors."""
-        return signature_quorum(parties=self.parties, colluders=self.colluders)
+        """How many parties must have agreed on the set of survivors."""
+        return survivors_quorum(parties=self.parties, colluders=self.colluders)
 
     @property
     def dtype(self) -> np.dtype:

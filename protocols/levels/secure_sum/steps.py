@@ -2,7 +2,7 @@
 
 Bonawitz et al. 2017, Figure 4, on the graph of crypto/masking_graph.py. Step 3, in which shares are opened and checked
 before anybody masks, is in checking.py. Besides its secret, a party must keep a note of its masked input and a note of
-the survivors that it signed; the first of each stands (notes in its ledger). `masking_note` and `survivors_note` say
+the survivors that it agreed on; the first of each stands (notes in its ledger). `masking_note` and `survivors_note` say
 what to keep; the steps refuse to act on anything else. The masked input is sent once: the caller stores the reply, and
 a retry gets the stored one, because the same masks over other values (noise drawn again) would reveal the difference.
 
@@ -13,9 +13,10 @@ its owner said it masked with, and no honest party opens both secrets of another
 Another context is another sum of the same votes: it needs a fresh secret, fresh noise and its own charge. Nothing here
 checks the vectors: a party can add any vector.
 
-Differences from the paper: shares can be checked, and are, before the votes are masked (dealing.py); the signed
-statement names the sharers too; pairwise tags are checked before signatures, which decide where a tag fails
-(authenticator.py); what a party opened comes back with the party's receipt of it, sealed to itself (receipts.py).
+Differences from the paper: shares can be checked, and are, before the votes are masked (dealing.py); the statement of
+survivors names the sharers too, and is tagged for each member, not signed; elsewhere pairwise tags are checked before
+signatures, which decide where a tag fails (authenticator.py); what a party opened comes back with the party's receipt
+of it, sealed to itself (receipts.py).
 """
 
 from __future__ import annotations
@@ -169,7 +170,7 @@ def mask(
 
 
 def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
-    """What to keep before `agree`: the survivors that this party signs. The first one stands.
+    """What to keep before `agree`: the survivors that this party agrees on. The first one stands.
 
     request: of step 5, or the first two arrays of step 6's, for a party that step 5 did not reach.
     """
@@ -179,7 +180,10 @@ def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
 def agree(
     context: Context, index: int, request: Arrays, *, masked: bytes, noted: bytes, authenticator: Authenticator
 ) -> Arrays:
-    """Step 5: this party's signature on who is left, and a tag of it for each other survivor.
+    """Step 5: a tag for each other survivor, of who is left.
+
+    Tags are enough: of n members at least n - dropouts agree, which are a quorum, whatever the others send; and nobody
+    but a receiver needs to know.
 
     masked, noted: the masking_note and the survivors_note that were kept. Raises Refused("other_sharers"),
     Refused("other_survivors"), Refused("too_few_parties"), Refused("not_a_survivor") and MalformedMessage.
@@ -191,7 +195,7 @@ def agree(
     for other in np.flatnonzero(survivors).tolist():
         if other != index:
             tags[other] = authenticator.tag(context.members[other], statement)
-    return padded(authenticator.sign(statement)), table_of(tags)
+    return (table_of(tags),)
 
 
 def unmask(
@@ -209,31 +213,32 @@ def unmask(
     Zeros for neighbours that did not share. The share of a seed is given only if its owner masked for these sharers: a
     neighbour that was told of others has masks with these alone, which the mask keys of drop-outs may all open.
 
-    masked, noted: the masking_note and the survivors_note that were kept. Raises as `agree`, and MalformedMessage,
-    naming the party, where neither tag nor signature is its own.
+    masked, noted: the masking_note and the survivors_note that were kept. Raises as `agree`;
+    Refused("too_few_parties") if no quorum has tagged these survivors; and MalformedMessage, naming the party, where
+    neither tag nor signature of whom it masked with is its own.
     """
     secrets, graph = Secrets(batch_secret, context, index), context.graph
-    here, there, kept, masked_signatures, masked_tags, signed, signatures, tags = checked(
+    (marked,) = checked(request[5:6], ("agreed", "|u1", (context.parties,)))
+    others = np.flatnonzero(flags(marked, "agreed")).tolist()
+    here, there, kept, masked_signatures, masked_tags, _, tags = checked(
         request,
         ("sharers", "|u1", (context.parties,)),
         ("survivors", "|u1", (context.parties,)),
         ("kept", "|u1", (kept_bytes(graph.degree),)),
         ("masked signatures", "|u1", (graph.degree, SIGNATURE_BYTES)),
         ("masked tags", "|u1", (graph.degree, TAG_BYTES)),
-        ("signed", "|u1", (context.parties,)),
-        ("signatures", "|u1", (context.quorum, SIGNATURE_BYTES)),
-        ("tags", "|u1", (context.quorum, TAG_BYTES)),
+        ("agreed", "|u1", (context.parties,)),
+        ("tags", "|u1", (len(others), TAG_BYTES)),
     )
     sharers, survivors = _sets(context, index, (here, there))
     _check_notes(context, sharers, survivors, masked, noted)
-    signers = _signers(context, survivors, flags(signed, "signed"))
     statement = survivors_statement(context.digest, sharers, survivors)
-    for signer, signature, tag in zip(signers, signatures, rows_of(tags), strict=True):
-        # What this party signed itself is in its note, and was compared.
-        if signer != index and not _authentic(authenticator, context.members[signer], statement, tag, signature):
-            raise MalformedMessage(
-                f"survivors: neither tag nor signature of {context.members[signer]!r} is that member's"
-            )
+    agreed_on = 1  # by this party itself: what it tagged is in its note, and was compared
+    for other, tag in zip(others, rows_of(tags), strict=True):
+        if agreed_on < context.quorum:
+            # A tag of this party's own never holds.
+            agreed_on += authenticator.holds(context.members[other], statement, tag)
+    _enough(agreed_on, context.quorum, "members that agreed on the survivors")
     shares, neighbours = kept_shares(secrets, kept.tobytes()), graph.neighbours(index)
     for row in np.flatnonzero(survivors[neighbours]).tolist():
         name, tag = context.members[neighbours[row]], masked_tags[row].tobytes()
@@ -273,7 +278,7 @@ class _Masking:
 
 
 def _sets(context: Context, index: int, request: Arrays) -> tuple[Bool[ndarray, " parties"], Bool[ndarray, " parties"]]:
-    """Sharers and survivors of a request of step 5, if a party may sign them."""
+    """Sharers and survivors of a request of step 5, if a party may agree on them."""
     there, left = checked(request, ("sharers", "|u1", (context.parties,)), ("survivors", "|u1", (context.parties,)))
     sharers, survivors = flags(there, "sharers"), flags(left, "survivors")
     if (others := np.flatnonzero(survivors & ~sharers)).size:
@@ -294,13 +299,7 @@ def _check_notes(
     if not same(context.mask_context(sharers), masked):
         raise Refused(Code.OTHER_SHARERS, "this party masked its votes for another set of sharers")
     if not same(_statement_digest(context, sharers, survivors), noted):
-        raise Refused(Code.OTHER_SURVIVORS, "this party signed another set of survivors")
-
-
-def _signers(context: Context, survivors: Bool[ndarray, " parties"], signed: Bool[ndarray, " parties"]) -> list[int]:
-    if (signed & ~survivors).any() or int(signed.sum()) != context.quorum:
-        raise MalformedMessage(f"signed: {int(signed.sum())} members; allowed: {context.quorum} of the survivors")
-    return np.flatnonzero(signed).tolist()
+        raise Refused(Code.OTHER_SURVIVORS, "this party agreed on another set of survivors")
 
 
 def _authentic(

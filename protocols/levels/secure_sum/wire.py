@@ -109,7 +109,7 @@ def masked_statement(digest: bytes, index: int, masked_for: bytes) -> bytes:
 def survivors_statement(
     digest: bytes, sharers: Bool[ndarray, " parties"], survivors: Bool[ndarray, " parties"]
 ) -> bytes:
-    """What a party signs about who is left."""
+    """What a party tags about who is left."""
     sets = np.packbits(sharers).tobytes() + np.packbits(survivors).tobytes()
     return b"conclave secure sum survivors 1\n" + digest + sets
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.masking_graph import Graph, graph_parameters, signature_quorum
+from protocols.crypto.masking_graph import Graph, graph_parameters, survivors_quorum
 from protocols.errors import InvalidInput
 
 
@@ -85,7 +85,7 @@ def test_250_parties_have_52_neighbours_and_few_parties_a_full_graph() -> None:
 @given(size=sizes)
 def test_two_quorums_share_an_honest_party_and_the_survivors_are_one(size) -> None:
     parties, dropouts, colluders = size
-    quorum = signature_quorum(parties=parties, colluders=colluders)
+    quorum = survivors_quorum(parties=parties, colluders=colluders)
     assert 2 * quorum - parties > colluders
     assert quorum <= parties - dropouts
 

@@ -17,8 +17,8 @@ from protocols.crypto.shamir import reconstruct
 from protocols.errors import MalformedMessage
 from protocols.levels.secure_sum import steps
 from protocols.levels.secure_sum.batch_secret import pair_mask_key, self_mask_key
-from protocols.levels.secure_sum.collecting import Masked, collect_signatures
-from tests.harness.sum_parties import Member, Sum, make_context, verify
+from protocols.levels.secure_sum.collecting import Masked, collect_agreement
+from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(12, 2, 1, cells=6)
 VALUES = np.arange(72, dtype=np.int64).reshape(12, 6) - 30
@@ -53,8 +53,8 @@ def read(honest, claim):
         proof[TARGET] = array
     present = ~np.isin(np.arange(CONTEXT.parties), GONE)
     said_left = Masked(honest.shared, present, np.zeros(CONTEXT.cells, CONTEXT.dtype), *proofs)
-    signed = {index: members[index].answer("agree", said_left.request) for index in asked}
-    agreement = collect_signatures(said_left, signed, verify=verify)
+    agreed_on = {index: members[index].answer("agree", said_left.request) for index in asked}
+    agreement = collect_agreement(said_left, agreed_on)
     opened = {index: members[index].answer("unmask", agreement.request(index))[1] for index in asked}
 
     masks, publics = MaskSum(CONTEXT.cells, bits=CONTEXT.bits), honest.keys.table[:, 1]

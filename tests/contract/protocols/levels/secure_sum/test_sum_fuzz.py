@@ -11,9 +11,9 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum.collecting import (
     QuorumLost,
+    collect_agreement,
     collect_keys,
     collect_masked,
-    collect_signatures,
 )
 from protocols.levels.secure_sum.judging import collect_checks, collect_dealings
 from protocols.levels.secure_sum.opening import open_sum
@@ -87,7 +87,7 @@ COLLECT = {
     "share": lambda run, replies: collect_dealings(run.keys, replies),
     "check": lambda run, replies: collect_checks(run.dealt, replies, verify=verify),
     "mask": lambda run, replies: collect_masked(run.shared, replies, verify=verify),
-    "agree": lambda run, replies: collect_signatures(run.masked, replies, verify=verify),
+    "agree": lambda run, replies: collect_agreement(run.masked, replies),
     "unmask": lambda run, replies: open_sum(run.agreed, replies),
 }
 

@@ -67,8 +67,7 @@ def test_a_malformed_reply_leaves_its_party_out_and_the_rest_goes_on(step, place
 @pytest.mark.parametrize(
     ("step", "place", "change", "code"),
     [
-        ("agree", 0, flipped, "bad_signature"),
-        ("agree", 0, lambda signature: signature[1:], "malformed"),
+        ("agree", 0, lambda tags: tags[1:], "malformed"),
         ("unmask", 0, flipped, "wrong_seed"),
         ("unmask", 1, lambda shares: shares[:, :31], "malformed"),
     ],
@@ -231,14 +230,30 @@ def party_answer(member, step, request, honest):
     return party.unmask(*member.own, request, masked=masked, noted=noted, authenticator=member.authenticator)
 
 
-def test_survivors_without_a_quorum_of_signatures_open_nothing(honest) -> None:
-    """A party that signed nothing yet is shown another set, with the signatures of the real one."""
+def test_survivors_without_a_quorum_of_tags_open_nothing(honest) -> None:
+    """A party that agreed on nothing yet is shown another set, with the tags of the real one."""
     fresh = Member(CONTEXT, 4, VALUES[4])
     fresh.notes["masking"] = honest.members[4].notes["masking"]
     request = honest.agreed.request(4)
     lied = changed(request, 1, lambda left: np.where(np.arange(12) == 11, 0, left).astype(np.uint8))
-    with pytest.raises(MalformedMessage, match="neither tag nor signature of 'hospital-000' is"):
+    with pytest.raises(Refused, match="1 members that agreed on the survivors; allowed: at least 7"):
         fresh.answer("unmask", lied)
+
+
+def test_one_tag_too_few_opens_nothing_and_one_is_not_counted_twice(honest) -> None:
+    """The coordinator has the tags of a quorum less one, and gives one of them for several members."""
+    request, enough = honest.agreed.request(4), CONTEXT.quorum
+    there = np.flatnonzero(request[5]).tolist()
+    for right in (enough - 1, enough):
+        fresh = Member(CONTEXT, 4, VALUES[4], notes=dict(honest.members[4].notes))
+        tags = request[6].copy()
+        wrong = [row for row, other in enumerate(there) if other != 4][right - 1 :]
+        tags[wrong] = tags[0]
+        if right < enough:
+            with pytest.raises(Refused, match=f"{right} members that agreed on the survivors"):
+                fresh.answer("unmask", (*request[:6], tags))
+        else:
+            fresh.answer("unmask", (*request[:6], tags))
 
 
 def test_too_few_parties_are_refused_by_each_party(honest) -> None:
