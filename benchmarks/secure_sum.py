@@ -105,8 +105,8 @@ class Link:
         self._socket, self._delay_s = connected, round_trip_ms / 2000
 
     def send(self, data: bytes) -> None:
-        self._socket.sendall(struct.pack("<Qd", len(data), time.monotonic()))
-        self._socket.sendall(data)
+        for part in (struct.pack("<Qd", len(data), time.monotonic()), data):
+            self._socket.sendall(part)
 
     def recv(self) -> bytearray:
         size, sent_at = struct.unpack("<Qd", self._exactly(16))
@@ -115,8 +115,7 @@ class Link:
         return data
 
     def _exactly(self, size: int) -> bytearray:
-        data = bytearray(size)
-        view = memoryview(data)
+        view = memoryview(data := bytearray(size))
         while view:
             got = self._socket.recv_into(view)
             if not got:

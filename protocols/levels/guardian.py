@@ -132,12 +132,8 @@ class Guardian:
         study = self._study
         if submission.study != study.digest:
             raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
-        if submission.members[-1] >= len(study.roster) or submission.ids[-1] >= study.query_limit:
-            raise Refused(
-                Code.QUERY_LIMIT,
-                f"seat {submission.members[-1]} and query {submission.ids[-1]} are named; allowed: below "
-                f"{len(study.roster)} and {study.query_limit}",
-            )
+        if (seat := submission.members[-1]) >= len(study.roster) or submission.ids[-1] >= study.query_limit:
+            raise Refused(Code.QUERY_LIMIT, f"seat {seat} or query {submission.ids[-1]} is not one of the study's")
         if study.records is not None and len(submission.ids) != study.query_limit:
             raise Refused(
                 Code.QUERY_LIMIT,
