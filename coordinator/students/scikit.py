@@ -17,8 +17,7 @@ from sklearn.tree import DecisionTreeClassifier
 
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import weighted_rows
-from coordinator.students.validation import check_queries, check_released
-from protocols.errors import InvalidInput
+from coordinator.students.validation import check_cpu_only, check_queries, check_released
 
 FOREST_TREES: Final = 200
 BOOSTING_ROUNDS: Final = 100
@@ -94,7 +93,7 @@ class ScikitKind(StudentKind):
 
 def random_forest(*, device: str) -> ScikitKind:
     """A random forest of FOREST_TREES trees."""
-    _check_device("random_forest", device)
+    check_cpu_only("random_forest", device)
     return ScikitKind(
         lambda seed: RandomForestClassifier(FOREST_TREES, random_state=seed, n_jobs=1), equal_is_none=True
     )
@@ -102,13 +101,13 @@ def random_forest(*, device: str) -> ScikitKind:
 
 def logistic_regression(*, device: str) -> ScikitKind:
     """Multinomial logistic regression with a normal prior; inputs should be standardised. The seed changes nothing."""
-    _check_device("logistic_regression", device)
+    check_cpu_only("logistic_regression", device)
     return ScikitKind(lambda seed: LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=_MOST_ITERATIONS))
 
 
 def gradient_boosting(*, device: str) -> ScikitKind:
     """Gradient boosting of BOOSTING_ROUNDS small trees a class on binned features, without early stopping."""
-    _check_device("gradient_boosting", device)
+    check_cpu_only("gradient_boosting", device)
     return ScikitKind(
         lambda seed: HistGradientBoostingClassifier(
             max_iter=BOOSTING_ROUNDS,
@@ -117,8 +116,3 @@ def gradient_boosting(*, device: str) -> ScikitKind:
             random_state=seed,
         )
     )
-
-
-def _check_device(name: str, device: str) -> None:
-    if device not in ("auto", "cpu"):
-        raise InvalidInput(f"device is {device!r}; allowed for student {name!r}: auto, cpu")

@@ -45,3 +45,9 @@ def check_queries(inputs: Float32[ndarray, "queries ..."], shape: tuple[int, ...
         raise InvalidInput(f"queries have shape {inputs.shape[1:]}; this student was trained on {shape}")
     if not np.isfinite(inputs).all():
         raise InvalidInput("queries hold NaN or infinite features; allowed: finite numbers")
+
+
+def check_cpu_only(name: str, device: str) -> None:
+    """Raises InvalidInput if a kind that computes only on the CPU is asked for another device."""
+    if device not in ("auto", "cpu"):
+        raise InvalidInput(f"device is {device!r}; allowed for student {name!r}: auto, cpu")

@@ -1,0 +1,95 @@
+"""Label spreading on a graph of nearest neighbours (Zhou et al. 2004, "Learning with Local and Global Consistency").
+
+Its student answers with the mean of the nearest inputs of the pool. It holds these inputs, so it has no files for a
+release.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
+from scipy.sparse import csr_array, diags_array
+from sklearn.neighbors import NearestNeighbors
+
+from coordinator.students.student import Student, StudentKind
+from coordinator.students.targets import normalised, seen_classes
+from coordinator.students.validation import check_cpu_only, check_queries, check_released
+
+_NEIGHBOURS: Final = 7
+_SPREAD: Final = 0.9  # the part of a row that comes from its neighbours; alpha in the paper
+_PRECISION: Final = 1e-6
+_MOST_ROUNDS: Final = 200  # 0.9 ** 200 < 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadStudent(Student):
+    """found: the probabilities of each class for each input of the pool, in the order of `nearest`."""
+
+    nearest: Any = field(repr=False)  # scikit-learn has no types
+    found: Float64[ndarray, "inputs classes"] = field(repr=False)
+    input_shape: tuple[int, ...]
+
+    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
+        """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
+        return np.asarray(self.predict_proba(inputs).argmax(axis=1), np.int64)
+
+    def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The mean of the nearest inputs. Raises InvalidInput as predict does."""
+        check_queries(inputs, self.input_shape)
+        if not len(inputs):
+            return np.zeros((0, self.found.shape[1]), np.float32)
+        neighbours = min(_NEIGHBOURS, len(self.found))
+        places = self.nearest.kneighbors(inputs.reshape(len(inputs), -1), neighbours, return_distance=False)
+        return self.found[places].mean(axis=1).astype(np.float32)
+
+
+@dataclass(frozen=True)
+class SpreadKind(StudentKind):
+    """Labels flow along the edges of the graph, and each labelled input keeps a part of its own."""
+
+    def fit(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        targets: Float32[ndarray, "answered classes"],
+        *,
+        unlabelled: Float32[ndarray, "rest ..."],
+        classes: int,
+        seed: int,
+    ) -> Student:
+        """Spreads the targets over all inputs, see StudentKind.fit. The seed changes nothing."""
+        check_released(inputs, targets, unlabelled, classes, seed)
+        rows = np.concatenate([inputs, unlabelled]).reshape(len(inputs) + len(unlabelled), -1)
+        given = np.zeros((len(rows), classes))
+        given[: len(inputs)] = normalised(targets)
+        nearest = NearestNeighbors(n_jobs=1).fit(rows)
+        found = _spread(nearest, given) if len(rows) > 1 else given
+        total = found.sum(axis=1, keepdims=True)
+        seen = np.isin(np.arange(classes), seen_classes(targets))
+        # What no label reaches may be any class that there is.
+        probabilities = np.where(total > 0, found / np.where(total > 0, total, 1), seen / seen.sum())
+        return SpreadStudent(nearest, probabilities, inputs.shape[1:])
+
+
+def _spread(nearest: Any, given: Float64[ndarray, "inputs classes"]) -> Float64[ndarray, "inputs classes"]:
+    """The fixed point of F = alpha S F + (1 - alpha) Y, S the graph's normalised adjacency, Y the given labels."""
+    count = len(given)
+    edges: csr_array = csr_array(nearest.kneighbors_graph(n_neighbors=min(_NEIGHBOURS, count - 1)))
+    either = edges.maximum(edges.T)
+    root = diags_array(1 / np.sqrt(either.sum(axis=1)))
+    adjacency = root @ either @ root
+    found = given
+    for _ in range(_MOST_ROUNDS):
+        before, found = found, _SPREAD * (adjacency @ found) + (1 - _SPREAD) * given
+        if np.abs(found - before).max() < _PRECISION:
+            break
+    return np.asarray(found)
+
+
+def label_spreading(*, device: str) -> SpreadKind:
+    """Label spreading, on flattened inputs; table rows should be standardised."""
+    check_cpu_only("label_spreading", device)
+    return SpreadKind()
