@@ -44,7 +44,7 @@ from protocols.levels.two_server.conversation import (
 from protocols.levels.two_server.evaluation import Evaluated
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noisy_argmax import guardian_evaluates
-from protocols.levels.two_server.one_check import OneCheck
+from protocols.levels.two_server.one_check import MOST_ATTEMPTS, OneCheck
 from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
 from protocols.levels.two_server.refused_votes import RefusedVotes
@@ -62,9 +62,6 @@ from protocols.votes import ABSTAIN
 
 _COORDINATOR = "coordinator"
 _SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
-# How often inputs of one batch are bound and its labels evaluated: enough for a line that breaks before and after every
-# message. Evaluations that broke off show nothing, and one is opened (agreement.py).
-_ATTEMPTS = 64
 
 
 class Guardian:
@@ -183,8 +180,8 @@ class Guardian:
             self._opened.check(digest)
             self._check_of(submission).check_count()
             evaluated = is_evaluated(self._notes(submission))
-            if ledger.noted(digest, _attempt(_ATTEMPTS - 1)) is not None and not evaluated:
-                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were evaluated {_ATTEMPTS} times")
+            if ledger.noted(digest, _attempt(MOST_ATTEMPTS - 1)) is not None and not evaluated:
+                raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were evaluated {MOST_ATTEMPTS} times")
             noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             queries_asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.amount(queries_asked, queries_asked)
@@ -340,7 +337,7 @@ class Guardian:
         """Counts how often labels of a batch are evaluated."""
         ledger, digest = self._ledger, submission.request
         with ledger.log.together():
-            number = next(at for at in range(_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
+            number = next(at for at in range(MOST_ATTEMPTS) if ledger.noted(digest, _attempt(at)) is None)
             ledger.note(digest, _attempt(number), b"")
             if number > 0:
                 ledger.log.append("evaluated_again", batch=submission.number, times=number + 1)

@@ -69,7 +69,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.TOO_MANY_CHECKS: Meaning(
-            "the check of one batch's votes was broken off 32 times",
+            "the check of one batch's votes was broken off 64 times",
             "both servers' logs say by whom (check_broken_off): ask why. The batch can only be given up",
             OPERATOR | GUARDIAN | ASKER,
             Cost.STANDS,

@@ -19,10 +19,10 @@ from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 
-# How often the check of one batch may begin without ending. A repetition shows nothing new, so this bounds no leak: it
-# ends the retries of a server that stalls, of which each costs the other a second of its processor, and lets an honest
-# pair survive a line that breaks before and after every message of a check (17 times), which takes seconds.
-MOST_CHECKS = 32
+# How often the check of one batch may begin without ending, and how often its labels may be evaluated. A repetition
+# shows nothing new, so this bounds no leak: it ends the retries of a server that stalls, of which each costs the other
+# some seconds of its processor. An honest pair needs one for each time that its line breaks.
+MOST_ATTEMPTS = 64
 SECRET_BYTES = 32
 
 # Notes of a batch: a server's secret of the check; what it was checked with; that it ended.
@@ -54,8 +54,8 @@ class OneCheck:
 
     def check_count(self) -> None:
         """Raises Refused("too_many_checks") if no more checks of this batch may begin."""
-        if not self._ended and self._times == MOST_CHECKS:
-            raise Refused(Code.TOO_MANY_CHECKS, f"the check of the batch was broken off {MOST_CHECKS} times")
+        if not self._ended and self._times == MOST_ATTEMPTS:
+            raise Refused(Code.TOO_MANY_CHECKS, f"the check of the batch was broken off {MOST_ATTEMPTS} times")
 
     @contextmanager
     def attempt(self, voters: bytes) -> Iterator[Callable[[str, bytes], None]]:
@@ -92,8 +92,8 @@ class OneCheck:
     @property
     def _times(self) -> int:
         """How many checks began; beyond one that ended, repetitions are not counted here."""
-        numbers = (at for at in range(MOST_CHECKS) if self._ledger.noted(self._request, _begun(at)) is None)
-        return next(numbers, MOST_CHECKS)
+        numbers = (at for at in range(MOST_ATTEMPTS) if self._ledger.noted(self._request, _begun(at)) is None)
+        return next(numbers, MOST_ATTEMPTS)
 
 
 def _begun(number: int) -> str:

@@ -101,7 +101,7 @@ def test_a_connected_hospital_that_says_nothing_is_asked_in_every_round_and_wait
     rounds.run(scenario)
 
 
-@pytest.mark.parametrize("answers", [1, 2, 5, 17])
+@pytest.mark.parametrize("answers", [1, 17])
 @pytest.mark.parametrize("relayed", [False, True])
 def test_a_hospital_that_answers_between_its_silences_costs_a_small_part_of_the_time(rounds, answers, relayed):
     """Rounds take 10 s, and it is silent whenever it is waited for and has answered so many times before."""

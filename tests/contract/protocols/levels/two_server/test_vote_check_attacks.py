@@ -12,7 +12,7 @@ from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
-from protocols.levels.two_server.one_check import MOST_CHECKS, OneCheck
+from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.sketch import coordinator_checks, guardian_checks
 from tests.harness.guardian_attempts import NAMES, World
 from tests.harness.seeded import seeded_source
@@ -123,20 +123,22 @@ def test_another_number_after_a_broken_check_is_refused(server, kept) -> None:
 
 
 @pytest.mark.parametrize("server", SERVERS)
-def test_checks_are_broken_off_so_often_and_no_more(server, kept) -> None:
+def test_checks_are_broken_off_so_often_and_no_more(server, kept, monkeypatch) -> None:
+    monkeypatch.setattr("protocols.levels.two_server.one_check.MOST_ATTEMPTS", 3)
     honest = SERVERS[1 - SERVERS.index(server)]
-    for _ in range(MOST_CHECKS):
+    for _ in range(3):
         with pytest.raises(ChannelClosed):
             kept.attempt(server, Attack(stops="blinded sums"))
     with pytest.raises(Refused, match="too_many_checks"):
         kept.attempt(server, Attack())
     broken = [fields["times"] for event, fields in kept.log(honest) if event == "check_broken_off"]
-    assert broken == list(range(1, MOST_CHECKS + 1))
+    assert broken == [1, 2, 3]
 
 
-def test_other_voters_in_a_repeated_check_are_refused_and_a_check_that_ended_is_not_counted(kept) -> None:
+def test_other_voters_in_a_repeated_check_are_refused_and_a_check_that_ended_is_not_counted(kept, monkeypatch) -> None:
+    monkeypatch.setattr("protocols.levels.two_server.one_check.MOST_ATTEMPTS", 3)
     check = kept.checks["guardian"]
-    for _ in range(MOST_CHECKS + 1):
+    for _ in range(4):
         with check.attempt(b"these"):
             pass
         check.end(["p1", "p4"])
