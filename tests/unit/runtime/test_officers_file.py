@@ -28,6 +28,7 @@ def test_what_the_system_knows_is_filled_in(study):
     assert page.count(f'>1e-05</td><td data-name="50 % sure becomes at most">{shown}</td>') == 3
     assert "Weak protection of one record of one hospital" in page
     assert "any 3 hospitals" in page
+    assert "No record leaves a hospital: its models vote on public questions" in page
 
 
 def test_what_only_people_know_is_a_blank_under_its_article(study):

@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import shutil
 
 import numpy as np
@@ -291,7 +292,19 @@ def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_pa
     figures = json.loads((folder / "student.json").read_text())
     assert figures["onnx_agreement"] == 1.0
     assert (folder / "student.safetensors").exists() == (kind == "mlp")
-    assert "100.0 %" in (folder / "model_card.md").read_text()
+    card, made = (folder / "model_card.md").read_text(), json.loads((folder / "privacy.json").read_text())
+    assert "100.0 %" in card
+    assert "- Unit record, adjacency replace-one, view label, " in card
+    epsilon = max(seat["guarantee"]["epsilon"] for seat in made["seats"])
+    stated = re.search(rf"epsilon of one record \({made['protected']['unit_in_words']}\): up to ([0-9.]+); a pat", card)
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(epsilon, rel=1e-3)
+    # Which data left the hospitals, and which did not.
+    page = (folder / "privacy.html").read_text()
+    assert (
+        "votes on every query it answered, in the clear; which party was absent or refused; sizes of ledgers. " in page
+    )
+    assert "No record and no teacher." in page
     assert [check for check in verify_release(folder, None) if not check.passed] == []
 
 

@@ -28,7 +28,7 @@ def approve(tmp_path, capsys):
         authority.make_authority()
         authority.address, authority.enrol_port = "127.0.0.1:1", 2
         home = make_member(tmp_path / "a", authority, settle=settle)
-        made = deployed_study(1, **study)
+        made = deployed_study(study.pop("hospitals", 1), **study)
         file = study_file(tmp_path, replace(made, terms=replace(made.terms, features=FEATURES)))
         capsys.readouterr()
         code = run_command(["approve", str(file), "--yes", "--home", str(home.path)])
@@ -77,3 +77,11 @@ def test_a_refusal_says_why_a_study_of_no_more_epsilon_than_the_cap_does_not_fit
     assert code == Exit.BUDGET
     assert "[lifetime_cap]: the study may cost more than the whole lifetime cap, epsilon 12 at delta" in said
     assert (COUNTED_LIFETIME in said) is (account == "exact_composition")
+
+
+def test_a_patient_of_several_hospitals_is_told_what_covers_them(approve):
+    code, said, _ = approve("", hospitals=3, **ONE_DRAW)
+    assert code == 0
+    for count in (2, 3):
+        assert re.search(rf"a patient known to any {count} hospitals: (no guarantee|epsilon [0-9.]+\. \w+: )", said)
+    assert "no single hospital's epsilon covers that patient" in said
