@@ -8,8 +8,11 @@ from math import ceil, floor, log10, sqrt
 
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import MECHANISMS, check_view
+from protocols.study.released_noise import thin_queries
+from protocols.study.right_labels import LEAST_RIGHT, most_right
 from protocols.study.study import Study
-from simulations.planning.plan import make_plan, must_afford
+from simulations.planning.agreement import agreement_of
+from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.results.text import command
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import DatasetInputs, Inputs
@@ -58,15 +61,23 @@ def afforded(settings: Experiment, inputs: Inputs) -> int:
 
     inputs: of other settings, of whose data only the size of the pool and the classes matter.
     """
+    plan = _plan(settings, inputs)
+    if plan is None:
+        return 0
+    all_stop = plan.study.stop == "first-exhausted"
+    return plan.answers_all if all_stop else max(group.answers_all for group in plan.groups)
+
+
+def _plan(settings: Experiment, inputs: Inputs) -> StudyPlan | None:
+    """The plan of these settings; None where nothing is afforded, or there is no such study."""
     try:
         names = inputs.party_names if settings.parties == inputs.settings.parties else None
         budgets = experiment_budgets(settings, names)
         plan = make_plan(make_study(settings, budgets, classes=inputs.classes, queries=inputs.queries), budgets)
         must_afford(plan)
     except (InvalidInput, BudgetExceeded):
-        return 0
-    all_stop = plan.study.stop == "first-exhausted"
-    return plan.answers_all if all_stop else max(group.answers_all for group in plan.groups)
+        return None
+    return plan
 
 
 def changed(settings: Experiment, **values: object) -> Experiment:
@@ -123,8 +134,14 @@ def least_factor(affords: Callable[[float], bool]) -> float | None:
 
 
 def _labels(words: str, given: Experiment, settings: Experiment, inputs: Inputs) -> Affordable | None:
-    labels = afforded(settings, inputs)
-    return Affordable(words, given, f"{labels} {'label' if labels == 1 else 'labels'}") if labels else None
+    plan, labels = _plan(settings, inputs), afforded(settings, inputs)
+    if plan is None:
+        return None
+    said = f"{labels} {'label' if labels == 1 else 'labels'}"
+    right = most_right(plan.study, agreement_of(settings, inputs))
+    if right < LEAST_RIGHT:
+        said += f", but at most {right:.0%} of them are then what most votes name"
+    return Affordable(words, given, said)
 
 
 def _budgets(given: Experiment, inputs: Inputs) -> Affordable | None:
@@ -198,7 +215,5 @@ def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
         study = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))
     except InvalidInput:
         return None
-    noise = study.gaussian.label_sigma
-    return Affordable(
-        "record votes", chosen, f"labels for all of the pool, with noise of {noise:.3g} votes on each sum"
-    )
+    sums = f"labels for all of the pool, with noise of {study.gaussian.label_sigma:.3g} votes on each sum"
+    return Affordable("record votes", chosen, sums if (thin := thin_queries(study)) is None else f"{sums}, but {thin}")

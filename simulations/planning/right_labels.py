@@ -1,46 +1,25 @@
 """A warning, before any budget is spent, of labels that will mostly be wrong: from settings and public sizes alone.
 
 The bound is that of protocols/study/right_labels.py, for the largest share of votes that can be expected to agree.
-A party that holds no record of a class cannot name it. Under label skew (partition dirichlet:A) the share of a class
-that has the share p of all records is Beta(A p, A (1 - p)) at each party, so that of m records none is of that class
-with probability B(A p, A (1 - p) + m) / B(A p, A (1 - p)) (the Beta-binomial law). The rest is the most that can agree.
-Classes are taken to be equally frequent. For other partitions nothing is assumed: all votes may agree.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from math import exp
-
-import scipy
 
 from protocols.mechanisms import check_view
 from protocols.study.released_noise import little_released
 from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
 from protocols.study.study import Study
+from simulations.planning.agreement import agreement_of
 from simulations.planning.nearest import afforded, changed, least_factor, scaled_budgets, wider
 from simulations.progress import Reporter
 from simulations.results.text import command
 from simulations.setup.experiment import Experiment
-from simulations.setup.partition import LabelSkew, parse_partition
-from simulations.stages.inputs import DatasetInputs, Inputs
+from simulations.stages.inputs import Inputs
 
 # By how much noise is made smaller in search of a remedy, and how near the most is found: a part in fifty.
 _LEAST_FACTOR, _NEAR = 0.02, 1.02
-
-
-def expected_agreement(settings: Experiment, *, classes: int, private_records: int) -> float:
-    """The largest share of votes that can be expected to agree, in [1/classes, 1]: see the module's docstring.
-
-    private_records: of all parties together. 1 unless the partition is dirichlet:A.
-    """
-    scheme = parse_partition(settings.partition)
-    if not isinstance(scheme, LabelSkew):
-        return 1.0
-    records = private_records / (settings.parties * settings.teachers_per_party)
-    first, second = scheme.concentration / classes, scheme.concentration * (1 - 1 / classes)
-    without = exp(scipy.special.betaln(first, second + records) - scipy.special.betaln(first, second))
-    return max(1 / classes, 1.0 - without)
 
 
 def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:
@@ -58,10 +37,7 @@ def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
     """
     if study.records is not None:
         return None
-    agreement = 1.0
-    if isinstance(inputs, DatasetInputs) and given.individualization != "upsampling":
-        records = len(inputs.dataset.private_labels)
-        agreement = expected_agreement(inputs.settings, classes=study.classes, private_records=records)
+    agreement = agreement_of(inputs.settings, inputs)
     right = most_right(study, agreement)
     if right >= LEAST_RIGHT:
         return None

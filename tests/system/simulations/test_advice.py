@@ -6,8 +6,8 @@ import shlex
 import numpy as np
 import pytest
 
+from simulations.planning.agreement import expected_agreement
 from simulations.planning.nearest import scaled_budgets
-from simulations.planning.right_labels import expected_agreement
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import experiment
 from tests.harness.simulating import run
