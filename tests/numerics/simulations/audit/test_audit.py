@@ -36,6 +36,7 @@ def test_no_honest_mechanism_is_shown_to_leak_more_than_claimed(honest):
     assert len(honest.findings) == 12
     assert not honest.failed
     for finding in honest.findings:
+        assert finding.law.families > 10
         assert 0 < finding.lower.value <= finding.exact * (1 + 1e-3)
         assert finding.exact <= finding.claim.epsilon * (1 + 1e-3)
 
@@ -82,6 +83,7 @@ def test_what_passed_is_said_with_the_faults_that_would_have_been_found_and_what
     assert "by 15 % with probability 0.99" in law
     assert missing == "not tested as a study runs: interactive_gnmax"
     assert len(honest.runs) == 12
+    assert all(not run.failed and run.queries >= 1900 for run in honest.runs)
 
 
 def test_where_the_bound_is_tight_the_audit_comes_within_a_tenth_of_it():

@@ -100,7 +100,7 @@ def test_the_published_cost_is_below_a_real_pair_of_neighbours():
     order=st.floats(1.05, 60), share=st.floats(0.01, 0.95), sigma=st.floats(0.3, 30),
     ratio=st.floats(-1, 1), shift=st.floats(-1, 1),
 )  # fmt: skip
-@settings(max_examples=15)
+@settings(max_examples=8)
 def test_no_two_gaussians_that_smoothness_allows_diverge_more(order, share, sigma, ratio, shift):
     """Scales within e^beta of each other, means within the smaller SS: by quadrature."""
     beta = -share * np.log1p(-1 / order) / 2

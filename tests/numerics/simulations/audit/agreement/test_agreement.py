@@ -1,4 +1,4 @@
-"""Lines of an audit against the exact law: honest mechanisms agree with it, every break is found, quickly.
+"""Lines of an audit against the exact law: every break is found, quickly. Honest mechanisms are in ../test_audit.py.
 
 Seeds are fixed, so nothing here fails by chance. A line's false alarms are 1e-6: with other seeds one honest line in a
 million would fail.
@@ -31,13 +31,6 @@ def line(target, *, broken=None, trials=6000, seed=0):
     return target_agreement(
         target, break_named(broken), trials=trials, alpha=ALPHA, seed=0, noise=simulated(rng), coins_from=rng.bytes
     )
-
-
-@pytest.mark.parametrize("which", TARGETS, ids=lambda each: " ".join(each))
-def test_no_honest_mechanism_differs_from_its_law(which):
-    found = line(TARGETS[which])
-    assert not found.failed, found.worst
-    assert found.families > 10
 
 
 # The trials at which each break was found with room to spare; 6,000 for all others.
