@@ -82,7 +82,9 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
 
 @click.command(epilog=EPILOG)
 @click.argument("study")
-@click.option("--student", "kind", required=True, help=f"{' | '.join(STUDENTS)}.")
+@click.option(
+    "--student", "kind", required=True, help=f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels)."
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the training.")
 @click.option("--device", default="auto", show_default=True, help="auto | cpu | cuda.")
 @home_option
@@ -90,7 +92,8 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
 def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, as_json: bool) -> None:
     """Train a student on the released labels of STUDY; it costs no budget.
 
-    Where records vote, it learns soft labels of the pool: all that the released sums say of each class.
+    Where records vote, it learns soft labels of the pool: all that the released sums say of each class. `auto` compares
+    kinds by cross-validation on what was released, and trains several times as long.
 
     \b
     Example:
@@ -98,12 +101,15 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
     """
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import keep_student, train_student
+    from coordinator.students.choice import FOLDS
 
     with _store(home) as store:
         labelled = store.labelled(study)
         pool = stored_pool(labelled.pool, labelled.study)
         trained = train_student(labelled, pool, kind=kind, seed=seed, device=device)
         file = keep_student(store.home.study(study) / "student", labelled, trained)
+    kind = trained.kind
+    scores = () if trained.choice is None else trained.choice.scores
     figures = {
         "student": kind,
         "seed": seed,
@@ -113,9 +119,16 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
         "agreement": trained.agreement,
         "file": str(file),
     }
+    if scores:
+        figures["compared"] = [asdict(score) for score in scores]
     if as_json:
         print_json(figures)
         return
+    for score in scores:
+        held_out = "not installed" if score.agreement is None else f"{score.agreement:.1%} ± {score.deviation:.1%}"
+        click.echo(f"  {score.kind:20} {held_out}")
+    if scores:
+        click.echo(f"above: agreement with {FOLDS} folds of held-out labels, which are as noisy as all of them")
     learned = "released labels" if labelled.study.records is None else "soft labels of the public pool"
     click.echo(f"{kind} trained on {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
     # How often it is right is another figure, which nobody can say without labelled records.

@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ from numpy import ndarray
 from coordinator.labelling.pool_labels import labels_of_pool
 from coordinator.store.labelled import LabelledStudy
 from coordinator.students import student_kind
-from coordinator.students.student import Student
+from coordinator.students.choice import AUTO, Choice, choose_student
 from coordinator.students.targets import one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -37,17 +38,40 @@ def train_student(
     labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
 ) -> Trained:
     """A student trained on all labels of a labelling, and on its reinforced labels, if any, where the parties gave
-    none; where records vote, on the soft labels of the whole pool.
+    none; where records vote, on the soft labels of the whole pool. kind "auto": the one that choose_student names.
 
-    Raises InvalidInput for an unknown kind, one that does not fit the inputs, and a labelling without labels.
+    Raises InvalidInput for an unknown kind, too few labels to choose one, one that does not fit the inputs, and a
+    labelling without labels.
     """
     if labelled.study.records is not None:
         return _soft_student(labelled, pool, kind=kind, seed=seed, device=device)
     labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
-    student, has = _fit(labels, pool, classes=labelled.study.classes, kind=kind, seed=seed, device=device)
-    agreement = float((student.predict(np.asarray(pool[has])) == labels[has]).mean())
+    has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
+    targets = one_hot(labels[has], labelled.study.classes)
+    trained = _train(pool[has], targets, pool[rest], kind=kind, seed=seed, device=device)
     given = int((labelled.labels >= 0).sum())
-    return Trained(student, kind, seed, device, given, len(has) - given, len(pool) - len(has), agreement)
+    return replace(trained, labels=given, reinforced=len(has) - given)
+
+
+def _train(
+    inputs: Float32[ndarray, "answered ..."],
+    targets: Float32[ndarray, "answered classes"],
+    unlabelled: Float32[ndarray, "rest ..."],
+    *,
+    kind: str,
+    seed: int,
+    device: str,
+) -> Trained:
+    inputs, unlabelled = np.asarray(inputs), np.asarray(unlabelled)
+    choice: Choice | None = None
+    if kind == AUTO:
+        choice = choose_student(inputs, targets, unlabelled=unlabelled, seed=seed, device=device)
+        kind = choice.kind
+    student = student_kind(kind, device=device).fit(
+        inputs, targets, unlabelled=unlabelled, classes=targets.shape[1], seed=seed
+    )
+    agreement = float((student.predict(inputs) == targets.argmax(axis=1)).mean())
+    return Trained(student, kind, seed, device, len(inputs), 0, len(unlabelled), agreement, choice)
 
 
 def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]) -> PoolLabels | None:
@@ -70,11 +94,7 @@ def _soft_student(
     if soft is None:
         raise InvalidInput("no sums were released; allowed: a labelling that released some")
     targets = soft.probabilities.astype(np.float32)
-    student = student_kind(kind, device=device).fit(
-        np.asarray(pool), targets, unlabelled=np.asarray(pool[:0]), classes=labelled.study.classes, seed=seed
-    )
-    agreement = float((student.predict(np.asarray(pool)) == targets.argmax(axis=1)).mean())
-    return Trained(student, kind, seed, device, len(pool), 0, 0, agreement)
+    return _train(pool, targets, pool[:0], kind=kind, seed=seed, device=device)
 
 
 def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Path:
@@ -119,9 +139,11 @@ def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], 
             if (labels < 0).all():
                 predicted = np.ones((len(pool), study.classes))
             else:
-                student, _ = _fit(
-                    labels, pool, classes=study.classes, kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu"
-                )
+                has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
+                targets = one_hot(labels[has], study.classes)
+                student = _train(
+                    pool[has], targets, pool[rest], kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu"
+                ).student
                 predicted = student.predict_proba(np.asarray(pool)).astype(np.float64)
             known.clear()
             known[key] = predicted / predicted.sum(axis=1, keepdims=True)
@@ -134,24 +156,3 @@ def _digest(labelled: LabelledStudy) -> str:
     values = labelled.labels.astype("<i8").tobytes() + labelled.reinforced.astype("<i8").tobytes()
     values += b"" if labelled.cells is None else labelled.cells.astype("<i8").tobytes()
     return hashlib.sha256(labelled.study.digest + values).hexdigest()
-
-
-def _fit(
-    labels: Int64[ndarray, " queries"],
-    pool: Float32[ndarray, "queries ..."],
-    *,
-    classes: int,
-    kind: str,
-    seed: int,
-    device: str,
-) -> tuple[Student, Int64[ndarray, " labelled"]]:
-    """The student, and the positions of the queries whose labels it learned."""
-    has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
-    student = student_kind(kind, device=device).fit(
-        np.asarray(pool[has]),
-        one_hot(labels[has], classes),
-        unlabelled=np.asarray(pool[rest]),
-        classes=classes,
-        seed=seed,
-    )
-    return student, has

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from coordinator.students.choice import Choice
 from coordinator.students.student import Student
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
-    """A student and what it learned from. agreement: share of its labels that it predicts."""
+    """A student and what it learned from. agreement: share of its labels that it predicts; choice: how its kind was
+    chosen, None if it was named."""
 
     student: Student
     kind: str
@@ -19,3 +21,4 @@ class Trained:
     reinforced: int
     unlabelled: int
     agreement: float
+    choice: Choice | None = None

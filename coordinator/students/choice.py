@@ -1,0 +1,123 @@
+"""Which kind of student suits released labels, by cross-validation on these labels alone; it costs no budget.
+
+Released labels are noisy, and the held-out ones as wrong as the others: agreement with them ranks kinds, and is not how
+often a student is right. Its maximum over kinds is also a little too high.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from coordinator.students import student_kind
+from protocols.errors import InvalidInput
+
+AUTO: Final = "auto"
+FOLDS: Final = 3
+# Kinds that a release can contain, the simpler first, which wins a tie; each with the package that it needs.
+_FOR_IMAGES: Final = {
+    "logistic_regression": "sklearn",
+    "cnn": "torch",
+    "freematch": "torch",
+    "mean_teacher": "torch",
+    "vat": "torch",
+}
+_FOR_ROWS: Final = {
+    "logistic_regression": "sklearn",
+    "random_forest": "sklearn",
+    "gradient_boosting": "sklearn",
+    "mlp": "torch",
+    "vat": "torch",
+}
+
+
+@dataclass(frozen=True)
+class Score:
+    """agreement: the share of the weight of held-out labels that students of this kind predict, in [0, 1]; deviation:
+    its standard deviation over the folds. Both are None for a kind whose package is not installed."""
+
+    kind: str
+    agreement: float | None
+    deviation: float | None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The kind with the largest agreement, and the scores of all that were compared."""
+
+    kind: str
+    scores: tuple[Score, ...]
+
+
+def choose_student(
+    inputs: Float32[ndarray, "answered ..."],
+    targets: Float32[ndarray, "answered classes"],
+    *,
+    unlabelled: Float32[ndarray, "rest ..."],
+    seed: int,
+    device: str,
+) -> Choice:
+    """The kind to train on these labels (see StudentKind.fit), the same for the same arguments on the same machine.
+
+    Each label is held out in one of FOLDS folds, in which every class has nearly its share; its input is then one
+    without a label. Raises InvalidInput for fewer than FOLDS labels, and where no kind is installed.
+    """
+    if len(inputs) < FOLDS:
+        raise InvalidInput(f"{len(inputs)} labels were released; allowed for student {AUTO!r}: at least {FOLDS}")
+    # The networks' own rule for images, which torch is needed to ask.
+    image = inputs.ndim == 3 and min(inputs.shape[1:]) >= 8
+    kinds = _FOR_IMAGES if image else _FOR_ROWS
+    fold = _folds(targets.argmax(axis=1), seed)
+    scores = []
+    for kind, package in kinds.items():
+        if find_spec(package) is None:
+            scores.append(Score(kind, None, None))
+            continue
+        found = [
+            _agreement(kind, inputs, targets, fold == each, unlabelled=unlabelled, seed=seed, device=device)
+            for each in range(FOLDS)
+        ]
+        scores.append(Score(kind, float(np.mean(found)), float(np.std(found, ddof=1))))
+    compared = [score for score in scores if score.agreement is not None]
+    if not compared:
+        raise InvalidInput(f"no student is installed; allowed for student {AUTO!r}: some of {', '.join(kinds)}")
+    return Choice(max(compared, key=lambda score: score.agreement or 0.0).kind, tuple(scores))
+
+
+def _needs_torch(kind: str) -> bool:
+    return (_FOR_IMAGES | _FOR_ROWS)[kind] == "torch"
+
+
+def _folds(labels: Int64[ndarray, " answered"], seed: int) -> Int64[ndarray, " answered"]:
+    """The fold of each label: shuffled, sorted by class and dealt in turn."""
+    shuffled = np.random.default_rng([seed, *b"choice"]).permutation(len(labels))
+    fold = np.empty(len(labels), np.int64)
+    fold[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(labels)) % FOLDS
+    return fold
+
+
+def _agreement(
+    kind: str,
+    inputs: Float32[ndarray, "answered ..."],
+    targets: Float32[ndarray, "answered classes"],
+    held: ndarray,
+    *,
+    unlabelled: Float32[ndarray, "rest ..."],
+    seed: int,
+    device: str,
+) -> float:
+    """The share of the weight of held-out labels on the predicted classes. bool [answered]: `held`."""
+    student = student_kind(kind, device=device if _needs_torch(kind) else "cpu").fit(
+        inputs[~held],
+        targets[~held],
+        unlabelled=np.concatenate([unlabelled, inputs[held]]),
+        classes=targets.shape[1],
+        seed=seed,
+    )
+    predicted = student.predict(inputs[held])
+    return float(np.take_along_axis(targets[held], predicted[:, None], axis=1).sum() / targets[held].sum())
