@@ -67,7 +67,8 @@ _SETTINGS = [
     _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.csv.gz|.parquet|.npz [glyphs, which needs "
           "no file]."),
     _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
-    _flag("--partition", "iid | dirichlet:A | size-skew:S | by-site [iid]."),
+    _flag("--partition", "iid | dirichlet:A | classes:K | size-skew:S | feature-skew:S | by-site | by-column:NAME "
+          "[iid]."),
     _flag("--teacher", f"{' | '.join(TEACHERS)} [logistic_regression]."),
     _flag("--teachers-per-party", "Teachers of each party, on disjoint shards [1].", type=int),
     _flag("--private-size", "Private records in total [all that the data set has].", type=int),

@@ -17,8 +17,12 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
+from simulations.setup.skews import column_key, deal_classes, deal_in_order, shifted_key
 
-_ALLOWED = "iid, dirichlet:A (A from 0.001 to 1000000), size-skew:S (S from 0 to 10), by-site"
+_ALLOWED = (
+    "iid, dirichlet:A (A from 0.001 to 1000000), classes:K (K from 1), size-skew:S (S from 0 to 10), "
+    "feature-skew:S (S from 0 to 1000), by-site, by-column:NAME"
+)
 _SCALING_ROUNDS = 200
 _FLOOR = 1e-9
 
@@ -61,6 +65,38 @@ class SizeSkew:
 
 
 @dataclass(frozen=True)
+class ClassSkew:
+    """Each party has units of a few classes; classes: at least 1. Raises InvalidInput."""
+
+    name: ClassVar[str] = "classes"
+    classes: int
+
+    def __post_init__(self) -> None:
+        if self.classes < 1:
+            raise _refused(self.name, self.classes)
+
+
+@dataclass(frozen=True)
+class FeatureSkew:
+    """Parties differ in a random direction of their features; strength: from 0 to 1000. Raises InvalidInput."""
+
+    name: ClassVar[str] = "feature-skew"
+    strength: float
+
+    def __post_init__(self) -> None:
+        if not 0.0 <= self.strength <= 1000.0:
+            raise _refused(self.name, self.strength)
+
+
+@dataclass(frozen=True)
+class ByColumn:
+    """Successive ranges of a numeric column, as periods of a column of time."""
+
+    name: ClassVar[str] = "by-column"
+    column: str
+
+
+@dataclass(frozen=True)
 class BySite:
     """A party is a site, or some sites together."""
 
@@ -68,11 +104,11 @@ class BySite:
 
 
 # A way to split private records over parties.
-Partition = Iid | LabelSkew | SizeSkew | BySite
+Partition = Iid | LabelSkew | ClassSkew | SizeSkew | FeatureSkew | BySite | ByColumn
 
 
 def parse_partition(text: str) -> Partition:
-    """The partition that a command line names: iid, dirichlet:A, size-skew:S or by-site. Raises InvalidInput."""
+    """The partition that a command line names, see partition. Raises InvalidInput."""
     name, colon, parameter = text.partition(":")
     try:
         match name:
@@ -84,6 +120,12 @@ def parse_partition(text: str) -> Partition:
                 return LabelSkew(float(parameter))
             case SizeSkew.name:
                 return SizeSkew(float(parameter))
+            case ClassSkew.name:
+                return ClassSkew(int(parameter))
+            case FeatureSkew.name:
+                return FeatureSkew(float(parameter))
+            case ByColumn.name if parameter:
+                return ByColumn(parameter)
     except ValueError as error:
         if isinstance(error, InvalidInput):
             raise
@@ -105,6 +147,7 @@ def partition(
       that parties are of nearly equal size and every record is used (iterative proportional fitting).
     - `size-skew` S: sizes in proportion to exp(S * N(0, 1)), log-normal as the synthetic data of Li et al. 2020,
       "Federated Optimization in Heterogeneous Networks" (FedProx); S = 0 means equal sizes.
+    - `classes` K, `feature-skew` S, `by-column` NAME: see skews.py.
     - `by-site`: a party is a site, or, when there are fewer parties, whole sites together, the largest first to the
       smallest party. `parties` None means one party per site; the other schemes need a number.
 
@@ -123,7 +166,15 @@ def partition(
                 f"parties is {parties}; allowed: 1 to {len(units)}, the private {what} of {dataset.name}, "
                 f"so that no party is empty"
             )
-        party = _deal(scheme, dataset.private_labels[units], dataset.classes, parties, rng)
+        if isinstance(scheme, ByColumn):
+            party = deal_in_order(column_key(dataset, scheme.column, units), parties)
+        elif isinstance(scheme, FeatureSkew):
+            party = deal_in_order(shifted_key(dataset.private_inputs[units], scheme.strength, rng), parties)
+        elif isinstance(scheme, ClassSkew):
+            dealt = deal_classes(dataset.private_labels[units], scheme.classes, parties, rng)
+            party = _fill_empty(dealt, parties)
+        else:
+            party = _deal(scheme, dataset.private_labels[units], dataset.classes, parties, rng)
     return _groups(party[unit], parties)
 
 
@@ -248,7 +299,7 @@ def _by_site(
     dataset: Dataset, units: Int64[ndarray, " units"], parties: int | None, rng: np.random.Generator
 ) -> tuple[Int64[ndarray, " units"], int]:
     if dataset.private_sites is None:
-        raise InvalidInput(f"{dataset.name} has no sites; allowed with it: iid, dirichlet:A, size-skew:S")
+        raise InvalidInput(f"{dataset.name} has no sites; allowed with it: every other partition")
     present, site, sizes = np.unique(dataset.private_sites[units], return_inverse=True, return_counts=True)
     if parties is None or parties == len(present):
         return site, len(present)

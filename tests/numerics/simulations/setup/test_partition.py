@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -10,10 +11,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
+from simulations.datasets.columns import categorical, numeric
 from simulations.datasets.dataset import Dataset
-from simulations.setup.partition import BySite, Iid, LabelSkew, SizeSkew, parse_partition, partition, teacher_shards
+from simulations.setup.partition import (
+    ByColumn,
+    BySite,
+    ClassSkew,
+    FeatureSkew,
+    Iid,
+    LabelSkew,
+    SizeSkew,
+    parse_partition,
+    partition,
+    teacher_shards,
+)
 
-WITHOUT_SITES = ("iid", "dirichlet:0.01", "dirichlet:1", "dirichlet:1000", "size-skew:0", "size-skew:2")
+WITHOUT_SITES = (
+    *("iid", "dirichlet:0.01", "dirichlet:1", "dirichlet:1000", "size-skew:0", "size-skew:2"),
+    *("feature-skew:0", "feature-skew:3", "by-column:year"),
+)
+YEAR = (numeric("year", centre=0.0, scale=1.0), categorical("ward", ("east",)))
 
 
 def _dataset(labels, classes=4, sites=None, patients=None):
@@ -23,7 +40,8 @@ def _dataset(labels, classes=4, sites=None, patients=None):
         name="toy",
         kind="table",
         class_names=tuple("abcdefghijkl"[:classes]),
-        private_inputs=np.zeros((len(labels), 2), dtype=np.float32),
+        private_inputs=np.random.default_rng(0).standard_normal((len(labels), 2), np.float32),
+        columns=YEAR,
         private_labels=labels,
         public_inputs=one,
         public_labels=np.zeros(1, dtype=np.int64),
@@ -109,6 +127,56 @@ def test_iid_parties_differ_by_one_record_and_another_seed_deals_otherwise():
     assert not np.array_equal(parts[0], other[0])
 
 
+@settings(max_examples=60, deadline=None)
+@given(world=_worlds(), data=st.data())
+def test_a_party_has_records_of_few_classes_and_classes_are_divided_evenly(world, data):
+    dataset, seed = world
+    patients = dataset.private_patients
+    first = np.arange(len(dataset.private_labels)) if patients is None else np.unique(patients, return_index=True)[1]
+    labels = dataset.private_labels[first]
+    present = np.unique(labels)
+    each = data.draw(st.integers(1, len(present)))
+    least, most = -(-len(present) // each), len(labels)
+    parties = data.draw(st.integers(least, most))
+    parts = partition(dataset, parties=parties, scheme=ClassSkew(each), seed=seed)
+    _check_laws(parts, dataset, parties)
+    counts = np.array([np.bincount(labels[np.isin(first, part)], minlength=4) for part in parts])
+    assert ((counts > 0).sum(axis=1) <= each).all()
+    if parties * each <= min(np.bincount(labels)[present]):  # enough of each class for all that drew it
+        for each_class in present:
+            held = counts[:, each_class][counts[:, each_class] > 0]
+            assert held.max() - held.min() <= 1
+    if least > 1:
+        with pytest.raises(InvalidInput, match=f"allowed: at least {least}"):
+            partition(dataset, parties=least - 1, scheme=ClassSkew(each), seed=seed)
+    with pytest.raises(InvalidInput, match=f"allowed: 1 to {len(present)}"):
+        partition(dataset, parties=most, scheme=ClassSkew(len(present) + 1), seed=seed)
+
+
+def test_ranges_of_a_column_follow_each_other_and_another_column_is_refused():
+    dataset = _dataset(np.zeros(101))
+    year = dataset.private_inputs[:, 0]
+    parts = partition(dataset, parties=4, scheme=ByColumn("year"), seed=0)
+    assert sorted(map(len, parts)) == [25, 25, 25, 26]
+    assert all(year[before].max() <= year[after].min() for before, after in pairwise(parts))
+    for wrong in ("ward", "month"):
+        with pytest.raises(InvalidInput, match="allowed with toy: year"):
+            partition(dataset, parties=4, scheme=ByColumn(wrong), seed=0)
+
+
+def test_features_of_parties_differ_the_more_the_stronger_their_skew():
+    dataset = _dataset(np.zeros(4000))
+    between = []
+    for strength in (0.0, 0.5, 2.0, 100.0):
+        parts = partition(dataset, parties=10, scheme=FeatureSkew(strength), seed=0)
+        assert {len(part) for part in parts} == {400}
+        means = np.array([dataset.private_inputs[part].mean(axis=0) for part in parts])
+        between.append(float(means.var(axis=0).sum()))
+    assert between == sorted(between)
+    assert between[0] < 0.02  # 2/400 is expected of an equal distribution
+    assert between[-1] > 0.8  # nearly the whole variance, 1, of one direction
+
+
 def test_dirichlet_parties_are_of_nearly_equal_size_and_the_skew_falls_with_its_parameter():
     dataset = _dataset(np.arange(20_000) % 10, classes=10)
     dominance = []
@@ -146,7 +214,8 @@ def test_ten_thousand_parties_take_about_a_second():
 @pytest.mark.parametrize(
     "text",
     ["", "random", "iid:1", "dirichlet", "dirichlet:", "dirichlet:x", "dirichlet:0", "dirichlet:-1"]
-    + ["dirichlet:nan", "dirichlet:inf", "size-skew", "size-skew:-0.1", "size-skew:nan", "by-site:3"],
+    + ["dirichlet:nan", "dirichlet:inf", "size-skew", "size-skew:-0.1", "size-skew:nan", "by-site:3"]
+    + ["classes", "classes:0", "classes:1.5", "feature-skew", "feature-skew:-1", "feature-skew:nan", "by-column:"],
 )
 def test_an_unknown_scheme_or_parameter_is_refused_with_the_allowed_ones(text):
     with pytest.raises(InvalidInput, match=r"allowed: iid, dirichlet:A \(A from"):
