@@ -82,7 +82,7 @@ class LateSeats:
                     self._waited_s[seat] = self._waited_s.get(seat, 0.0) + now - mark
                     if spared:
                         self._extra_s[seat] = self._extra_s.get(seat, 0.0) + now - mark
-                    if not is_late(reply):
+                    if not isinstance(reply, Refusal | None):
                         self._answered_late(seat, now - began)
         finally:
             self.waiting = ""

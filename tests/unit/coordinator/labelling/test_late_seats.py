@@ -70,6 +70,14 @@ def test_a_seat_that_is_absent_or_refuses_is_not_asked_again(other):
     assert rounds.late.summary() == ""
 
 
+@pytest.mark.parametrize("other", [None, Refusal("teachers_failed", "no")])
+def test_a_seat_that_was_late_and_then_has_no_votes_is_not_said_to_have_answered(other):
+    rounds = Rounds({SEATS[1]: [LATE, other]})
+    assert rounds.ask(request())[SEATS[1]] is other
+    assert rounds.late.summary() == ""
+    assert rounds.events == []
+
+
 def test_an_outcome_that_a_seat_did_not_answer_is_not_sent_again_at_once():
     rounds = Rounds({SEATS[1]: [LATE]})
     assert rounds.ask(dict.fromkeys(SEATS, Outcome(STUDY.digest, bytes(32), np.ones(5, bool))))[SEATS[1]] is LATE
