@@ -51,4 +51,9 @@ METHODS: Final[dict[str, Method]] = {
         "federated averaging of a softmax regression",
         "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
     ),
+    "dp_sgd": Method(
+        "simulations.baselines.dp_sgd:dp_sgd",
+        "DP-SGD of a softmax regression, on pooled records",
+        "one record", "a curator of all records", "Abadi et al. 2016, Algorithm 1",
+    ),
 }  # fmt: skip

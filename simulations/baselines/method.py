@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from runtime.distribution import lacking
 from simulations.baselines import METHODS
 from simulations.datasets.dataset import Dataset
 from simulations.progress import Reporter
@@ -67,7 +68,10 @@ class Score:
 
 
 def method_of(name: str) -> Callable[[Task], Score]:
-    """The function of a method of METHODS; imports the packages that it needs. Raises ImportError."""
+    """The function of a method of METHODS; imports the packages that it needs. Raises InvalidInput without them."""
     module, _, function = METHODS[name].where.partition(":")
-    found: Callable[[Task], Score] = getattr(import_module(module), function)
+    try:
+        found: Callable[[Task], Score] = getattr(import_module(module), function)
+    except ModuleNotFoundError as missing:
+        raise lacking(missing, f"method {name!r}", "baselines") from None
     return found

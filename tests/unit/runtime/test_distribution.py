@@ -25,6 +25,7 @@ NAMED = {
     "ray": "flwr",
     "tomli_w": "tomli-w",
     "mlflow": "mlflow-skinny",
+    "dp_accounting": "dp-accounting",
 }
 
 
