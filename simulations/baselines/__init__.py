@@ -56,4 +56,9 @@ METHODS: Final[dict[str, Method]] = {
         "DP-SGD of a softmax regression, on pooled records",
         "one record", "a curator of all records", "Abadi et al. 2016, Algorithm 1",
     ),
+    "output_perturbation": Method(
+        "simulations.baselines.output_perturbation:output_perturbation",
+        "a softmax regression of pooled records with noise on its weights",
+        "one record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
+    ),
 }  # fmt: skip
