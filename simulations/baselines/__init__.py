@@ -61,4 +61,9 @@ METHODS: Final[dict[str, Method]] = {
         "a softmax regression of pooled records with noise on its weights",
         "one record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
     ),
+    "dp_fedavg": Method(
+        "simulations.baselines.dp_fedavg:dp_fedavg",
+        "federated averaging of a softmax regression, with clipped updates and noise on their sum",
+        "all of a party's data", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
+    ),
 }  # fmt: skip
