@@ -51,6 +51,16 @@ METHODS: Final[dict[str, Method]] = {
         "federated averaging of a softmax regression",
         "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
     ),
+    "pate": Method(
+        "simulations.baselines.votes:teacher_votes",
+        "a student of the labels that the parties' teachers release",
+        "one record", "the coordinator, with votes", "Papernot et al. 2018",
+    ),
+    "record_votes": Method(
+        "simulations.baselines.votes:record_votes",
+        "a student of the soft labels that the parties' records release",
+        "one record", "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+    ),
     "dp_sgd": Method(
         "simulations.baselines.dp_sgd:dp_sgd",
         "DP-SGD of a softmax regression, on pooled records",

@@ -57,7 +57,8 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
                 "note": "" if notes.empty else notes.iloc[0],
             }
         )
-    return pd.DataFrame(found)
+    numbers = ["epsilon", "accuracy", "accuracy_low", "accuracy_high", "parties_that_gain", "labels"]
+    return pd.DataFrame(found).astype(dict.fromkeys(numbers, "float64"))
 
 
 def accuracy_text(row: pd.Series) -> str:

@@ -75,3 +75,18 @@ def test_settings_that_a_comparison_does_not_have_are_refused_before_anything_is
     assert run("baselines", *SMALL, *flags) == 2
     assert reason in capsys.readouterr().err
     assert not (folder / "runs").exists()
+
+
+@pytest.mark.usefixtures("folder")
+def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
+    wide = ("--teacher", "logistic_regression", "--student", "logistic_regression", "--engine", "in_process")
+    said = ("--dataset", "breast_cancer", "--parties", "40", "--private-size", "300", *wide, "--quiet", "--json")
+    assert run("baselines", *said, "--methods", "pate,record_votes", "--epsilons", "0.05,9", "--out", "out") == 0
+    none, pate, _, record = json.loads(capsys.readouterr().out)
+    assert none["accuracy"] is None
+    assert "affords no query" in none["note"]
+    assert run("run", *said, "--budgets", "9", "--no-baselines", "--out", "run") == 0
+    alone = json.loads(capsys.readouterr().out)
+    assert (pate["accuracy"], pate["labels"]) == (alone["student_accuracy"], alone["seeds"][0]["answered"])
+    assert run("run", *said, "--budgets", "9", "--no-baselines", "--votes-by", "record", "--out", "records") == 0
+    assert record["accuracy"] == json.loads(capsys.readouterr().out)["student_accuracy"]
