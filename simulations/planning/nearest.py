@@ -18,8 +18,8 @@ from simulations.setup.experiment import Experiment, experiment, experiment_budg
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
 
-# Factors that are tried, and how near the least one is found: a part in a hundred.
-_MOST, _NEAR = 1e4, 1.01
+# Factors that are tried, and how near the least one is found: three parts in a hundred.
+_MOST, _NEAR = 1e4, 1.03
 
 
 @dataclass(frozen=True)
@@ -121,7 +121,7 @@ def _up(value: float) -> str:
 
 
 def least_factor(affords: Callable[[float], bool]) -> float | None:
-    """The least factor above 1, to a part in a hundred, for which something is afforded; None if none is."""
+    """The least factor above 1, to three parts in a hundred, for which something is afforded; None if none is."""
     low, high = 1.0, 2.0
     while not affords(high):
         low, high = high, high * 2

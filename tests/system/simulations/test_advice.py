@@ -29,19 +29,18 @@ def test_budgets_that_afford_nothing_are_told_the_nearest_settings_whose_command
     said = capsys.readouterr().err
     for words in ("larger budgets, ", "more noise, sigma ", "more parties, ", "record votes: "):
         assert words in said
-    assert run("plan", *flags, "--quiet") == 0
-    printed = capsys.readouterr().out
-    found = commands(printed)
-    assert found == commands(said)
+    found = commands(said)
     assert len(found) == 4
     for command in found:
         assert run(*command, "--dry-run", "--quiet", "--engine", "in_process") == 0
         afforded = re.search(r"it releases (\d+) labels", capsys.readouterr().out)
         assert afforded is None or int(afforded[1]) >= 1
     # Nearest: a little less affords nothing.
-    larger = scaled_budgets(found[0][found[0].index("--budgets") + 1], 0.97)
-    assert run(*flags, "--budgets", larger, "--quiet", "--dry-run", "--engine", "in_process", "--out", "out") == 0
-    assert "it releases 0 labels" in capsys.readouterr().out
+    larger = scaled_budgets(found[0][found[0].index("--budgets") + 1], 0.94)
+    assert run("plan", *flags, "--budgets", larger, "--quiet") == 0
+    printed = capsys.readouterr().out
+    assert "it releases 0 labels" in printed
+    assert "larger budgets, " in printed
     assert not (tmp_path / "out").exists()
 
 
