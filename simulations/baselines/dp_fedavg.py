@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-from simulations.baselines.federated import local_update, start
+from simulations.baselines.federated import held, local_update, start
 from simulations.baselines.method import Score, Task
 from simulations.baselines.noise_multiplier import noise_multiplier_for
 from simulations.baselines.softmax import accuracy
@@ -29,9 +29,9 @@ def dp_fedavg(task: Task) -> Score:
     """
     noise = noise_multiplier_for(task.budget, rate=1.0, steps=_ROUNDS, delta=task.settings.delta)
     rng = np.random.default_rng([task.seed, *b"dp_fedavg"])
-    weights = start(task)
+    parties, weights = held(task), start(task)
     for _ in range(_ROUNDS):
-        updates = [local_update(task, records, weights) for records in task.holdings]
+        updates = [local_update(rows, labels, weights) for rows, labels in parties]
         weights = weights + noisy_mean(updates, noise_multiplier=noise, rng=rng)
     return Score(accuracy(weights, task.dataset), details={"noise_multiplier": noise})
 

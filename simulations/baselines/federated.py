@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from simulations.baselines.method import Score, Task
@@ -18,13 +18,19 @@ _LEARNING_RATE: Final = 2.0
 
 def fedavg(task: Task) -> Score:
     """Federated averaging without privacy (McMahan et al. 2017, Algorithm 1), weighted by the parties' records."""
-    holdings = task.holdings
-    sizes = np.array([len(records) for records in holdings], dtype=np.float64)
+    parties = held(task)
+    sizes = np.array([len(labels) for _, labels in parties], dtype=np.float64)
     weights = start(task)
     for _ in range(_ROUNDS):
-        updates = np.stack([local_update(task, records, weights) for records in holdings])
+        updates = np.stack([local_update(rows, labels, weights) for rows, labels in parties])
         weights = weights + np.tensordot(sizes / sizes.sum(), updates, axes=1)
     return Score(accuracy(weights, task.dataset), details={"rounds": _ROUNDS})
+
+
+def held(task: Task) -> list[tuple[Float64[ndarray, "records features"], Int64[ndarray, " records"]]]:
+    """The scaled rows and the labels of each party."""
+    rows, labels = scaled_rows(task.dataset, task.dataset.private_inputs), task.dataset.private_labels
+    return [(rows[records], labels[records]) for records in task.holdings]
 
 
 def start(task: Task) -> Float64[ndarray, "features classes"]:
@@ -34,11 +40,12 @@ def start(task: Task) -> Float64[ndarray, "features classes"]:
 
 
 def local_update(
-    task: Task, records: ndarray, weights: Float64[ndarray, "features classes"]
+    rows: Float64[ndarray, "records features"],
+    labels: Int64[ndarray, " records"],
+    weights: Float64[ndarray, "features classes"],
 ) -> Float64[ndarray, "features classes"]:
     """How a party's records move the model in _LOCAL_STEPS steps of gradient descent."""
-    rows = scaled_rows(task.dataset, task.dataset.private_inputs[records])
-    labels, moved = task.dataset.private_labels[records], weights
+    moved = weights
     for _ in range(_LOCAL_STEPS):
         moved = moved - _LEARNING_RATE * gradient(moved, rows, labels)
     return moved - weights

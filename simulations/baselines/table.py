@@ -81,3 +81,10 @@ def by_epsilon(summary: pd.DataFrame) -> tuple[list[str], list[list[object]]]:
         shown = [cells.get(None, ""), *(cells.get(epsilon, "") for epsilon in epsilons)]
         rows.append([method, group["protects"].iloc[0] or "nobody", *shown])
     return ["method", "protects", "no ε", *(f"ε = {epsilon:g}" for epsilon in epsilons)], rows
+
+
+def markdown(summary: pd.DataFrame) -> str:
+    """The table of `by_epsilon` for a page of Markdown."""
+    head, rows = by_epsilon(summary)
+    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines)

@@ -20,14 +20,14 @@ from runtime.page import document, facts, lines, table, text, verdict
 from simulations.baselines import METHODS
 from simulations.baselines.cells import Comparison, Row
 from simulations.baselines.drawing import comparison_drawing
-from simulations.baselines.table import COVERED, accuracy_text, by_epsilon, means, tidy
+from simulations.baselines.table import COVERED, accuracy_text, by_epsilon, markdown, means, tidy
 from simulations.plots.figures import write_figures
 from simulations.plots.style import Drawing, inline_svg, pdf_bytes
 from simulations.results.files import environment
 
 
 def write_comparison(comparison: Comparison, rows: Sequence[Row], out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Writes methods.csv and methods.parquet, means.csv, the figure and report.html; returns rows and means.
+    """Writes the tables, the figure and report.html (docs/reference/outputs.md); returns rows and means.
 
     Raises StorageFailed; each file is whole or absent.
     """
@@ -38,6 +38,7 @@ def write_comparison(comparison: Comparison, rows: Sequence[Row], out: Path) -> 
     write_atomically(out / "methods.parquet", sink.getvalue())
     write_atomically(out / "methods.csv", found.to_csv(index=False))
     write_atomically(out / "means.csv", summary.to_csv(index=False))
+    write_atomically(out / "methods.md", markdown(summary))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     drawn = comparison_drawing(summary)
     write_figures([drawn], out)

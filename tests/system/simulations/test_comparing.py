@@ -55,6 +55,9 @@ def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_i
     pair = [accuracy["fedavg", seed] for seed in (0, 1)]
     half = 12.7062047362 * abs(pair[0] - pair[1]) / 2  # the 0.975 quantile of Student's t with one degree of freedom
     assert means["accuracy_high"]["fedavg"] == pytest.approx(sum(pair) / 2 + half)
+    lines = (written / "methods.md").read_text().splitlines()
+    assert lines[0] == "| method | protects | no ε |"
+    assert lines[-1].startswith(f"| fedavg | nobody | {50 * sum(pair):.1f} ± ")
     assert "Which parties gain" in (written / "report.html").read_text()
     assert run("baselines", "out/baselines.toml", "--engine", "in_process", "--quiet", "--json", "--out", "again") == 0
     assert json.loads(capsys.readouterr().out) == rows
