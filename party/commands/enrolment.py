@@ -7,6 +7,7 @@ import datetime
 import json
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -175,12 +176,14 @@ def init(
         first = f"fill in {home.settings_file}, "
     if ask_now:
         try:
-            enrol_home(home, 0.0)
+            enrol_home(home, 0.0, say=click.echo)
         except Refused as error:
             if error.code != Code.PENDING:
                 raise
             click.echo("asked for a certificate; the operator approves it once you have read them the words")
-            say_next(f"{first}conclave-party data check STUDY.toml, once you have the study")
+        else:
+            click.echo(f"enrolled {invited.party}")
+        say_next(f"{first}conclave-party data check STUDY.toml, once you have the study")
         return
     say_next(f"{first}run conclave-party enrol, and read the words to the operator by telephone")
 
@@ -195,12 +198,13 @@ def enrol(home: PartyHome, wait_s: float) -> None:
     Example:
       conclave-party enrol --wait 600
     """
-    enrol_home(home, wait_s)
+    enrol_home(home, wait_s, say=lambda text: click.echo(text, err=True))
+    click.echo(f"enrolled {home.invitation().party}")
     say_next("conclave-party doctor")
 
 
-def enrol_home(home: PartyHome, wait_s: float) -> None:
-    """Asks for the certificate, and fetches it. wait_s: seconds to wait for the approval.
+def enrol_home(home: PartyHome, wait_s: float, *, say: Callable[[str], None]) -> None:
+    """Asks for the certificate, and fetches it. wait_s: seconds to wait for the approval; say: told of the wait.
 
     Raises Refused, "pending" where there is none yet.
     """
@@ -215,7 +219,7 @@ def enrol_home(home: PartyHome, wait_s: float) -> None:
     authority = certificate_from_pem(invited.authority)
     words = phrase(fingerprint(key.public_key()))
     if wait_s:
-        click.echo(f"asking for up to {wait_s:g} s, until the operator has approved these words: {words}", err=True)
+        say(f"asking for up to {wait_s:g} s, until the operator has approved these words: {words}")
     deadline = time.monotonic() + wait_s
     while True:
         reply = ask(
@@ -232,7 +236,6 @@ def enrol_home(home: PartyHome, wait_s: float) -> None:
             raise Refused(reply.code, f"{reply.reason or 'the operator has not approved this node yet'}: {words}")
         time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
     _keep(home, invited, reply.certificate)
-    click.echo(f"enrolled {invited.party}")
 
 
 @click.command(epilog=EPILOG)

@@ -69,8 +69,6 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
 
     settings, invitation = home.settings(), home.invitation()
     key = home.open_key()
-    if not home.certificate.exists():
-        enrol_home(home, _ENROL_S)
     authority = certificate_from_pem(invitation.authority)
     plain = sys.stderr.isatty() and not as_json
     log, recent = Log(sys.stderr, plain=plain), Recent()
@@ -78,6 +76,9 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
     def on_event(event: str, fields: Mapping[str, str | int | float]) -> None:
         recent(event, fields)
         log(event, fields)
+
+    if not home.certificate.exists():
+        enrol_home(home, _ENROL_S, say=lambda text: on_event("enrolling", {"reason": text}))
 
     stop, interrupted = threading.Event(), threading.Event()
 

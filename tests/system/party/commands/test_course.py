@@ -17,6 +17,7 @@ import pytest
 from party.commands.group import run_command
 from party.live.state import last_audit
 from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
+from protocols.errors import Refused
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
 from protocols.wire.enrolment import Enrolled
@@ -204,6 +205,22 @@ def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp
         # Settings are not filled in yet: that is the next step, and not wrong.
         assert run_command(["doctor", *at]) == 0
         assert "data.name; data.loader; teachers.kind; [lifetime.record]" in capsys.readouterr().out
+
+
+def test_a_node_without_a_certificate_asks_for_one_and_says_so_in_its_log(tmp_path, consortium, capsys, monkeypatch):
+    home = make_member(tmp_path / "a", consortium)
+    home.certificate.unlink()
+
+    def refused(found, wait_s, *, say):
+        say("asking: these-are-words")
+        raise Refused("pending", "nobody approved")
+
+    monkeypatch.setattr("party.commands.enrolment.enrol_home", refused)
+    assert run_command(["run", "--home", str(home.path)]) == 4
+    line, error, _ = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["event"] == "enrolling"
+    assert json.loads(line)["reason"] == "asking: these-are-words"
+    assert error.startswith("error [pending]: ")
 
 
 def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):
