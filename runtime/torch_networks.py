@@ -86,6 +86,11 @@ def dense_logits(
     return torch.relu(hidden * scale + offset) @ parameters["out.weight"] + parameters["out.shift"]
 
 
+def planes(images: Float[Tensor, "images height width ..."]) -> Float[Tensor, "images channels height width"]:
+    """Grey images, or colour ones [height, width, 3], with an axis of channels before their sides, as torch has it."""
+    return images[:, None] if images.ndim == 3 else images.movedim(-1, 1)
+
+
 def seen_offsets(seen: Int[np.ndarray, " seen"], classes: int) -> Float[Tensor, " classes"]:
     """What to add to logits: 0 for the classes that occurred in the labels, very low for the others."""
     offsets = torch.full((classes,), _NEVER)

@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from runtime.torch_networks import planes
+
 
 class Augmentation(Protocol):
     """A random change of a batch of inputs."""
@@ -38,7 +40,8 @@ class ImageChange:
     cutout: float = 0.0
 
     def __call__(self, inputs: Tensor, generator: np.random.Generator) -> Tensor:
-        """Changed images [images, height, width]; uncovered pixels repeat the border."""
+        """Changed images [images, height, width], or with a last axis of 3 colours; uncovered pixels repeat the
+        border."""
         count = len(inputs)
         limits = [
             math.radians(self.rotation),
@@ -63,13 +66,14 @@ class ImageChange:
             ]
         )
         maps = torch.from_numpy(rows.T.reshape(count, 2, 3)).to(inputs.device)
-        grid = functional.affine_grid(maps, [count, 1, *inputs.shape[1:]], align_corners=False)
-        moved = functional.grid_sample(inputs[:, None], grid, padding_mode="border", align_corners=False)[:, 0]
+        pixels = planes(inputs)
+        grid = functional.affine_grid(maps, list(pixels.shape), align_corners=False)
+        moved = functional.grid_sample(pixels, grid, padding_mode="border", align_corners=False)
         if self.contrast:
-            moved = moved * torch.from_numpy(np.exp(contrast)).to(inputs.device)[:, None, None]
+            moved = moved * torch.from_numpy(np.exp(contrast)).to(inputs.device)[:, None, None, None]
         if self.cutout:
-            moved = moved * self._kept(inputs.shape, generator).to(inputs.device)
-        return moved
+            moved = moved * self._kept(inputs.shape, generator).to(inputs.device)[:, None]
+        return moved[:, 0] if inputs.ndim == 3 else moved.movedim(1, -1)
 
     def _kept(self, shape: torch.Size, generator: np.random.Generator) -> Tensor:
         """0 inside a square at a random place of each image, 1 elsewhere."""

@@ -70,7 +70,7 @@ def choose_student(
     if len(inputs) < FOLDS:
         raise InvalidInput(f"{len(inputs)} labels were released; allowed for student {AUTO!r}: at least {FOLDS}")
     # The networks' own rule for images, which torch is needed to ask.
-    image = inputs.ndim == 3 and min(inputs.shape[1:]) >= 8
+    image = inputs.shape[3:] in ((), (3,)) and inputs.ndim in (3, 4) and min(inputs.shape[1:3]) >= 8
     kinds = _FOR_IMAGES if image else _FOR_ROWS
     fold = _folds(targets.argmax(axis=1), seed)
     scores = []

@@ -22,6 +22,7 @@ from runtime.torch_networks import (
     dense_shapes,
     initial,
     norm_shapes,
+    planes,
 )
 
 _SMALLEST_IMAGE: Final = 8
@@ -48,19 +49,21 @@ class StudentNetwork:
 
 def is_image(input_shape: tuple[int, ...]) -> bool:
     """Whether inputs of this shape are images that the cnn takes."""
-    return len(input_shape) == 2 and min(input_shape) >= _SMALLEST_IMAGE
+    return len(input_shape) in (2, 3) and input_shape[2:] in ((), (3,)) and min(input_shape[:2]) >= _SMALLEST_IMAGE
 
 
 def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
     if not is_image(input_shape):
         raise InvalidInput(
-            f"inputs of the cnn have shape {input_shape}; allowed: (height, width), each at least {_SMALLEST_IMAGE}"
+            f"inputs of the cnn have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side at "
+            f"least {_SMALLEST_IMAGE}"
         )
     first, second = _FILTERS
-    height, width = ((length - 3) // 2 for length in input_shape)
+    height, width = ((length - 3) // 2 for length in input_shape[:2])
+    channels = 1 if len(input_shape) == 2 else 3
     features = second * ((height + 1) // 2) * ((width + 1) // 2)
     return (
-        {"first.weight": (first, 1, 5, 5), "second.weight": (second, first, 3, 3)}
+        {"first.weight": (first, channels, 5, 5), "second.weight": (second, first, 3, 3)}
         | norm_shapes("first_norm", first)
         | norm_shapes("second_norm", second)
         | dense_shapes(features, hidden=_HIDDEN, classes=classes)
@@ -70,7 +73,7 @@ def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
 def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
     """Two convolutions with stride 2, each with batch norm, then two dense layers."""
     # Strides instead of pooling: torch's max_pool2d is not vectorised on a CPU and takes most of the time.
-    first = functional.conv2d(inputs[:, None], parameters["first.weight"], stride=2)
+    first = functional.conv2d(planes(inputs), parameters["first.weight"], stride=2)
     scale, offset = batch_norm(parameters, "first_norm", lambda: _batch_statistics(first), found)
     maps = torch.relu(first * scale.view(-1, 1, 1) + offset.view(-1, 1, 1))
     second = functional.conv2d(maps, parameters["second.weight"], stride=2, padding=1)

@@ -22,7 +22,7 @@ UNLABELLED_BATCH: Final = 96
 
 @dataclass(frozen=True)
 class SemiSupervisedKind(StudentKind):
-    """The cnn on images [height, width] of at least 8x8, the mlp on everything else."""
+    """The cnn on images of at least 8x8, grey or with a last axis of 3 colours, the mlp on everything else."""
 
     images: Method
     rows: Method

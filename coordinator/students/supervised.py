@@ -60,7 +60,7 @@ class SupervisedKind(StudentKind):
 
 
 def cnn(*, device: str) -> SupervisedKind:
-    """Two convolutions and two dense layers, for grey images [height, width], each at least 8."""
+    """Two convolutions and two dense layers, for images [height, width] or [height, width, 3], each side at least 8."""
     return SupervisedKind(CNN, LABELLED_IMAGES, torch_device(device))
 
 

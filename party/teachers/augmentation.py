@@ -12,6 +12,8 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
+from runtime.torch_networks import planes
+
 _ROTATION: Final = math.radians(15)
 _SHIFT: Final = 0.1  # of the height and width
 
@@ -20,11 +22,6 @@ def draw_motions(generator: np.random.Generator, count: int) -> Float32[ndarray,
     """For each image an angle in radians and shifts in x and y (in half image sizes), drawn uniformly."""
     limits = np.array([_ROTATION, 2 * _SHIFT, 2 * _SHIFT], np.float32)
     return generator.uniform(-1, 1, (count, 3)).astype(np.float32) * limits
-
-
-def planes(images: Float[Tensor, "images height width ..."]) -> Float[Tensor, "images channels height width"]:
-    """Grey images, or colour ones [height, width, 3], with an axis of channels before their sides, as torch has it."""
-    return images[:, None] if images.ndim == 3 else images.movedim(-1, 1)
 
 
 def move(

@@ -20,7 +20,6 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from party.teachers.augmentation import planes
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.model import Convolution, Dense, ReLU, fold_batch_norm
 from runtime.torch_networks import (
@@ -33,6 +32,7 @@ from runtime.torch_networks import (
     dense_shapes,
     initial,
     norm_shapes,
+    planes,
 )
 
 _FILTERS: Final = 32

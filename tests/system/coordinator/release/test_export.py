@@ -45,6 +45,7 @@ def exported_of(tmp_path_factory):
         ("gradient_boosting", (2, 3)),
         ("mlp", (5,)),
         pytest.param("cnn", (9, 10), marks=pytest.mark.slow),
+        pytest.param("cnn", (9, 8, 3), marks=pytest.mark.slow),
     ],
 )
 def test_onnx_predicts_as_the_student(exported_of, kind, shape):

@@ -22,6 +22,13 @@ def test_no_change_changes_nothing() -> None:
     torch.testing.assert_close(RowChange(noise=0)(images, np.random.default_rng(0)), images)
 
 
+def test_the_three_colours_of_an_image_are_changed_alike() -> None:
+    grey = blob()
+    changed = STRONG_IMAGES(torch.stack([grey, grey, 2 * grey], dim=-1), np.random.default_rng(0))
+    alone = STRONG_IMAGES(grey, np.random.default_rng(0))
+    torch.testing.assert_close(changed, torch.stack([alone, alone, 2 * alone], dim=-1))
+
+
 @pytest.mark.parametrize("change", [WEAK_IMAGES, STRONG_IMAGES, RowChange(0.1, 0.2)])
 def test_a_change_depends_on_its_generator_alone(change: ImageChange | RowChange) -> None:
     first, again, other = (change(blob(), np.random.default_rng(seed)) for seed in (1, 1, 2))

@@ -220,6 +220,16 @@ def test_table_rows_are_learned(name: str, kind: StudentKind) -> None:
     assert (student.predict(rows[400:]) == labels[400:]).mean() > 0.85
 
 
+@pytest.mark.parametrize("name", ["cnn", *SEMI_SUPERVISED])
+def test_colours_tell_images_apart_that_are_alike_in_grey(name: str, kind: StudentKind) -> None:
+    generator = np.random.default_rng(0)
+    labels = np.arange(120) % 2
+    images = generator.uniform(0, 0.3, (120, 9, 8, 3)).astype(np.float32)
+    images[np.arange(120), :, :, 2 * labels] += 0.5  # red or blue
+    student = kind.fit(images[:30], one_hot(labels[:30], 2), unlabelled=images[30:80], classes=2, seed=0)
+    assert (student.predict(images[80:]) == labels[80:]).mean() > 0.9
+
+
 def test_the_cnn_refuses_table_rows() -> None:
     refused(
         student_kind("cnn", device="cpu"), np.zeros((3, 6), np.float32), np.eye(3, 10, dtype=np.float32), "at least 8"
