@@ -2,7 +2,6 @@
 
 import datetime
 import json
-import re
 import shutil
 
 import numpy as np
@@ -282,30 +281,6 @@ def test_a_release_is_never_overwritten_and_only_its_coordinator_may_make_it(sig
     stranger.certificate = stranger.certify(stranger.key, "elsewhere", role="coordinator")
     with pytest.raises(InvalidInput, match="centre"):
         stranger.release(labelled, tmp_path / "stranger")
-
-
-@pytest.mark.parametrize("kind", ["random_forest", pytest.param("mlp", marks=pytest.mark.slow)])
-def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_path, kind):
-    consortium, labelled, _ = signed
-    trained = train_student(labelled, POOL, kind=kind, seed=1, device="cpu")
-    folder = consortium.release(labelled, tmp_path / "student", trained=trained)
-    figures = json.loads((folder / "student.json").read_text())
-    assert figures["onnx_agreement"] == 1.0
-    assert (folder / "student.safetensors").exists() == (kind == "mlp")
-    card, made = (folder / "model_card.md").read_text(), json.loads((folder / "privacy.json").read_text())
-    assert "100.0 %" in card
-    assert "- Unit record, adjacency replace-one, view label, " in card
-    epsilon = max(seat["guarantee"]["epsilon"] for seat in made["seats"])
-    stated = re.search(rf"epsilon of one record \({made['protected']['unit_in_words']}\): up to ([0-9.]+); a pat", card)
-    assert stated is not None
-    assert float(stated[1]) == pytest.approx(epsilon, rel=1e-3)
-    # Which data left the hospitals, and which did not.
-    page = (folder / "privacy.html").read_text()
-    assert (
-        "votes on every query it answered, in the clear; which party was absent or refused; sizes of ledgers. " in page
-    )
-    assert "No record and no teacher." in page
-    assert [check for check in verify_release(folder, None) if not check.passed] == []
 
 
 def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):

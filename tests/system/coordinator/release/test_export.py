@@ -1,4 +1,5 @@
 import functools
+import json
 import re
 from pathlib import Path
 
@@ -6,12 +7,15 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+from coordinator.labelling.training import train_student
 from coordinator.release.export import export_student, predict_onnx
 from coordinator.release.export_scikit import write as write_forest
+from coordinator.release.verify import verify_release
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
 from protocols.errors import EngineFailed, InvalidInput
+from tests.harness.released import POOL
 
 
 def trained(kind, shape, *, classes=3, absent=1):
@@ -123,3 +127,27 @@ def test_a_student_of_another_distribution_is_exported_by_its_own_exporter(tmp_p
     exported = export_student(ReleasedStudent(forest), inputs, tmp_path)
     assert exported.files == ("student.onnx",)
     assert (predict_onnx(tmp_path / "student.onnx", inputs) == forest.predict(inputs)).mean() > 0.99
+
+
+@pytest.mark.parametrize("kind", ["random_forest", pytest.param("mlp", marks=pytest.mark.slow)])
+def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_path, kind):
+    consortium, labelled, _ = signed
+    trained = train_student(labelled, POOL, kind=kind, seed=1, device="cpu")
+    folder = consortium.release(labelled, tmp_path / "student", trained=trained)
+    figures = json.loads((folder / "student.json").read_text())
+    assert figures["onnx_agreement"] == 1.0
+    assert (folder / "student.safetensors").exists() == (kind == "mlp")
+    card, made = (folder / "model_card.md").read_text(), json.loads((folder / "privacy.json").read_text())
+    assert "100.0 %" in card
+    assert "- Unit record, adjacency replace-one, view label, " in card
+    epsilon = max(seat["guarantee"]["epsilon"] for seat in made["seats"])
+    stated = re.search(rf"epsilon of one record \({made['protected']['unit_in_words']}\): up to ([0-9.]+); a pat", card)
+    assert stated is not None
+    assert float(stated[1]) == pytest.approx(epsilon, rel=1e-3)
+    # Which data left the hospitals, and which did not.
+    page = (folder / "privacy.html").read_text()
+    assert (
+        "votes on every query it answered, in the clear; which party was absent or refused; sizes of ledgers. " in page
+    )
+    assert "No record and no teacher." in page
+    assert [check for check in verify_release(folder, None) if not check.passed] == []
