@@ -77,9 +77,9 @@ class Step:
     without gradients. progress: the share of the training that is done, in [0, 1).
     """
 
-    known: Tensor
-    goals: Tensor
-    queries: Tensor
+    known: Tensor = field(repr=False)
+    goals: Tensor = field(repr=False)
+    queries: Tensor = field(repr=False)
     scores: Scores
     average: Scores
     progress: float

@@ -58,6 +58,7 @@ SHOWN = {
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
     "coordinator.students.augmentation.RowChange.noise": "a setting of the student",
     "coordinator.students.networks.StudentNetwork.logits": "a function",
+    "coordinator.students.semi_supervised.SemiSupervisedKind.rows": "a function",
     "party.demo.demo_data.DemoData.label": _NAME,
     "party.asking.improvement.Improvement.model": _NAME,
     "party.asking.improvement.Improvement.own_records": _REPORT,

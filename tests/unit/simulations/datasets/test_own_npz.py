@@ -1,0 +1,139 @@
+"""A person's own .npz file: cut by shares or in parts as it says, and refused with array and row where it is wrong."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from protocols.errors import DataCorrupt, InvalidInput
+from simulations import datasets
+from simulations.datasets import DatasetRequest
+
+
+def _load(path, **options):
+    return datasets.load(str(path), DatasetRequest(seed=0, **options))
+
+
+def _npz(tmp_path, **arrays):
+    np.savez(tmp_path / "own.npz", **arrays)
+    return tmp_path / "own.npz"
+
+
+def _images(count=60):
+    rng = np.random.default_rng(1)
+    return {"x": rng.integers(0, 256, (count, 9, 12), dtype=np.uint8), "y": np.arange(count) % 3}
+
+
+def test_an_npz_of_images_or_of_rows_is_cut_by_shares(tmp_path):
+    arrays = _images()
+    dataset = _load(_npz(tmp_path, **arrays, classes=np.array(["a", "b", "c"])))
+    assert (dataset.name, dataset.kind, dataset.class_names) == ("own", "image", ("a", "b", "c"))
+    assert dataset.private_inputs.shape == (36, 9, 12)
+    assert (dataset.private_inputs.max(), len(dataset.public_labels), len(dataset.test_labels)) == (
+        1.0,
+        15,
+        9,
+    )
+    rows = arrays["x"].reshape(60, -1).astype(np.float64)
+    table = _load(_npz(tmp_path, x=rows, y=arrays["y"], site=np.arange(60) % 2), public_size=5, test_size=5)
+    assert (table.kind, table.private_inputs.shape, table.site_names) == ("table", (50, 108), ("0", "1"))
+    assert table.private_inputs.max() == 255
+
+
+def test_an_npz_in_parts_keeps_them(tmp_path):
+    arrays = _images()
+    parted = {
+        f"{what}_{part}": arrays[what][rows]
+        for what in "xy"
+        for part, rows in (("private", slice(0, 30)), ("public", slice(30, 50)), ("test", slice(50, 60)))
+    }
+    sites = np.repeat(["b", "a"], 15)
+    dataset = _load(_npz(tmp_path, **parted, site_private=sites))
+    np.testing.assert_array_equal(dataset.public_labels, arrays["y"][30:50])
+    np.testing.assert_array_equal(dataset.private_sites, np.repeat([1, 0], 15))
+    assert dataset.site_names == ("a", "b")
+    patients = {
+        "patient_private": np.arange(30),
+        "patient_public": np.arange(29, 49),
+        "patient_test": np.arange(90, 100),
+    }
+    with pytest.raises(DataCorrupt, match="1 patients have records in several parts"):
+        _load(_npz(tmp_path, **parted, **patients))
+    del patients["patient_test"]
+    with pytest.raises(DataCorrupt, match="patient_private, patient_public and patient_test together"):
+        _load(_npz(tmp_path, **parted, **patients))
+    parted["x_test"] = parted["x_test"][:, :8]
+    with pytest.raises(DataCorrupt, match="the parts have different shapes"):
+        _load(_npz(tmp_path, **parted))
+    parted["x_test"], parted["y_test"] = arrays["x"][:0], arrays["y"][:0]
+    with pytest.raises(DataCorrupt, match="20 public and 0 test records"):
+        _load(_npz(tmp_path, **parted))
+
+
+def _with(**changes):
+    return lambda arrays: arrays | changes
+
+
+def _at(index, value):
+    def change(arrays):
+        x = arrays["x"].astype(np.float32) / 255
+        x[index] = value
+        return arrays | {"x": x}
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_with(y=np.arange(60) - 1), "y, row 1: -1; allowed: 0 to"),
+        (_with(classes=np.array(["a", "b"])), "y, row 3: 2; allowed: 0 to 1"),
+        (_with(y=np.arange(60) / 2), "y is float64"),
+        (_with(y=np.arange(59)), r"y has shape \[59\]; allowed: \[60\], as x"),
+        (_with(site=np.zeros((60, 2))), r"site has shape \[60, 2\]"),
+        (_with(split=np.repeat("train", 60)), "split, row 1: 'train'; allowed: private, public, test"),
+        (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
+        (_with(x=np.zeros((60, 2, 2, 3))), r"x is float64\[60, 2, 2, 3\]; allowed"),
+        (_with(x=np.array(["a"] * 60)), "x is <U1"),
+        (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\] \(1 such"),
+        (_at((7, 2, 3), 1.5), r"x, row 8, .*: 1\.5; allowed: \[0, 1\]"),
+    ],
+)
+def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_path):
+    with pytest.raises(DataCorrupt, match=message):
+        _load(_npz(tmp_path, **change(_images())))
+
+
+def test_infinite_features_of_rows_are_refused_and_a_schema_for_an_npz_too(tmp_path):
+    x = np.zeros((60, 3))
+    x[9, 1] = np.inf
+    with pytest.raises(DataCorrupt, match=r"x, row 10, position \[1\]: inf; allowed: finite numbers"):
+        _load(_npz(tmp_path, x=x, y=np.arange(60) % 2))
+    with pytest.raises(InvalidInput, match="allowed: only with tables"):
+        _load(_npz(tmp_path, **_images()), schema=tmp_path / "a.toml")
+    np.savez(tmp_path / "own.npz", x=np.array([None] * 4, dtype=object), y=np.arange(4) % 2)
+    with pytest.raises(DataCorrupt, match=r"own\.npz: array 'x' declares"):
+        _load(tmp_path / "own.npz")
+
+
+def test_an_npz_with_the_names_of_keras_or_medmnist_is_read_as_it_is(tmp_path):
+    arrays = _images(120)
+    x, y = arrays["x"], arrays["y"]
+    usual = {"x_train": x[:85], "y_train": y[:85], "x_test": x[85:], "y_test": y[85:]}
+    dataset = _load(_npz(tmp_path, **usual))
+    np.testing.assert_array_equal(dataset.test_labels, y[85:])
+    assert (len(dataset.private_labels), len(dataset.public_labels)) == (60, 25)
+    assert np.ptp(np.bincount(dataset.public_labels)) <= 1
+    found = np.concatenate([dataset.private_inputs, dataset.public_inputs]).sum(axis=(1, 2))
+    np.testing.assert_allclose(np.sort(found), np.sort(x[:85].sum(axis=(1, 2)) / 255), rtol=1e-5)
+    parts = {"train": slice(0, 60), "val": slice(60, 85), "test": slice(85, 120)}
+    medical = {f"{part}_images": x[rows][..., None] for part, rows in parts.items()}
+    medical |= {f"{part}_labels": y[rows][:, None] for part, rows in parts.items()}
+    dataset = _load(_npz(tmp_path, **medical))
+    for part, name in zip(parts, ("private", "public", "test"), strict=True):
+        np.testing.assert_array_equal(getattr(dataset, f"{name}_labels"), y[parts[part]])
+    for wrong in ({"x_val": x}, {"site": y}, {"X_train": x}):
+        with pytest.raises(DataCorrupt, match="allowed with such names: inputs and labels"):
+            _load(_npz(tmp_path, **usual, **wrong))
+    with pytest.raises(DataCorrupt, match="84 inputs and 85 labels"):
+        _load(_npz(tmp_path, **{**usual, "x_train": x[:84]}))
