@@ -14,8 +14,8 @@ from typing import Final
 class Method:
     """One method. where: "module:function", which takes a Task and returns a Score.
 
-    protects: whose data its epsilon covers ("" without privacy); trusted: who sees records in the clear; source: the
-    paper, "" for none.
+    protects: whose data its epsilon covers, one record's or all of a party's ("" without privacy); trusted: who sees
+    records in the clear; source: the paper, "" for none.
     """
 
     where: str
@@ -54,26 +54,26 @@ METHODS: Final[dict[str, Method]] = {
     "pate": Method(
         "simulations.baselines.votes:teacher_votes",
         "a student of the labels that the parties' teachers release",
-        "one record", "the coordinator, with votes", "Papernot et al. 2018",
+        "record", "the coordinator, with votes", "Papernot et al. 2018",
     ),
     "record_votes": Method(
         "simulations.baselines.votes:record_votes",
         "a student of the soft labels that the parties' records release",
-        "one record", "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+        "record", "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
     ),
     "dp_sgd": Method(
         "simulations.baselines.dp_sgd:dp_sgd",
         "DP-SGD of a softmax regression, on pooled records",
-        "one record", "a curator of all records", "Abadi et al. 2016, Algorithm 1",
+        "record", "a curator of all records", "Abadi et al. 2016, Algorithm 1",
     ),
     "output_perturbation": Method(
         "simulations.baselines.output_perturbation:output_perturbation",
         "a softmax regression of pooled records with noise on its weights",
-        "one record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
+        "record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
     ),
     "dp_fedavg": Method(
         "simulations.baselines.dp_fedavg:dp_fedavg",
         "federated averaging of a softmax regression, with clipped updates and noise on their sum",
-        "all of a party's data", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
+        "party", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
     ),
 }  # fmt: skip

@@ -35,7 +35,8 @@ def tidy(rows: Sequence[Row]) -> pd.DataFrame:
 
 def means(table: pd.DataFrame) -> pd.DataFrame:
     """One row for each method and epsilon, in the order of the table: the mean accuracy, the ends of its interval
-    (empty for one seed), the mean share of parties that gain, and on how many seeds they rest.
+    (empty for one seed), the mean share of parties that gain, and on how many seeds they rest:
+    those in which the method gave a model.
     """
     found = []
     for (method, epsilon), group in table.groupby(["method", "epsilon"], sort=False, dropna=False):
@@ -52,6 +53,7 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
                 "accuracy_low": None if half is None or mean is None else mean - half,
                 "accuracy_high": None if half is None or mean is None else mean + half,
                 "seeds": len(known),
+                "of_seeds": len(group),
                 "parties_that_gain": gains.mean() if len(gains) else None,
                 "labels": labels.mean() if len(labels) else None,
                 "note": "" if notes.empty else notes.iloc[0],
@@ -62,11 +64,12 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def accuracy_text(row: pd.Series) -> str:
-    """An accuracy with the half-width of its interval, in percent."""
+    """An accuracy with the half-width of its interval, in percent, and of how many seeds where some gave none."""
     if pd.isna(row["accuracy"]):
         return "none"
     half = "" if pd.isna(row["accuracy_high"]) else f" ± {100 * (row['accuracy_high'] - row['accuracy']):.1f}"
-    return f"{100 * row['accuracy']:.1f}{half} %"
+    some = "" if row["seeds"] == row["of_seeds"] else f" ({row['seeds']} of {row['of_seeds']} seeds)"
+    return f"{100 * row['accuracy']:.1f}{half} %{some}"
 
 
 def by_epsilon(summary: pd.DataFrame) -> tuple[list[str], list[list[object]]]:
