@@ -30,7 +30,8 @@ def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tm
 def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
-    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--mechanism", mechanism, "--quiet"]
+    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--weights", "uniform", "--quiet"]
+    flags += ["--mechanism", mechanism]
     noise, hint = ("sigma 4.8 votes", "a larger sigma")
     if mechanism == "thresholded_gnmax":
         noise = "sigma 7.2 votes"
