@@ -9,13 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+# A method whose epsilon covers what --unit says.
+OF_STUDY: Final = "the unit"
+
 
 @dataclass(frozen=True)
 class Method:
     """One method. where: "module:function", which takes a Task and returns a Score.
 
-    protects: whose data its epsilon covers, one record's or all of a party's ("" without privacy); trusted: who sees
-    records in the clear; source: the paper, "" for none.
+    protects: whose data its epsilon covers: one "record", all of a "party", OF_STUDY, or "" without privacy; trusted:
+    who sees records in the clear; source: the paper, "" for none.
     """
 
     where: str
@@ -54,12 +57,12 @@ METHODS: Final[dict[str, Method]] = {
     "pate": Method(
         "simulations.baselines.votes:teacher_votes",
         "a student of the labels that the parties' teachers release",
-        "record", "the coordinator, with votes", "Papernot et al. 2018",
+        OF_STUDY, "the coordinator, with votes", "Papernot et al. 2018",
     ),
     "record_votes": Method(
         "simulations.baselines.votes:record_votes",
         "a student of the soft labels that the parties' records release",
-        "record", "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
     ),
     "dp_sgd": Method(
         "simulations.baselines.dp_sgd:dp_sgd",

@@ -13,7 +13,7 @@ import tomli_w
 from protocols.errors import InvalidInput
 from protocols.reading import read_json
 from runtime.files import write_atomically
-from simulations.baselines import METHODS
+from simulations.baselines import METHODS, OF_STUDY
 from simulations.baselines.method import Task, method_of
 from simulations.datasets.dataset import content_digest
 from simulations.progress import Reporter
@@ -28,6 +28,7 @@ _NOT_HERE = {
     "budgets": "every party has each of --epsilons",
     "data_seed": "each of --seeds draws the data anew",
     "votes": "methods learn from records",
+    "votes_by": "--methods names who votes",
     "privacy_groups": "every party has one budget",
     "baselines": "--methods names them",
     "attack": "a comparison has no private figures",
@@ -136,11 +137,12 @@ def _inputs(settings: Experiment, seed: int, *, host: Host, reporter: Reporter) 
 
 def _row(name: str, task: Task) -> Row:
     score, method = method_of(name)(task), METHODS[name]
+    protects = task.settings.unit if method.protects == OF_STUDY else method.protects
     return {
         "method": name,
         "epsilon": task.epsilon,
         "delta": task.settings.delta if method.private else None,
-        "protects": method.protects,
+        "protects": protects,
         "adjacency": "replace-one" if method.private else "",
         "seed": task.seed,
         "accuracy": score.accuracy,

@@ -70,6 +70,7 @@ def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_i
         (("--methods", "alone,alone"), "allowed: each once"),
         (("--epsilons", "1,nan"), "allowed: numbers from 0.01 to 100"),
         (("--budgets", "2"), "--budgets has no effect on a comparison"),
+        (("--votes-by", "record"), "--methods names who votes"),
         (("--student", "none"), "allowed in a comparison: a kind of student"),
         (("--individualization", "upsampling"), "all budgets are equal: weighting"),
     ],
@@ -82,11 +83,21 @@ def test_settings_that_a_comparison_does_not_have_are_refused_before_anything_is
 
 @pytest.mark.usefixtures("folder")
 def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
-    wide = ("--teacher", "logistic_regression", "--student", "logistic_regression", "--engine", "in_process")
+    wide = (
+        "--unit",
+        "party",
+        "--teacher",
+        "logistic_regression",
+        "--student",
+        "logistic_regression",
+        "--engine",
+        "in_process",
+    )
     said = ("--dataset", "breast_cancer", "--parties", "40", "--private-size", "300", *wide, "--quiet", "--json")
     assert run("baselines", *said, "--methods", "pate,record_votes", "--epsilons", "0.05,9", "--out", "out") == 0
     none, pate, _, record = json.loads(capsys.readouterr().out)
     assert none["accuracy"] is None
+    assert (none["protects"], record["protects"]) == ("party", "party")
     assert "affords no query" in none["note"]
     assert run("run", *said, "--budgets", "9", "--no-baselines", "--out", "run") == 0
     alone = json.loads(capsys.readouterr().out)
