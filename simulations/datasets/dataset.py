@@ -20,8 +20,9 @@ from simulations.datasets.split import Split
 class Dataset:
     """One classification task, split into three disjoint parts.
 
-    Inputs are f32: images [N, 28, 28] in [0, 1], or table rows [N, features] (standardised with constants
-    that do not depend on private data, or with statistics of the public part; categories one-hot).
+    Inputs are f32: images [N, height, width] or [N, height, width, 3] in [0, 1], or table rows [N, features]
+    (standardised with constants that do not depend on private data, or with statistics of the public part; categories
+    one-hot).
     Labels are i64 in [0, classes). `public_labels` are known here for evaluation only: no teacher, student
     or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds
     record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over

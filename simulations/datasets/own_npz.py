@@ -26,7 +26,8 @@ _IN_PARTS = {f"{what}_{part}" for what in ("x", "y", "patient") for part in PART
 
 def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
     """The archive's data set: x [N, features] is a table, used as it is; x [N, height, width] are grey
-    images, bytes or floats in [0, 1]. Raises DataCorrupt naming file, array and row, InvalidInput on sizes.
+    images and x [N, height, width, 3] colour ones, bytes or floats in [0, 1]. Raises DataCorrupt naming file, array and
+    row, InvalidInput on sizes.
     """
     arrays = read_npz(path)
     if "x" not in arrays:
@@ -41,7 +42,7 @@ def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int 
     pool = Pool(
         path=path,
         name=path.stem,
-        kind="image" if inputs.ndim == 3 else "table",
+        kind="image" if inputs.ndim > 2 else "table",
         class_names=class_names,
         labels=labels,
         sites=arrays["site"].astype(str) if "site" in arrays else None,
@@ -79,20 +80,23 @@ def _joined(path: Path, arrays: _Arrays) -> _Arrays:
 
 
 def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "records ..."]:
-    if x.ndim not in (2, 3) or x.size == 0 or not (np.issubdtype(x.dtype, np.floating) or x.dtype == np.uint8):
+    shaped = x.ndim in (2, 3) or (x.ndim == 4 and x.shape[3] == 3)
+    if not shaped or x.size == 0 or not (np.issubdtype(x.dtype, np.floating) or x.dtype == np.uint8):
         raise DataCorrupt(
-            f"{path}: x is {x.dtype}{list(x.shape)}; allowed: floats or uint8, [N, features] or [N, height, width]"
+            f"{path}: x is {x.dtype}{list(x.shape)}; allowed: floats or uint8, [N, features], [N, height, width] or "
+            "[N, height, width, 3]"
         )
+    image = x.ndim > 2
     inputs = x.astype(np.float32)
-    if x.ndim == 3 and x.dtype == np.uint8:
+    if image and x.dtype == np.uint8:
         inputs /= 255
-    low, high = (0.0, 1.0) if x.ndim == 3 else (-np.finfo(np.float32).max, np.finfo(np.float32).max)
+    low, high = (0.0, 1.0) if image else (-np.finfo(np.float32).max, np.finfo(np.float32).max)
     wrong = ~((inputs >= low) & (inputs <= high))
     if wrong.any():
         row, *place = (int(index) for index in np.argwhere(wrong)[0])
         raise DataCorrupt(
             f"{path}: x, row {row + 1}, position {place}: {x[(row, *place)]}; allowed: "
-            f"{'[0, 1]' if x.ndim == 3 else 'finite numbers'} ({int(wrong.sum())} such values)"
+            f"{'[0, 1]' if image else 'finite numbers'} ({int(wrong.sum())} such values)"
         )
     return inputs
 

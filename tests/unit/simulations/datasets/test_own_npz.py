@@ -34,6 +34,9 @@ def test_an_npz_of_images_or_of_rows_is_cut_by_shares(tmp_path):
         15,
         9,
     )
+    colours = np.repeat(arrays["x"][..., None], 3, axis=3)
+    colour = _load(_npz(tmp_path, x=colours, y=arrays["y"]))
+    assert (colour.kind, colour.private_inputs.shape, colour.private_inputs.max()) == ("image", (36, 9, 12, 3), 1.0)
     rows = arrays["x"].reshape(60, -1).astype(np.float64)
     table = _load(_npz(tmp_path, x=rows, y=arrays["y"], site=np.arange(60) % 2), public_size=5, test_size=5)
     assert (table.kind, table.private_inputs.shape, table.site_names) == ("table", (50, 108), ("0", "1"))
@@ -93,7 +96,7 @@ def _at(index, value):
         (_with(site=np.zeros((60, 2))), r"site has shape \[60, 2\]"),
         (_with(split=np.repeat("train", 60)), "split, row 1: 'train'; allowed: private, public, test"),
         (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
-        (_with(x=np.zeros((60, 2, 2, 3))), r"x is float64\[60, 2, 2, 3\]; allowed"),
+        (_with(x=np.zeros((60, 2, 2, 4))), r"x is float64\[60, 2, 2, 4\]; allowed"),
         (_with(x=np.array(["a"] * 60)), "x is <U1"),
         (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\] \(1 such"),
         (_at((7, 2, 3), 1.5), r"x, row 8, .*: 1\.5; allowed: \[0, 1\]"),
