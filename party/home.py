@@ -77,6 +77,11 @@ class PartyHome:
         return self.path / "moved.txt"
 
     @property
+    def restoring(self) -> Path:
+        """Is there while the home is restored: what it forfeits is not charged yet, and no command may use it."""
+        return self.path / "restoring.txt"
+
+    @property
     def identity(self) -> str:
         """Identifies this home wherever it is stored: 32 hexadecimal digits in home.id, drawn at first use.
 

@@ -62,6 +62,8 @@ def _home(folder: Path) -> PartyHome:
     home = PartyHome(folder.resolve())
     if home.moved.exists():
         raise Refused(Code.HOME_MOVED, f"{home.path} was moved away, as {home.moved.name} in it says")
+    if home.restoring.exists():
+        raise Refused(Code.HOME_UNFINISHED, f"{home.path} was not restored to its end, as {home.restoring.name} says")
     return home
 
 

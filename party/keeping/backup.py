@@ -21,7 +21,7 @@ from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.reading import read_bytes
 from protocols.study.file import read_deployed
-from runtime.files import write_atomically
+from runtime.files import sync, write_atomically
 
 _PART_BYTES: Final = 2**31
 
@@ -79,6 +79,9 @@ def restore(
         raise StorageFailed(f"cannot rename {file}: {error.strerror}; copy it to a folder of your own") from error
     try:
         make_home(home.path)
+        write_atomically(
+            home.restoring, f"{used.resolve()} is restored here. While this file is here, the home is not whole.\n"
+        )
         for name, content in archive.parts.items():
             write_atomically(home.path / name, content)
     except BaseException:
@@ -90,9 +93,18 @@ def restore(
     for gone in (each for each in settings.data.source.files if not each.exists()):
         said.append(f"{gone} does not exist here: correct [data] in {home.settings_file}")
     if archive.kind == "backup":
-        return said + repair(home, everything=inside, why=f"the home was restored from a backup of {archive.made}")
-    _mark_arrival(home, settings.policy)
-    return [*said, "nothing is forfeited: the home that was moved answers nothing more"]
+        said += repair(home, everything=inside, why=f"the home was restored from a backup of {archive.made}")
+    else:
+        _mark_arrival(home, settings.policy)
+        said.append("nothing is forfeited: the home that was moved answers nothing more")
+    try:
+        home.restoring.unlink()
+        sync(home.path)
+    except OSError as error:
+        raise StorageFailed(
+            f"cannot delete {home.restoring}: {error.strerror}; delete it: the home is whole"
+        ) from error
+    return said
 
 
 def _at_stake(home: PartyHome, archive: Archive) -> list[str]:

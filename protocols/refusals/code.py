@@ -68,6 +68,7 @@ class Code(StrEnum):
     ALREADY_SERVING = auto()
     HOME_OPEN = auto()
     HOME_MOVED = auto()
+    HOME_UNFINISHED = auto()
     KEY_LOCKED = auto()
     HOME_FORMAT = auto()
 

@@ -229,6 +229,11 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
             "use the home that was restored; if the file was never restored, delete moved.txt here",
             COMMAND,
         ),
+        Code.HOME_UNFINISHED: Meaning(
+            "the home is being restored, or a restore of it was cut short before what it forfeits was charged",
+            "once no restore runs: delete the folder, rename FILE.restored to FILE, and restore it again",
+            COMMAND,
+        ),
         Code.KEY_LOCKED: Meaning(
             "a private key or a backup has a passphrase, which is missing or wrong",
             "give it at the terminal, or in CONCLAVE_PASSPHRASE, _FILE or _COMMAND; a lost one means a new key",

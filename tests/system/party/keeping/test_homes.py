@@ -12,6 +12,7 @@ import pytest
 from party.budget.policy import Policy
 from party.commands.group import run_command
 from party.home import PartyHome
+from party.keeping import backup
 from party.voting.answering import Answering
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
@@ -118,6 +119,29 @@ def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(home, tmp_p
             coordinator.log.check_newer(SEAT, second.log.head())
         with pytest.raises(Refused, match="ledger_rolled_back"):
             second.log.check_known(coordinator.log.peer(SEAT), by="coordinator")
+
+
+@pytest.mark.parametrize(("kind", "cut"), [("backup", "repair"), ("move", "_mark_arrival")])
+def test_a_home_whose_restore_was_cut_short_answers_nothing_until_it_is_restored_again(
+    home, tmp_path, capsys, monkeypatch, kind, cut
+):
+    file, there = tmp_path / "b.conclave", PartyHome(tmp_path / "there")
+    assert call("home", kind, file, *(["--yes"] if kind == "move" else []), home=home) == 0
+
+    def killed(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(backup, cut, killed)
+        assert call("home", "restore", file, "--yes", home=there) == Exit.INTERRUPTED
+    for command in (["budget", "show"], ["run"], ["home", "repair", "--yes"]):
+        capsys.readouterr()
+        assert call(*command, home=there) == Exit.REFUSED
+        assert refusal(capsys) == "home_unfinished"
+    shutil.rmtree(there.path)
+    file.with_name("b.conclave.restored").rename(file)
+    assert call("home", "restore", file, "--yes", home=there) == 0
+    assert use(there).share == 1.0 if kind == "backup" else answers(there) == [SEAT]
 
 
 def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patients(home, tmp_path, capsys, monkeypatch):
