@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-
-pytest.importorskip("opacus")
 from opacus.accountants import RDPAccountant
 from scipy.special import softmax
 

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-pytest.importorskip("dp_accounting")
 from simulations.baselines.dp_fedavg import noisy_mean
 
 

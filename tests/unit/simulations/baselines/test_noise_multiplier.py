@@ -7,7 +7,6 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-pytest.importorskip("dp_accounting")
 from simulations.baselines.noise_multiplier import epsilon_of, noise_multiplier_for
 
 DELTA = 1e-5
