@@ -17,7 +17,7 @@ from party.home import PartyHome, make_home
 from party.keeping.archive import PARTS, Archive, Kind, read_archive, write_archive
 from party.keeping.repair import repair
 from party.settings import read_settings
-from protocols.errors import InvalidInput, StorageFailed
+from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.reading import read_bytes
 from protocols.study.file import read_deployed
@@ -46,13 +46,17 @@ def back_up(home: PartyHome, file: Path, *, kind: Kind, passphrase: bytes | None
     if kind == "backup":
         return whole()
     with home.running():
-        archive = whole()
+        # Before the archive is there: whatever stops this in between, no two homes go on.
         write_atomically(
             home.moved,
             f"This home was moved on {made}, into {file.resolve()}.\nRestore that file with: conclave-party home "
             "restore. Only if it was never restored anywhere may this file be deleted: then this home goes on.\n",
         )
-    return archive
+        try:
+            return whole()
+        except BaseException:
+            home.moved.unlink()
+            raise
 
 
 def restore(
@@ -94,6 +98,8 @@ def restore(
         said.append(f"{gone} does not exist here: correct [data] in {home.settings_file}")
     if archive.kind == "backup":
         said += repair(home, everything=inside, why=f"the home was restored from a backup of {archive.made}")
+    elif not settings.policy.exists():
+        raise DataUnavailable(f"{settings.policy} does not exist; allowed: the policy of the home that was moved")
     else:
         _mark_arrival(home, settings.policy)
         said.append("nothing is forfeited: the home that was moved answers nothing more")

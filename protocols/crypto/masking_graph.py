@@ -28,7 +28,7 @@ from numpy import ndarray
 from protocols.crypto.masks import key_stream
 from protocols.errors import InvalidInput
 
-# Shares are points of GF(256) other than 0.
+# As many shares as a secret has at most (shamir.py).
 MOST_NEIGHBOURS = 255
 
 

@@ -159,7 +159,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             Cost.STANDS,
         ),
         Code.OTHER_SURVIVORS: Meaning(
-            "a coordinator asked to sign or open a sum over other parties than before",
+            "a coordinator asked to agree on or open a sum over other parties than before",
             "keep the log: with an honest coordinator this does not happen",
             BOTH,
             Cost.STANDS,
@@ -168,7 +168,7 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
             "a sum was to be masked by a party that is not in it", "the operator's log names who was left out", BOTH
         ),
         Code.NOT_A_SURVIVOR: Meaning(
-            "a sum was to be signed or opened by a party that is not in it",
+            "a sum was to be agreed on or opened by a party that is not in it",
             "the operator's log names who was left out",
             BOTH,
             Cost.STANDS,

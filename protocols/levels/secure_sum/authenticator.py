@@ -3,7 +3,8 @@
 Checking a signature costs a hundred times as much as checking a MAC, and in every batch a party would check one per
 neighbour and a quorum of them. So a statement travels with its signature and with one tag for each receiver, the
 authenticators of Castro & Liskov 1999 ("Practical Byzantine Fault Tolerance", section 5.3). The signature decides: a
-receiver checks it if the tag fails, so a wrong tag costs time but never the sum, and nobody is blamed for it.
+receiver checks it if the tag fails, so a wrong tag costs time but never the sum, and nobody is blamed for it. Survivors
+alone are tagged without a signature (steps.py, `agree`).
 
 Two members share a permanent key: ECDH of the keys that the study's roster names (NIST SP 800-56A, static unified
 model), through a key derivation (masks.py), bound to the study, both names and the direction. It is only a MAC key;

@@ -41,8 +41,8 @@ from protocols.refusals.code import Code
 class Opened:
     """The sum of the survivors' values. left_out: why others are not in it; faults: of parties that are.
 
-    A fault in the last steps removes nothing from the sum: absent, malformed, bad_signature; wrong_seed: its own seed;
-    wrong_share: a share that is not the one that the party found valid, of those that were needed.
+    A fault in the last steps removes nothing from the sum: absent, malformed; wrong_seed: its own seed; wrong_share: a
+    share that is not the one that the party found valid, of those that were needed.
     """
 
     sums: Int64[ndarray, " cells"] = field(repr=False)

@@ -170,10 +170,7 @@ def mask(
 
 
 def survivors_note(context: Context, index: int, request: Arrays) -> bytes:
-    """What to keep before `agree`: the survivors that this party agrees on. The first one stands.
-
-    request: of step 5, or the first two arrays of step 6's, for a party that step 5 did not reach.
-    """
+    """What to keep before `agree`: the survivors that this party agrees on. The first one stands."""
     return _statement_digest(context, *_sets(context, index, request))
 
 

@@ -176,6 +176,33 @@ def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patien
     assert works_for_other_patients(there, tmp_path)
 
 
+def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch):
+    def full(*_, **__):
+        assert home.moved.exists(), "retired before there is an archive"
+        raise StorageFailed("cannot write; free space")
+
+    monkeypatch.setattr("party.keeping.backup.write_archive", full)
+    assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == Exit.STORAGE
+    assert call("budget", "show", home=home) == 0
+
+
+def test_a_moved_home_whose_policy_lay_elsewhere_is_not_restored_without_it(home, tmp_path, capsys):
+    elsewhere = tmp_path / "policy.sqlite"
+    home.settings().policy.rename(elsewhere)
+    text = home.settings_file.read_text()
+    home.settings_file.write_text(text.replace('policy = "policy.sqlite"', f'policy = "{elsewhere}"'))
+    assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == 0
+    kept = elsewhere.rename(tmp_path / "another machine's")
+    assert call("home", "restore", tmp_path / "m.conclave", home=PartyHome(tmp_path / "there")) != 0
+    assert f"{elsewhere} does not exist" in capsys.readouterr().err
+    assert not elsewhere.exists()
+    kept.rename(elsewhere)
+    (tmp_path / "m.conclave.restored").rename(tmp_path / "m.conclave")
+    there = PartyHome(tmp_path / "again")
+    assert call("home", "restore", tmp_path / "m.conclave", home=there) == 0
+    assert 0 < use(there).share < 1.0
+
+
 @pytest.mark.parametrize("lost", ["deleted", "damaged", "older"])
 def test_a_ledger_that_is_lost_ends_its_study_and_all_it_ever_reserved_is_charged(home, tmp_path, capsys, lost):
     ledger = home.ledger(STUDY.digest, SEAT)
