@@ -14,7 +14,10 @@ from protocols.claims import (
     found_at,
     in_short,
     kept,
+    keys,
+    leaves,
     not_covered_by_release,
+    rounded_up,
     strength,
     sure_in_words,
     who_saw_what,
@@ -148,14 +151,10 @@ def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | N
 
 
 def _necessary(study: DeployedStudy) -> list[str]:
-    minimal = (
-        "No record leaves a hospital: its models vote on public questions, and the votes are counted with noise."
-        if study.records is None
-        else "No record leaves a hospital: what leaves it is the sum of its records' votes on public questions."
-    )
     return [
         "<h2>2. Necessity and proportionality (article 35(7)(b))</h2>",
-        f"<p>{text(minimal)} The study fixes beforehand how much may be asked; each hospital's node refuses more.</p>",
+        f"<p>{text(leaves(protection_of(study)))} The study fixes beforehand how much may be asked; each hospital's "
+        "node refuses more.</p>",
         blank("Lawful basis (article 6), and for health data the condition of article 9(2), with national law"),
         blank("Why this purpose needs these data, and why less would not do"),
         "<h3>Rights of patients, and what withdrawing can and cannot do</h3>",
@@ -201,7 +200,7 @@ def _strength_row(name: str, epsilon: float | None, delta: float) -> tuple[str, 
     found = found_at(_FALSE_POSITIVES, epsilon, delta)
     return (
         name,
-        f"{epsilon:.4g}",
+        f"{rounded_up(epsilon):g}",
         f"{delta:g}",
         sure_in_words(epsilon, delta),
         at_most_in_words(found),
@@ -210,12 +209,6 @@ def _strength_row(name: str, epsilon: float | None, delta: float) -> tuple[str, 
 
 
 def _measures(study: DeployedStudy) -> list[str]:
-    keys = [
-        "The consortium's authority and the coordinator's keys are in the operator's home; only it admits and revokes.",
-        "Each hospital's private key is in its own home, and never leaves it. It signs every answer.",
-    ]
-    if isinstance(study.confidentiality, GuardedLevel):
-        keys.append("The guardian's keys, to sign and to open its shares, are in the guardian's home.")
     return [
         "<h2>4. Measures (article 35(7)(d))</h2>",
         lines(
@@ -228,7 +221,7 @@ def _measures(study: DeployedStudy) -> list[str]:
             ]
         ),
         "<h3>Who holds which keys</h3>",
-        lines(keys),
+        lines(keys(protection_of(study))),
         blank("Organisational measures: who operates what, access, backups, breaches (article 33)"),
     ]
 

@@ -43,13 +43,16 @@ _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 
 
 def _named(found: re.Match[str]) -> str:
-    """The table, with each cell named by its column: on a telephone the heading is out of sight."""
+    """The table, with each cell named by its column: on a telephone the heading is out of sight. The first cell names
+    its row, and is named only where it is a number.
+    """
     head, start, rows = found[0].partition("<tbody>")
-    names = [re.sub(r"<[^>]*>|\s+", " ", name).strip() for name in _HEAD.findall(head)][1:]
+    first, *names = [re.sub(r"<[^>]*>|\s+", " ", name).strip() for name in _HEAD.findall(head)]
 
     def row(each: re.Match[str]) -> str:
         left = iter(names)
-        return re.sub(r"<td\b", lambda cell: f'<td data-name="{next(left, "")}"', each[0])
+        named = re.sub(r"<td\b", lambda cell: f'<td data-name="{next(left)}"', each[0])
+        return re.sub(r'<th scope="row"(?=[^>]*>[\d,.]+</th>)', f'<th scope="row" data-name="{first}"', named)
 
     return head + start + _ROW.sub(row, rows)
 
@@ -102,8 +105,13 @@ def facts(named: Iterable[tuple[str, object]]) -> str:
 
 
 def lines(items: Iterable[object]) -> str:
-    """A list of sentences."""
-    return "\n".join(["<ul>", *(f"<li>{text(each)}</li>" for each in items), "</ul>"])
+    """A list of sentences, as `prose`."""
+    return "\n".join(["<ul>", *(f"<li>{prose(each)}</li>" for each in items), "</ul>"])
+
+
+def prose(value: object) -> str:
+    """Sentences escaped for the page; what stands between backticks becomes code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", text(value))
 
 
 def text(value: object) -> str:

@@ -6,7 +6,6 @@ They load nothing and run no scripts.
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any  # values of a statement
 
@@ -14,8 +13,8 @@ import jinja2
 from markupsafe import Markup
 
 from coordinator.release.verdicts import privacy_verdict, report_verdict
-from protocols.claims import rating, sure_in_words
-from runtime.page import document
+from protocols.claims import rating, rounded_up, sure_in_words
+from runtime.page import document, prose
 from runtime.templates import templates
 
 # Rows shown of the table for k hospitals; the rest is in privacy.json.
@@ -76,8 +75,7 @@ def _epsilon(value: float | None) -> str:
     """An epsilon as text, rounded up so that a page never promises more than the statement; words if there is none."""
     if value is None:
         return "none at this delta"
-    digits = 3 if value < 100 else 0
-    return f"{math.ceil(value * 10**digits) / 10**digits:.{digits}f}"
+    return f"{rounded_up(value):.{3 if value < 100 else 0}f}"
 
 
 def _rating(epsilon: float | None) -> str:
@@ -97,5 +95,10 @@ def _percent(value: float) -> str:
 @functools.cache
 def _pages(*, autoescape: bool) -> jinja2.Environment:
     return templates(
-        "coordinator.release", autoescape=autoescape, epsilon=_epsilon, percent=_percent, rating=_rating, sure=_sure
-    )
+        "coordinator.release", autoescape=autoescape, epsilon=_epsilon, percent=_percent, prose=_prose,
+        rating=_rating, sure=_sure,
+    )  # fmt: skip
+
+
+def _prose(sentences: str) -> Markup:
+    return Markup(prose(sentences))  # which escapes

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 VERIFY = (
-    "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate that you "
-    "got when you enrolled, not the copy in the folder. It needs no account and no network.",
+    "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate that the "
+    "node of your own hospital holds since it enrolled, or that the operator gave you apart from the folder; not the "
+    "copy in the folder. It needs no account and no network.",
     "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
     "sent and every receipt that a party signed, that both agree with the released labels, that receipts cover every "
     "charge except those stated as unproven or whose last receipt was refused, that each charge recomputes from "

@@ -33,11 +33,22 @@ from protocols.claims.coverage import (
     used_once,
 )
 from protocols.claims.in_short import in_short
-from protocols.claims.kept import BYTES, kept
-from protocols.claims.protection import LEVELS, Protection
-from protocols.claims.strength import WEAK, at_most_in_words, found_at, guess, rating, strength, sure, sure_in_words
+from protocols.claims.kept import BYTES, kept, keys
+from protocols.claims.protection import LEVEL_NAMES, Protection
+from protocols.claims.strength import (
+    WEAK,
+    at_most_in_words,
+    found_at,
+    guess,
+    rating,
+    rounded_up,
+    strength,
+    sure,
+    sure_in_words,
+)
 from protocols.claims.who_sees import (
     guardian_sees,
+    leaves,
     noise_added,
     not_covered_by_guardian,
     not_protected_from,
@@ -54,7 +65,7 @@ __all__ = [
     "COUNTED_SPEND",
     "EACH_RECORD",
     "EARLIER",
-    "LEVELS",
+    "LEVEL_NAMES",
     "ONE_SERVER",
     "OWN_RECORDS",
     "OWN_TRAINING",
@@ -75,6 +86,8 @@ __all__ = [
     "guess",
     "in_short",
     "kept",
+    "keys",
+    "leaves",
     "noise_added",
     "not_covered_by_approval",
     "not_covered_by_guardian",
@@ -83,6 +96,7 @@ __all__ = [
     "promise",
     "publishable",
     "rating",
+    "rounded_up",
     "strength",
     "sure",
     "sure_in_words",

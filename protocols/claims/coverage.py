@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from math import ceil
 from typing import Final
 
 from protocols.claims.protection import Protection
-from protocols.claims.strength import guess, rating
+from protocols.claims.strength import guess, rating, rounded_up
 from protocols.claims.who_sees import not_protected_from
 from protocols.errors import InvalidInput
 
-# Of a figure that is rounded up: the rounding of float64 is none.
-_DUST = 1e-9
 SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient."
@@ -146,17 +143,17 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
 
 
 def used_once(study: Protection, *, epsilon: float, delta: float) -> str:
-    """What the epsilon of a study in which records vote means for one unit; it is shown rounded up, to three digits
-    after the point. Raises InvalidInput where teachers vote.
+    """What the epsilon of a study in which records vote means for one unit.
+
+    Raises InvalidInput where teachers vote.
     """
     if not study.records:
         raise InvalidInput("teachers vote in the study; allowed: one in which records do, each once")
     whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
-    shown = ceil(1000 * epsilon * (1 - _DUST)) / 1000
     return (
-        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {shown:g} at delta "
-        f"{delta:g}, for ever: whatever is made of that sum later (labels, students, a choice between them) costs "
-        "nothing more."
+        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {rounded_up(epsilon):g} "
+        f"at delta {delta:g}, for ever: whatever is made of that sum later (labels, students, a choice between them) "
+        "costs nothing more."
     )
 
 

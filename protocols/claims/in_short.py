@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from protocols.claims.coverage import SEVERAL
-from protocols.claims.kept import kept
+from protocols.claims.kept import kept, keys
 from protocols.claims.protection import Protection
-from protocols.claims.strength import guess, rating, strength
-from protocols.claims.who_sees import not_protected_from
+from protocols.claims.strength import guess, rating, rounded_up, strength
+from protocols.claims.who_sees import leaves, not_protected_from
 from protocols.claims.withdrawal import withdrawal
 
 Figure = tuple[float | None, float]
@@ -21,7 +21,8 @@ _UNITS = {
 _NOT_CHECKED = (
     "This page states; it proves nothing by itself: verify the folder (below). Verifying cannot show that the noise "
     "was drawn as stated, that no earlier release was left out, which certificates were revoked, or that a hospital's "
-    "records are true and its patients counted as the study means. For these you trust those who say so."
+    "records are true and its patients counted as the study means. For these you trust those who say so. Nobody "
+    "outside the project has reviewed the software."
 )
 
 
@@ -60,7 +61,9 @@ def _points(study: Protection, hospitals: Sequence[Figure], several: Sequence[Fi
         "Patients of several hospitals": _several(several),
         "Who is not protected": f"Nobody is protected from {not_protected_from(study)} And nothing protects the people "
         "whom the public pool of questions is about.",
+        "What leaves a hospital": leaves(study),
         "What is kept": " ".join(f"{each['who'].capitalize()}: {each['keeps']}" for each in kept(study)[:-1]),
+        "Who holds which keys": " ".join(keys(study)),
         "Who objects or withdraws": " ".join(withdrawal(study)),
         "What is not checked": _NOT_CHECKED,
         "For you to decide": "On which legal basis this was done, whether this strength is enough for these data, "
@@ -91,4 +94,4 @@ def _size(epsilon: float | None) -> float:
 
 
 def _shown(epsilon: float) -> str:
-    return "none" if epsilon == float("inf") else f"{epsilon:.3g}"
+    return "none" if epsilon == float("inf") else f"{rounded_up(epsilon):g}"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from protocols.claims.protection import Protection
 
 BYTES = (
-    "Deleting is the data base's: the file system and backups may still hold the bytes. The software sets no date by "
-    "which anything else is deleted."
+    "What the software deletes is deleted from a database or a folder: the file system and backups may still hold the "
+    "bytes. It sets no date by which anything else is deleted."
 )
 
 
@@ -30,6 +30,19 @@ def kept(study: Protection) -> list[dict[str, str]]:
             "keeps": "this folder. It cannot be called back: neither labels nor student can be withdrawn from those "
             "who have them.",
         },
+    ]
+
+
+def keys(study: Protection) -> list[str]:
+    """Who holds which private keys, in sentences."""
+    return [
+        "The consortium's authority and the coordinator's keys are in the operator's home; only it admits and revokes.",
+        "Each hospital's private key is in its own home, and never leaves it. It signs every answer.",
+        *(
+            ["The guardian's keys, to sign and to open its shares, are in the guardian's home."]
+            if study.guarded
+            else []
+        ),
     ]
 
 

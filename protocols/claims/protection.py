@@ -7,7 +7,7 @@ from typing import Final
 
 from protocols.errors import InvalidInput
 
-LEVELS: Final = ("clear", "secure_sum", "two_server", "hidden_queries")
+LEVEL_NAMES: Final = ("clear", "secure_sum", "two_server", "hidden_queries")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Protection:
 
     def __post_init__(self) -> None:
         known: dict[str, tuple[str, ...]] = {
-            "level": LEVELS,
+            "level": LEVEL_NAMES,
             "unit": ("record", "patient", "party") if self.records else ("record", "party"),
             "view": ("histogram",) if self.records else ("label", "histogram"),
         }

@@ -34,6 +34,14 @@ def sure(epsilon: float, delta: float) -> float:
     return 1.0 - (1.0 - delta) / (1.0 + exp(min(epsilon, _MOST)))
 
 
+def rounded_up(epsilon: float) -> float:
+    """An epsilon as it is shown: rounded up, so that nothing shown promises more than the figure; to three digits after
+    the point below 100, and to a whole number from there on.
+    """
+    digits = 3 if epsilon < 100 else 0
+    return ceil(10**digits * epsilon * (1 - _DUST)) / 10**digits
+
+
 def rating(epsilon: float) -> str:
     """What a guarantee of this epsilon is called everywhere: strong, moderate, limited or weak."""
     return next((name for limit, name in RATINGS if epsilon <= limit * (1 + _DUST)), WEAK)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from protocols.claims.protection import Protection
+from protocols.claims.strength import rounded_up
 from protocols.errors import InvalidInput
 
 
@@ -37,6 +38,20 @@ def not_protected_from(study: Protection) -> str:
                 f"{asks} and the guardian together: if they collude they see {_every(study)}.{more} {departs} Against "
                 "one server alone the figures are computational."
             )
+
+
+def leaves(study: Protection) -> str:
+    """What leaves a hospital, and what does not, in two sentences."""
+    votes = "the sum of its records' votes" if study.records else "its models' votes"
+    asked = "questions that only the hospital that asks can read" if study.hides_queries else "public questions"
+    how = {
+        "clear": "which the coordinator reads",
+        "secure_sum": "with noise and under masks, so that only the sum over all hospitals can be read",
+    }.get(study.level, "in two shares, neither of which says anything alone")
+    return (
+        f"No record leaves a hospital: what leaves it is {votes} on {asked}, {how}. With it go signed receipts of what "
+        "its ledger charged."
+    )
 
 
 def who_sees_votes(study: Protection) -> str:
@@ -111,7 +126,7 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
     shares = "Of every vote one of two shares, which alone says nothing."
     more = (
         "; if it departed from the protocol, it learned at most a function of the noisy counts, up to epsilon "
-        f"{study.counts_epsilon:.3g}"
+        f"{rounded_up(study.counts_epsilon):g}"
     )
     by_one = f"labels, which queries were refused, {absent} {shares}"
     by_other = "labels, which parties took part, which queries were refused. Of every vote the other share."
@@ -156,8 +171,8 @@ def _departs(study: Protection) -> str:
     learns = (
         "it learns at most a function of the noisy counts, with the other server's noise: labels, refusals, and one "
         "bit a batch by whether it breaks off (three that do end the study). That costs what noisy counts cost, up to "
-        f"epsilon {study.counts_epsilon:.3g}; the figures charge labels, which holds against servers that run the "
-        "protocol"
+        f"epsilon {rounded_up(study.counts_epsilon):g}; the figures charge labels, which holds against servers that "
+        "run the protocol"
     )
     votes = (
         "; and, by whether they are refused, one bit of each hospital's votes, which no noise covers"

@@ -17,6 +17,10 @@ def withdrawal(study: Protection) -> tuple[str, ...]:
         "released before stays released, the budget that it cost stays spent, and no copy can be called back.",
         "Erasing one patient's record at the hospital does not change labels that were released. Their guarantee "
         f"stands: it bounds what that record can have added to them.{models}",
-        "Access, rectification and objection are exercised at the hospital that holds the record. Neither coordinator "
-        "nor guardian holds records, and neither can find a person in what it has.",
+        "Access, rectification and objection are exercised at the hospital that holds the record. "
+        + (
+            "Neither coordinator nor guardian holds records, and neither can find a person in what it has."
+            if study.guarded
+            else "The coordinator holds no records, and cannot find a person in what it has."
+        ),
     )

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.claims import WEAK, found_at, rating, strength, sure
+from protocols.claims import WEAK, found_at, rating, rounded_up, strength, sure
 from protocols.claims.strength import factor_in_words, sure_in_words
 from protocols.errors import InvalidInput
 
@@ -77,6 +77,13 @@ def test_epsilon_8_is_weak_with_its_factor_and_1_is_strong():
     ]  # fmt: skip
     assert "e^41" in strength(41.0, 1e-5)
     assert strength(None, 1e-5) == "No guarantee at this delta."
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "shown"), [(1.0, 1.0), (2.154001, 2.155), (3.0 + 1e-12, 3.0), (99.9991, 100.0), (120.2, 121.0)]
+)
+def test_an_epsilon_is_shown_rounded_up_and_the_rounding_of_float64_does_not_count(epsilon, shown):
+    assert rounded_up(epsilon) == shown
 
 
 def test_what_is_said_of_2():

@@ -7,7 +7,7 @@ from itertools import product
 import pytest
 
 from protocols.claims import (
-    LEVELS,
+    LEVEL_NAMES,
     Protection,
     caveats,
     charged,
@@ -44,7 +44,7 @@ def study_of(level, unit="record", view="label", *, secret=False, pooled=False):
 ALL = [
     study_of(level, unit, view, secret=secret, pooled=pooled)
     for level, unit, view, secret, pooled in product(
-        LEVELS, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
+        LEVEL_NAMES, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
     )
 ]
 
@@ -229,7 +229,8 @@ def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_n
     assert "at most 99.97 % sure (odds change by a factor of at most 2,981)" in short["verdict"]
     assert list(points) == [
         "Who is protected", "From whom", "How strong", "For how long", "Patients of several hospitals",
-        "Who is not protected", "What is kept", "Who objects or withdraws", "What is not checked", "For you to decide",
+        "Who is not protected", "What leaves a hospital", "What is kept", "Who holds which keys",
+        "Who objects or withdraws", "What is not checked", "For you to decide",
     ]  # fmt: skip
     assert "epsilon 1 to 8" in points["Who is protected"]
     assert "one in 100,000" in points["How strong"]
@@ -239,3 +240,6 @@ def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_n
     assert not_protected_from(study) in points["Who is not protected"]
     assert ("it sees" in points["What is kept"]) == (study.level == "clear")
     assert ("The guardian:" in points["What is kept"]) == study.guarded
+    assert ("which the coordinator reads" in points["What leaves a hospital"]) == (study.level == "clear")
+    assert ("The guardian's keys" in points["Who holds which keys"]) == study.guarded
+    assert ("guardian" in points["Who objects or withdraws"]) == study.guarded

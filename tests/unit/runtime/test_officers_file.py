@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from protocols.claims import sure_in_words, withdrawal
+from protocols.claims import rounded_up, sure_in_words, withdrawal
 from protocols.study.protection import protection_of
 from runtime.officers_file import Asked, Hospital, officers_file
 from tests.harness.studies import deployed_study
@@ -28,7 +28,11 @@ def test_what_the_system_knows_is_filled_in(study):
     assert page.count(f'>1e-05</td><td data-name="50 % sure becomes at most">{shown}</td>') == 3
     assert "Weak protection of one record of one hospital" in page
     assert "any 3 hospitals" in page
-    assert "No record leaves a hospital: its models vote on public questions" in page
+    # A bound is never rounded down: privacy.html shows the same.
+    assert f"<td>{rounded_up(float(study.budgets.epsilon_guaranteed[0])):g}</td>" in re.sub(
+        r' data-name="[^"]*"', "", page
+    )
+    assert "No record leaves a hospital: what leaves it is its models&#x27; votes on public questions" in page
 
 
 def test_what_only_people_know_is_a_blank_under_its_article(study):

@@ -53,6 +53,12 @@ def test_a_table_names_its_rows_and_columns_also_where_it_folds():
     other = page(own + '<tbody><tr><th scope="row">x</th><td class="reading">1</td></tr></tbody></table>')
     assert '<td data-name="b &lt;td" class="reading">1</td>' in other
     assert "<caption>Strength</caption>" in html
+    # A number alone would not say what it counts.
+    assert '<th scope="row" data-name="parties">14</th>' in page(table("Groups", ("parties", "epsilon"), [(14, 2.0)]))
+
+
+def test_in_a_list_what_stands_between_backticks_is_code_and_stays_escaped():
+    assert lines(["Run `verify <folder>`."]) == "<ul>\n<li>Run <code>verify &lt;folder&gt;</code>.</li>\n</ul>"
 
 
 @pytest.mark.parametrize("media", ["(prefers-color-scheme: dark)", "(max-width: 36rem)", "@media print"])

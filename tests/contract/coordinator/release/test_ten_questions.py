@@ -12,7 +12,7 @@ QUESTIONS = {
     "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 100,000"),
     "For how long?": ("For how long: For ever", "a release cannot be called back"),
     "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
-    "What of a patient of two hospitals?": ("They are protected less", "Known to any 2: epsilon 11.4, weak"),
+    "What of a patient of two hospitals?": ("They are protected less", "Known to any 2: epsilon 11.4"),
     "What is kept, and by whom?": (
         "What is kept: Each hospital: its records, the models",
         "keeps none rests on a contract",
@@ -21,7 +21,12 @@ QUESTIONS = {
         "from then on it answers no question",
         "objection are exercised at",
     ),
-    "What is not checked?": ("Verifying cannot show that the noise was drawn as stated",),
+    "What is not checked?": (
+        "Verifying cannot show that the noise was drawn as stated",
+        "Nobody outside the project has reviewed the software",
+    ),
+    "Which data leave a hospital?": ("No record leaves a hospital: what leaves it is its models' votes",),
+    "Who holds which keys?": ("Each hospital's private key is in its own home",),
     "What must I decide?": ("For you to decide: On which legal basis this was done", "The officer's file beside this"),
     "How do I know that it is true?": ("conclave-coordinator verify FOLDER --authority authority.pem",),
 }
