@@ -106,7 +106,7 @@ def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
         parts += [
             f"<h3>{text(study['study'])}: {text(study['state'])}</h3>",
             f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {counted(len(study['seats']), 'seat')}. "
-            f"{text(study['message'])}</p>",
+            f"{text(_sentence(study['message']))}</p>",
             *([f"<p>Not connected: {text(', '.join(away))}.</p>"] if away else []),
             table(
                 f"Seats of {study['study']}",
@@ -124,6 +124,10 @@ def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
     return parts
 
 
+def _sentence(words: str) -> str:
+    return f"{words[0].upper()}{words[1:].removesuffix('.')}." if words else ""
+
+
 def _hospitals(status: Mapping[str, Any]) -> list[str]:
     since = {each["party"]: each for each in status["connected"]}
     rows = [
@@ -134,12 +138,12 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
             else "no",
             since[each["party"]]["software"] if each["party"] in since else "",
             f"{each['days_left']:.1f}",
-            each["revoked"] or "",
+            each["revoked"] or "no",
         )
         for each in status["parties"]
     ]
     invited = status["open_invitations"]
-    head = ("hospital", "connected", "software", "certificate's days", "revoked")
+    head = ("hospital", "connected", "software", "certificate's days left", "revoked")
     return [
         "<h2>Hospitals</h2>",
         table("Connections and certificates", head, rows, words=(1,)) if rows else "<p>None has a certificate yet.</p>",

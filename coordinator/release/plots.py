@@ -58,13 +58,14 @@ def batch_plot(batches: list[tuple[int, int]]) -> str:
         axes = figure.add_subplot()
         answered = [each for _, each in batches]
         refused = [size - each for size, each in batches]
-        axes.bar(range(len(batches)), answered, color=COLOURS["blue"], label="answered")
-        axes.bar(range(len(batches)), refused, bottom=answered, color=COLOURS["grey"], label="refused")
+        numbers = range(len(batches))
+        axes.bar(numbers, answered, color=COLOURS["blue"], label="answered")
+        axes.bar(numbers, refused, bottom=answered, color=COLOURS["grey"], label="refused")
         axes.xaxis.set_major_locator(MaxNLocator(nbins=8, integer=True))
         axes.yaxis.set_major_locator(MaxNLocator(nbins=5, integer=True))
         axes.set_xlabel("batch")
         axes.set_ylabel("queries")
-        axes.legend(frameon=False)
+        axes.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0), ncols=2)
         said = f"{counted(len(batches), 'batch')}: {counted(sum(answered), 'query')} answered, {sum(refused)} refused."
         return _svg(figure, "batches", said)
 

@@ -71,7 +71,8 @@ def by_class(figures: Summary) -> Drawing:
             place = np.arange(len(classes))
             for key, shift, colour in (("before", -0.2, "grey"), ("after", 0.2, "blue")):
                 heights = [one[key] or 0.0 for one in classes]
-                errors = _reach(heights, [one["after_ci95"] for one in classes]) if key == "after" else None
+                halves = [one["after_ci95"] for one in classes if key == "after"]
+                errors = _reach(heights, halves) if any(half is not None for half in halves) else None
                 axes.bar(
                     place + shift, heights, width=0.38, color=COLOURS[colour], yerr=errors, label=key,
                     error_kw={"elinewidth": 0.9, "capsize": 2},

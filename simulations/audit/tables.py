@@ -72,7 +72,7 @@ def _of_mechanisms(audit: AuditResult) -> list[AuditTable]:
     columns = ("mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []),
                "exact", "lower/claimed", "lower/exact", "law: p", "verdict")  # fmt: skip
     title = (
-        f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of {settings.weight:g} votes, "
+        f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of total weight {settings.weight:g}, "
         f"replace-one, {settings.classes} classes{_broken(audit)}"
     )
     studies = tuple(

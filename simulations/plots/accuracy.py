@@ -68,7 +68,7 @@ def against_baselines(figures: Summary) -> Drawing:
             lower.set_title(f"Accuracy ({_OTHERS})")
             percent_axis(lower.xaxis)
             lower.set_xticks(np.linspace(0, 1, 6))
-            lower.set_xlabel(f"share that is right ({note})")
+            lower.set_xlabel(f"share that is right\n{note}")
         else:
             upper = figure.subplots()
             upper.set_xlabel(note)

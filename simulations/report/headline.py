@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from protocols.claims import rating, strength
+from protocols.claims import rounded_up, strength
 from protocols.study.study import ADJACENCY
 from runtime.page import Tone, verdict
 from simulations.pipeline import RunResult
@@ -54,7 +54,7 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
     epsilon = worst["epsilon_guaranteed"]
     points.append(
         (
-            f"What it cost: ε of at most {epsilon:.3g}, which is {rating(epsilon)}.",
+            f"What it cost: ε of at most {rounded_up(epsilon):g}.",
             f"{strength(epsilon, worst['delta'])} For one {figures['unit']} of the least protected party, {ADJACENCY}, "
             f"against whoever sees the {'labels' if figures['view'] == 'label' else 'noisy counts'}.",
         )
