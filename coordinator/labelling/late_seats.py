@@ -3,7 +3,8 @@
 A late hospital's teachers continue (party/voting/teacher_process.py), so the same request is soon answered. Whether a
 hospital is slow or only claims to be cannot be seen from here: a labelling waits at most its patience for each seat in
 total. If the others are a quorum, a seat has extra time of a few deadlines for the whole labelling, of which each vote
-in time gives a small part back; then it is left out of each batch for which it is late."""
+in time gives a small part back; then it is left out of each batch for which it is late. Votes within the deadline use
+none of it, whenever the round ended."""
 
 from __future__ import annotations
 
@@ -64,6 +65,7 @@ class LateSeats:
         A seat that is still late at the end remains a Refusal that says so.
         """
         began = self._clock()
+        due = began + self._deadline_s
         replies = send(requests)
         votes = {seat for seat, request in requests.items() if isinstance(request, VoteRequest)}
         for seat in self._voted(votes, replies):
@@ -80,9 +82,12 @@ class LateSeats:
                 for seat, reply in again.items():
                     replies[seat] = reply
                     self._waited_s[seat] = self._waited_s.get(seat, 0.0) + now - mark
+                    voted = not isinstance(reply, Refusal | None)
                     if spared:
-                        self._extra_s[seat] = self._extra_s.get(seat, 0.0) + now - mark
-                    if not isinstance(reply, Refusal | None):
+                        # A round that did not wait for a seat may end long before the deadline (silences.py).
+                        used_s = max(0.0, now - (max(mark, due) if voted else mark))
+                        self._extra_s[seat] = self._extra_s.get(seat, 0.0) + used_s
+                    if voted and now > due:
                         self._answered_late(seat, now - began)
         finally:
             self.waiting = ""

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from coordinator.connection.silences import Silences
 from coordinator.labelling.late_seats import LateSeats
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, VoteReply, VoteRequest
@@ -180,6 +181,35 @@ def test_cold_teachers_get_their_time_and_a_seat_that_was_left_out_comes_back_wh
     assert SEATS[1] in slow.late.left_out()
     assert slow.batch(5, 5.0) == (True, 5.0)
     assert slow.late.left_out() == ""
+
+
+class Hurried(Slow):
+    """The others answer after 1 s, and the hub does not wait for a seat that was silent often."""
+
+    def __init__(self):
+        super().__init__()
+        self.silences = Silences(clock=lambda: 0.0)
+
+    def send(self, requests):
+        began, slow = self.now, SEATS[1]
+        spared = self.silences.spared(set(requests), set(SEATS), others=0, needed=2, now_s=began)
+        voted = self.asked_s + self.late_s <= began + (1.0 if slow in spared else 30.0)
+        self.now = max(began + 1.0, self.asked_s + self.late_s if voted else began if slow in spared else began + 30.0)
+        if voted:
+            self.silences.answered(slow, now_s=self.now)
+        elif slow not in spared:
+            self.silences.missed(slow, deadline_s=30.0, now_s=self.now)
+        return dict.fromkeys(requests, VOTES) | ({} if voted else {slow: LATE})
+
+
+def test_a_seat_that_was_silent_often_and_then_votes_within_the_deadline_is_left_out_of_nothing():
+    hurried = Hurried()
+    assert all(hurried.batch(number, 33.0)[0] for number in range(4))
+    assert {hurried.batch(number, 10.0) for number in range(4, 60)} == {(True, 10.0)}
+    assert len(hurried.events) == 4, "what was within the deadline is not said to be late"
+    # One that never votes is left out for good after its extra time, as before.
+    took_s = [hurried.batch(number, 1e9)[1] for number in range(60, 160)]
+    assert sum(took_s) <= 5 * 30.0 + 3 * 30.0 + 2 * len(took_s)
 
 
 def test_a_late_seat_is_waited_for_where_too_few_of_the_others_voted():
