@@ -1,0 +1,1 @@
+"""Two-party inference with SecretFlow SPU, in an environment of its own."""
