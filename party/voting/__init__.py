@@ -1,1 +1,1 @@
-"""From trained teachers to votes."""
+"""From trained teachers, or from records that vote, to votes."""

@@ -8,7 +8,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, given
+from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, votes_of
 from protocols.noise import LatticeNoise, Noise
 from protocols.refusals.code import Code
 from protocols.study.study import Study
@@ -51,7 +51,7 @@ class ClearAggregation(Aggregation):
         left_out: dict[str, str] = {}
         for seat in reserved.seats:
             try:
-                reply = given(replies.get(seat), request)
+                reply = votes_of(replies.get(seat), request)
                 votes[seat] = _checked(seat, reply, reserved)
             except LeftOut as error:
                 left_out[seat] = error.code

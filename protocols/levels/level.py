@@ -113,8 +113,8 @@ class Aggregation(ABC):
         """Called once the batch's labels are stored and settled: forgets what was kept for continuing."""
 
 
-def given(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
-    """The reply to a batch. Raises LeftOut with a code if there is nothing to count."""
+def votes_of(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
+    """The votes that a reply to a batch carries. Raises LeftOut with a code if there is nothing to count."""
     if reply is None:
         raise LeftOut(Code.ABSENT)
     if isinstance(reply, Refusal):

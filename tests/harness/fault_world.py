@@ -36,7 +36,7 @@ from protocols.wire.frames import Answer, Ask, head_statement
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.failing_disk import Crash, open_ledger
 from tests.harness.fault_kinds import GUARDIANS_KEYS, Kind
-from tests.harness.guardian_attempts import Breaking
+from tests.harness.kept_messages import Breaking
 from tests.harness.world import CERTIFICATE, KEY
 
 TODAY = datetime.date(2026, 1, 1)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from coordinator.in_process import InProcessTransport
-from party.party import Party
-from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.wire.messages import HiddenVotes
-from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, two_server
+from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, seated, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import signed_again
 
@@ -20,26 +18,6 @@ STUDY = lattice_study(two_server(), batch_limit=40, classes=3)
 NAMES = [seat.party for seat in STUDY.roster]
 VOTES = rng_votes(6, 1, 40, 3, 3)
 POOL = np.zeros((40, 2), np.float32)
-
-
-class Breaking:
-    """A channel that is gone after so many messages, sent and received."""
-
-    def __init__(self, channel, left):
-        self.channel, self.left = channel, left
-
-    def _step(self):
-        self.left -= 1
-        if self.left < 0:
-            raise ChannelClosed("cut")
-
-    def send(self, data):
-        self._step()
-        self.channel.send(data)
-
-    def recv(self, limit):
-        self._step()
-        return self.channel.recv(limit)
 
 
 class World:
@@ -52,17 +30,12 @@ class World:
         vote = vote or (lambda position, batch: VOTES[position][:, batch.ids])
         self.ledgers = {name: Ledger(":memory:") for name in self.names}
         self.own, self.guardians = Ledger(":memory:"), Ledger(":memory:")
-        self.parties = {
-            name: Party(
-                name,
-                study=study,
-                ledger=self.ledgers[name],
-                voter=lambda batch, i=i: vote(i, batch),
-                coins_from=None,
-                ballot=SharedBallot(study, name, key=SEAT_KEYS[i], source=seeded_source(i)),
-            )
-            for i, name in enumerate(self.names)
-        }
+        self.parties = seated(
+            study,
+            self.ledgers,
+            ballot=lambda i, name: SharedBallot(study, name, key=SEAT_KEYS[i], source=seeded_source(i)),
+            vote=vote,
+        )
         self.exchange = InProcessTransport(
             {name: lambda request, name=name: self._answered(name, request, tamper) for name in self.names}
         )

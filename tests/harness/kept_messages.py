@@ -1,13 +1,13 @@
-"""Ends of a channel that keep what arrives, or what is sent; one of them is gone after so many messages."""
+"""Ends of a channel that are gone after so many messages, or that keep what arrives or is sent."""
 
 from protocols.errors import ChannelClosed
 
 
-class Cut:
-    """A guardian's end that keeps what arrives, and is gone after so many messages there and back."""
+class Breaking:
+    """An end that is gone after so many messages, sent and received."""
 
-    def __init__(self, end, left, kept):
-        self.end, self.left, self.kept = end, left, kept
+    def __init__(self, end, left):
+        self.end, self.left = end, left
         self.close = end.close
 
     def _step(self):
@@ -21,7 +21,18 @@ class Cut:
 
     def recv(self, limit):
         self._step()
-        self.kept.append(self.end.recv(limit))
+        return self.end.recv(limit)
+
+
+class Cut(Breaking):
+    """A guardian's end that keeps what arrives, too."""
+
+    def __init__(self, end, left, kept):
+        super().__init__(end, left)
+        self.kept = kept
+
+    def recv(self, limit):
+        self.kept.append(super().recv(limit))
         return self.kept[-1]
 
 

@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
+from party.party import Party
 from protocols.crypto.channel import Channel, pair
 from protocols.errors import ConclaveError
 from protocols.ledger.ledger import Ledger
@@ -58,6 +59,21 @@ def lattice_study(level: Confidentiality, *, seats: int = 6, **more):
         given = {"view": "histogram", "account": "gaussian", "quorum": 5, "sigma": 4.0} | given
         given["sigma_threshold"] = None
     return make_study([8.0, 8.0, 12.0, 12.0, 16.0, 16.0][:seats], **given)
+
+
+def seated(study, ledgers, *, ballot, vote):
+    """The parties of a study, by name. ledgers: by name; ballot(position, name); vote(position, batch): its votes."""
+    return {
+        name: Party(
+            name,
+            study=study,
+            ledger=ledgers[name],
+            voter=lambda batch, i=i: vote(i, batch),
+            coins_from=None,
+            ballot=ballot(i, name),
+        )
+        for i, name in enumerate(ledgers)
+    }
 
 
 class GuardianHere:

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import numpy as np
 
 from coordinator.in_process import InProcessTransport
-from party.party import Party
 from protocols.errors import ChannelClosed
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
@@ -17,7 +16,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.wire.messages import HiddenVotes
-from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, secure_sum, two_server
+from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, seated, secure_sum, two_server
 from tests.harness.seeded import seeded_source
 
 SIZE, POOL = 10, np.zeros((40, 2), np.float32)
@@ -36,23 +35,13 @@ class World:
         self.gone = lambda name, request: False
         self.requests, self.vectors = [], []
         source = os.urandom
-        ballots = {
-            name: SummedBallot(study, name, ledger=self.ledgers[name], key=SEAT_KEYS[i], source=source)
-            if study is SUMMED
-            else SharedBallot(study, name, key=SEAT_KEYS[i], source=source)
-            for i, name in enumerate(NAMES)
-        }
-        self.parties = {
-            name: Party(
-                name,
-                study=study,
-                ledger=self.ledgers[name],
-                voter=lambda batch, i=i: VOTES[i][:, batch.ids],
-                coins_from=None,
-                ballot=ballots[name],
-            )
-            for i, name in enumerate(NAMES)
-        }
+
+        def ballot(i, name):
+            if study is SUMMED:
+                return SummedBallot(study, name, ledger=self.ledgers[name], key=SEAT_KEYS[i], source=source)
+            return SharedBallot(study, name, key=SEAT_KEYS[i], source=source)
+
+        self.parties = seated(study, self.ledgers, ballot=ballot, vote=lambda i, batch: VOTES[i][:, batch.ids])
         self.own = Ledger(folder / "coordinator.sqlite")
         self.guardians = Ledger(":memory:")
         self.guardian = GuardianHere(study, self.guardians, seeded_source(9)) if study is SHARED else None

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 
 from coordinator.in_process import InProcessTransport
-from party.party import Party
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.wire.messages import StepRequest, VoteRequest
-from tests.harness.levels import SEAT_KEYS, lattice_study, rng_votes, secure_sum
+from tests.harness.levels import SEAT_KEYS, lattice_study, rng_votes, seated, secure_sum
 from tests.harness.seeded import seeded_source
 
 STUDY = lattice_study(secure_sum(colluders=1), batch_limit=40)
@@ -31,25 +30,21 @@ class World:
     def __init__(self, tamper=lambda name, request, reply: reply):
         self.ledgers = {name: Ledger(":memory:") for name in NAMES}
         self.own, self.tamper = Ledger(":memory:"), tamper
-        self.parties = {
-            name: Party(
-                name,
-                study=STUDY,
-                ledger=self.ledgers[name],
-                voter=lambda batch, i=i: VOTES[i][:, batch.ids],
-                coins_from=None,
-                ballot=SummedBallot(STUDY, name, ledger=self.ledgers[name], key=SEAT_KEYS[i], source=seeded_source(i)),
-            )
-            for i, name in enumerate(NAMES)
-        }
+        self.parties = seated(
+            STUDY,
+            self.ledgers,
+            ballot=lambda i, name: SummedBallot(
+                STUDY, name, ledger=self.ledgers[name], key=SEAT_KEYS[i], source=seeded_source(i)
+            ),
+            vote=lambda i, batch: VOTES[i][:, batch.ids],
+        )
 
     def exchange(self, requests):
         handlers = {
             name: lambda request, name=name: self.tamper(name, request, self.parties[name].handle(request))
             for name in NAMES
         }
-        replies = InProcessTransport(handlers)(requests)
-        return replies
+        return InProcessTransport(handlers)(requests)
 
     def label(self):
         return Coordinator(

@@ -19,7 +19,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Counted, LeftOut, ReservedBatch, given
+from protocols.levels.level import Aggregation, Counted, LeftOut, ReservedBatch, votes_of
 from protocols.levels.two_server.agreed_labels import coordinator_labels
 from protocols.levels.two_server.agreement import EVALUATION_NOTES
 from protocols.levels.two_server.batch_notes import BatchNotes
@@ -107,7 +107,7 @@ class SharedAggregation(Aggregation):
         received = {}
         for seat in reserved.seats:
             try:
-                reply = given(replies.get(seat), reserved.request)
+                reply = votes_of(replies.get(seat), reserved.request)
                 signed, own = received_votes(reply, reserved, seat)
                 received[seat] = (signed.encode(), _share(own, reserved))
             except LeftOut as error:

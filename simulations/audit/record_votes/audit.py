@@ -27,7 +27,7 @@ from simulations.audit.distinguishing import LowerBound, Samples, epsilon_lower_
 from simulations.audit.record_votes.breaks import HONEST, RECORD_BREAKS
 from simulations.audit.record_votes.noise_law import released_noise
 from simulations.audit.record_votes.releases import Sides, learned, sides_of, told_apart
-from simulations.audit.record_votes.settings import LEVELS, UNITS, AuditedLevel, RecordAuditSettings
+from simulations.audit.record_votes.settings import AUDITED_LEVELS, UNITS, AuditedLevel, RecordAuditSettings
 from simulations.audit.record_votes.worst_cases import WorstCase, worst_cases
 from simulations.audit.target import Claim
 
@@ -147,7 +147,7 @@ class RecordAuditResult:
 
 def run_record_audit(settings: RecordAuditSettings, *, progress: Callable[[str, int, int], None]) -> RecordAuditResult:
     """Audits every unit at every level. progress(title, trials done, trials in all). Raises InvalidInput."""
-    targets = [(level, unit) for level in LEVELS for unit in UNITS]
+    targets = [(level, unit) for level in AUDITED_LEVELS for unit in UNITS]
     # Three tests of each: of epsilon, of mu, and of the law of the noise.
     alpha = (1 - settings.confidence) / (3 * len(targets))
     return RecordAuditResult(

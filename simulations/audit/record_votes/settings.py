@@ -32,7 +32,7 @@ class AuditedLevel:
     colluders: int | None = None
 
 
-LEVELS = (
+AUDITED_LEVELS = (
     AuditedLevel("real-valued noise", "clear"),
     # What one server of two sees, who knows its own noise.
     AuditedLevel("integer noise", "clear", units=_LATTICE_UNITS),

@@ -10,7 +10,8 @@ import pytest
 from coordinator.in_process import InProcessTransport
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
-from tests.harness.guardian_attempts import NAMES, Breaking, World
+from tests.harness.guardian_attempts import NAMES, World
+from tests.harness.kept_messages import Breaking
 
 # Enough to see labels change.
 FEW = 6

@@ -10,7 +10,8 @@ from protocols.crypto.equality import TAG_BYTES
 from protocols.errors import ChannelClosed, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.opened_batches import MOST_OPENED, OpenedBatches
-from tests.harness.guardian_attempts import STUDY, Breaking, World
+from tests.harness.guardian_attempts import STUDY, World
+from tests.harness.kept_messages import Breaking
 
 SMALL = replace(STUDY, batch_limit=1)
 STUDY_DIGEST, REQUESTS = b"s" * 32, [bytes([at]) * 32 for at in range(5)]

@@ -17,7 +17,7 @@ from simulations.audit.record_votes.audit import run_record_audit
 from simulations.audit.record_votes.breaks import HONEST, RECORD_BREAKS
 from simulations.audit.record_votes.faults import FAULTS
 from simulations.audit.record_votes.releases import sides_of
-from simulations.audit.record_votes.settings import LEVELS, UNITS, RecordAuditSettings
+from simulations.audit.record_votes.settings import AUDITED_LEVELS, UNITS, RecordAuditSettings
 from simulations.audit.record_votes.worst_cases import PARTITIONS, worst_cases
 
 TERMS = dict(trials=8000, epsilon=1.0, delta=0.01, confidence=1 - 1e-6, noise="fast", seed=0)
@@ -34,7 +34,7 @@ def honest():
 
 
 def test_no_honest_study_is_shown_to_leak_more_than_claimed_at_any_level_or_unit(honest):
-    assert len(honest.findings) == len(LEVELS) * len(UNITS)
+    assert len(honest.findings) == len(AUDITED_LEVELS) * len(UNITS)
     assert not honest.failed
     for finding in honest.findings:
         assert 0 < finding.lower.value <= finding.exact <= finding.claim.epsilon
@@ -91,7 +91,7 @@ def test_the_nodes_samplers_pass_on_a_seeded_stream_and_on_the_systems_generator
 def test_every_worst_case_moves_all_that_a_weight_allows_but_for_rounding():
     for unit in UNITS:
         for case in worst_cases(unit):
-            for level in LEVELS:
+            for level in AUDITED_LEVELS:
                 study = SETTINGS.study(level, unit=unit, queries=case.queries)
                 weight = round(study.roster[0].weight * study.units)
                 sides = sides_of(study, case, HONEST)
@@ -102,7 +102,7 @@ def test_every_worst_case_moves_all_that_a_weight_allows_but_for_rounding():
 
 def test_breaks_change_what_is_released_and_not_what_is_claimed():
     assert list(RECORD_BREAKS) == list(FAULTS)
-    study = SETTINGS.study(LEVELS[0], unit="record", queries=PARTITIONS)
+    study = SETTINGS.study(AUDITED_LEVELS[0], unit="record", queries=PARTITIONS)
     assert RECORD_BREAKS["half-noise"].run(study).gaussian.sigma == study.gaussian.sigma / 2
     draws = np.arange(12.0).reshape(3, 4)
     assert (RECORD_BREAKS["bare-cell"].noise(draws)[:, 0] == 0).all()

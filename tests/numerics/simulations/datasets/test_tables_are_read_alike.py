@@ -22,6 +22,7 @@ from protocols.errors import DataCorrupt
 from protocols.study.terms import Feature, Terms
 from simulations import datasets
 from simulations.datasets import DatasetRequest
+from tests.harness.terms import terms_of
 
 TABLES = 400
 CLASSES = ("no", "yes, but", "NA")
@@ -59,18 +60,7 @@ split = "part"
 
 
 def terms() -> Terms:
-    return Terms(
-        task="t",
-        class_names=CLASSES,
-        label="outcome",
-        input_shape=(WIDTH,),
-        pool_size=1,
-        pool_sha256="0" * 64,
-        deadline_s=1.0,
-        coordinator="c",
-        ends="2999-01-01",
-        features=FEATURES,
-    )
+    return terms_of(FEATURES, label="outcome", classes=CLASSES, shape=(WIDTH,))
 
 
 def random_table(rng: random.Random) -> tuple[list[str], list[list[str]]]:

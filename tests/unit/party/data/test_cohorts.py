@@ -16,28 +16,21 @@ from party.data.quality import examine
 from party.data.settings import DataSettings
 from party.data.shards import deal, units_of
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
-from protocols.study.terms import Feature, Terms
+from protocols.study.terms import Feature
 from tests.harness.omop import FEATURES, FHIR, OMOP, patients, write_fhir, write_omop
+from tests.harness.terms import terms_of
 
-TERMS = Terms(
-    task="t",
-    class_names=("no", "yes"),
-    label="died",
-    input_shape=(6,),
-    pool_size=1,
-    pool_sha256="0" * 64,
-    deadline_s=1.0,
-    coordinator="c",
-    ends="2999-01-01",
-    features=(
+TERMS = terms_of(
+    (
         Feature(column="age", kind="numeric", centre=0.0, scale=10.0),
         Feature(column="sex", kind="categorical", categories=("female", "male")),
         Feature(column="creatinine", kind="numeric", centre=0.0, scale=1.0, may_miss=True),
-        Feature(column="diabetes", kind="categorical", categories=("yes",), may_miss=True),
+        Feature(column="diabetes", kind="categorical", categories=("no", "yes"), may_miss=True),
     ),
+    label="died",
+    classes=("no", "yes"),
+    shape=(7,),
 )
-TERMS = replace(TERMS, features=(*TERMS.features[:3], replace(TERMS.features[3], categories=("no", "yes"))),
-                input_shape=(7,))  # fmt: skip
 PEOPLE = patients(24)
 
 

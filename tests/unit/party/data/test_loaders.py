@@ -14,8 +14,9 @@ from party.data import LOADERS, load_records, source_kind
 from party.data.mapping import DataMapping
 from party.data.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
-from protocols.study.terms import Feature, Terms
+from protocols.study.terms import Feature
 from tests.harness.distributions import install, refreshed
+from tests.harness.terms import terms_of
 
 FEATURES = (
     Feature(column="age", kind="numeric", centre=50.0, scale=10.0),
@@ -25,18 +26,7 @@ FEATURES = (
 
 
 def terms(features=FEATURES, shape=(5,), classes=("ill", "well")):
-    return Terms(
-        task="t",
-        class_names=classes,
-        label="state",
-        input_shape=shape,
-        pool_size=1,
-        pool_sha256="0" * 64,
-        deadline_s=1.0,
-        coordinator="c",
-        ends="2999-01-01",
-        features=features,
-    )
+    return terms_of(features, label="state", classes=classes, shape=shape)
 
 
 def source(path, loader="csv", **more):

@@ -12,25 +12,15 @@ from party.data.mapping import DataMapping
 from party.data.quality import Quality, examine
 from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.study.terms import Feature, Terms
+from protocols.study.terms import Feature
+from tests.harness.terms import terms_of
 
 FEATURES = (
     Feature(column="age", kind="numeric", centre=54.0, scale=9.0, least=18, most=110),
     Feature(column="chol", kind="numeric", centre=230.0, scale=60.0, may_miss=True),
     Feature(column="sex", kind="categorical", categories=("female", "male")),
 )
-TERMS = Terms(
-    task="t",
-    class_names=("no", "yes"),
-    label="ill",
-    input_shape=(5,),
-    pool_size=1,
-    pool_sha256="0" * 64,
-    deadline_s=1.0,
-    coordinator="c",
-    ends="2999-01-01",
-    features=FEATURES,
-)
+TERMS = terms_of(FEATURES, label="ill", classes=("no", "yes"), shape=(5,))
 PLAIN = "age,chol,sex,ill\n63,233,male,yes\n41,,female,no\n"
 
 

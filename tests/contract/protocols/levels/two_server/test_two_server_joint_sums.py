@@ -22,7 +22,8 @@ from protocols.levels.two_server import opened_sums, shared_sums
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.wire.messages import HiddenVotes, decode_arrays, encode_arrays
 from tests.contract.protocols.levels.two_server.test_two_server_joint_view import furthest
-from tests.harness.guardian_attempts import Breaking, World
+from tests.harness.guardian_attempts import World
+from tests.harness.kept_messages import Breaking
 from tests.harness.levels import SEALING_KEY, SEAT_KEYS, two_server
 from tests.harness.record_votes import NAMES, UNITS, study_of
 from tests.harness.seeded import seeded_source

@@ -20,7 +20,8 @@ from protocols.levels.two_server.statement import Fate, check_opened
 from protocols.refusals.code import Code
 from protocols.wire.messages import HiddenVotes
 from simulations.stages.record_votes import contributions
-from tests.harness.guardian_attempts import Breaking, World
+from tests.harness.guardian_attempts import World
+from tests.harness.kept_messages import Breaking
 from tests.harness.levels import SIGNING_KEY, GuardianHere, two_server
 from tests.harness.record_votes import HOLDINGS, QUERIES, UNITS, study_of
 from tests.harness.seeded import seeded_source
