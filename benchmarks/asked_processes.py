@@ -20,6 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
+from party.demo.local_consortium import end_processes
 from party.home import PartyHome
 from protocols.crypto.identity import certificate_from_pem, encoded_point
 from protocols.mechanisms import GNMax
@@ -196,14 +197,7 @@ class AskedProcesses:
 
     def stop(self) -> None:
         """Ends what was started, by its own process."""
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end_processes(self.processes.values())
         self.processes.clear()
 
     def words(self, *more: str, guardian: str = "") -> list[str]:

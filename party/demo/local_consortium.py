@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -265,14 +265,19 @@ class LocalConsortium:
 
     def stop(self) -> None:
         """Ends the processes that were started."""
-        for process in self.processes.values():
-            process.terminate()
-        for process in self.processes.values():
-            try:
-                process.wait(timeout=20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+        end_processes(self.processes.values())
+
+
+def end_processes(processes: Collection[subprocess.Popen[bytes]]) -> None:
+    """Asks them all to end, and kills those that have not after 20 seconds each."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
 
 
 def _environment() -> dict[str, str]:

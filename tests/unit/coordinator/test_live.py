@@ -34,6 +34,8 @@ def test_the_batch_now_and_whom_it_waits_for_come_first():
     assert says in shown
     assert 'class="verdict good"' in shown
     assert "20 of 58 queries asked in 2 batches, 9 answered" in shown
+    assert "quorum 1 of 1 seat. Asking; not connected: north.</p>" in shown
+    assert '<td data-name="revoked">no</td>' in shown
     assert "<script" not in shown
 
 
