@@ -308,7 +308,7 @@ def _start_ray(workers: int | None, parties: int) -> list[subprocess.Popen[bytes
         ray.init(runtime_env={"env_vars": worker_environment()}, log_to_driver=False)
     else:
         # Not the job's runtime_env: Ray would throw the first workers away, which it starts at once, for others.
-        with in_worker_environment(), lean(ray._private.node.Node):
+        with in_worker_environment(), lean(ray._private.node.Node, ray._private.services):
             ray.init(
                 address="local",
                 num_cpus=count_workers(workers, parties),

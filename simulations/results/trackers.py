@@ -41,7 +41,7 @@ class Tracker:
         try:
             for run in runs:
                 write(self, run)
-        except Exception as error:
+        except Exception as error:  # a tracker's client and server may raise anything
             raise StorageFailed(f"cannot track {self.kind}:{self.where}: {str(error)[:300]}") from error
 
 

@@ -3,13 +3,16 @@ from __future__ import annotations
 import ast
 import os
 import re
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import psutil
 import pytest
 
 import simulations
-from protocols.errors import InvalidInput, StorageFailed
+from protocols.errors import EngineFailed, InvalidInput, StorageFailed
+from simulations.engines import flower
 from simulations.engines.engine import HostSpec
 from simulations.engines.flower import Flower, ray
 from simulations.engines.lean_ray import lean
@@ -51,14 +54,30 @@ def test_a_log_that_cannot_be_written_is_said_before_anything_starts(tmp_path: P
 
 
 def test_ray_starts_no_process_of_its_own_that_a_run_does_not_speak_to() -> None:
-    node = ray._private.node.Node
-    before = {name: getattr(node, name) for name in ("start_api_server", "start_monitor", "start_log_monitor")}
-    made = SimpleNamespace(all_processes={})
-    with lean(node):
+    node, services = ray._private.node.Node, ray._private.services
+    names = ("start_api_server", "start_monitor", "start_log_monitor", "start_head_processes")
+    before = {name: getattr(node, name) for name in names}
+    made, get_node = SimpleNamespace(all_processes={}), services.get_node
+    with lean(node, services):
         node.start_monitor(made)
         node.start_log_monitor(made)
         node.start_api_server(made, include_dashboard=False, raise_on_failure=False)
     assert made.all_processes == {}
     assert {name: getattr(node, name) for name in before} == before
-    with pytest.raises(AttributeError), lean(SimpleNamespace):
+    assert services.get_node is get_node
+    with pytest.raises(AttributeError), lean(SimpleNamespace, services):
         raise AssertionError
+
+
+def test_a_start_of_ray_that_fails_is_an_engines_error_and_leaves_no_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_yet(*_: object) -> None:
+        raise RuntimeError("no node has this id")
+
+    ours = {each.pid for each in psutil.Process().children(recursive=True)}
+    monkeypatch.setattr(ray._private.services, "get_node", not_yet)
+    monkeypatch.setattr(flower, "lean", partial(lean, within_s=0.0))
+    with pytest.raises(EngineFailed, match="Ray did not start: its node manager did not register within 0 s"):
+        Flower(workers=1).run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
+    left = [each for each in psutil.Process().children(recursive=True) if each.pid not in ours]
+    assert [each.name() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []
+    assert not ray.is_initialized()
