@@ -40,6 +40,8 @@ def document(*, title: str, kind: str, body: str, footer: str = "", again_s: int
 _COLUMNS = re.compile(r'<table class="folds">.*?</table>', re.DOTALL)
 _HEAD = re.compile(r'<th scope="col"[^>]*>(.*?)</th>', re.DOTALL)
 _ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
+# From so many columns on, besides the first, a table is set smaller, or it would not fit the page.
+_WIDE = 9
 
 
 def _named(found: re.Match[str]) -> str:
@@ -54,6 +56,8 @@ def _named(found: re.Match[str]) -> str:
         named = re.sub(r"<td\b", lambda cell: f'<td data-name="{next(left)}"', each[0])
         return re.sub(r'<th scope="row"(?=[^>]*>[\d,.]+</th>)', f'<th scope="row" data-name="{first}"', named)
 
+    if len(names) >= _WIDE:
+        head = head.replace('class="folds"', 'class="folds wide"', 1)
     return head + start + _ROW.sub(row, rows)
 
 

@@ -57,6 +57,11 @@ def test_a_table_names_its_rows_and_columns_also_where_it_folds():
     assert '<th scope="row" data-name="parties">14</th>' in page(table("Groups", ("parties", "epsilon"), [(14, 2.0)]))
 
 
+@pytest.mark.parametrize(("columns", "wide"), [(9, False), (10, True)])
+def test_a_table_of_many_columns_is_set_smaller_so_that_it_fits_the_page(columns, wide):
+    assert ('class="folds wide"' in page(table("Wide", ["a"] * columns, [["1"] * columns]))) == wide
+
+
 def test_in_a_list_what_stands_between_backticks_is_code_and_stays_escaped():
     assert lines(["Run `verify <folder>`."]) == "<ul>\n<li>Run <code>verify &lt;folder&gt;</code>.</li>\n</ul>"
 
