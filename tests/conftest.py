@@ -19,6 +19,8 @@ from hypothesis import settings
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 
 settings.register_profile("conclave", deadline=None, derandomize=True, max_examples=30)
+# `pytest --hypothesis-profile explore`: other examples in every run, and more of them where a test does not limit them.
+settings.register_profile("explore", deadline=None, max_examples=300)
 settings.load_profile("conclave")
 
 _jaxtyped = jaxtyping.jaxtyped
