@@ -120,7 +120,8 @@ def release(
 @click.option(
     "--authority",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="The consortium's certificate that you got when you enrolled [the copy in the folder, which proves nothing].",
+    help="The consortium's certificate, from a node of your hospital or the operator [the copy in the folder, which "
+    "proves nothing].",
 )
 @click.option(
     "--pool",
