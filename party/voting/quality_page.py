@@ -29,12 +29,12 @@ def quality_page(place: str, study: str, quality: Quality | None, fit: Suitabili
                 (each.what, each.column, each.own, each.study or "nothing", each.rows) for each in quality.proposals
             ]
             head_of = ("What", "Column", "Yours", "The study's", "Rows")
-            body += ["<section><h2>Proposed</h2>", table("Proposals", head_of, proposed), "</section>"]
+            body += ["<section><h2>Proposed</h2>", table("Proposals", head_of, proposed, words=(1, 2, 3)), "</section>"]
         if quality.columns:
             found = [(each.column, each.own, each.missing, each.unusable, each.encoded) for each in quality.columns]
             columns = ("Column", "Yours", "Missing", "Unusable", "As numbers")
             caption = f"Columns of {counted(quality.rows, 'record')}"
-            body += ["<section><h2>Columns</h2>", table(caption, columns, found, words=(4,)), "</section>"]
+            body += ["<section><h2>Columns</h2>", table(caption, columns, found, words=(1, 4)), "</section>"]
     body += ["<section><h2>Where from</h2>", facts([("Source", place), ("Study", study)]), "</section>"]
     footer = f"<p>{text('For this hospital alone. Rows are counted from 1, without the header.')}</p>"
     return document(title="Quality of the records", kind="data check", body="\n".join(body), footer=footer)
