@@ -17,6 +17,8 @@ from hypothesis import settings
 
 # As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# Where it is not set, scikit-learn starts a program that counts the cores, and a unit test may start none.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 settings.register_profile("conclave", deadline=None, derandomize=True, max_examples=30)
 # `pytest --hypothesis-profile explore`: other examples in every run, and more of them where a test does not limit them.
