@@ -14,6 +14,7 @@ from numpy import ndarray
 
 from party.demo.demo_data import DemoData, encoded
 from party.demo.studies import labels_for_whole_hospitals
+from protocols.claims import rounded_up
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear, TwoServer
 
@@ -71,7 +72,7 @@ def figures_of(
 def in_words(figures: Mapping[str, Any]) -> str:
     """The figures in words: what was done, the table, what is guaranteed, and the pages to open."""
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
-    everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {several:.1f}"
+    everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {rounded_up(several):g}"
     pages = "\n".join(f"  {os.path.relpath(page)}" for page in figures["pages"])
     lines = [
         f"Data: {figures['data']}.",
