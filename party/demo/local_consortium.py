@@ -84,6 +84,7 @@ class LocalConsortium:
         if self.guardian_address:
             self.certify_guardian()
         self.start("centre")
+        self._wait_until_it_listens(enrol)
         self.say("Each hospital creates a key and is approved by its fingerprint; the study names these keys.")
         for name in self.data.hospitals:
             self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
@@ -242,6 +243,21 @@ class LocalConsortium:
         finally:
             if command.poll() is None:
                 command.kill()
+
+    def _wait_until_it_listens(self, address: str) -> None:
+        """Returns once a port of the coordinator is open: a hospital's first command ends where it is not. Raises
+        EngineFailed if a server ends meanwhile, or after ten minutes.
+        """
+        host, _, port = address.rpartition(":")
+        until = time.monotonic() + _STEP_S
+        while True:
+            try:
+                with socket.create_connection((host, int(port)), timeout=_LOOK_S):
+                    return
+            except OSError as error:
+                if time.monotonic() > until or self._ended():
+                    raise EngineFailed(f"{self._ended() or 'the coordinator'} does not listen at {address}") from error
+            time.sleep(_LOOK_S / 10)
 
     def _ended(self) -> str:
         """The servers that ended by themselves, in words; "" if all run."""

@@ -12,10 +12,12 @@ import pytest
 from party.demo.demo_data import HOSPITALS, demo_data
 from party.demo.studies import demo_study
 from protocols.ledger.ledger import Ledger
+from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 
 pytestmark = pytest.mark.usefixtures("forked")
 KILLS, TIME_S = 8, 600.0
+_MADE = "SELECT name FROM sqlite_master WHERE name = 'batch'"
 
 
 def rows(path, query):
@@ -39,7 +41,10 @@ def consortium(tmp_path_factory):
 
 
 def ledger_of(consortium, name):
-    (path,) = (consortium.folder / name / "studies").glob("*/ledger*.sqlite")
+    """Once it is there: a coordinator makes its ledger when it begins to label."""
+    found = (consortium.folder / name / "studies").glob
+    wait_until(lambda: [rows(path, _MADE) for path in found("*/ledger*.sqlite")] == [[("batch",)]])
+    (path,) = found("*/ledger*.sqlite")
     return path
 
 
