@@ -27,7 +27,7 @@ TIME_S, BATCH, QUERIES, MORE = 600.0, 2, 10, 12
 
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory):
-    made = AskedProcesses(tmp_path_factory.mktemp("asked"), queries=MORE, batch=BATCH, quorum=3)
+    made = AskedProcesses(tmp_path_factory.mktemp("asked"), queries=MORE, batch=BATCH, quorum=3, deadline_s=300.0)
     table = made.folder / "new.csv"
     rows = table.read_text().splitlines(keepends=True)
     table.write_text("".join(rows[: 1 + QUERIES]))
