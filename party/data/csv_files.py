@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 from party.data.mapping import Form
 from party.data.source import Columns, FileSource, TableSource
 from runtime.tables import first_rows, read_csv
-from runtime.toml_table import TomlTable
 
 
 @dataclass(frozen=True)
 class CsvFile(FileSource, TableSource):
     """path: a .csv file, or .csv.gz, with a header."""
-
-    path: Path
-
-    @classmethod
-    def of(cls, table: TomlTable, base: Path) -> Self:
-        return cls(base / table.text("path"))
 
     def header(self, form: Form) -> list[str]:
         rows = first_rows(self.path, delimiter=form.delimiter or ",", encoding=form.encoding or "utf-8", most=1)

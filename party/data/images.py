@@ -7,7 +7,7 @@ import warnings
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 from jaxtyping import Float32
@@ -23,7 +23,6 @@ from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import open_file
 from protocols.study.terms import Terms
 from runtime.tables import VALUES
-from runtime.toml_table import TomlTable
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
 _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")
@@ -32,12 +31,6 @@ _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".
 @dataclass(frozen=True)
 class ImageFolder(FileSource):
     """path: a folder with one folder per class."""
-
-    path: Path
-
-    @classmethod
-    def of(cls, table: TomlTable, base: Path) -> Self:
-        return cls(base / table.text("path"))
 
     def records(self, settings: DataSettings, terms: Terms) -> Records:
         """Images of FOLDER/CLASS/*.png and the like, [height, width] or [height, width, 3] by the terms, in [0, 1].

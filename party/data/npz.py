@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float32
@@ -18,18 +17,11 @@ from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
 from runtime.tables import VALUES
-from runtime.toml_table import TomlTable
 
 
 @dataclass(frozen=True)
 class NpzFile(FileSource):
     """path: an .npz file."""
-
-    path: Path
-
-    @classmethod
-    def of(cls, table: TomlTable, base: Path) -> Self:
-        return cls(base / table.text("path"))
 
     def records(self, settings: DataSettings, terms: Terms) -> Records:
         """The records, with inputs of the terms' input_shape. Raises DataUnavailable, DataCorrupt."""

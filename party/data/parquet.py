@@ -4,24 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Self
 
 from party.data.mapping import Form
 from party.data.source import Columns, FileSource, TableSource
 from runtime.parquet_tables import parquet_header, read_parquet
-from runtime.toml_table import TomlTable
 
 
 @dataclass(frozen=True)
 class ParquetFile(FileSource, TableSource):
     """path: a .parquet file. Nulls and NaN count as missing."""
-
-    path: Path
-
-    @classmethod
-    def of(cls, table: TomlTable, base: Path) -> Self:
-        return cls(base / table.text("path"))
 
     def header(self, form: Form) -> list[str]:
         return parquet_header(self.path)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -58,10 +59,15 @@ class Source(ABC):
         return ()
 
 
+@dataclass(frozen=True)
 class FileSource(Source):
-    """A source that is one file or one folder, `path`."""
+    """A source that is one file or one folder, `path`, and needs no other key."""
 
     path: Path
+
+    @classmethod
+    def of(cls, table: TomlTable, base: Path) -> Self:
+        return cls(base / table.text("path"))
 
     @property
     def shown(self) -> str:
