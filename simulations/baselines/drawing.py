@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter
 
 from simulations.baselines.table import COVERED
 from simulations.plots.style import (
-    COLOURS,
-    DASHES,
-    MARKERS,
-    SERIES,
     Drawing,
+    level_line,
     light_grid,
+    line_with_band,
     new_figure,
     percent_axis,
+    plain_log_axis,
     style,
 )
 
@@ -31,27 +28,16 @@ def comparison_drawing(summary: pd.DataFrame) -> Drawing:
                 pd.to_numeric(rows[name]).to_numpy(dtype=float)
                 for name in ("epsilon", "accuracy", "accuracy_low", "accuracy_high")
             )
-            colour = COLOURS[SERIES[at % len(SERIES)]]
-            dash, marker = DASHES[at % len(DASHES)], MARKERS[at % len(MARKERS)]
-            axes.plot(x, mean, color=colour, linestyle=dash, marker=marker, label=str(method))
-            if np.isfinite(low).any():
-                axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+            line_with_band(axes, x, (mean, low, high), number=at, label=str(method))
         for _, row in summary[summary["epsilon"].isna() & summary["accuracy"].notna()].iterrows():
-            axes.axhline(row["accuracy"], color=COLOURS["grey"], linewidth=0.9, linestyle=":")
-            axes.annotate(
-                row["method"], (0.995, row["accuracy"]), xycoords=("axes fraction", "data"),
-                ha="right", va="bottom", fontsize=7.5, color=COLOURS["grey"],
-            )  # fmt: skip
+            level_line(axes, row["accuracy"], row["method"])
         axes.set_xlabel("ε of every party")
         axes.set_ylabel("accuracy on the test records")
         percent_axis(axes.yaxis)
         light_grid(axes, "y")
         if not private.empty:
-            axes.set_xscale("log")
-            ticks = sorted(private["epsilon"].unique())
-            axes.set_xticks(ticks)
-            axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-            axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+            plain_log_axis(axes)
+            axes.set_xticks(sorted(private["epsilon"].unique()))
             axes.legend(loc="best", alignment="left")
     return Drawing(
         name="methods",

@@ -163,3 +163,36 @@ def light_grid(axes: Axes, axis: str) -> None:
     else:
         axes.yaxis.grid(True)
     axes.tick_params(length=0 if axis == "y" else 3, axis="y")
+
+
+def line_with_band(
+    axes: Axes,
+    x: Float64[ndarray, " points"],
+    interval: tuple[Float64[ndarray, " points"], Float64[ndarray, " points"], Float64[ndarray, " points"]],
+    *,
+    number: int,
+    label: str,
+) -> None:
+    """Joined points and a band. interval: means, lower and upper ends; number: of the line, which gives its look."""
+    mean, low, high = interval
+    colour = COLOURS[SERIES[number % len(SERIES)]]
+    dash, marker = DASHES[number % len(DASHES)], MARKERS[number % len(MARKERS)]
+    axes.plot(x, mean, color=colour, linestyle=dash, marker=marker, label=label)
+    if np.isfinite(low).any():
+        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+
+
+def level_line(axes: Axes, height: float, name: str) -> None:
+    """A dotted line across, with its name at the right."""
+    axes.axhline(height, color=COLOURS["grey"], linewidth=0.9, linestyle=":")
+    axes.annotate(
+        name, (0.995, height), xycoords=("axes fraction", "data"),
+        ha="right", va="bottom", fontsize=7.5, color=COLOURS["grey"],
+    )  # fmt: skip
+
+
+def plain_log_axis(axes: Axes) -> None:
+    """A logarithmic horizontal axis whose numbers are not powers of ten."""
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))

@@ -7,19 +7,21 @@ import pandas as pd
 from jaxtyping import Float64
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.ticker import MaxNLocator
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from simulations.plots.style import (
     COLOURS,
-    DASHES,
     MARKERS,
     SERIES,
     Drawing,
+    level_line,
     light_grid,
+    line_with_band,
     new_figure,
     percent_axis,
+    plain_log_axis,
     style,
 )
 
@@ -117,12 +119,11 @@ def _name(row: dict[object, object], others: list[str]) -> str:
 def _over(axes: Axes, rows: pd.DataFrame, name: str, along: str, i: int, of: int, values: list[str]) -> None:
     """Joined points over a number, with a band for the intervals."""
     rows = rows.assign(_x=pd.to_numeric(rows[along])).sort_values("_x")
-    colour, x = COLOURS[SERIES[i]], rows["_x"].to_numpy(dtype=float)
+    x = rows["_x"].to_numpy(dtype=float)
     mean, low, high = _interval(rows, name)
-    label = str(rows["_line"].iloc[0])
-    axes.plot(x, mean, color=colour, linestyle=DASHES[i], marker=MARKERS[i], label=label)
+    line_with_band(axes, x, (mean, low, high), number=i, label=str(rows["_line"].iloc[0]))
     if np.isfinite(low).any():
-        axes.fill_between(x, low, high, color=colour, alpha=0.15, linewidth=0)
+        colour = COLOURS[SERIES[i]]
         axes.errorbar(x, mean, yerr=[mean - low, high - mean], fmt="none", ecolor=colour, elinewidth=0.9, capsize=2.5)
 
 
@@ -155,11 +156,7 @@ def _finish(axes: Axes, table: pd.DataFrame, name: str, along: str, *, numeric: 
         percent_axis(axes.yaxis)
         share = pd.to_numeric(table["majority_share"]).dropna() if "majority_share" in table else pd.Series(dtype=float)
         if len(share) and share.max() - share.min() < 0.01:
-            axes.axhline(float(share.mean()), color=COLOURS["grey"], linewidth=0.9, linestyle=":")
-            axes.annotate(
-                "always the most frequent class", (0.995, float(share.mean())), xycoords=("axes fraction", "data"),
-                ha="right", va="bottom", fontsize=7.5, color=COLOURS["grey"],
-            )  # fmt: skip
+            level_line(axes, float(share.mean()), "always the most frequent class")
     light_grid(axes, "y")
     if not numeric:
         values = sorted(set(table[along].astype(str)))
@@ -168,9 +165,7 @@ def _finish(axes: Axes, table: pd.DataFrame, name: str, along: str, *, numeric: 
         return
     places = pd.to_numeric(table[along])
     if places.min() > 0 and places.max() >= 20 * places.min():
-        axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+        plain_log_axis(axes)
 
 
 def _title(table: pd.DataFrame) -> str:

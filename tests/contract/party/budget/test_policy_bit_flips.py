@@ -10,6 +10,7 @@ import pytest
 from party.budget.policy import Policy
 from protocols.errors import ConclaveError, StorageFailed
 from tests.contract.party.budget.test_policy import CAPS, STUDIES, approve, withdraw
+from tests.harness.changed_database import changed_database
 from tests.harness.failing_disk import scratch
 
 
@@ -71,12 +72,6 @@ def test_no_flipped_bit_lowers_what_is_reserved(written):
 )
 def test_a_reservation_that_is_not_what_the_log_says_is_not_used(written, change):
     content, folder, _ = written
-    path = folder / "changed.sqlite"
-    path.write_bytes(content)
-    with sqlite3.connect(path) as database:
-        for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
-            database.execute(f"DROP TRIGGER {name}")
-        assert database.execute(change).rowcount > 0
-    database.close()
+    path = changed_database(content, folder / "changed.sqlite", change)
     with pytest.raises(StorageFailed, match="not what the log says: it is damaged"):
         Policy(path)

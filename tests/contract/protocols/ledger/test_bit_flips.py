@@ -3,11 +3,13 @@
 import random
 import sqlite3
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
+from tests.harness.changed_database import changed_database
 from tests.harness.failing_disk import scratch
 
 STUDY, SEED = b"s" * 32, "noise_seed"
@@ -98,14 +100,7 @@ def places(content, name):
 def test_an_account_that_is_not_the_sum_of_its_charges_is_not_used(written, change) -> None:
     """As after a page of the file that went back, or somebody's hand: the triggers against it are dropped first."""
     content, folder, _ = written
-    path = f"{folder}/changed.sqlite"
-    with open(path, "wb") as file:
-        file.write(content)
-    with sqlite3.connect(path) as database:
-        for (name,) in database.execute("SELECT name FROM sqlite_schema WHERE type = 'trigger'").fetchall():
-            database.execute(f"DROP TRIGGER {name}")
-        assert database.execute(change).rowcount > 0
-    database.close()
+    path = changed_database(content, Path(folder, "changed.sqlite"), change)
     with pytest.raises(StorageFailed, match="do not add up: it is damaged; restore it from a backup"):
         Ledger(path)
 
