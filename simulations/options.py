@@ -149,6 +149,13 @@ def settings_flags(function: F) -> F:
     return function
 
 
+def host_flags(function: F) -> F:
+    """Adds the flags of the host."""
+    for flag in reversed(_HOST_FLAGS):
+        function = flag.add(function)
+    return function
+
+
 def analysis_flags(function: F) -> F:
     """Adds the flags of an experiment that matter to an analysis of stored votes without a budget."""
     wanted = {*_ANALYSED, *(flag.name for flag in _parameter_flags())}

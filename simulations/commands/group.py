@@ -49,6 +49,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.audit.command:audit_flags",
         "Run each mechanism on worst-case neighbouring votes: prints a lower bound on epsilon beside the claimed one.",
     ),
+    "paper": (
+        "simulations.commands.paper:paper_flags",
+        "Compute the tables of a paper again: each printed figure beside ours, with the difference.",
+    ),
     "schema": (
         "simulations.commands.schema:schema_flags",
         "Propose the schema of your own CSV or Parquet table, from its columns and values, for you to correct.",
@@ -95,6 +99,7 @@ def cli() -> None:
       conclave-simulate analyse --votes votes.npy --votes-kind ids --mechanism gnmax --queries 640
       conclave-simulate accountants
       conclave-simulate audit --mechanism gnmax
+      conclave-simulate paper all
     """
 
 

@@ -79,7 +79,7 @@ def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
     for name in names:
         DATA_DEPENDENT[name].check(given)
     charging = default_accountant(mechanism, "label")
-    worst_case = _worst_case(
+    worst_case = worst_case_epsilon(
         charging, mechanism, moved, classes=stored.classes, queries=stored.queries, delta=settings.delta
     )
     counts = stored.histogram()
@@ -140,7 +140,7 @@ def _analyses(settings: Experiment, mechanism: Mechanism) -> tuple[str, ...]:
     return names
 
 
-def _worst_case(
+def worst_case_epsilon(
     charging: Accountant,
     mechanism: Mechanism,
     moved: Float64[ndarray, "1"],

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.published import rows
 from benchmarks.published_votes import ClassicConversion, mean_answers
 from protocols.budgets.accountant import ACCOUNTANTS, GaussianRdp, LabelOnly
 
@@ -23,17 +22,3 @@ def test_the_answers_that_epsilon_two_affords_on_the_papers_mnist_votes(accounta
     assert answers == pytest.approx(expected, abs=3)
     assert 0.4 < answers / asked < 0.47
     assert accuracy > 0.93
-
-
-@needs_data
-def test_table_2_of_pate_2018_is_reproduced_within_its_rounding_where_its_votes_are_public():
-    measured = [row for row in rows(Path(os.environ["CONCLAVE_DATA"]) / "pate_votes") if row.ours is not None]
-    table = [row for row in measured if "Table 2" in row.figure and "corrected" not in row.figure]
-    assert len(table) == 6
-    for row in table:
-        assert row.ours == pytest.approx(row.printed, abs=0.0051), row.figure
-    # 100 queries of 2017, for which the first 100 counts of 2018 stand; and one draw of the answers of 2018.
-    assert measured[0].ours == pytest.approx(measured[0].printed, abs=0.0051)
-    for row in measured:
-        if "answered" in row.figure:
-            assert row.ours == pytest.approx(row.printed, abs=2 * row.ours**0.5), row.figure

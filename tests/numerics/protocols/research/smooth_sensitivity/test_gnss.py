@@ -27,12 +27,12 @@ from protocols.research.smooth_sensitivity.smooth_sensitivity import (
     gnmax_rdp,
     smooth_sensitivity,
 )
+from simulations.papers.paper import printed_figures
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "gnss.json").read_text())
 VOTES = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018"
 needs_data = pytest.mark.skipif(not VOTES.is_dir(), reason="CONCLAVE_DATA has no pate_votes")
-# order * beta of the published rows: `table2_inputs` has beta rounded to three digits.
-LAM_BETA = {"MNIST": 0.46, "SVHN": 0.40, "Adult": 0.48, "Glyph": 0.42}
+PRINTED = {row["dataset"]: row for row in printed_figures("pate2018")["rows"] if "release" in row}
 
 
 def renyi(mean, std, other_mean, other_std, order):
@@ -120,19 +120,20 @@ def test_the_cost_falls_with_noise_and_rises_with_beta(order, share, sigma):
     assert corrected_cost(order=order, beta=beta / 2, sigma_ss=sigma) < cost[0]
 
 
-@pytest.mark.parametrize("name", list(LAM_BETA))
+@pytest.mark.parametrize("name", list(PRINTED))
 def test_the_published_rows_cost_what_the_reference_says(name):
-    given, expected = VECTORS["table2_inputs"][name], VECTORS["corrected"][f"published_{name}"]
-    order, beta = given["order"], LAM_BETA[name] / given["order"]
+    row, expected = PRINTED[name], VECTORS["corrected"][f"published_{name}"]
+    given, epsilon = row["release"], row.get("table2_eps", row["eps"])
+    order, beta = row["order"], given["order_times_beta"] / row["order"]
     assert beta == pytest.approx(given["beta"], abs=6e-5)
     cost = corrected_cost(order=order, beta=beta, sigma_ss=given["sigma_ss"])
     assert cost == pytest.approx(expected["true_gnss_at_published_params"], rel=1e-9)
-    assert given["eps"] + cost == pytest.approx(expected["sanitised_true"], rel=1e-9)
-    sigma = best_sigma_ss(order=order, beta=beta, sensitivity=given["SS"])
+    assert epsilon + cost == pytest.approx(expected["sanitised_true"], rel=1e-9)
+    sigma = best_sigma_ss(order=order, beta=beta, sensitivity=given["smooth_sensitivity"])
     assert sigma == pytest.approx(expected["reopt_sigma"], rel=1e-9)
-    again = given["eps"] + corrected_cost(order=order, beta=beta, sigma_ss=sigma)
+    again = epsilon + corrected_cost(order=order, beta=beta, sigma_ss=sigma)
     assert again == pytest.approx(expected["reopt_sanitised"], rel=1e-9)
-    assert sigma * given["SS"] == pytest.approx(expected["reopt_std"], rel=1e-9)
+    assert sigma * given["smooth_sensitivity"] == pytest.approx(expected["reopt_std"], rel=1e-9)
 
 
 @pytest.mark.parametrize("votes", ["mnist18", "adult18"])
@@ -175,11 +176,11 @@ def test_the_authors_search_on_their_votes_finds_the_parameters_they_printed(
     setting = VoteSetting(sigma=40, order=order, classes=counts.shape[1], weights=np.ones(250), sensitivity=1)
     bounds = distance_bounds(counts, setting, answered=ndtr((counts.max(axis=1) - threshold) / sigma1))
     found = best_parameters(bounds, order=order, betas=np.arange(0.3, 0.495, 0.01) / order, published=True)
-    printed = VECTORS["table2_inputs"][name]
-    assert found.for_research().beta * order == pytest.approx(LAM_BETA[name], abs=1e-9)
+    printed = PRINTED[name]["release"]
+    assert found.for_research().beta * order == pytest.approx(printed["order_times_beta"], abs=1e-9)
     assert found.for_research().sigma_ss == pytest.approx(printed["sigma_ss"], abs=0.006)
     ours = best_parameters(bounds, order=order, betas=np.arange(0.05, 0.495, 0.005) / order).for_research()
-    assert ours.beta * order < LAM_BETA[name]
+    assert ours.beta * order < printed["order_times_beta"]
     assert ours.cost < corrected_cost(order=order, beta=printed["beta"], sigma_ss=printed["sigma_ss"]) / 2
 
 

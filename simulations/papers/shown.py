@@ -1,0 +1,89 @@
+"""Cells in words: for the terminal, for the page, and the verdict over all of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from simulations.papers.paper import NEAR, Cell, Measured, Unit
+
+_DECIMALS: Final[dict[Unit, int]] = {
+    "percent": 2, "count": 0, "epsilon": 3, "order": 1, "seconds": 1, "mebibytes": 0,
+}  # fmt: skip
+_AFTER: Final[dict[Unit, str]] = {"percent": " %", "seconds": " s", "mebibytes": " MiB"}
+HEAD: Final = ("of", "figure", "printed", "ours", "difference", "near")
+
+
+def number(value: float | None, unit: Unit, *, half: float | None = None) -> str:
+    """A figure with the decimals of its unit, and the half-width of its interval; "–" for None."""
+    if value is None:
+        return "–"
+    around = "" if half is None else f" ± {half:,.{max(1, _DECIMALS[unit])}f}"
+    return f"{value:,.{_DECIMALS[unit]}f}{around}{_AFTER.get(unit, '')}"
+
+
+def difference(cell: Cell) -> str:
+    """The difference in words; "" where there is nothing to compare."""
+    less = cell.difference
+    if less is None:
+        return ""
+    return f"{less:+.2f} points" if cell.unit == "percent" else f"{100 * less:+.1f} %"
+
+
+def near(cell: Cell) -> str:
+    """Whether the cell is near; with stand-in data it says so instead, as it reproduces nothing."""
+    if cell.difference is None:
+        return "not had" if cell.ours is None else "–"
+    if cell.data:
+        return "other data"
+    return "yes" if cell.near else "no"
+
+
+def cell_row(cell: Cell) -> list[str]:
+    """The cell under HEAD."""
+    return [
+        cell.row, cell.figure, number(cell.printed, cell.unit), number(cell.ours, cell.unit, half=cell.half),
+        difference(cell), near(cell),
+    ]  # fmt: skip
+
+
+def notes(cells: Sequence[Cell]) -> list[str]:
+    """What the figures of a table mean, and why cells are not near or are missing: each sentence once."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.means:
+            found.setdefault(cell.means, []).append(cell.figure)
+    said = [f"{', '.join(dict.fromkeys(figures))}: {means}" for means, figures in found.items()]
+    reasons: dict[str, list[str]] = {}
+    for cell in cells:
+        # A figure without a printed one is no miss, and a stand-in is named whether or not it is near.
+        missed = cell.ours is None or cell.near is False
+        if cell.data:
+            reasons.setdefault(f"on {cell.data}, not the paper's data", []).append(cell.row)
+        if missed:
+            reasons.setdefault(cell.why or "no reason is known", []).append(f"{cell.row}, {cell.figure}")
+    return [*said, *(f"{'; '.join(dict.fromkeys(where))}: {why}" for why, where in reasons.items())]
+
+
+def verdict_text(cells: Sequence[Cell]) -> str:
+    """How many of the cells that have a printed figure and ours, on the paper's own data, are near."""
+    counted = [cell for cell in cells if cell.reproduces]
+    return f"{sum(bool(cell.near) for cell in counted)} of {len(counted)} cells {NEAR}"
+
+
+def verdict_points(measured: Sequence[Measured]) -> list[tuple[str, str]]:
+    """Each paper's own count, and how many cells were not compared."""
+    by_paper: dict[str, list[Cell]] = {}
+    for one in measured:
+        by_paper.setdefault(one.paper.title, []).extend(one.cells)
+    points = []
+    for title, cells in by_paper.items():
+        others = Counter(near(cell) for cell in cells if not cell.reproduces)
+        words = {
+            "not had": "whose votes or data cannot be had", "other data": "on other data than the paper's",
+            "–": "of ours alone",
+        }  # fmt: skip
+        rest = "".join(f"; {others[key]} {said}" for key, said in words.items() if others[key])
+        points.append((f"{title}:", f"{verdict_text(cells)}{rest}."))
+    return points

@@ -1,0 +1,99 @@
+"""The files of reproduced papers: tidy cells, and a page."""
+
+from __future__ import annotations
+
+import io
+import json
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from protocols.study.study import ADJACENCY
+from runtime.files import write_atomically
+from runtime.page import Tone, document, facts, lines, table, text, verdict
+from simulations.papers.paper import NEAR, Cell, Measured
+from simulations.papers.running import Wanted
+from simulations.papers.shown import HEAD, cell_row, notes, verdict_points, verdict_text
+from simulations.results.files import environment
+
+COVERED = "95 % confidence intervals: Student's t over seeds; a figure without one is not random, or of one seed."
+READING = (
+    f"Near: percentages {NEAR.replace(' or ', ', counts, orders and epsilons within ')} of the printed figure.",
+    "An epsilon that a paper printed is computed from the votes that were cast, so it is private itself and must not "
+    "be published. A worst-case epsilon may be.",
+    f"A worst-case epsilon is of {ADJACENCY} neighbours, as are the papers' own.",
+)
+
+
+def tidy(measured: Sequence[Measured]) -> pd.DataFrame:
+    """One row for each cell; numbers are empty where there is none."""
+    rows = [
+        {
+            "paper": one.paper.name,
+            "table": one.table.name,
+            **vars(cell),
+            "difference": cell.difference,
+            "near": cell.near,
+        }
+        for one in measured
+        for cell in one.cells
+    ]
+    columns = ["paper", "table", *Cell.__dataclass_fields__, "difference", "near"]
+    found = pd.DataFrame(rows, columns=columns)
+    numbers = ["printed", "ours", "half", "difference"]
+    return found.astype({**dict.fromkeys(numbers, "float64"), "near": "boolean"})
+
+
+def write_papers(asked: Wanted, measured: Sequence[Measured], out: Path) -> pd.DataFrame:
+    """Writes cells.csv, cells.parquet, env.json and report.html; returns the cells.
+
+    Raises StorageFailed; each file is whole or absent.
+    """
+    found = tidy(measured)
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pandas(found, preserve_index=False), sink, compression="zstd")
+    write_atomically(out / "cells.parquet", sink.getvalue())
+    write_atomically(out / "cells.csv", found.to_csv(index=False))
+    write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
+    write_atomically(out / "report.html", papers_page(asked, measured))
+    return found
+
+
+def papers_page(asked: Wanted, measured: Sequence[Measured]) -> str:
+    """The page as HTML: the verdict, then paper by paper its tables."""
+    cells = [cell for one in measured for cell in one.cells]
+    tone: Tone = "good" if all(cell.near for cell in cells if cell.reproduces) else "warn"
+    body = [verdict(f"{verdict_text(cells)}.", verdict_points(measured), tone=tone)]
+    for paper in asked.papers:
+        mine = [one for one in measured if one.paper is paper]
+        if not mine:
+            continue
+        body += [
+            f'<section aria-labelledby="{paper.name}"><h2 id="{paper.name}">{text(paper.title)}</h2>',
+            f'<p>{text(paper.citation)}, <a href="{text(paper.link)}">{text(paper.link)}</a></p>',
+            *([lines(paper.about)] if paper.about else []),
+        ]
+        for one in mine:
+            body.append(table(f"{one.table.name}. {one.table.caption}", HEAD, map(cell_row, one.cells), words=(1,)))
+            if said := notes(one.cells):
+                body.append(lines(said))
+        body.append("</section>")
+    body += [
+        '<section aria-labelledby="reading"><h2 id="reading">How to read it</h2>', lines([*READING, COVERED]),
+        "</section>", '<section aria-labelledby="again"><h2 id="again">Make it again</h2>',
+        f"<pre>{text(command_text(asked))}</pre>",
+        facts((name, value) for name, value in environment().items() if name != "versions"), "</section>",
+    ]  # fmt: skip
+    what = asked.papers[0].title if len(asked.papers) == 1 else f"{len(asked.papers)} papers"
+    return document(title=what, kind="printed figures beside ours", body="\n".join(body))
+
+
+def command_text(asked: Wanted) -> str:
+    """The command that computes the same tables."""
+    only = [word for name in asked.only for word in ("--only", name)]
+    seeds = ",".join(map(str, asked.seeds))
+    return shlex.join(["conclave-simulate", "paper", asked.name, *only, "--seeds", seeds])

@@ -1,0 +1,54 @@
+"""Tables on the votes that authors published: real data, so skipped with the reason where it is absent."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from simulations.papers import find_papers
+from simulations.papers.paper import Task
+from simulations.progress import Reporter
+from simulations.stages.inputs import Host
+
+DATA = Path(os.environ.get("CONCLAVE_DATA", ""))
+needs_data = pytest.mark.skipif(not (DATA / "pate_votes").is_dir(), reason="CONCLAVE_DATA has no pate_votes")
+
+
+def cells(paper, table, row, tmp_path):
+    """The cells of one row, by figure."""
+    (found,) = find_papers(paper)
+    host = Host(data_dir=DATA, cache_dir=tmp_path, engine="in_process", workers=1)
+    task = Task((0,), host, Reporter(quiet=True))
+    (parts,) = (one.parts for one in found.tables if one.name == table)
+    return {each.figure: each for part in parts if part.name == row for each in part.compute(task)}
+
+
+@needs_data
+@pytest.mark.parametrize("dataset", ["MNIST", "Adult"])
+def test_table_2_of_pate_2018_is_reproduced_within_its_rounding(dataset, tmp_path):
+    found = cells("pate2018", "table-2", dataset, tmp_path)
+    for figure in ("epsilon", "order", "epsilon, sanitised"):
+        assert found[figure].ours == pytest.approx(found[figure].printed, abs=0.0051), figure
+    assert found["epsilon, sanitised, corrected"].ours > found["epsilon, sanitised"].ours + 1
+
+
+@needs_data
+@pytest.mark.parametrize("dataset", ["MNIST", "Adult"])
+def test_table_1_of_pate_2018_has_as_many_answers_as_one_draw_of_them(dataset, tmp_path):
+    found = cells("pate2018", "table-1", dataset, tmp_path)
+    answered = found["answered"]
+    assert answered.ours == pytest.approx(answered.printed, abs=2 * answered.ours**0.5)
+    assert found["epsilon"].ours < found["epsilon, worst case"].ours
+
+
+@pytest.mark.parametrize(("dataset", "off"), [("SVHN", 0.05), ("Glyph", 0.0051)])
+def test_the_printed_release_of_an_epsilon_costs_what_is_printed_of_votes_that_cannot_be_had(dataset, off, tmp_path):
+    sanitised = cells("pate2018", "table-2", dataset, tmp_path)["epsilon, sanitised"]
+    assert sanitised.ours == pytest.approx(sanitised.printed, abs=off)
+
+
+@needs_data
+def test_a_hundred_queries_of_pate_2017_cost_what_is_printed(tmp_path):
+    """The first 100 counts of 2018 stand for the 100 queries of 2017."""
+    epsilon = cells("pate2017", "figure-4", "MNIST, 100 queries", tmp_path)["epsilon"]
+    assert epsilon.ours == pytest.approx(epsilon.printed, abs=0.0051)
