@@ -1,12 +1,17 @@
-"""Addresses as people write them: HOST:PORT."""
+"""Addresses as people write them: HOST:PORT; and a port that is free."""
 
 from __future__ import annotations
 
+import errno
 import ipaddress
 import re
+import secrets
+import socket
 
 from protocols.errors import InvalidInput
 
+# Below the ports that Linux, macOS and Windows give to whoever asks for any.
+_CHOSEN = range(20_000, 32_768)
 _ADDRESS = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):([0-9]{1,5})")
 
 
@@ -27,3 +32,20 @@ def listening(address: str) -> str:
     except ValueError:  # a name, which may stand for any interface
         loopback = False
     return f"{bare if ':' not in bare else host}:{port}" if loopback else f"0.0.0.0:{port}"
+
+
+def free_port() -> int:
+    """A port of 127.0.0.1 that nobody has now, for a program that starts later.
+
+    A connection or a program that takes any free port meanwhile does not get this one.
+    """
+    while True:
+        port = secrets.choice(_CHOSEN)
+        with socket.socket() as found:
+            try:
+                found.bind(("127.0.0.1", port))
+            except OSError as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise
+            else:
+                return port

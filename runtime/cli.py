@@ -20,6 +20,7 @@ from runtime.distribution import lacking
 from runtime.exits import Exit, show_error
 from runtime.open_home import mend_and_say
 from runtime.pasting import with_home
+from runtime.signals import INTERRUPTED
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 a party or the "
@@ -129,7 +130,7 @@ def run_group(
         error.show()
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
-        click.echo("interrupted; run the same command again", err=True)
+        click.echo(INTERRUPTED, err=True)
         return Exit.INTERRUPTED
     except ConclaveError as error:
         return report(error)

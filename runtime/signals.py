@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from runtime.exits import Exit
+
+INTERRUPTED = "interrupted; run the same command again"
 
 
 def until_signalled(work: Callable[[threading.Event], None]) -> int:
@@ -25,3 +29,22 @@ def until_signalled(work: Callable[[threading.Event], None]) -> int:
         for number, handler in before.items():
             signal.signal(number, handler)
     return Exit.INTERRUPTED if interrupted.is_set() else 0
+
+
+@contextmanager
+def ended_by_interrupt() -> Iterator[None]:
+    """Ctrl-C ends the process at once with exit code 130, for work that may be killed at any point.
+
+    KeyboardInterrupt would be raised in whatever line runs, also amid the code of locks and of gRPC, where it may break
+    an invariant or be lost. Nothing is cleaned up. For the main thread.
+    """
+
+    def end(_: int, __: object) -> None:
+        os.write(2, f"\n{INTERRUPTED}\n".encode())
+        os._exit(Exit.INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

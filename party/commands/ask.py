@@ -19,6 +19,7 @@ from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
 from runtime.locks import alone
+from runtime.signals import ended_by_interrupt
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -104,7 +105,8 @@ def ask(
     home.keep_study(found)
     click.echo(f"asking {counted(len(found.roster), 'hospital')} about {counted(len(queries), 'record')}", err=True)
     running = Refused(Code.ALREADY_RUNNING, f"another `ask` is running in study {found.name!r}; allowed: one at a time")
-    with alone(home.study_folder(found.digest) / "ask.lock", running):
+    # Whatever the conversation has done by then is in the ledger, as after a crash.
+    with alone(home.study_folder(found.digest) / "ask.lock", running), ended_by_interrupt():
         labelling = ask_consortium(
             found,
             queries,

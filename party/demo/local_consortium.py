@@ -26,6 +26,7 @@ from protocols.errors import EngineFailed
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import TwoServer
+from runtime.address import free_port
 
 Say = Callable[[str], None]
 _STEP_S, _LOOK_S = 600.0, 0.5
@@ -48,7 +49,7 @@ class LocalConsortium:
     def add_guardian(self) -> None:
         """Creates a guardian's keys, which the study then names."""
         self.say("Another organisation creates a guardian's keys; the study names them.")
-        self.guardian_address = f"127.0.0.1:{_free_port()}"
+        self.guardian_address = f"127.0.0.1:{free_port()}"
         made = json.loads(
             self.guardian(
                 "init", "--name", "guardian", "--coordinator", "centre", "--listen", self.guardian_address,
@@ -75,7 +76,7 @@ class LocalConsortium:
     def set_up(self) -> None:
         """Sets up the consortium and the study; every hospital joins and approves, and trains teachers if they vote."""
         self._files()
-        address, enrol = f"127.0.0.1:{_free_port()}", f"127.0.0.1:{_free_port()}"
+        address, enrol = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
         self.say("The operator sets up the consortium and the study.")
         self.coordinator(
             "init", "--consortium", "demo", "--coordinator", "centre", "--address", address, "--enrol-address", enrol,
@@ -304,9 +305,3 @@ def _short(text: str, folder: Path) -> str:
     if not text:
         return "''"
     return os.path.relpath(text, folder) if text.startswith(str(folder)) else text
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

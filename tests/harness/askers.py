@@ -27,6 +27,7 @@ from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Study
 from protocols.study.terms import Terms
 from protocols.wire.guardian.greeting import GuardedStudy
+from runtime.address import free_port
 from tests.harness.consortium import Consortium
 from tests.harness.homes import FEATURES, make_member
 from tests.harness.levels import SEALING_KEY, SIGNING_KEY
@@ -93,7 +94,7 @@ class AskedConsortium(Consortium):
         self.keys |= KEYS
         super().__enter__()
         self.guardian_ledger = Ledger(self.folder / "guardian.sqlite")
-        self.start_guardian("127.0.0.1:0")
+        self.start_guardian(f"127.0.0.1:{free_port()}")
         self.asker_key = ASKER_KEY
         return self
 
@@ -120,7 +121,8 @@ class AskedConsortium(Consortium):
             asks=lambda name: name == self.study.who_asks,
             on_event=lambda event, fields: self.events.append((event, fields)),
         )
-        self.guardian = f"127.0.0.1:{self.port.start(listen)}"
+        self.port.start(listen)
+        self.guardian = listen
 
     def open_study(self) -> None:
         """Opens the study at the hub, which relays what the querying party asks."""

@@ -26,6 +26,7 @@ from protocols.noise import simulated
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import party_of
 from protocols.wire.enrolment import Enrolled
+from runtime.address import free_port
 from tests.harness.certifying import Certifying
 from tests.harness.clocks import LoopClock
 from tests.harness.studies import pool_of, voter
@@ -51,7 +52,7 @@ class Consortium(Certifying):
         self.make_authority()
         self.key = new_key()
         self.certificate = self.certify(self.key, "centre", role="coordinator")
-        self.address = "127.0.0.1:0"
+        self.address = f"127.0.0.1:{free_port()}"
         self.certificates, self.ledgers, self.parties = {}, {}, {}
         self.stops, self.threads, self.ended = {}, {}, {}
         self.hub, self.ledger, self.coordinator = None, None, None
@@ -76,8 +77,7 @@ class Consortium(Certifying):
             on_event=lambda event, fields: self.events.append((event, fields)),
         )
         self._time_rounds()
-        port, self.enrol_port = self.hub.start(listen=self.address, enrol_listen="127.0.0.1:0")
-        self.address = f"127.0.0.1:{port}"
+        _, self.enrol_port = self.hub.start(listen=self.address, enrol_listen="127.0.0.1:0")
         self.ledger = Ledger(self.folder / ledger)
         self.open_study()
 

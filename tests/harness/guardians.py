@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import datetime
 import os
-import socket
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -37,6 +36,7 @@ from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.wire.guardian.greeting import GuardedStudy
+from runtime.address import free_port
 from simulations.stages.record_votes import contributions
 from tests.harness.certifying import Certifying
 from tests.harness.operators import make_home
@@ -106,7 +106,7 @@ class Guardianship(Certifying):
         self.busy = threading.Lock()
 
     @contextmanager
-    def open(self, *, key=None, name="notary", listen="127.0.0.1:0") -> Iterator[GuardianLine]:
+    def open(self, *, key=None, name="notary", listen=None) -> Iterator[GuardianLine]:
         """The port is open; the coordinator's line to it. key: of the guardian."""
         key = key or self.guardian_key
         port = GuardianPort(
@@ -119,9 +119,10 @@ class Guardianship(Certifying):
             on_event=lambda event, fields: self.events.append((event, fields)),
             silence_s=self.silence_s,
         )
-        number = port.start(listen)
+        address = listen or f"127.0.0.1:{free_port()}"
+        port.start(address)
         try:
-            yield self.line(f"127.0.0.1:{number}")
+            yield self.line(address)
         finally:
             port.stop()
 
@@ -275,10 +276,3 @@ class _Counted:
     def recv(self, limit: int) -> bytes:
         self._next()
         return self._channel.recv(limit)
-
-
-def free_port() -> int:
-    """A port of loopback that nobody has now."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

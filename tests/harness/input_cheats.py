@@ -164,7 +164,7 @@ def outcomes(checks, *, channels=None, pins=(lambda *_: None, lambda *_: None)):
 
         return run
 
-    return converse(side(0), side(1), channels=channels or pair(wait_s=20.0))
+    return converse(side(0), side(1), channels=channels or pair(wait_s=300.0))
 
 
 def noticed(seed, cheat, cheater):

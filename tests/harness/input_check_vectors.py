@@ -55,7 +55,7 @@ def made(number: int, name: str) -> dict[str, object]:
 
         return run
 
-    ends = tuple(Sent(end, kept) for end, kept in zip(pair(wait_s=20.0), said, strict=True))
+    ends = tuple(Sent(end, kept) for end, kept in zip(pair(wait_s=300.0), said, strict=True))
     (valid, *_), (also, *_) = found = converse(side(0), side(1), channels=ends)
     np.testing.assert_array_equal(valid, also)
     return {

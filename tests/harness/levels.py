@@ -86,7 +86,7 @@ class GuardianHere:
 
     @contextmanager
     def dial(self) -> Iterator[Channel]:
-        here, there = pair(wait_s=20.0)
+        here, there = pair(wait_s=300.0)
 
         def serve():
             fault = None

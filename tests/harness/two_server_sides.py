@@ -69,7 +69,7 @@ class Transcribed:
 
 def converse(coordinator, guardian, *, channels=None):
     """(the coordinator's result, the guardian's); an error of either, which closes its channel, is raised."""
-    ends = channels or pair(wait_s=20.0)
+    ends = channels or pair(wait_s=300.0)
 
     def run(side, end):
         try:

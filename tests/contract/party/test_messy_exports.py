@@ -83,7 +83,7 @@ def test_an_export_is_mapped_without_rewriting_it_and_gives_the_published_values
     monkeypatch.chdir(folder)
     form, header = EXPORTS[hospital]
     rows = published(hospital)
-    rows[2] = ["4400", *rows[2][1:]]  # a typing error
+    rows[2] = ["440073", *rows[2][1:]]  # a typing error
     records_file = home.settings().data.source.path
     content = written(header, rows, **form)
     records_file.write_bytes(content)
@@ -94,7 +94,7 @@ def test_an_export_is_mapped_without_rewriting_it_and_gives_the_published_values
     assert run_command(["data", "check", "study.toml", "--page", "bad.html", *at]) == 3
     page = (folder / "bad.html").read_text()
     assert page.index("NOT READY") < page.index("<h2>Problems")
-    assert "4400" not in page
+    assert "440073" not in page
     out = capsys.readouterr().out
     assert out.startswith("NOT READY")
     commands = [line for line in out.splitlines() if "conclave-party data map" in line]
@@ -107,13 +107,13 @@ def test_an_export_is_mapped_without_rewriting_it_and_gives_the_published_values
     given = [word for each in columns for word in ("--column", each)]
     assert run_command(["data", "map", "study.toml", "--yes", *given, *at]) == 3
     left = capsys.readouterr().out
-    assert re.search(r"age.*: cannot be used; allowed: a finite number from 18 up to 110\n +1 row: 3; .*'4400'", left)
+    assert re.search(r"age.*: cannot be used; allowed: a finite number from 18 up to 110\n +1 row: 3; .*'440073'", left)
     remedies = ["--unusable", "age=leave out", "--unusable", "chol=missing"]
     assert run_command(["data", "map", "study.toml", "--yes", *remedies, *at]) == 0
     capsys.readouterr()
     assert run_command(["data", "check", "study.toml", "--json", "--page", "good.html", *at]) == 0
     figures, page = capsys.readouterr().out, (folder / "good.html").read_text()
-    assert "4400" not in figures + page, "no value of a record is in the figures"
+    assert "440073" not in figures + page, "no value of a record is in the figures"
     assert page.index("READY: the records can be read") < page.index("<h2>")
     assert records_file.read_bytes() == content
 

@@ -18,6 +18,7 @@ from protocols.crypto.identity import COORDINATOR_HOST, certificate_from_pem, ce
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
+from runtime.address import free_port
 from runtime.files import write_atomically
 from runtime.locks import alone, serving_alone
 from runtime.logs import Log
@@ -203,14 +204,6 @@ def get(port, path):
     except urllib.error.HTTPError as error:
         with error:
             return error.code, error.read().decode()
-
-
-def free_port():
-    import socket
-
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def test_health_and_metrics_are_told_on_loopback(tmp_path):

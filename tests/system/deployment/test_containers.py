@@ -7,7 +7,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -21,6 +20,7 @@ from coordinator.commands.group import HOME_VARIABLE as COORDINATOR_HOME
 from guardian.commands import HOME_VARIABLE as GUARDIAN_HOME
 from party.commands.group import COMMANDS as PARTY_COMMANDS
 from party.commands.group import HOME_VARIABLE as PARTY_HOME
+from runtime.address import free_port
 from tests.harness.pages import ROOT, blocks
 from tests.system.docs.flag_tables import commands
 
@@ -164,11 +164,7 @@ def test_the_setup_of_the_compose_file_lets_three_hospitals_join_and_vote(tmp_pa
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for block in [block for block in blocks(OPERATOR) if block.language == "console"][:2]:
         subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=records, env=environment, check=True)
-    ports = []
-    for _ in range(2):
-        with socket.socket() as found:
-            found.bind(("127.0.0.1", 0))
-            ports.append(str(found.getsockname()[1]))
+    ports = [str(free_port()) for _ in range(2)]
     engine = tmp_path / "engine.py"
     engine.write_text(_ENGINE)
     root = tmp_path / "volumes"

@@ -22,7 +22,8 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.noise import LatticeNoise
 from protocols.study.levels import TwoServer
-from tests.harness.guardians import TwoOrganisations, free_port
+from runtime.address import free_port
+from tests.harness.guardians import TwoOrganisations
 from tests.harness.local_consortium import ConsortiumHere
 
 pytestmark = pytest.mark.usefixtures("forked")

@@ -6,7 +6,6 @@ import os
 import re
 import shlex
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ import pytest
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
+from runtime.address import free_port
 from simulations.commands.group import run_command as run_simulate
 from tests.harness.engine_here import running_here
 from tests.harness.forking import Forked
@@ -51,11 +51,7 @@ def run_page(tmp_path_factory: pytest.TempPathFactory, forking_address: str) -> 
     cache = tmp_path_factory.mktemp("cache")
 
     def free(match: re.Match[str]) -> str:
-        if match[2] not in ports:
-            with socket.socket() as found:
-                found.bind(("127.0.0.1", 0))
-                ports[match[2]] = str(found.getsockname()[1])
-        return match[1] + ports[match[2]]
+        return match[1] + ports.setdefault(match[2], str(free_port()))
 
     def run(page: Path) -> Path:
         if page not in folders:

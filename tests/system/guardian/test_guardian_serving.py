@@ -18,9 +18,10 @@ from protocols.crypto.identity import fingerprint, issue, to_pem
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.ledger import Ledger
+from runtime.address import free_port
 from runtime.logs import FIELDS, Log
 from tests.harness.clocks import wait_until
-from tests.harness.guardians import TwoOrganisations, free_port
+from tests.harness.guardians import TwoOrganisations
 
 TWO_BATCHES = {"pool": 40}
 

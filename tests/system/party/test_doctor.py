@@ -99,8 +99,8 @@ def test_a_port_on_which_nobody_listens_fails_at_tcp(member):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    change(home, f'\naddress = "{consortium.address}"', f'\naddress = "127.0.0.1:{port}"')
-    assert list(failing(home)) == ["TCP"]
+        change(home, f'\naddress = "{consortium.address}"', f'\naddress = "127.0.0.1:{port}"')
+        assert list(failing(home)) == ["TCP"]
 
 
 def test_a_server_that_does_not_speak_tls_fails_at_tls(member):

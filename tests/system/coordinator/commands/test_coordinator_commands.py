@@ -5,7 +5,6 @@ import io
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -27,6 +26,7 @@ from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFaile
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
 from protocols.wire.enrolment import Enrol
+from runtime.address import free_port
 from runtime.exits import show_error
 from tests.harness.clocks import wait_until
 from tests.harness.operators import FakeHub, add_study, make_home
@@ -206,16 +206,6 @@ def test_a_student_between_rounds_is_for_interactive_studies_alone(run, tmp_path
     assert "allowed: none for confident_gnmax" in err
 
 
-def free_ports(count):
-    probes = [socket.socket() for _ in range(count)]
-    for probe in probes:
-        probe.bind(("127.0.0.1", 0))
-    ports = [probe.getsockname()[1] for probe in probes]
-    for probe in probes:
-        probe.close()
-    return ports
-
-
 class Process:
     """A real serve, ended at the latest with the test."""
 
@@ -245,7 +235,7 @@ class FAR:
 
 
 def test_a_real_serve_ends_cleanly_is_alone_and_takes_up_after_a_kill_what_was_asked(tmp_path):
-    port, enrol_port = free_ports(2)
+    port, enrol_port = free_port(), free_port()
     home = make_home(tmp_path, listen=f"127.0.0.1:{port}", enrol_listen=f"127.0.0.1:{enrol_port}")
     add_study(home, tmp_path)
     with Process(home) as first:
@@ -278,7 +268,7 @@ def test_a_real_serve_ends_cleanly_is_alone_and_takes_up_after_a_kill_what_was_a
 @pytest.mark.slow
 @pytest.mark.usefixtures("forked")
 def test_a_labelling_outlives_kills_of_the_coordinator_while_hospitals_stay(tmp_path):
-    port, enrol_port = free_ports(2)
+    port, enrol_port = free_port(), free_port()
     home = make_home(tmp_path, listen=f"127.0.0.1:{port}", enrol_listen=f"127.0.0.1:{enrol_port}")
     study = add_study(home, tmp_path, batch_limit=6, quorum=3)
 

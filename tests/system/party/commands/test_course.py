@@ -4,7 +4,6 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -21,6 +20,7 @@ from protocols.errors import Refused
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
 from protocols.wire.enrolment import Enrolled
+from runtime.address import free_port
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium
 from tests.harness.homes import FEATURES, make_member, study_file, write_invitation
@@ -286,9 +286,7 @@ def test_a_revoked_node_stops_with_a_reason_and_a_next_step(tmp_path, consortium
 def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
     home = make_member(tmp_path / "a", consortium)
     assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     text = home.settings_file.read_text()
     home.settings_file.write_text(text.replace("metrics_port = 0", f"metrics_port = {port}"))
     node = start(home)

@@ -15,7 +15,7 @@ from protocols.crypto.masks import agreed, key_stream
 from protocols.levels.secure_sum import batch_secret
 from tests.harness.sum_parties import Sum, make_context
 
-FALSE_ALARM = 1e-6
+FALSE_ALARM = 1e-9
 CELLS = 1024
 CONTEXT = make_context(6, 1, 1, cells=CELLS)
 COLLUDER, DROPPED = 5, 2

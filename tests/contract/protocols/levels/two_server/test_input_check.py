@@ -84,7 +84,7 @@ def test_noise_falsified_in_rows_goes_unnoticed_as_often_as_stated() -> None:
 def transcript(checks, *, cut=None):
     """All that both servers said, up to where the guardian's line is cut."""
     said = [], []
-    coordinators, guardians = (Sent(end, kept) for end, kept in zip(pair(wait_s=20.0), said, strict=True))
+    coordinators, guardians = (Sent(end, kept) for end, kept in zip(pair(wait_s=300.0), said, strict=True))
     outcomes(checks, channels=(coordinators, guardians if cut is None else Cut(guardians, cut, [])))
     return said
 
@@ -113,7 +113,7 @@ def test_a_server_that_comes_again_with_another_seed_is_refused_before_a_second_
     again[cheater] = sides(1, cheat=OtherSeed, cheater=cheater)[2][cheater]
     pins[cheater].clear()
     said = [], []
-    ends = tuple(Sent(end, kept) for end, kept in zip(pair(wait_s=20.0), said, strict=True))
+    ends = tuple(Sent(end, kept) for end, kept in zip(pair(wait_s=300.0), said, strict=True))
     refused = outcomes(again, pins=pins, channels=ends)[1 - cheater]
     assert isinstance(refused, Refused)
     assert "another promise" in str(refused)

@@ -34,7 +34,7 @@ def found(coordinator, guardian, *, shifted=None, wrap=lambda exchange: exchange
 
         return run
 
-    one, other = converse(side(0), side(1), channels=pair(wait_s=20.0))
+    one, other = converse(side(0), side(1), channels=pair(wait_s=300.0))
     np.testing.assert_array_equal(one, other)
     return one
 

@@ -6,7 +6,7 @@ between voters, the residues under each vote that might be, colours under the ta
 
 Two samples are compared by the frequencies of every such bit. By Hoeffding's inequality and a union bound, two means of
 n bits of one law differ by more than sqrt(ln(2 k / rate) / n) in any of k places with probability at most `rate`,
-whatever the law. The rates of all comparisons of views that are not broken add up to RATE = 1e-6. A sample is one of
+whatever the law. The rates of all comparisons of views that are not broken add up to RATE = 1e-9. A sample is one of
 the batch's copies of three queries, or an octet of a seal or seed: these are independent as far as the streams of a
 seed and the labels under a hash are, which is what the protocol rests on. The seeds of parties and servers are fixed,
 those of the seals are not.
@@ -27,7 +27,7 @@ from protocols.levels.two_server import shares
 from protocols.wire.messages import decode_arrays, encode_arrays
 from tests.harness.joint_views import QUERIES, batch, views
 
-RATE = 1e-6
+RATE = 1e-9
 # Two servers, rows of copies and of octets.
 COMPARISONS = 4
 PARITIES = 20_000

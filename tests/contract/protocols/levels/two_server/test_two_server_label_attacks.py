@@ -58,7 +58,7 @@ def attacked(attacker, *, evaluates=None, seed=1, masked=False, **changed):
             channel, guardians, noise=ZERO, threshold=THRESHOLD, total_units=50, masked=masked,
             source=seeded_source(seed, 2), evaluates=real["guardian"],
         )),
-        channels=pair(wait_s=20.0),
+        channels=pair(wait_s=300.0),
     )  # fmt: skip
     honest = next(server for server in SERVERS if server != attacker)
     return found[honest], found[attacker], coordinators, guardians

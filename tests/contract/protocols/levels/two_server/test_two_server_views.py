@@ -69,7 +69,7 @@ class Recorded:
 
 
 def recorded():
-    return [Recorded(end) for end in pair(wait_s=20.0)]
+    return [Recorded(end) for end in pair(wait_s=300.0)]
 
 
 # The check of votes. All voters vote alike, so that each is one sample.

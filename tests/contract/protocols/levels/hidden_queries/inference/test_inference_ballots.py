@@ -26,7 +26,7 @@ def test_the_querying_party_and_the_guardian_check_the_votes_of_heterogeneous_mo
     # The second voter's share is changed on its way, so that its vector is no longer one-hot.
     coordinators.votes[1, 2, 3] ^= 1
     ballots = Ballots(np.ones((3, 5), dtype=bool), 4, False, CONTEXT)
-    ours, theirs = pair(wait_s=10.0)
+    ours, theirs = pair(wait_s=300.0)
     with ThreadPoolExecutor(1) as pool:
         guardians_side = pool.submit(
             guardian_checks, theirs, guardians, ballots, secret=bytes(32), pin=lambda step, value: None
