@@ -60,15 +60,15 @@ def _parameter_flags() -> list[_Flag]:
 # Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
-    "privacy_groups votes_by".split()
+    "privacy_groups votes_by groups".split()
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
     _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.csv.gz|.parquet|.npz [glyphs, which needs "
           "no file]."),
     _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
-    _flag("--partition", "iid | dirichlet:A | classes:K | size-skew:S | feature-skew:S | by-site | by-column:NAME "
-          "[iid]."),
+    _flag("--partition", "iid | dirichlet:A | classes:K | size-skew:S | feature-skew:S | by-site | by-column:NAME | "
+          "by-time:NAME [iid]."),
     _flag("--teacher", f"{' | '.join(TEACHERS)} [logistic_regression]."),
     _flag("--teachers-per-party", "Teachers of each party, on disjoint shards [1].", type=int),
     _flag("--private-size", "Private records in total [all that the data set has].", type=int),
@@ -127,6 +127,8 @@ _SETTINGS = [
         f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables; where records of "
         "tables vote: logistic_regression below 2,000 units, else gradient_boosting].",
     ),
+    _flag("--groups", "Columns of a table, between commas: the student's accuracy on test records by each of them, "
+          "besides by class and by site [none]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
     _flag("--attack/--no-attack", "Run a membership inference attack on the student [off].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),

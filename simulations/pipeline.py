@@ -16,6 +16,8 @@ from numpy import ndarray
 
 from protocols.study.study import Study
 from protocols.votes import plurality
+from simulations.datasets.groups import groupings
+from simulations.groups.figures import ByGroup, by_group
 from simulations.private.private_figures import Findings, find
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
@@ -52,7 +54,8 @@ class Baselines:
 class RunResult:
     """Everything a report is made from. Accuracies are in [0, 1].
 
-    released_student: of the first seed; None where none was trained. findings: private.
+    released_student: of the first seed; None where none was trained. by_group: None where no student was. findings:
+    private.
     """
 
     settings: Experiment
@@ -66,6 +69,7 @@ class RunResult:
     plurality_accuracy: float | None
     baselines: Baselines
     live_checked: bool
+    by_group: ByGroup | None
     findings: Findings
 
 
@@ -105,10 +109,11 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     pooled = _pooled(settings, source, host)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
     baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)
+    groups = _by_group(settings, source, released, pooled)
     first = released[0] if released else None
     findings = find(inputs, study, source.stored, seeds[0], first, pooled, host=host, reporter=reporter)
     return RunResult(
-        settings, study, budgets, source, seeds, students, first, accuracy, plural, baselines, live, findings
+        settings, study, budgets, source, seeds, students, first, accuracy, plural, baselines, live, groups, findings
     )
 
 
@@ -178,6 +183,22 @@ def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStu
         return None
     return pooled_student(
         source.dataset, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
+    )
+
+
+def _by_group(
+    settings: Experiment, source: VoteSource, released: list[ReleasedStudent], pooled: ReleasedStudent | None
+) -> ByGroup | None:
+    """What the students do on each group of the test records; None where none was trained."""
+    trained = [student for student in released if student.trained_on]
+    if source.dataset is None or not trained:
+        return None
+    inputs = source.dataset.test_inputs
+    return by_group(
+        groupings(source.dataset, settings.group_columns),
+        [student.probabilities(inputs) for student in trained],
+        None if pooled is None else pooled.probabilities(inputs),
+        source.dataset.test_labels,
     )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
@@ -28,6 +29,9 @@ class Dataset:
     record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over
     parties, nor over private/public/test). Both are None where the source has no such field. `columns` are
     those of a table, as they were encoded, in the order of the features; empty for images and bare arrays.
+    `test_names` says of every test record, by the name of a column, what it belongs to there: its "site" where the
+    source names sites, and the columns of an own table that were asked for. `private_times` orders the private records
+    in time; None where no column of time was asked for.
 
     Raises DataCorrupt when shapes, label ranges or finiteness do not hold.
     """
@@ -45,6 +49,8 @@ class Dataset:
     site_names: tuple[str, ...] = ()
     private_patients: Int64[ndarray, " private"] | None = None
     columns: tuple[Feature, ...] = ()
+    test_names: Mapping[str, Shaped[ndarray, " test"]] = field(default_factory=dict)
+    private_times: Float64[ndarray, " private"] | None = None
     about: str = ""
 
     def __post_init__(self) -> None:
@@ -96,6 +102,7 @@ class Dataset:
             site_names=site_names,
             private_patients=None if patients is None else patients[parts.private],
             columns=columns,
+            test_names={} if sites is None else {"site": np.array(site_names)[sites[parts.test]]},
             about=about,
         )
 

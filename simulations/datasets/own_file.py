@@ -47,6 +47,8 @@ def load_file(path: Path, request: DatasetRequest) -> Dataset:
     if path.suffix.lower() == ".npz":
         if request.schema is not None:
             raise InvalidInput(f"a schema was given for {path}; allowed: only with tables")
+        if request.time is not None:
+            raise InvalidInput(f"the column of time is {request.time!r}; {path} has no columns, a table has")
         return load_npz(path, seed=request.seed, sizes=sizes)
     schema = read_schema(request.schema or path.with_name(f"{table_name(path)}.schema.toml"))
-    return load_table(path, schema, seed=request.seed, sizes=sizes)
+    return load_table(path, schema, seed=request.seed, sizes=sizes, groups=request.groups, time=request.time)

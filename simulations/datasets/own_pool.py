@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
@@ -22,7 +23,8 @@ PARTS = ("private", "public", "test")
 class Pool:
     """What a file says about its records besides their features; `part` indexes PARTS if the file has a split.
 
-    Sites and patients are names; the sites of public and test records do not matter.
+    Sites and patients are names; the sites of public records do not matter. names: what records belong to besides, by
+    column; times: their order in time.
     """
 
     path: Path
@@ -33,6 +35,8 @@ class Pool:
     sites: Shaped[ndarray, " records"] | None = None
     patients: Shaped[ndarray, " records"] | None = None
     part: Int64[ndarray, " records"] | None = None
+    names: Mapping[str, Shaped[ndarray, " records"]] = field(default_factory=dict)
+    times: Float64[ndarray, " records"] | None = None
 
 
 def cut_pool(
@@ -72,6 +76,7 @@ def as_dataset(
         names = tuple(str(name) for name in found)
     if pool.patients is not None:
         patients = np.unique(pool.patients[parts.private], return_inverse=True)[1]
+    known = {**pool.names, **({} if pool.sites is None else {"site": pool.sites})}
     return Dataset(
         name=pool.name,
         kind=pool.kind,
@@ -86,6 +91,9 @@ def as_dataset(
         site_names=names,
         private_patients=patients,
         columns=columns,
+        # The arrays of an archive may name the sites of its private part alone.
+        test_names={name: of[parts.test] for name, of in known.items() if (of[parts.test] != "").any()},
+        private_times=None if pool.times is None else pool.times[parts.private],
         about=f"The file {pool.path.name}, split {_manner(pool)}.",
     )
 

@@ -16,7 +16,8 @@ class DatasetRequest:
     `data_dir` is the folder that holds one sub-folder per data set (None: no folder is known). `classes`,
     `imbalance` (largest class over smallest, 1 = balanced) and `mislabelled` (share of the private labels
     that are wrong) shape `glyphs`; other data sets are fixed, and `datasets.load` refuses these options for them.
-    `schema` is the TOML file that describes the user's own table.
+    `schema` is the TOML file that describes the user's own table; `groups` are columns of it by which test records are
+    told apart, whether they are features or not, and `time` is its column of time.
 
     Raises InvalidInput when a value is outside its range.
     """
@@ -30,6 +31,8 @@ class DatasetRequest:
     imbalance: float = 1.0
     mislabelled: float = 0.0
     schema: Path | None = None
+    groups: tuple[str, ...] = ()
+    time: str | None = None
 
     def __post_init__(self) -> None:
         if self.seed < 0:

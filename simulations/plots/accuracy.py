@@ -13,7 +13,8 @@ from matplotlib.ticker import MaxNLocator
 from numpy import ndarray
 
 from simulations.plots.style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
-from simulations.results.files import MARK, Summary
+from simulations.results.files import Summary
+from simulations.results.marks import MARK
 from simulations.results.text import count, parties_words, percent
 
 _BAR = 0.62

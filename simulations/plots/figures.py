@@ -11,6 +11,7 @@ from runtime.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots.accuracy import against_baselines, teachers
 from simulations.plots.budgets import budget_groups, shares, spending
+from simulations.plots.groups import group_drawings
 from simulations.plots.style import Drawing, inline_svg, png_bytes, svg_text
 from simulations.results.files import Summary
 
@@ -26,6 +27,8 @@ def drawings(result: RunResult, figures: Summary) -> list[Drawing]:
         del drawn[1]
     if result.teacher_accuracy is not None:
         drawn.append(teachers(result.teacher_accuracy, plurality=result.plurality_accuracy))
+    if result.by_group is not None:
+        drawn += group_drawings(result.by_group)
     return drawn
 
 

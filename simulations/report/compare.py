@@ -19,7 +19,8 @@ from rich.text import Text
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_json
-from simulations.results.files import MARK, NOT_FOR_RELEASE, Summary
+from simulations.results.files import Summary
+from simulations.results.marks import MARK, not_for_release
 from simulations.setup.experiment import read_toml
 from simulations.stages.label import mean_and_interval
 
@@ -128,7 +129,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
 
 def _marked(name: str, keys: tuple[str, ...]) -> str:
     """The name of a figure, marked if it is computed from votes or records."""
-    return MARK + name if ".".join(keys) in NOT_FOR_RELEASE else name
+    return MARK + name if not_for_release(".".join(keys)) else name
 
 
 def _read(folder: Path) -> tuple[Summary, dict[str, object]]:

@@ -7,6 +7,7 @@ from protocols.study.study import ADJACENCY
 from runtime.page import Tone, verdict
 from simulations.pipeline import RunResult
 from simulations.results.files import Summary
+from simulations.results.groups import pays_most_words
 from simulations.results.text import not_measured, percent
 
 
@@ -50,6 +51,8 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
                     f"No: always naming the most frequent class is right for {percent(majority)} of the same records.",
                 )
             )
+    if (most := figures["baselines"]["pays_most"]) is not None:
+        points.append(("Who pays most for privacy?", f"{pays_most_words(most, seeds=len(figures['seeds']))}."))
     worst = max(figures["groups"], key=lambda group: group["epsilon_guaranteed"])
     epsilon = worst["epsilon_guaranteed"]
     points.append(
@@ -63,7 +66,8 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
         points.append(
             (
                 "Not for release:",
-                "the accuracies alone and pooled. They are computed from private records, and no budget pays for them.",
+                "the accuracies alone and pooled, and who pays most. They are computed from private records, and no "
+                "budget pays for them.",
             )
         )
     return points

@@ -20,6 +20,7 @@ from runtime.page import document
 from runtime.templates import templates
 from simulations.pipeline import RunResult
 from simulations.plots.figures import Drawing, inline_svg
+from simulations.report.groups import shown_groups
 from simulations.report.headline import run_verdict
 from simulations.report.private_section import attack_drawing, private_section
 from simulations.results.files import Summary, environment
@@ -69,6 +70,8 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         stop=STOP_MEANINGS[figures["stop"]],
         drawings=[{"svg": Markup(inline_svg(drawing)), "caption": drawing.caption} for drawing in drawn],
         comparisons=_comparisons(result, figures),
+        by_group=shown_groups(figures),
+        calibration=figures["calibration"],
         groups=groups[:MOST_GROUPS],
         groups_open=len(groups) <= _GROUPS_OPEN,
         groups_total=len(groups),

@@ -13,7 +13,8 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from simulations.results.files import MARK
+from simulations.results.groups import pays_most_words
+from simulations.results.marks import MARK
 
 _WIDTH: Final = 80
 
@@ -45,6 +46,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         )
         click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
+    if (true := figures["calibration"]) is not None:
+        click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
     for warning in figures["warnings"]:
         click.echo(f"warning: {warning}")
     click.echo(f"report           {out / 'report.html'}")
@@ -63,6 +66,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         click.echo(f"{MARK}{name} {'not measured' if known is None else f'{known:.4f}'}")
     if (gain := measured["single_parties_that_gain"]) is not None:
         click.echo(f"{MARK}parties that gain {gain} of {measured['single_parties_measured']}")
+    if (most := measured["pays_most"]) is not None:
+        click.echo(f"{MARK}pays most for privacy: {pays_most_words(most, seeds=len(figures['seeds']))}")
 
 
 def level_text(level: str, units: int | None) -> str:

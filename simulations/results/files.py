@@ -21,26 +21,19 @@ from protocols.study.right_labels import doubtful
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
+from simulations.results.groups import (
+    baseline_groups,
+    calibration_summary,
+    calibration_table,
+    groups_summary,
+    groups_table,
+)
+from simulations.results.marks import MARK, NOT_FOR_RELEASE
 from simulations.setup.experiment import write_config
 from simulations.stages.alone import measured_parties
 from simulations.stages.label import mean_and_interval
 
 Summary = dict[str, Any]  # Any: JSON
-
-# Computed from votes, teachers or records, not from released labels: no budget pays for it.
-NOT_FOR_RELEASE = (
-    "teacher_accuracy_mean",
-    "plurality_accuracy",
-    "baselines.non_private_student_accuracy",
-    "baselines.single_party_accuracy_mean",
-    "baselines.single_party_accuracy_best",
-    "baselines.single_parties_that_gain",
-    "baselines.minimum_budget_uniform.answered",
-    "baselines.minimum_budget_uniform.label_accuracy",
-    "baselines.minimum_budget_uniform.student_accuracy",
-)
-# Put before such a figure outside the private folder.
-MARK = "not for release: "
 
 
 def summary(result: RunResult) -> Summary:
@@ -77,7 +70,9 @@ def summary(result: RunResult) -> Summary:
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
         "record_votes": _record_votes(result),
-        "baselines": _baselines(result.baselines, student_mean),
+        "by_group": groups_summary(result.by_group),
+        "calibration": calibration_summary(result.by_group),
+        "baselines": {**_baselines(result.baselines, student_mean), **baseline_groups(result.by_group)},
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
         "epsilon_max": float(budgets.epsilon_of(spent).max()),
@@ -162,6 +157,9 @@ def write_results(result: RunResult, out: Path) -> Summary:
         write_atomically(out / "sums.parquet", _sums(result))
         write_atomically(out / "pool.parquet", _pool(result))
     write_atomically(out / "parties.csv", _parties(result))
+    if result.by_group is not None:
+        write_atomically(out / "by_group.csv", groups_table(result.by_group))
+        write_atomically(out / "calibration.csv", calibration_table(result.by_group))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     write_atomically(out / "config.toml", write_config(result.settings))
     write_atomically(out / "summary.json", json.dumps(figures, indent=2) + "\n")

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from protocols.errors import InvalidInput, StorageFailed
 from runtime.distribution import lacking
-from simulations.results.files import MARK, NOT_FOR_RELEASE
+from simulations.results.marks import MARK, not_for_release
 
 FORMS = "mlflow | mlflow:URI | tensorboard:FOLDER"
 # Each kind's module, and the extra that installs it.
@@ -78,7 +78,7 @@ def _numbers(values: Mapping[str, object], at: str = "") -> list[tuple[str, floa
         if isinstance(value, Mapping):
             found += _numbers(value, f"{name}.")
         elif isinstance(value, int | float) and not isinstance(value, bool) and isfinite(value):
-            found.append((f"{MARK.replace(': ', '/')}{name}" if name in NOT_FOR_RELEASE else name, float(value)))
+            found.append((f"{MARK.replace(': ', '/')}{name}" if not_for_release(name) else name, float(value)))
     return found
 
 

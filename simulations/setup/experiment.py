@@ -83,6 +83,7 @@ class Experiment(BaseModel):
     colluders: int | None = Field(None, ge=0)
     dropout: float = Field(0.0, ge=0, lt=1)
     student: str | None = None
+    groups: str | None = None
     baselines: bool = True
     attack: bool = False
     retrainings: int = Field(10, ge=2)
@@ -93,6 +94,11 @@ class Experiment(BaseModel):
     def weight_rule(self) -> str:
         """The rule by which budgets become weights, where individualization is "weighting"."""
         return self.weights or "exhaustive"
+
+    @property
+    def group_columns(self) -> tuple[str, ...]:
+        """The columns by which test records are told apart, besides class and site."""
+        return tuple(dict.fromkeys(name.strip() for name in (self.groups or "").split(",") if name.strip()))
 
     @property
     def parameters(self) -> dict[str, int | float]:

@@ -17,11 +17,11 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.setup.skews import column_key, deal_classes, deal_in_order, shifted_key
+from simulations.setup.skews import column_key, deal_classes, deal_in_order, shifted_key, time_key
 
 _ALLOWED = (
     "iid, dirichlet:A (A from 0.001 to 1000000), classes:K (K from 1), size-skew:S (S from 0 to 10), "
-    "feature-skew:S (S from 0 to 1000), by-site, by-column:NAME"
+    "feature-skew:S (S from 0 to 1000), by-site, by-column:NAME, by-time:NAME"
 )
 _SCALING_ROUNDS = 200
 _FLOOR = 1e-9
@@ -90,9 +90,17 @@ class FeatureSkew:
 
 @dataclass(frozen=True)
 class ByColumn:
-    """Successive ranges of a numeric column, as periods of a column of time."""
+    """Successive ranges of a numeric feature."""
 
     name: ClassVar[str] = "by-column"
+    column: str
+
+
+@dataclass(frozen=True)
+class ByTime:
+    """Successive periods of a column of time, which need not be a feature."""
+
+    name: ClassVar[str] = "by-time"
     column: str
 
 
@@ -104,7 +112,7 @@ class BySite:
 
 
 # A way to split private records over parties.
-Partition = Iid | LabelSkew | ClassSkew | SizeSkew | FeatureSkew | BySite | ByColumn
+Partition = Iid | LabelSkew | ClassSkew | SizeSkew | FeatureSkew | BySite | ByColumn | ByTime
 
 
 def parse_partition(text: str) -> Partition:
@@ -126,6 +134,8 @@ def parse_partition(text: str) -> Partition:
                 return FeatureSkew(float(parameter))
             case ByColumn.name if parameter:
                 return ByColumn(parameter)
+            case ByTime.name if parameter:
+                return ByTime(parameter)
     except ValueError as error:
         if isinstance(error, InvalidInput):
             raise
@@ -147,7 +157,7 @@ def partition(
       that parties are of nearly equal size and every record is used (iterative proportional fitting).
     - `size-skew` S: sizes in proportion to exp(S * N(0, 1)), log-normal as the synthetic data of Li et al. 2020,
       "Federated Optimization in Heterogeneous Networks" (FedProx); S = 0 means equal sizes.
-    - `classes` K, `feature-skew` S, `by-column` NAME: see skews.py.
+    - `classes` K, `feature-skew` S, `by-column` NAME, `by-time` NAME: see skews.py.
     - `by-site`: a party is a site, or, when there are fewer parties, whole sites together, the largest first to the
       smallest party. `parties` None means one party per site; the other schemes need a number.
 
@@ -168,6 +178,8 @@ def partition(
             )
         if isinstance(scheme, ByColumn):
             party = deal_in_order(column_key(dataset, scheme.column, units), parties)
+        elif isinstance(scheme, ByTime):
+            party = deal_in_order(time_key(dataset, scheme.column, unit), parties)
         elif isinstance(scheme, FeatureSkew):
             party = deal_in_order(shifted_key(dataset.private_inputs[units], scheme.strength, rng), parties)
         elif isinstance(scheme, ClassSkew):

@@ -69,3 +69,14 @@ def column_key(dataset: Dataset, column: str, units: Int64[ndarray, " units"]) -
     raise InvalidInput(
         f"partition by-column has the column {column!r}; allowed with {dataset.name}: {numeric or 'no column'}"
     )
+
+
+def time_key(dataset: Dataset, column: str, unit: Int64[ndarray, " records"]) -> Float64[ndarray, " units"]:
+    """When each unit was first seen: the earliest of its records. unit: of each private record. Raises InvalidInput for
+    data without a column of time.
+    """
+    if dataset.private_times is None:
+        raise InvalidInput(f"partition by-time has the column {column!r}; allowed: with a table of your own")
+    first = np.full(int(unit.max()) + 1, np.inf)
+    np.minimum.at(first, unit, dataset.private_times)
+    return first

@@ -17,12 +17,13 @@ from protocols.mechanisms import MECHANISMS
 from protocols.study.query_map import QueryMap
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.groups import groupings
 from simulations.datasets.rendered import rendered
 from simulations.datasets.request import DatasetRequest
 from simulations.engines import check_engine
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.setup.partition import BySite, parse_partition, partition, teacher_shards
+from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.setup.record_budgets import split_by_group, upsampling
 from simulations.setup.record_votes import population_of, query_map, seat_units
 from simulations.stages.stored_votes import StoredVotes, VoteCounts
@@ -136,6 +137,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
             f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
         )
     settings = _resolved(settings, dataset)
+    _ = groupings(dataset, settings.group_columns)
     inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
     if settings.votes_by == "record":
         _check_units(inputs, reporter)
@@ -193,6 +195,8 @@ def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
             raise InvalidInput(
                 f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
             )
+    if settings.group_columns and student == "none":
+        raise InvalidInput(f"groups is {settings.groups!r}; allowed: with a student, whose accuracy they tell apart")
     return settings.model_copy(update={"parties": parties, "student": student})
 
 
@@ -246,6 +250,7 @@ def party_count(settings: Experiment, dataset: Dataset) -> int:
 
 def load_dataset(settings: Experiment, host: Host) -> Dataset:
     """The data set of an experiment, with a private part of the requested size."""
+    scheme = parse_partition(settings.partition)
     request = DatasetRequest(
         seed=settings.data_seed,
         data_dir=host.data_dir,
@@ -255,6 +260,8 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
         imbalance=settings.imbalance,
         mislabelled=settings.mislabelled,
         schema=None if settings.schema_file is None else Path(settings.schema_file),
+        groups=settings.group_columns,
+        time=scheme.column if isinstance(scheme, ByTime) else None,
     )
     if settings.dataset == "glyphs":
         return rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)

@@ -47,6 +47,11 @@ class ReleasedStudent:
         self._dataset, self._positions, self._targets = dataset, positions, targets
         self._kind, self._seed, self._cache_dir = student, seed, cache_dir
 
+    @property
+    def trained_on(self) -> int:
+        """How many public queries have a label to learn from."""
+        return len(self._targets)
+
     def accuracy(self) -> float | None:
         """Test accuracy; None without labels to train on."""
         if len(self._targets) == 0:

@@ -110,11 +110,13 @@ def _setting(values: dict[str, object], chosen: Mapping[str, object]) -> Experim
     try:
         settings = experiment(**values)
         _, analyses = named_accountants(settings.accountant)
-        idle = [name for name in ("attack", "retrainings") if name in values]
+        # A run's config.toml, which may be the base, names those that were not asked for, too.
+        usual = {name: Experiment.model_fields[name].default for name in ("attack", "retrainings", "groups")}
+        idle = [name for name, default in usual.items() if getattr(settings, name) != default]
         if analyses or idle:
             raise InvalidInput(
-                f"{idle[0] if idle else analyses[0]} analyses private votes or records, and a sweep has "
-                "no private figures; allowed: an accountant that charges (analyse single settings with `run`)"
+                f"{idle[0] if idle else analyses[0]} adds figures that a sweep does not have; allowed: an accountant "
+                "that charges, and no attack, retrainings or groups (give them to `run`, setting by setting)"
             )
     except InvalidInput as error:
         raise of_setting(error, chosen) from None

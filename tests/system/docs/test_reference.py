@@ -111,6 +111,9 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     assert set(pq.read_schema(records / "sums.parquet").names) == names_of(section(OUTPUTS, "sums.parquet"))
     described = names_of(section(OUTPUTS, "pool.parquet")) - {"..."}
     assert set(pq.read_schema(records / "pool.parquet").names) == described
+    for name in ("by_group.csv", "calibration.csv"):
+        with (out / name).open() as file:
+            assert set(next(csv.reader(file))) == names_of(section(OUTPUTS, name))
     with (out / "parties.csv").open() as file:
         assert set(next(csv.reader(file))) == names_of(section(OUTPUTS, "parties.csv"))
     assert set(pq.read_schema(out / "queries.parquet").names) == names_of(section(OUTPUTS, "queries.parquet"))
