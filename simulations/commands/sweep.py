@@ -29,6 +29,12 @@ from simulations.options import (
 @settings_flags
 @click.option("--out", help="Folder for the results [runs/sweep-TIME].", type=click.Path())
 @click.option("--resume", is_flag=True, help="Go on in --out, whose sweep.toml must be the same.")
+@click.option(
+    "--parallel",
+    is_flag=True,
+    help="Run the settings side by side in the engine's workers (--workers), on "
+    "several hosts if RAY_ADDRESS names a cluster. The rows are the same.",
+)
 @track_flag
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -56,6 +62,7 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     from simulations.sweep.cells import prepared, run_cells
     from simulations.sweep.grid import read_sweep
     from simulations.sweep.intervals import covered
+    from simulations.sweep.parallel import run_apart
     from simulations.sweep.written import config_text, printed_columns, tracked_settings, write_sweep
 
     reporter, host = reporter_from(flags), host_from(flags)
@@ -70,6 +77,8 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
     cells = prepared(sweep, host=host, reporter=reporter)
     write_atomically(out / "sweep.toml", config_text(sweep))
     try:
+        if flags.get("parallel"):
+            run_apart(cells, host=host, reporter=reporter, kept=out / "finished")
         rows = run_cells(cells, sweep, host=host, reporter=reporter, kept=out / "finished")
         with reporter.stage("report"):
             table, settings = write_sweep(sweep, rows, out)

@@ -55,7 +55,7 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
     Raises InvalidInput for the first setting that `run` would not take, DataUnavailable or DataCorrupt.
     """
     cells: list[Cell] = []
-    shared = _Shared(host, reporter)
+    shared = Shared(host, reporter)
     source = source_digest("simulations.sweep", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
     for number, settings in sorted(sweep.cells, key=lambda cell: votes_key(cell[1])):
         try:
@@ -82,21 +82,24 @@ def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter
     """One row per setting, data seed and seed, in this order. What `kept` holds of an interrupted sweep is not run
     again; each cell is kept there once it is finished.
     """
-    rows, shared = [], _Shared(host, reporter)
+    rows, shared = [], Shared(host, reporter)
     with reporter.stage(f"sweep of {len(sweep.settings)} settings, {len(cells)} runs") as stage:
         for done, cell in enumerate(cells, 1):
             path = kept / f"{cell.key}.json"
-            if path.exists():
-                found = read_json(path)
-            else:
-                found = list(_rows(cell, shared))
-                write_atomically(path, json.dumps(found))
+            found = read_json(path) if path.exists() else keep(cell, shared, path)
             rows += [_named(row, cell, sweep.varied) for row in found]
             stage.update(done, len(cells))
     return sorted(rows, key=lambda row: (row["setting"], row["data_seed"], row["seed"]))
 
 
-class _Shared:
+def keep(cell: Cell, shared: Shared, path: Path) -> list[Row]:
+    """Runs a cell and keeps its rows in the file, whole or not at all; returns them."""
+    found = list(_rows(cell, shared))
+    write_atomically(path, json.dumps(found))
+    return found
+
+
+class Shared:
     """Inputs and votes of the cells at hand: those of one kind at a time, as they may be large."""
 
     def __init__(self, host: Host, reporter: Reporter) -> None:
@@ -133,7 +136,7 @@ def votes_key(settings: Experiment) -> str:
     return repr((settings.data_seed, pooled, sorted(rest.items())))
 
 
-def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
+def _rows(cell: Cell, shared: Shared) -> Iterator[Row]:
     """The figures of every seed of one cell."""
     if cell.refused:
         for seed in cell.settings.seeds:

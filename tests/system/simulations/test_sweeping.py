@@ -26,7 +26,12 @@ def test_every_row_of_a_sweep_is_the_run_of_the_same_settings_which_resume_finds
     monkeypatch.setitem(cast_votes.__kwdefaults__, "block", 20)
     base = {"dataset": "breast_cancer", "parties": 10, "budgets": "6:0.5,12:0.5", "seeds": "0-1", "private_size": 240}
     (tmp_path / "study.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in base.items()))
-    rows = swept(capsys, "study.toml", f"individualization=[{','.join(WAYS)}]", "--engine", "in_process", "--out", "s")
+    sweep = ["study.toml", f"individualization=[{','.join(WAYS)}]", "--engine", "in_process"]
+    rows = swept(capsys, *sweep, "--parallel", "--out", "s")
+    assert len(list((tmp_path / "s" / "finished").iterdir())) == 4
+    kept = {path.name: path.read_bytes() for path in (tmp_path / "s" / "finished").iterdir()}
+    assert swept(capsys, *sweep, "--out", "one") == rows
+    assert {path.name: path.read_bytes() for path in (tmp_path / "one" / "finished").iterdir()} == kept
     assert [row["answered"] > 0 for row in rows] == [True] * 8
     for way in WAYS:
         flags = ["--quiet", "--engine", "in_process", "--out", way, "--json"]
@@ -45,6 +50,7 @@ def test_every_row_of_a_sweep_is_the_run_of_the_same_settings_which_resume_finds
     assert {path.name for path in (tmp_path / "cache" / "votes").rglob("*.npy")} == {"0-20.npy"}
 
 
+@pytest.mark.usefixtures("here")
 def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored, tmp_path, monkeypatch, capsys):
     (tmp_path / "sweep.toml").write_text('[base]\nseeds = "0-1"\ndata_seed = "0-2"\n[grid]\nsigma = [10.0, 20.0]\n')
     flags = ["sweep.toml", 'budgets="1:0.5,3:0.5"', *stored, "--out", "out"]
@@ -63,8 +69,13 @@ def test_a_sweep_repeats_over_partitions_and_goes_on_where_it_was_stopped(stored
     assert run("sweep", *flags, "sigma=[5.0]", "--resume") == 2
     assert "other settings" in capsys.readouterr().err
     labelled[:] = [1] * 8
-    rows = swept(capsys, *flags, "--resume")
-    assert len(labelled) == 8 + 6  # three of six settings and partitions were kept, each of two seeds
+    # Side by side too, what is finished is kept, and what was finished before is not run again.
+    labelled[4:] = []
+    assert run("sweep", *flags, "--resume", "--parallel", "--engine", "in_process") == 130
+    assert "--resume --out out" in capsys.readouterr().err
+    labelled[:] = [1] * 8
+    rows = swept(capsys, *flags, "--resume", "--parallel", "--engine", "in_process")
+    assert len(labelled) == 8 + 4  # four of six settings and partitions were kept, each of two seeds
     assert [(row["setting"], row["data_seed"], row["seed"]) for row in rows] == [
         (setting, part, seed) for setting in range(2) for part in range(3) for seed in range(2)
     ]
