@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 PAPERS: Final[dict[str, str]] = {
     "pate2017": "simulations.papers.pate2017:paper",
     "pate2018": "simulations.papers.pate2018:paper",
+    "individualized": "simulations.papers.individualized:paper",
+    "private_knn": "simulations.papers.private_knn:paper",
 }
 
 

@@ -50,6 +50,21 @@ def total_label_rdp(
     return Private(_total(_log_q(counts, sigma), orders, sigma / sensitivity, often))
 
 
+def label_rdp(
+    counts: Float64[ndarray, "queries classes"],
+    orders: Float64[ndarray, " orders"],
+    *,
+    sigma: float,
+    sensitivity: float,
+) -> Private[Float64[ndarray, "queries orders"]]:
+    """Each label's RDP for one unit of this total weight: the terms of which `total_label_rdp` is the sum.
+
+    Arguments and errors as there; one row of orders a query, held at once.
+    """
+    _check(counts, orders, sigma, np.array([sensitivity]))
+    return Private(_theorem_6(_log_q(counts, sigma), orders, sigma / sensitivity))
+
+
 def total_threshold_rdp(
     top: Float64[ndarray, " queries"],
     orders: Float64[ndarray, " orders"],

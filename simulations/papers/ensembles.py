@@ -1,0 +1,197 @@
+"""Ensembles of 250 teachers on MNIST and Adult, as stand-ins for those of the papers, and their votes.
+
+MNIST: kernel ridge regression on public features (gradients of deskewed images, 64 principal components of the public
+pool). A teacher may see a random part of the components only (Ho 1998, random subspaces), which lowers the accuracy of
+single teachers and leaves that of the plurality. Adult: random forests.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float32, Float64, Int8, Int64
+from numpy import ndarray
+
+from protocols.array_files import array_bytes
+from protocols.crypto.randomness import simulation_rng
+from runtime.files import write_atomically
+from simulations import datasets
+from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.request import DatasetRequest
+from simulations.setup.upsampling import deal
+from simulations.source import source_digest
+from simulations.stages.cached import cached_array, make_cache
+from simulations.stages.inputs import Host
+
+TEACHERS: Final = 250
+_RIDGE: Final = 0.1
+_TREES: Final = 25
+_SEED: Final = 0
+_CODE: Final = (
+    "simulations.papers.ensembles", "simulations.datasets", "simulations.setup.upsampling", "coordinator.queries",
+    "protocols.features",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """Private records, and the public queries. seen_*: what teachers compare; the others: what students learn from."""
+
+    name: str
+    classes: int
+    seen_private: Float32[ndarray, "records features"]
+    private_labels: Int64[ndarray, " records"]
+    seen_public: Float32[ndarray, "queries features"]
+    public_inputs: Float32[ndarray, "queries ..."]
+    public_labels: Int64[ndarray, " queries"]
+    test_inputs: Float32[ndarray, "test ..."]
+    test_labels: Int64[ndarray, " test"]
+
+    def counts(
+        self, votes: Int8[ndarray, "teachers queries"], weights: Float64[ndarray, " teachers"]
+    ) -> Float64[ndarray, "queries classes"]:
+        """The weighted votes for each class."""
+        return np.stack([weights @ (votes == each) for each in range(self.classes)], axis=1)
+
+
+@lru_cache(maxsize=1)
+def mnist(host: Host) -> Pool:
+    """60,000 private images, the first 9,000 of the test set public, its last 1,000 for students."""
+    from coordinator.queries.features import features_for
+
+    data = datasets.load("mnist", DatasetRequest(seed=_SEED, data_dir=host.data_dir))
+    path, kept = _kept(host, "mnist features")
+    if kept is None:
+        found = features_for(data.public_inputs, "auto", seed=_SEED)
+        kept = np.concatenate([found(data.private_inputs), found(data.public_inputs)])
+        write_atomically(path, array_bytes(kept))
+    return _pool(data, kept)
+
+
+@lru_cache(maxsize=1)
+def adult(host: Host, *, private: int, public: int, test: int) -> Pool:
+    """So many of the 48,842 people, drawn at random, as the paper draws from those whose record is complete."""
+    data = datasets.load("adult", DatasetRequest(seed=_SEED, data_dir=host.data_dir))
+    inputs = np.concatenate([data.private_inputs, data.public_inputs, data.test_inputs])
+    labels = np.concatenate([data.private_labels, data.public_labels, data.test_labels])
+    rows = simulation_rng(_SEED, "adult").permutation(len(inputs))[: private + public + test]
+    first, second, third = np.split(rows, [private, private + public])
+    return Pool(
+        "adult", data.classes, inputs[first], labels[first], inputs[second], inputs[second], labels[second],
+        inputs[third], labels[third],
+    )  # fmt: skip
+
+
+def _pool(data: Dataset, features: Float32[ndarray, "records features"]) -> Pool:
+    private, public = np.split(features, [len(data.private_labels)])
+    return Pool(
+        data.name, data.classes, private, data.private_labels, public, data.public_inputs, data.public_labels,
+        data.test_inputs, data.test_labels,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class KernelRidge:
+    """A teacher of images: Gaussian kernel of width the mean squared distance of its records, on a random part of the
+    features. part: in (0, 1]."""
+
+    part: float
+
+    def __call__(
+        self,
+        inputs: Float32[ndarray, "records features"],
+        labels: Int64[ndarray, " records"],
+        queries: Float32[ndarray, "queries features"],
+        teacher: int,
+    ) -> Int64[ndarray, " queries"]:
+        """The teacher's class of each query, among the classes that it has seen."""
+        width = inputs.shape[1]
+        chosen = np.sort(simulation_rng(_SEED, "part", teacher).permutation(width)[: round(self.part * width)])
+        records, asked = inputs[:, chosen], queries[:, chosen]
+        apart = _apart(records, records)
+        scale = -1 / apart.mean()
+        kernel = np.exp(scale * apart) + _RIDGE * np.eye(len(records), dtype=np.float32)
+        seen, target = np.unique(labels, return_inverse=True)
+        fitted = np.linalg.solve(kernel, np.eye(len(seen), dtype=np.float32)[target] - np.float32(1 / len(seen)))
+        near = _apart(asked, records)
+        near *= scale
+        np.exp(near, out=near)
+        return np.asarray(seen[(near @ fitted).argmax(axis=1)], np.int64)
+
+
+def _apart(
+    one: Float32[ndarray, "rows features"], other: Float32[ndarray, "columns features"]
+) -> Float32[ndarray, "rows columns"]:
+    """Squared distances."""
+    found = one @ other.T
+    found *= -2
+    found += (one * one).sum(axis=1)[:, None]
+    found += (other * other).sum(axis=1)
+    return found
+
+
+@dataclass(frozen=True)
+class Forest:
+    """A teacher of rows: a random forest of a few trees."""
+
+    def __call__(
+        self,
+        inputs: Float32[ndarray, "records features"],
+        labels: Int64[ndarray, " records"],
+        queries: Float32[ndarray, "queries features"],
+        teacher: int,
+    ) -> Int64[ndarray, " queries"]:
+        """The teacher's class of each query, among the classes that it has seen."""
+        from sklearn.ensemble import RandomForestClassifier
+
+        forest = RandomForestClassifier(_TREES, random_state=teacher, n_jobs=1)
+        return np.asarray(forest.fit(inputs, labels).predict(queries), np.int64)
+
+
+Teacher = KernelRidge | Forest
+
+
+def disjoint(records: int) -> list[Int64[ndarray, " shard"]]:
+    """The records dealt at random, one shard for each of the 250 teachers."""
+    return np.array_split(simulation_rng(_SEED, "disjoint").permutation(records), TEACHERS)
+
+
+def upsampled(copies: Int64[ndarray, " records"]) -> list[Int64[ndarray, " shard"]]:
+    """Each record in as many shards as it has copies (Boenisch et al. 2023, section 4.1).
+
+    There are more teachers, in the proportion in which the data grew, so that each learns as many records as before.
+    """
+    teachers = max(int(copies.max()), round(TEACHERS * float(copies.mean())))
+    return deal(copies, teachers=teachers, rng=simulation_rng(_SEED, "upsampled"))
+
+
+def cast(
+    host: Host, pool: Pool, shards: Sequence[Int64[ndarray, " shard"]], fit: Teacher
+) -> Int8[ndarray, "teachers queries"]:
+    """Every teacher's votes on every query; kept in the cache, where a second call finds them.
+
+    Raises StorageFailed.
+    """
+    drawn = content_digest(np.concatenate(shards), np.array([len(each) for each in shards]), pool.private_labels)
+    path, kept = _kept(host, f"{pool.name} {fit} {drawn} {len(pool.public_labels)}")
+    if kept is None:
+        kept = np.stack(
+            [
+                fit(pool.seen_private[shard], pool.private_labels[shard], pool.seen_public, teacher).astype(np.int8)
+                for teacher, shard in enumerate(shards)
+            ]
+        )
+        write_atomically(path, array_bytes(kept))
+    return kept
+
+
+def _kept(host: Host, what: str) -> tuple[Path, ndarray | None]:
+    folder = host.cache_dir / "papers"
+    make_cache(folder, cache_dir=host.cache_dir)
+    path = folder / f"{content_digest(text=f'{what} {source_digest(*_CODE)}')}.npy"
+    return path, cached_array(path)

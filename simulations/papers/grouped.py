@@ -1,0 +1,116 @@
+"""One ensemble under budgets of groups: PATE, Weight and Upsample, their labels and the students that learn them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from jaxtyping import Float64, Int8, Int64
+from numpy import ndarray
+
+from protocols.crypto.randomness import simulation_rng
+from simulations.papers import ensembles
+from simulations.papers.ensembles import Pool, Teacher
+from simulations.papers.paper import Task
+from simulations.papers.until_spent import (
+    Labelled,
+    Terms,
+    label_until_spent,
+    proportional_weights,
+    published_weights,
+)
+from simulations.setup.budgets import largest_remainder
+from simulations.setup.upsampling import duplicates
+
+_STUDENT: Final = {"mnist": "cnn", "adult": "random_forest"}
+# A student of images takes seconds of a core, one of rows a tenth of it.
+_MOST_STUDENTS: Final = {"mnist": 3, "adult": 100}
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """A pool with the terms under which its 250 teachers, or more, vote; teachers are trained as they are needed."""
+
+    task: Task
+    pool: Pool
+    terms: Terms
+
+    def labelled(
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        epsilon: Float64[ndarray, " groups"],
+        charged: Float64[ndarray, " groups"],
+    ) -> list[Labelled]:
+        """The labels of every seed."""
+        return [
+            label_until_spent(counts, self.terms, epsilon=epsilon, sensitivity=charged, seed=seed)
+            for seed in self.task.seeds
+        ]
+
+    def plain(self, fit: Teacher, epsilon: float) -> list[Labelled]:
+        """Of PATE, where everybody has the same budget."""
+        votes = self.disjoint(fit)
+        return self.labelled(self.pool.counts(votes, np.ones(len(votes))), np.array([epsilon]), np.ones(1))
+
+    def weighted(
+        self,
+        fit: Teacher,
+        epsilon: Float64[ndarray, " groups"],
+        shares: Float64[ndarray, " groups"],
+        *,
+        as_published: bool,
+    ) -> list[Labelled]:
+        """Of Weight: groups of the teachers have these shares and budgets."""
+        votes = self.disjoint(fit)
+        sizes = largest_remainder(shares, len(votes))
+        found = (published_weights if as_published else proportional_weights)(epsilon, sizes / len(votes))
+        counts = self.pool.counts(votes, np.repeat(found.weights, sizes))
+        return self.labelled(counts, epsilon, found.charged)
+
+    def upsampled(
+        self, fit: Teacher, epsilon: Float64[ndarray, " groups"], member: Int64[ndarray, " records"]
+    ) -> list[Labelled]:
+        """Of Upsample: member: each record's group. Votes are scaled to 250 teachers, in place of noise to more."""
+        copies = duplicates(epsilon)
+        votes = ensembles.cast(self.task.host, self.pool, ensembles.upsampled(copies[member]), fit)
+        weight = ensembles.TEACHERS / len(votes)
+        counts = self.pool.counts(votes, np.full(len(votes), weight))
+        return self.labelled(counts, epsilon, copies * weight)
+
+    def disjoint(self, fit: Teacher) -> Int8[ndarray, "teachers queries"]:
+        """The votes of 250 teachers, each with records of its own."""
+        shards = ensembles.disjoint(len(self.pool.private_labels))
+        return ensembles.cast(self.task.host, self.pool, shards, fit)
+
+    def members(self, shares: Float64[ndarray, " groups"]) -> Int64[ndarray, " records"]:
+        """Each private record's group, at random."""
+        sizes = largest_remainder(shares, len(self.pool.private_labels))
+        return simulation_rng(0, "members").permutation(np.repeat(np.arange(len(sizes)), sizes))
+
+    def members_of_class(self, label: int, share: float) -> Int64[ndarray, " records"]:
+        """1 for this share of the private records of a class, at random, and 0 for all others."""
+        rows = np.flatnonzero(self.pool.private_labels == label)
+        chosen = simulation_rng(0, "members").permutation(rows)[: round(share * len(rows))]
+        return np.isin(np.arange(len(self.pool.private_labels)), chosen).astype(np.int64)
+
+    def teachers(self, fit: Teacher) -> float:
+        """How often the teachers are right, in percent."""
+        return 100 * float((self.disjoint(fit) == self.pool.public_labels).mean())
+
+    def right(self, found: Sequence[Labelled]) -> list[float]:
+        """How many of each seed's labels are right, in percent."""
+        return [100 * float((each.labels == self.pool.public_labels[each.queries]).mean()) for each in found]
+
+    def students(self, found: Sequence[Labelled]) -> Float64[ndarray, "seeds test"]:
+        """100 where the student of a seed's labels is right on a test record, else 0; of the first seeds."""
+        from coordinator.students import student_kind
+
+        kind, right = student_kind(_STUDENT[self.pool.name], device="cpu"), []
+        for seed, each in zip(self.task.seeds[: _MOST_STUDENTS[self.pool.name]], found, strict=False):
+            targets = np.eye(self.pool.classes, dtype=np.float32)[each.labels]
+            inputs = self.pool.public_inputs[each.queries]
+            student = kind.fit(inputs, targets, unlabelled=inputs[:0], classes=self.pool.classes, seed=seed)
+            right.append(student.predict(self.pool.test_inputs) == self.pool.test_labels)
+        return 100 * np.array(right, dtype=np.float64)

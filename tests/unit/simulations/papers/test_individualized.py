@@ -1,0 +1,121 @@
+"""Individualized PATE on an invented pool: every table's cells, and ensembles that are cast once."""
+
+import numpy as np
+import pytest
+
+from simulations.papers import ensembles, find_papers, individualized
+from simulations.papers.ensembles import Forest, KernelRidge, Pool
+from simulations.papers.paper import Task, printed_figures
+from simulations.progress import Reporter
+from simulations.stages.inputs import Host
+
+
+@pytest.fixture
+def task(tmp_path):
+    host = Host(data_dir=None, cache_dir=tmp_path, engine="in_process", workers=1)
+    return Task((0, 1), host, Reporter(quiet=True))
+
+
+def invented(name, classes):
+    """Well separated classes, of which a hundredth of the labels is wrong; six private records for each teacher."""
+    rng = np.random.default_rng(0)
+    labels = rng.integers(classes, size=6 * ensembles.TEACHERS + 300)
+    rows = (np.eye(classes)[labels] * 4 + rng.normal(size=(len(labels), classes))).astype(np.float32)
+    private, public, test = np.split(np.arange(len(labels)), [6 * ensembles.TEACHERS, len(labels) - 50])
+    return Pool(
+        name, classes, rows[private], labels[private], rows[public], rows[public], labels[public], rows[test],
+        labels[test],
+    )  # fmt: skip
+
+
+@pytest.fixture
+def pools(monkeypatch):
+    monkeypatch.setattr(ensembles, "mnist", lambda host: invented("mnist", 3))
+    monkeypatch.setattr(ensembles, "adult", lambda host, **sizes: invented("adult", 2))
+    # Forests take seconds, students minutes: what stands for them is tested elsewhere.
+    monkeypatch.setitem(individualized._WEIGHT, "Adult", KernelRidge(1.0))
+    monkeypatch.setitem(individualized._UPSAMPLE, "Adult", KernelRidge(1.0))
+
+
+def part(table, name):
+    (paper,) = find_papers("individualized")
+    (parts,) = (one.parts for one in paper.tables if one.name == table)
+    (found,) = (one for one in parts if one.name == name)
+    return found
+
+
+def test_every_printed_figure_has_its_part():
+    (paper,) = find_papers("individualized")
+    assert {one.name: len(one.parts) for one in paper.tables} == {
+        "table-1": 4, "mnist-labels": 10, "mnist-students": 10, "adult-labels": 10, "adult-students": 10,
+        "adult-unbalanced": 13,
+    }  # fmt: skip
+    printed = printed_figures("individualized")
+    assert printed["table_1"]["rows"][1]["labels"] == [361, 949, 1894]
+    assert printed["mnist"]["labels"]["log 16"] == [308, 648, 623, 1239, 1038, 1787]
+    assert printed["adult"]["baseline_labels"] == printed["adult_unbalanced"]["baseline_labels"] == 88
+
+
+def test_table_1_has_labels_and_accuracies_of_three_columns_and_the_published_weights(task, pools):
+    cells = {cell.figure: cell for cell in part("table-1", "MNIST 54-37-9 %").compute(task)}
+    assert [cells[f"labels, {column}"].printed for column in ("PATE", "Upsample", "Weight")] == [361, 949, 1894]
+    assert cells["right, Weight"].printed == pytest.approx(97.33)
+    # 250 queries are fewer than any budget affords where all teachers agree.
+    assert 100 < cells["labels, PATE"].ours < 250
+    assert cells["labels, Weight as published"].ours >= cells["labels, PATE"].ours
+    assert cells["right, PATE"].ours > 95
+    assert all(cell.seeds == 2 for cell in cells.values())
+
+
+def test_votes_that_are_not_had_say_so(task):
+    cells = part("table-1", "SVHN 34-43-23 %").compute(task)
+    assert [cell.ours for cell in cells] == [None] * 6
+    assert cells[0].printed == 90
+
+
+@pytest.mark.parametrize(
+    ("table", "name", "figures"),
+    [
+        ("mnist-labels", "log 2", ["labels, PATE", "right, PATE", "teachers, PATE and Weight", "teachers, Upsample"]),
+        ("mnist-labels", "log 4, 25 %", ["labels, Upsample", "labels, Weight", "labels, Weight as published"]),
+        ("adult-labels", "log 16, 50 %", ["labels, Upsample", "labels, Weight"]),
+    ],
+)
+def test_labels_are_compared_column_by_column(task, pools, table, name, figures):
+    cells = part(table, name).compute(task)
+    assert [cell.figure for cell in cells] == figures
+    assert all(cell.ours > 0 for cell in cells)
+
+
+def test_students_of_a_higher_budget_for_one_class_are_counted_class_by_class(task, pools, monkeypatch):
+    monkeypatch.setattr(individualized, "Forest", lambda: KernelRidge(1.0))
+    cells = part("adult-unbalanced", "log 4, 50 %").compute(task)
+    assert [cell.figure for cell in cells] == ["labels", "student, low income", "student, high income"]
+    assert [cell.printed for cell in cells] == pytest.approx([95, 93.11, 45.93])
+    assert cells[1].ours > 90
+
+
+def test_votes_are_cast_once(task, pools):
+    pool = invented("adult", 2)
+    shards = ensembles.disjoint(len(pool.private_labels))[:3]
+    votes = ensembles.cast(task.host, pool, shards, Forest())
+    assert votes.shape == (3, len(pool.public_labels))
+    (kept,) = (task.host.cache_dir / "papers").iterdir()
+    before = kept.stat().st_mtime_ns
+    assert np.array_equal(ensembles.cast(task.host, pool, shards, Forest()), votes)
+    assert kept.stat().st_mtime_ns == before
+
+
+def test_a_record_is_learned_by_as_many_teachers_as_it_has_copies():
+    copies = np.tile([1, 1, 3], 300)
+    shards = ensembles.upsampled(copies)
+    assert len(shards) == round(ensembles.TEACHERS * copies.mean())
+    assert np.array_equal(np.bincount(np.concatenate(shards)), copies)
+    assert {len(shard) for shard in shards} <= {3, 4}
+
+
+def test_a_teacher_sees_its_part_of_the_features_and_names_classes_that_it_has_seen():
+    inputs, labels = np.eye(4, dtype=np.float32)[[0, 0, 2, 2]], np.array([1, 1, 3, 3])
+    queries = np.eye(4, dtype=np.float32)[[0, 2]]
+    assert KernelRidge(1.0)(inputs, labels, queries, 0).tolist() == [1, 3]
+    assert set(KernelRidge(0.5)(inputs, labels, queries, 0).tolist()) <= {1, 3}
