@@ -88,7 +88,7 @@ def _troubles(status: Mapping[str, Any]) -> list[str]:
         for each in _members(status)
         if each["days_left"] < _SOON_DAYS
     ]
-    found += [f"{each['party']} has not answered in time {each['times']} times" for each in status["silent"]]
+    found += [f"{each['party']} has not answered in time {counted(each['times'], 'time')}" for each in status["silent"]]
     for study in status["studies"]:
         if study["given_up"]:
             found.append(f"{study['study']}: given up without labels: batch {', '.join(map(str, study['given_up']))}")

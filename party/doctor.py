@@ -287,7 +287,8 @@ def _in_time(home: PartyHome, study: DeployedStudy, seats: Sequence[str], found:
     if not measured:
         return found
     slowest, deadline_s = max(measured, key=lambda each: each.seconds), study.terms.deadline_s
-    took = f"a batch of {slowest.queries} queries takes {slowest.seconds:.3g} s here, of the study's {deadline_s:g} s"
+    queries = counted(slowest.queries, "query")
+    took = f"a batch of {queries} takes {slowest.seconds:.3g} s here, of the study's {deadline_s:g} s"
     if slowest.seconds < deadline_s / 2:
         return replace(found, found=f"{found.found}; {took}")
     todo = "ask the operator for a study with a longer deadline_s or a smaller batch_limit, or use a faster machine"

@@ -17,4 +17,5 @@ _IRREGULAR: Final[Mapping[str, str]] = {
 
 def counted(number: int, noun: str) -> str:
     """The number and its noun; noun: in the singular, which stays for one alone."""
-    return f"{number} {noun if number == 1 else _IRREGULAR.get(noun, f'{noun}s')}"
+    before, space, last = noun.rpartition(" ")
+    return f"{number} {before}{space}{last if number == 1 else _IRREGULAR.get(last, f'{last}s')}"

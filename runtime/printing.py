@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Sequence
 from typing import Final
@@ -10,6 +11,8 @@ from typing import Final
 import click
 
 _WIDTH: Final = 80
+# A heading and the blanks to the column of what is said; or the blanks alone, of a line that goes on.
+_HEADING: Final = re.compile(r"\w+(?: \w+)* {2,}| {5,}")
 
 
 def print_json(value: object) -> None:
@@ -40,3 +43,9 @@ def _cell(cell: object) -> str:
 def folded(text: str, indent: str) -> str:
     """A line folded to 80 columns, but never within a word, as paths are copied; indent: of all lines but the first."""
     return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+
+
+def folded_under(text: str) -> str:
+    """A line folded to 80 columns: what follows a heading in columns of its own stays in its column."""
+    heading = _HEADING.match(text)
+    return folded(text, " " * (len(heading[0]) if heading else len(text) - len(text.lstrip()) + 2))

@@ -11,6 +11,7 @@ from typing import Any  # the values of a JSON object
 
 from party.asking.improvement import CHANCE, by_chance, fixed_point
 from party.asking.report import ELSEWHERE, OWN, Figures, cost, meaning, stopped, weakest
+from protocols.plural import counted
 from runtime.page import document, table, text, verdict
 
 # Sizes within a drawing, in its own units: names on the left, then bars and their values; the axis below. Narrow enough
@@ -38,12 +39,12 @@ def page(figures: Figures) -> str:
 def _verdict(figures: Figures) -> str:
     """What asking brought this hospital, and what it cost the others."""
     answered, asked, improved = figures["answered"], figures["asked"], figures["improvement"]
-    says, points, better = f"{answered} of your {asked} questions got a label.", [], False
+    says, points, better = f"{answered} of your {counted(asked, 'question')} got a label.", [], False
     if improved is not None:
         alone, together = improved["accuracy_before"], improved["accuracy_after"]
         says = (
-            f"Alone {_percent(alone)}, with {answered} labels of the others {_percent(together)}, on the same test "
-            "records."
+            f"Alone {_percent(alone)}, with {counted(answered, 'label')} of the others {_percent(together)}, on the "
+            "same test records."
         )
         gained, lost = improved["gained"], improved["lost"]
         chance = by_chance(gained, lost)
@@ -96,8 +97,8 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
             improved[f"error_{when}"],
         )
         for when, trained_on in (
-            ("before", f"{improved['own_records']} own records"),
-            ("after", f"{improved['own_records']} own records and {improved['answered']} labels"),
+            ("before", counted(improved["own_records"], "own record")),
+            ("after", f"{counted(improved['own_records'], 'own record')} and {counted(improved['answered'], 'label')}"),
         )
     ]
     return [

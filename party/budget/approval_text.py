@@ -38,10 +38,10 @@ def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     if level.signs:
         lines.append("             Your node signs with its key.")
     if isinstance(level, GuardedLevel):
-        lines += [
-            f"             Have the guardian, {level.guardian}, read out the fingerprint of its keys by telephone,",
-            "             and type it: a coordinator that put its own keys in their place would see every vote.",
-        ]
+        lines.append(
+            f"             Have the guardian, {level.guardian}, read out the fingerprint of its keys by telephone, and "
+            "type it: a coordinator that put its own keys in their place would see every vote."
+        )
     return lines
 
 
@@ -66,11 +66,9 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
             f"Asked        once, {records.queries} public questions together, until {terms.ends}",
             "Questions    in the file that you were given, whose hash the study names: the same for every hospital",
             f"Your part    each record votes with its own label in {records.votes} of the questions, and each {unit} "
-            "weighs the same; the",
-            "             sum of these votes leaves this hospital, no record does, and nothing is trained here",
+            "weighs the same; the sum of these votes leaves this hospital, no record does, and nothing is trained here",
             f"Released     the sum of all hospitals' votes with noise of {study.mechanism.label_sigma:g} votes in each "
-            "cell, labels and a student model that",
-            "             are made of it, and a privacy statement",
+            "cell, labels and a student model that are made of it, and a privacy statement",
         ]
     checked = "each is compared with the pool that you were sent; any other is refused"
     unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"

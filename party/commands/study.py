@@ -15,6 +15,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.pasting import say_next
+from runtime.printing import folded_under
 
 if TYPE_CHECKING:
     from party.budget.lifetime_use import Forecast
@@ -130,9 +131,9 @@ def approve(
             click.echo(json.dumps({**_figures(study, forecasts), "warnings": warnings}, indent=2))
         else:
             for line in describe(study, party, settings, forecasts, pool_checked=checked):
-                click.echo(line)
+                click.echo(folded_under(line))
             for line in warnings:
-                click.echo(f"\nWarning      {line}")
+                click.echo("\n" + folded_under(f"Warning      {line}"))
             for each in counted or []:
                 click.echo(f"\nseat {each.seat}: {each.records} records of {each.units} {study.unit}s vote")
         if officers_file is not None:

@@ -71,8 +71,8 @@ class Suitability:
             lines.append(f"{counted(self.patients, 'patient')}, {self.several} with several records each")
         elif self.identical:
             lines.append(
-                f"{self.identical} records have the same features as another: if a patient may occur twice, set "
-                "data.patient"
+                f"{counted(self.identical, 'record')} with the same features as another: if a patient may occur "
+                "twice, set data.patient"
             )
         for each in self.seats:
             if self.unit is not None:

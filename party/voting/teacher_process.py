@@ -20,6 +20,7 @@ from numpy import ndarray
 
 from party.voting.teacher_pipe import LOG, TeacherPipe
 from protocols.errors import CannotVote, MalformedMessage, Refused
+from protocols.plural import counted
 from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
@@ -123,7 +124,8 @@ class TeacherProcess:
             if task.refused is not None:
                 raise task.refused
             task.late = True
-            so_far = f"predicting {task.queries} queries has taken {self._clock() - task.began:.3g} s and continues"
+            took_s = self._clock() - task.began
+            so_far = f"predicting {counted(task.queries, 'query')} has taken {took_s:.3g} s and continues"
             reason = f"{so_far}; {self._advice()}; the votes are kept for the next time the batch is asked"
         self._on_event("teachers_late", {"reason": reason})
         raise Refused(Code.TEACHERS_LATE, reason)
@@ -163,7 +165,7 @@ class TeacherProcess:
             if over and task.votes is None:
                 return None
         if not over or took_s >= by_s:
-            said = f"predicting {task.queries} queries takes {took_s:.3g} s here{'' if over else ' and more'}"
+            said = f"predicting {counted(task.queries, 'query')} takes {took_s:.3g} s here{'' if over else ' and more'}"
             self._on_event("deadline_short", {"reason": f"{said}; {self._advice()}"})
         return took_s
 
@@ -265,7 +267,7 @@ class TeacherProcess:
             del self._kept[next(iter(self._kept))]
         took_s = self._clock() - task.began
         if task.late:
-            reason = f"predicting {task.queries} queries took {took_s:.3g} s; {self._advice()}"
+            reason = f"predicting {counted(task.queries, 'query')} took {took_s:.3g} s; {self._advice()}"
             self._on_event("teachers_slow", {"reason": reason})
 
     def _predicted(self, pipe: TeacherPipe, task: _Task) -> Votes | None:

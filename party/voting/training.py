@@ -22,6 +22,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from protocols.levels.hidden_queries.inference.model import Model
+from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
 
 # Records on which each teacher is scored, at most.
@@ -83,7 +84,7 @@ def train(
         folder = home.teachers(study.digest, each.seat)
         done.append((each.seat, sizes))
         if _same(folder, manifest) and settings.teachers.kind != "onnx":
-            say(f"seat {each.seat}: {study.teachers} teachers are already trained on these records")
+            say(f"seat {each.seat}: already trained on these records: {counted(study.teachers, 'teacher')}")
             continue
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
@@ -93,7 +94,7 @@ def train(
         write_teachers(folder, teachers, manifest, private)
         if study.teachers > 1 and settings.teachers.kind != "onnx":
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
-        say(f"seat {each.seat}: {study.teachers} teachers in {folder}")
+        say(f"seat {each.seat}: {counted(study.teachers, 'teacher')} in {folder}")
     return done
 
 
@@ -113,7 +114,7 @@ def _teachers(
         rows = each.rows[each.teacher == number]
         seed = int.from_bytes(key_of(settings.seed, "train", study.digest.hex(), each.seat, str(number))[:7], "big")
         teachers += kind.fit([(records.inputs[rows], records.labels[rows])], classes=study.classes, seeds=[seed])
-        say(f"seat {each.seat}: teacher {number + 1} of {study.teachers} trained on {len(rows)} records")
+        say(f"seat {each.seat}: teacher {number + 1} of {study.teachers} trained on {counted(len(rows), 'record')}")
     return teachers
 
 
@@ -176,7 +177,8 @@ def check_trainable(settings: PartySettings, study: DeployedStudy, party: str) -
         fewest = min(each.sizes(study.teachers))
         if fewest < study.classes:
             warnings.append(
-                f"seat {each.seat}: a teacher learns from {fewest} records, fewer than the {study.classes} classes"
+                f"seat {each.seat}: a teacher learns from {counted(fewest, 'record')}, fewer than the "
+                f"{study.classes} classes"
             )
     return warnings
 

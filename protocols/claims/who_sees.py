@@ -5,6 +5,7 @@ from __future__ import annotations
 from protocols.claims.protection import Protection
 from protocols.claims.strength import rounded_up
 from protocols.errors import InvalidInput
+from protocols.plural import counted
 
 
 def not_protected_from(study: Protection) -> str:
@@ -18,9 +19,9 @@ def not_protected_from(study: Protection) -> str:
             )
         case "secure_sum":
             return (
-                f"{asks} together with more than {study.colluders} parties: what they know together about votes and "
-                "noise weakens or undoes these figures. A party can add any vector to the sum: nothing limits it to "
-                f"{'one vote a record' if study.records else 'one vote'}."
+                f"{asks} together with more than {counted(study.colluders, 'party')}: what they know together about "
+                "votes and noise weakens or undoes these figures. A party can add any vector to the sum: nothing "
+                f"limits it to {'one vote a record' if study.records else 'one vote'}."
             )
         case _:
             more = (
@@ -61,8 +62,8 @@ def who_sees_votes(study: Protection) -> str:
             return f"{study.asks} sees {_every(study)}, draws the noise, and is trusted with both"
         case "secure_sum":
             return (
-                f"{study.asks} sees noisy sums of all votes and no vote, as long as at most {study.colluders} parties "
-                "collude with it; each party adds some of the noise"
+                f"{study.asks} sees noisy sums of all votes and no vote, as long as at most "
+                f"{counted(study.colluders, 'party')} collude with it; each party adds some of the noise"
             )
         case _:
             return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise"
@@ -122,7 +123,7 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
         return [_saw(who, saw, "none by differential privacy: it is trusted, by contract")]
     if study.level == "secure_sum":
         saw = f"for each query the noisy histogram of all votes together; {absent} No vote of a single party."
-        return [_saw(who, saw, f"{public}, if at most {study.colluders} hospitals collude with it")]
+        return [_saw(who, saw, f"{public}, if at most {counted(study.colluders, 'hospital')} collude with it")]
     shares = "Of every vote one of two shares, which alone says nothing."
     more = (
         "; if it departed from the protocol, it learned at most a function of the noisy counts, up to epsilon "

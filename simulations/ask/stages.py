@@ -17,6 +17,7 @@ from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.labelling.schedule import Stop
+from protocols.plural import counted
 from protocols.study.released_noise import little_released
 from protocols.study.study import Study
 from protocols.votes import count_votes, plurality
@@ -107,7 +108,7 @@ def ask(inputs: AskInputs, *, host: Host, reporter: Reporter) -> AskResult:
             asked.append(ask_all(study, cast.votes, who.queriers, noise=noise_of_both(study, seed=seed)))
             stage.update(done, len(settings.seeds))
         given = np.mean([(one.labels >= 0).sum() for one in asked])
-        stage.result = f"{given:.1f} labels given to {len(who.queriers)} querying parties"
+        stage.result = f"{given:.1f} labels given to {counted(len(who.queriers), 'querying party')}"
     retrained = retrain(settings, dataset, who, asked, host=host, reporter=reporter)
     return AskResult(inputs, cast, asked, retrained, _plurality(study, cast, who))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from protocols.plural import counted
 from simulations.audit.audit import AuditResult
 from simulations.audit.record_votes.audit import RecordAuditResult
 
@@ -72,8 +73,8 @@ def _of_mechanisms(audit: AuditResult) -> list[AuditTable]:
     columns = ("mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []),
                "exact", "lower/claimed", "lower/exact", "law: p", "verdict")  # fmt: skip
     title = (
-        f"epsilon at delta {settings.delta:g} of {settings.queries} queries, unit of total weight {settings.weight:g}, "
-        f"replace-one, {settings.classes} classes{_broken(audit)}"
+        f"epsilon at delta {settings.delta:g} of {counted(settings.queries, 'query')}, unit of total weight "
+        f"{settings.weight:g}, replace-one, {settings.classes} classes{_broken(audit)}"
     )
     studies = tuple(
         (one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", _verdict(one.failed))

@@ -11,6 +11,7 @@ from typing import Any  # the values of a JSON object
 import tomli_w
 
 from protocols.errors import InvalidInput
+from protocols.plural import counted
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
@@ -110,7 +111,7 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     rows: list[Row] = []
     source = source_digest("simulations.baselines", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
     read: tuple[int, DatasetInputs] | None = None
-    with reporter.stage(f"{len(comparison.cells)} cells") as stage:
+    with reporter.stage(counted(len(comparison.cells), "cell")) as stage:
         for done, (seed, name, epsilon) in enumerate(comparison.cells, 1):
             if read is None or read[0] != seed:
                 read = (seed, _inputs(comparison.settings, seed, host=host, reporter=reporter))

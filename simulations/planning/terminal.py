@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import click
 
+from protocols.plural import counted
 from simulations.planning.plan import StudyPlan
 from simulations.report.terminal import level_text, print_rows
 
@@ -41,8 +42,8 @@ def print_plan(plan: StudyPlan, warnings: Sequence[str], *, as_json: bool) -> No
             f"first exhausted budget would end it after {min(converted)}."
         )
     click.echo(
-        f"If the first exhausted budget ends the study, it releases {plan.answers_all} labels when every query is "
-        f"answered, and about {plan.answers_half} when half are."
+        f"If the first exhausted budget ends the study, it releases {counted(plan.answers_all, 'label')} when every "
+        f"query is answered, and about {plan.answers_half} when half are."
     )
 
 

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy import ndarray
 
 from protocols.labelling.schedule import STOP_MEANINGS
+from protocols.plural import counted
 from simulations.pipeline import RunResult
 from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
 from simulations.results.text import count, parties_words, percent
@@ -219,7 +220,7 @@ def _share_dots(
     percent_axis(axes.yaxis)
     axes.axhline(1.0, color=COLOURS["ink"], linewidth=1.0, linestyle=(0, (4, 3)))
     axes.set_ylabel("share of the cap used" + (", mean over seeds" if several else ""))
-    axes.set_xlabel(f"budget ε; one dot per group of equal budgets ({count(len(groups))} groups)")
+    axes.set_xlabel(f"budget ε; one dot per group of equal budgets ({counted(len(groups), 'group')})")
     light_grid(axes, "y")
 
 

@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from protocols.plural import counted
 from simulations.results.groups import pays_most_words
 from simulations.results.marks import MARK
 
@@ -85,7 +86,7 @@ def _seats(figures: dict[str, Any]) -> str:
     """In words: what has budgets, parties or (with upsampling) groups of pooled records."""
     pooled = figures["pooled_teachers"]
     if pooled is None:
-        return f"{figures['parties']} parties"
+        return counted(figures["parties"], "party")
     return f"{pooled} teachers of pooled data (simulation only), {figures['parties']} groups of records"
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any  # the values of a JSON object
 
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.plural import counted
 from protocols.reading import read_json
 from protocols.study.study import Study
 from runtime.files import write_atomically
@@ -83,7 +84,7 @@ def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter
     again; each cell is kept there once it is finished.
     """
     rows, shared = [], Shared(host, reporter)
-    with reporter.stage(f"sweep of {len(sweep.settings)} settings, {len(cells)} runs") as stage:
+    with reporter.stage(f"sweep of {counted(len(sweep.settings), 'setting')}, {counted(len(cells), 'run')}") as stage:
         for done, cell in enumerate(cells, 1):
             path = kept / f"{cell.key}.json"
             found = read_json(path) if path.exists() else keep(cell, shared, path)

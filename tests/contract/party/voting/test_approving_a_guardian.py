@@ -37,7 +37,7 @@ def approve(tmp_path, capsys, monkeypatch):
         code = run_command(["approve", str(file), *options, "--home", str(home.path)])
         settings = read_settings(home.settings_file)
         with Policy(settings.policy) as policy:
-            return code, "".join(capsys.readouterr()), bool(policy.own_approvals(home))
+            return code, " ".join("".join(capsys.readouterr()).split()), bool(policy.own_approvals(home))
 
     return run
 

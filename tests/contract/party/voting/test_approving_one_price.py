@@ -32,7 +32,7 @@ def approve(tmp_path, capsys):
         file = study_file(tmp_path, replace(made, terms=replace(made.terms, features=FEATURES)))
         capsys.readouterr()
         code = run_command(["approve", str(file), "--yes", "--home", str(home.path)])
-        return code, "".join(capsys.readouterr()), read_settings(home.settings_file)
+        return code, " ".join("".join(capsys.readouterr()).split()), read_settings(home.settings_file)
 
     return run
 

@@ -68,13 +68,17 @@ def place(tmp_path):
 
 def test_approving_warns_of_noise_that_hides_the_votes(tmp_path, capsys):
     assert Place(tmp_path, epsilon=0.02).approve() == 0
-    assert "Warning      a query holds about 75 votes, and the noise on each of its sums" in capsys.readouterr().out
+    assert "Warning a query holds about 75 votes, and the noise on each of its sums" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place, capsys):
     assert place.approve() == 0
-    said = capsys.readouterr().out
-    assert "Asked        once, 8 public questions together" in said
+    shown = capsys.readouterr().out
+    assert max(len(line) for line in shown.splitlines() if not line.startswith("next: ")) <= 80
+    assert "Asked        once, 8 public questions together" in shown
+    said = " ".join(shown.split())
     assert "each record votes with its own label in 4 of the questions" in said
     assert "Each record's data are used once, in one noisy sum, and this costs at most epsilon 2 at delta 1e-05" in said
     assert "for ever" in said
@@ -170,7 +174,7 @@ def test_a_cap_of_a_record_is_said_to_be_one_of_a_record_where_it_was_one_of_a_p
     text = place.home.settings_file.read_text()
     place.home.settings_file.write_text(text.replace('patient = "patient"', f'patient = "{named}"'))
     assert place.approve() == 0
-    said = capsys.readouterr().out
+    said = " ".join(capsys.readouterr().out.split())
     assert "it fits" in said
     assert ("here for one record: as data.patient is set" in said) == ((named, unit) == ("patient", "record"))
 
