@@ -35,6 +35,11 @@ from simulations.options import (
     help="Run the settings side by side in the engine's workers (--workers), on "
     "several hosts if RAY_ADDRESS names a cluster. The rows are the same.",
 )
+@click.option(
+    "--style",
+    help="page, or paper: figures for one column of a paper, too (3.3 inches; PDF and SVG) [page].",
+    type=click.Choice(["page", "paper"]),
+)
 @track_flag
 @click.option("--json", "as_json", is_flag=True, help="Print the rows as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -81,7 +86,7 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
             run_apart(cells, host=host, reporter=reporter, kept=out / "finished")
         rows = run_cells(cells, sweep, host=host, reporter=reporter, kept=out / "finished")
         with reporter.stage("report"):
-            table, settings = write_sweep(sweep, rows, out)
+            table, settings = write_sweep(sweep, rows, out, paper=flags.get("style") == "paper")
             if tracker is not None:
                 tracker.track(tracked_settings(sweep, rows, name=out.name))
     except KeyboardInterrupt:

@@ -23,8 +23,25 @@ from runtime.figures import inlined
 SERIES = ("blue", "vermillion", "green", "purple", "orange", "sky")
 MARKERS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
-WIDTH_INCHES = 6.6
 _DOTS_PER_INCH = 160
+
+
+@dataclass(frozen=True)
+class Look:
+    """How large a figure and its parts are: inches and points. outlines: text of an SVG is drawn as outlines, so that
+    it needs no font where it is shown; otherwise it stays text.
+    """
+
+    width: float
+    font: float
+    line: float
+    marker: float
+    outlines: bool
+
+
+PAGE = Look(width=6.6, font=9.0, line=1.8, marker=5.0, outlines=False)
+# One column of a two-column paper. A PDF's fonts are embedded whole, as journals ask (TrueType, not Type 3).
+PAPER = Look(width=3.3, font=7.0, line=1.1, marker=3.2, outlines=True)
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,24 +52,25 @@ class Drawing:
     caption: str
     alt: str
     figure: Figure
+    look: Look = PAGE
 
     @cached_property
     def svg(self) -> str:
         """The figure as `svg_text` gives it, drawn once for its file and for a page."""
-        return svg_text(self.figure)
+        return svg_text(self.figure, look=self.look)
 
 
-def style() -> AbstractContextManager[None]:
+def style(look: Look = PAGE) -> AbstractContextManager[None]:
     """The matplotlib settings under which figures are made and written."""
     return matplotlib.rc_context(
         {
             "font.family": ["DejaVu Sans"],
-            "font.size": 9.0,
-            "axes.titlesize": 10.0,
+            "font.size": look.font,
+            "axes.titlesize": look.font + 1,
             "axes.titleweight": "bold",
             "axes.titlelocation": "left",
             "axes.titlepad": 9.0,
-            "axes.labelsize": 9.0,
+            "axes.labelsize": look.font,
             "axes.labelcolor": COLOURS["ink"],
             "axes.titlecolor": COLOURS["ink"],
             "axes.edgecolor": COLOURS["grey"],
@@ -68,19 +86,20 @@ def style() -> AbstractContextManager[None]:
             "ytick.color": COLOURS["grey"],
             "xtick.labelcolor": COLOURS["ink"],
             "ytick.labelcolor": COLOURS["ink"],
-            "lines.linewidth": 1.8,
-            "lines.markersize": 5.0,
+            "lines.linewidth": look.line,
+            "lines.markersize": look.marker,
             "legend.frameon": False,
-            "svg.fonttype": "none",
+            "pdf.fonttype": 42,
+            "svg.fonttype": "path" if look.outlines else "none",
             # Names inside an SVG depend only on this, so the same figure gives the same bytes.
             "svg.hashsalt": "conclave",
         }
     )
 
 
-def new_figure(*, height: float) -> Figure:
-    """An empty figure of the common width; height: inches. Call within `style()`."""
-    figure = Figure(figsize=(WIDTH_INCHES, height), layout="constrained")
+def new_figure(*, height: float, look: Look = PAGE) -> Figure:
+    """An empty figure of the look's width; height: inches. Call within `style(look)`."""
+    figure = Figure(figsize=(look.width, height), layout="constrained")
     FigureCanvasAgg(figure)
     return figure
 
@@ -93,10 +112,10 @@ def _lay_out(figure: Figure) -> None:
         figure.set_layout_engine(None)
 
 
-def svg_text(figure: Figure) -> str:
-    """The figure as SVG on white; text stays text."""
+def svg_text(figure: Figure, *, look: Look = PAGE) -> str:
+    """The figure as SVG on white."""
     sink = io.StringIO()
-    with style():
+    with style(look):
         _lay_out(figure)
         figure.savefig(
             sink,
@@ -116,10 +135,10 @@ def png_bytes(figure: Figure) -> bytes:
     return sink.getvalue()
 
 
-def pdf_bytes(figure: Figure) -> bytes:
-    """The figure as PDF on white."""
+def pdf_bytes(figure: Figure, *, look: Look = PAGE) -> bytes:
+    """The figure as PDF on white, its fonts embedded."""
     sink = io.BytesIO()
-    with style():
+    with style(look):
         _lay_out(figure)
         figure.savefig(sink, format="pdf", facecolor="white", metadata=dict.fromkeys(("CreationDate", "Creator")))
     return sink.getvalue()

@@ -14,8 +14,11 @@ from protocols.errors import InvalidInput
 from simulations.plots.style import (
     COLOURS,
     MARKERS,
+    PAGE,
+    PAPER,
     SERIES,
     Drawing,
+    Look,
     level_line,
     light_grid,
     line_with_band,
@@ -43,7 +46,7 @@ _PANELS = {
 _MOST_LINES, _MOST_FIGURES = len(SERIES), 6
 
 
-def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str) -> list[Drawing]:
+def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str, look: Look = PAGE) -> list[Drawing]:
     """Figures of a table of intervals, one row per setting, with at most six lines each and six figures in all.
 
     varied: the settings that differ; covered: a sentence on what the intervals cover. The horizontal axis is the first
@@ -63,7 +66,7 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
     for start in range(0, min(len(known), _MOST_LINES * _MOST_FIGURES), _MOST_LINES):
         chosen = known[start : start + _MOST_LINES]
         number = "" if len(known) <= _MOST_LINES else f"-{start // _MOST_LINES + 1}"
-        figure = _figure(table[table["_line"].isin(chosen)], chosen, along, numeric=across is not None)
+        figure = _figure(table[table["_line"].isin(chosen)], chosen, along, numeric=across is not None, look=look)
         left = len(known) - _MOST_LINES * _MOST_FIGURES
         drawn.append(
             Drawing(
@@ -73,15 +76,18 @@ def sweep_drawings(table: pd.DataFrame, varied: tuple[str, ...], *, covered: str
                 + (f" {left} more lines are only in the table." if left > 0 else ""),
                 alt=f"Chart of {', '.join(_PANELS[name] for name in _shown(table))} against {along}.",
                 figure=figure,
+                look=look,
             )
         )
     return drawn
 
 
-def _figure(table: pd.DataFrame, lines: list[str], along: str, *, numeric: bool) -> Figure:
+def _figure(table: pd.DataFrame, lines: list[str], along: str, *, numeric: bool, look: Look) -> Figure:
     panels = _shown(table)
-    with style():
-        figure = new_figure(height=0.9 + 2.25 * len(panels))
+    with style(look):
+        # On paper the caption has the title.
+        paper = look is PAPER
+        figure = new_figure(height=0.4 + 1.35 * len(panels) if paper else 0.9 + 2.25 * len(panels), look=look)
         for axes, name in zip(figure.subplots(len(panels), 1, squeeze=False)[:, 0], panels, strict=True):
             for i, line in enumerate(lines):
                 rows = table[table["_line"] == line]
@@ -90,7 +96,8 @@ def _figure(table: pd.DataFrame, lines: list[str], along: str, *, numeric: bool)
                     place = _over if numeric else _beside
                     place(axes, rows, name, along, i, len(lines), sorted(set(table[along].astype(str))))
             _finish(axes, table, name, along, numeric=numeric)
-        figure.axes[0].set_title(_title(table))
+        if not paper:
+            figure.axes[0].set_title(_title(table))
         figure.axes[-1].set_xlabel(_AXES.get(along, along.replace("_", " ")))
         if len(lines) > 1:
             figure.axes[0].legend(loc="best", alignment="left")

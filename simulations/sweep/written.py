@@ -15,7 +15,7 @@ import tomli_w
 
 from runtime.files import write_atomically
 from simulations.plots.figures import write_figures
-from simulations.plots.style import pdf_bytes
+from simulations.plots.style import PAPER, Drawing, pdf_bytes
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import environment
 from simulations.results.trackers import Tracked
@@ -36,9 +36,12 @@ def config_text(sweep: Sweep) -> str:
     return tomli_w.dumps(sweep.document)
 
 
-def write_sweep(sweep: Sweep, rows: Sequence[Row], out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
+def write_sweep(
+    sweep: Sweep, rows: Sequence[Row], out: Path, *, paper: bool = False
+) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Writes sweep.csv and sweep.parquet, intervals.csv, the figures and report.html; returns rows and intervals.
 
+    paper: figures for one column of a paper, too, as PDF and SVG, and their captions.
     Raises StorageFailed; each file is whole or absent.
     """
     columns = dict.fromkeys(("setting", *sweep.varied, *COLUMNS))
@@ -54,10 +57,21 @@ def write_sweep(sweep: Sweep, rows: Sequence[Row], out: Path) -> tuple[pd.DataFr
     write_figures(drawn, out)
     for drawing in drawn:
         write_atomically(out / "figures" / f"{drawing.name}.pdf", pdf_bytes(drawing.figure))
+    if paper:
+        _write_paper(sweep_drawings(settings, sweep.varied, covered=covered(settings), look=PAPER), out)
     command = shlex.join(["conclave-simulate", "sweep", "sweep.toml"])
     page = sweep_report(sweep, settings, drawn, config=config_text(sweep), command=command)
     write_atomically(out / "report.html", page)
     return table, settings
+
+
+def _write_paper(drawn: Sequence[Drawing], out: Path) -> None:
+    """figures/paper/NAME.pdf and .svg of each drawing, and captions.txt."""
+    folder = out / "figures" / "paper"
+    for drawing in drawn:
+        write_atomically(folder / f"{drawing.name}.pdf", pdf_bytes(drawing.figure, look=PAPER))
+        write_atomically(folder / f"{drawing.name}.svg", drawing.svg)
+    write_atomically(folder / "captions.txt", "".join(f"{each.name}: {each.caption}\n" for each in drawn))
 
 
 def tracked_settings(sweep: Sweep, rows: Sequence[Row], *, name: str) -> list[Tracked]:

@@ -13,7 +13,7 @@ from protocols.errors import InvalidInput, StorageFailed
 from simulations.plots.accuracy import accuracy_bars, teachers
 from simulations.plots.budgets import LARGEST_SHOWN, budget_groups, epsilon_curves, shares, spending
 from simulations.plots.figures import drawings, inline_svg, write_figure, write_figures
-from simulations.plots.style import spread, svg_text
+from simulations.plots.style import PAPER, pdf_bytes, spread, svg_text
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary
 from tests.harness.stored_runs import stored_run, with_students
@@ -293,6 +293,22 @@ def test_no_setting_is_hidden_in_a_mean_and_more_than_six_lines_are_several_figu
 def test_a_sweep_counts_the_settings_that_afford_nothing():
     table = pd.concat([sweep_table(), pd.DataFrame([{"weights": "uniform", "budgets": "8", "note": "no"}])])
     assert "1 of them" in swept_axes(table)[0].get_title(loc="left")
+
+
+def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
+    rules = sweep_table()["weights"].unique()
+    (drawing,) = sweep_drawings(sweep_table(), ("weights", "budgets"), covered="", look=PAPER)
+    pdf, svg = pdf_bytes(drawing.figure, look=PAPER), drawing.svg
+    assert b"/FontFile2" in pdf
+    assert b"/Type3" not in pdf
+    assert re.search(rb"/MediaBox \[ 0 0 ([\d.]+) ", pdf)[1] == b"237.6"  # 3.3 inches
+    assert 'width="237.6pt"' in svg
+    assert "<text" not in svg
+    (axes,) = drawing.figure.axes
+    assert axes.get_title(loc="left") == ""
+    # Grey or not, no two lines look alike.
+    looks = {(line.get_linestyle(), line.get_marker()) for line in axes.get_lines() if line.get_label() in rules}
+    assert len(looks) == len(rules) == 2
 
 
 def test_a_table_without_settings_is_refused():
