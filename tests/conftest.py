@@ -9,6 +9,7 @@ import gc
 import itertools
 import os
 import shutil
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from hypothesis import settings
 
 # As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
 os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
+# A shell's background job is started with SIGINT ignored, and so would be every program that a test in one starts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 # Where it is not set, scikit-learn starts a program that counts the cores, and a unit test may start none.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 

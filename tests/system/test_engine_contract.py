@@ -171,12 +171,9 @@ def test_parties_must_have_distinct_names(engine: str, parties: list[str], messa
     assert str(caught.value) == message
 
 
-# A caller without a `__main__` guard; its workers are kept busy for five minutes. A shell's background job is started
-# with SIGINT ignored, and so would be the caller of a test that runs in one.
+# A caller without a `__main__` guard; its workers are kept busy for five minutes.
 LINGERING_CALLER = """
-import signal
 import sys
-signal.signal(signal.SIGINT, signal.default_int_handler)
 sys.path[:0] = {path!r}
 from simulations.engines import open_engine
 from simulations.engines.engine import HostSpec

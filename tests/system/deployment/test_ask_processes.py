@@ -134,11 +134,11 @@ def test_wherever_it_is_stopped_the_same_command_ends_it_with_the_same_labels_an
         assert [guardians.balance(name).spent for name in consortium.names] == spent(consortium)
         assert [own.balance(name).spent for name in consortium.names] == spent(consortium)
         assert own.unsettled() == guardians.unsettled() == []
+    ends_while_a_hospital_is_silent(consortium)
 
 
-@pytest.mark.slow
-def test_ctrl_c_while_a_hospital_is_silent_ends_it_without_its_answer(consortium):
-    """The node of one is frozen, so that its answer would be waited for."""
+def ends_while_a_hospital_is_silent(consortium):
+    """Ctrl-C ends it without the answer of a hospital whose node is frozen; then it asks about records added since."""
     seen, deadline = released(consortium), time.monotonic() + TIME_S
     frozen = consortium.processes[consortium.names[0]]
     (consortium.folder / "new.csv").write_text((consortium.folder / "more.csv").read_text())

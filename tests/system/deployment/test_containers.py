@@ -124,7 +124,9 @@ _ENGINE = """
 import os, subprocess, sys
 from tests.harness.forking import Forked
 
-Forked.address, root, records, port, enrol = sys.argv[1:6]
+Forked.address, root, records, port, enrol = (
+    os.environ[name] for name in ("FORKING", "VOLUMES", "RECORDS", "PORT", "ENROL_PORT")
+)
 words = sys.argv[sys.argv.index("-f") + 2:]
 
 def start(service, words, entry=None):
@@ -164,14 +166,17 @@ def test_the_setup_of_the_compose_file_lets_three_hospitals_join_and_vote(tmp_pa
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     for block in [block for block in blocks(OPERATOR) if block.language == "console"][:2]:
         subprocess.run(["bash", "-euo", "pipefail", "-c", block.text], cwd=records, env=environment, check=True)
-    ports = [str(free_port()) for _ in range(2)]
     engine = tmp_path / "engine.py"
     engine.write_text(_ENGINE)
     root = tmp_path / "volumes"
     root.mkdir()
     environment |= {
         "RECORDS": str(records),
-        "COMPOSE": " ".join([sys.executable, str(engine), forking_address, str(root), str(records), *ports]),
+        "COMPOSE": f"{sys.executable} {engine}",
+        "FORKING": forking_address,
+        "VOLUMES": str(root),
+        "PORT": str(free_port()),
+        "ENROL_PORT": str(free_port()),
         "PYTHONPATH": str(ROOT),
     }
     try:

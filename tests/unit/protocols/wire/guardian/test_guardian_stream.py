@@ -15,23 +15,26 @@ END, PART = b"\x01", b"\x00"
 
 def joined(*, silence_s=300.0):
     """Two ends, each carried to the other by a thread."""
-    here, there = GuardianStream(silence_s=silence_s), GuardianStream(silence_s=silence_s)
-    for one, other in ((here, there), (there, here)):
-        threading.Thread(target=one.feed, args=(other.outgoing(),), name="carrier", daemon=True).start()
+    here, there, _ = carried(silence_s)
     return here, there
 
 
-def wait_for_carriers():
-    """Until the threads of `joined` end: checks of types in them draw from `random`, which hypothesis watches."""
-    for thread in threading.enumerate():
-        if thread.name == "carrier":
-            thread.join(300)
+def carried(silence_s=300.0):
+    """`joined`, and the threads."""
+    here, there = GuardianStream(silence_s=silence_s), GuardianStream(silence_s=silence_s)
+    carriers = [
+        threading.Thread(target=one.feed, args=(other.outgoing(),), daemon=True)
+        for one, other in ((here, there), (there, here))
+    ]
+    for each in carriers:
+        each.start()
+    return here, there, carriers
 
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(st.sampled_from([0, 1, 7, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 2 * PIECE_BYTES])))
 def test_messages_of_every_size_arrive_whole_and_in_order(sizes):
-    here, there = joined()
+    here, there, carriers = carried()
     messages = [bytes([at % 251]) * size for at, size in enumerate(sizes)]
     for message in messages:
         here.send(message)
@@ -40,7 +43,9 @@ def test_messages_of_every_size_arrive_whole_and_in_order(sizes):
     with pytest.raises(ChannelClosed, match="closed the channel"):
         there.recv(1)
     there.close()
-    wait_for_carriers()
+    # Checks of types in them draw from `random`, which hypothesis watches.
+    for each in carriers:
+        each.join(300)
 
 
 def test_a_stream_is_a_channel():
