@@ -23,6 +23,7 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "sql": ("sqlalchemy",),
     "dicom": ("pydicom",),
     "onnx": ("onnxruntime",),
+    "text": ("wordllama", "tokenizers"),
     "baselines": ("opacus", "dp_accounting"),
     "mlflow": ("mlflow",),
     "tensorboard": ("tensorboardX",),

@@ -17,9 +17,10 @@ from protocols.reading import open_file
 from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.terms import Feature
 from runtime.distribution import lacking
+from runtime.jsonl_tables import read_jsonl
 from runtime.tables import read_csv
 
-KINDS: Final = (".csv", ".parquet", ".npy", ".npz")
+KINDS: Final = (".csv", ".jsonl", ".parquet", ".npy", ".npz")
 _KEYS: Final = ("pool", "inputs", "x")
 
 
@@ -37,6 +38,8 @@ def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool) -> 
     match path.suffix.lower():
         case ".csv":
             return _encoded(read_csv(path, names), features, name=path.name)
+        case ".jsonl":
+            return _encoded(read_jsonl(path, names, missing=MISSING[0]), features, name=path.name)
         case ".parquet":
             try:
                 from runtime.parquet_tables import read_parquet

@@ -64,8 +64,8 @@ DATA_SETTINGS = (
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
-    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.csv.gz|.parquet|.npz [glyphs, which needs "
-          "no file]."),
+    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.csv.gz|.parquet|.jsonl|.npz [glyphs, which "
+          "needs no file]."),
     _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
     _flag("--partition", "iid | dirichlet:A | classes:K | size-skew:S | feature-skew:S | by-site | by-column:NAME | "
           "by-time:NAME [iid]."),
@@ -80,13 +80,14 @@ _SETTINGS = [
           "public queries nearest to it (reverse k-nearest neighbours) [teacher].",
           type=click.Choice(["teacher", "record"])),
     _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) | "
-          "clusters:N (centres of the pool) [columns for tables; for images a cluster for every six of the pool]."),
+          "clusters:N (centres of the pool) [columns for tables; for images and text a cluster for every six of "
+          "the pool]."),
     _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 10].",
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
     _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
     _flag("--features", "--record-queries clusters:N: by what records are compared: auto | raw | hog | pca:N | "
-          "projection:N | onnx:FILE [auto: raw for tables, gradients for images]."),
+          "projection:N | lsa:N | onnx:FILE [auto: raw for tables, lsa for text, gradients for images]."),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),

@@ -156,7 +156,7 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
     "--nearest", type=click.IntRange(1), help="Of clusters: in how many of each partition a record votes [1]."
 )
 @click.option("--partitions", type=click.IntRange(1, 64), help="Of clusters: how often the pool is cut into them [1].")
-@click.option("--features", help="Of clusters: auto | raw | hog | pca:N | projection:N | onnx:FILE [auto].")
+@click.option("--features", help="Of clusters: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE [auto].")
 @click.option("--seed", type=click.IntRange(0), help="Of clusters and projections [0].")
 @click.option(
     "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 10]."

@@ -58,7 +58,7 @@ def make_queries(
     seed = 0 if choice.seed is None else choice.seed
     return cluster_queries(
         pool,
-        features_for(pool, "auto" if choice.features is None else choice.features, seed=seed),
+        features_for(pool, "auto" if choice.features is None else choice.features, columns=columns, seed=seed),
         queries=int(number),
         nearest=1 if choice.nearest is None else choice.nearest,
         partitions=1 if choice.partitions is None else choice.partitions,

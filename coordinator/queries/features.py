@@ -1,4 +1,5 @@
-"""Feature maps for a pool: its own values, gradients of images, principal components, projections, encoders.
+"""Feature maps for a pool: its own values, gradients of images, principal components, projections, meanings of text,
+encoders.
 
 All of them are made from the public pool and from constants, so they cost nothing.
 """
@@ -6,11 +7,12 @@ All of them are made from the public pool and from constants, so they cost nothi
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Float64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
@@ -22,11 +24,14 @@ from protocols.features.linear import Linear
 from protocols.features.stage import Stage
 from protocols.installing import install
 from protocols.reading import read_bytes
+from protocols.study.terms import Feature
 
 # Chosen by nearest neighbours on training images of MNIST and Fashion-MNIST: docs/how-to/choose-features.md.
 _ORIENTATIONS: Final = 8
 _CELLS: Final = 7
 _COMPONENTS: Final = 64
+# Chosen by nearest neighbours on the public parts of the data sets notes and sms_spam: docs/how-to/classify-notes.md.
+_MEANINGS: Final = 128
 # Noise of pixels, as a share of all their variation, from which gradients say less than the pixels do.
 _NOISY: Final = 0.5
 # Rows that are enough to see how noisy the pixels are.
@@ -35,12 +40,15 @@ _LOOKED_AT: Final = 2000
 _MASK_DEVIATION, _MEDIAN_OF_NORMAL = 6.0, 0.6745
 
 
-def features_for(pool: Float32[ndarray, "pool ..."], named: str, *, seed: int) -> FeatureMap:
-    """The feature map of this name for such a pool.
+def features_for(
+    pool: Float32[ndarray, "pool ..."], named: str, *, columns: Sequence[Feature] = (), seed: int
+) -> FeatureMap:
+    """The feature map of this name for such a pool. columns: of a table, if they are known.
 
     raw: the values themselves; hog: histograms of oriented gradients, of deskewed images where they are grey; pca:N: N
-    principal components of the pool; projection:N: N random directions; onnx:FILE: an encoder; auto: raw for rows of
-    tables; for images hog, or deskewed pixels where they are mostly noise, and principal components of that.
+    principal components of the pool; projection:N: N random directions; lsa:N: latent meanings of text; onnx:FILE: an
+    encoder; auto: raw for rows of tables, lsa where a column of them is text; for images hog, or deskewed pixels where
+    they are mostly noise, and principal components of that.
 
     Raises InvalidInput for another name, and where the map does not fit the pool.
     """
@@ -48,12 +56,19 @@ def features_for(pool: Float32[ndarray, "pool ..."], named: str, *, seed: int) -
     kind, _, value = named.partition(":")
     if kind == "onnx" and value:
         return encoder(pool, Path(value))
-    if kind in ("pca", "projection") and value.isascii() and value.isdecimal():
+    texts = [each.kind == "text" for each in columns]
+    if named == "auto" and any(texts):
+        return latent(pool, columns, None)
+    if kind in ("pca", "projection", "lsa") and value.isascii() and value.isdecimal():
+        if kind == "lsa":
+            return latent(pool, columns, int(value))
         return principal(pool, raw, int(value)) if kind == "pca" else projected(raw, int(value), seed=seed)
     if named == "raw" or (named == "auto" and pool.ndim == 2):
         return raw
     if named not in ("auto", "hog"):
-        raise InvalidInput(f"features is {named[:80]!r}; allowed: auto, raw, hog, pca:N, projection:N, onnx:FILE")
+        raise InvalidInput(
+            f"features is {named[:80]!r}; allowed: auto, raw, hog, pca:N, projection:N, lsa:N, onnx:FILE"
+        )
     if pool.ndim < 3:
         raise InvalidInput(f"features is 'hog' for records of shape {pool.shape[1:]}; allowed: images")
     if named == "hog":
@@ -61,8 +76,16 @@ def features_for(pool: Float32[ndarray, "pool ..."], named: str, *, seed: int) -
     return principal(pool, raw.then(*_image_stages(pool, noisy=noise_share(pool) > _NOISY)), None)
 
 
-def principal(pool: Float32[ndarray, "pool ..."], base: FeatureMap, components: int | None) -> FeatureMap:
-    """`base`, and then as many principal components of the pool's features; None: 64, or all if they are fewer.
+def principal(
+    pool: Float32[ndarray, "pool ..."],
+    base: FeatureMap,
+    components: int | None,
+    *,
+    weights: Float64[ndarray, " features"] | float = 1.0,
+    usual: int = _COMPONENTS,
+) -> FeatureMap:
+    """`base`, and then as many principal components of the pool's features, multiplied by `weights`; None: `usual`, or
+    all if they are fewer.
 
     Raises InvalidInput where the pool has fewer records or features, or without scikit-learn.
     """
@@ -70,13 +93,29 @@ def principal(pool: Float32[ndarray, "pool ..."], base: FeatureMap, components: 
         from sklearn.decomposition import PCA
     except ModuleNotFoundError as missing:
         raise InvalidInput(f"principal components need scikit-learn: {install('sklearn')}") from missing
-    found = base(pool)
+    found = base(pool).astype(np.float64) * weights
     most = min(found.shape)
-    count = min(_COMPONENTS, most) if components is None else components
+    count = min(usual, most) if components is None else components
     if not 1 <= count <= most:
         raise InvalidInput(f"{count} principal components of {len(pool)} records are asked for; allowed: 1 to {most}")
-    fitted = PCA(count, svd_solver="full").fit(found.astype(np.float64))
-    return base.then(Linear.of(fitted.components_.T, fitted.mean_))
+    fitted = PCA(count, svd_solver="full").fit(found)
+    return base.then(Linear.of((fitted.components_ * weights).T, fitted.mean_ / weights))
+
+
+def latent(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], components: int | None) -> FeatureMap:
+    """Latent meanings of text (Deerwester et al. 1990): principal components of the pool's features, those of text
+    weighted by how few of the pool's texts have them.
+
+    That weight is 1 + ln((1 + n) / (1 + those of n texts in which the feature is not 0)), the inverse document
+    frequency of Spaerck Jones 1972. Weights and components are one matrix. components: None for 128, or all if they are
+    fewer. Raises InvalidInput without a column of text, for too many components, or without scikit-learn.
+    """
+    of_text = np.repeat([each.kind == "text" for each in columns], [each.width for each in columns])
+    if not of_text.any():
+        raise InvalidInput("features is 'lsa', and no column is text; allowed: auto, raw, pca:N, projection:N")
+    had = np.count_nonzero(pool, axis=0)
+    weights = np.where(of_text, 1 + np.log((1 + len(pool)) / (1 + had)), 1.0)
+    return principal(pool, FeatureMap(pool.shape[1:]), components, weights=weights, usual=_MEANINGS)
 
 
 def projected(base: FeatureMap, components: int, *, seed: int) -> FeatureMap:

@@ -23,12 +23,15 @@ def drawn_pool(columns: Sequence[Feature], *, records: int, seed: int) -> Float3
     """Rows as the columns' features encode them, every column by itself: numbers normal around the terms' centre with
     their scale, every category as frequent as another, and a tenth missing where a value may be.
 
-    Raises InvalidInput for fewer than 2 records, and without columns: images and arrays have no such constants.
+    Raises InvalidInput for fewer than 2 records, for a column of text, and without columns: images and arrays have no
+    such constants.
     """
     if records < 2 or not columns:
         raise InvalidInput(
             f"a pool of {records} records is drawn from {len(columns)} columns; allowed: at least 2 and 1"
         )
+    if any(each.kind == "text" for each in columns):
+        raise InvalidInput("a pool is drawn for a column of text; allowed: a pool of public texts")
     rng = np.random.default_rng([seed, *b"pool"])
     return np.concatenate([_drawn(each, records, rng) for each in columns], axis=1).astype(np.float32)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "--pool",
     "pool_file",
     type=click.Path(path_type=Path),
-    help="The study's public queries (.csv, .parquet, .npy or .npz): the node then refuses any others.",
+    help="The study's public queries (.csv, .jsonl, .parquet, .npy or .npz): the node then refuses any others.",
 )
 @click.option(
     "--queries",

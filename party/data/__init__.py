@@ -32,6 +32,7 @@ LOADERS: Final[Parts[type[Source]]] = Parts(
         "parquet": "party.data.parquet:ParquetFile",
         "npz": "party.data.npz:NpzFile",
         "images": "party.data.images:ImageFolder",
+        "jsonl": "party.data.jsonl:JsonLines",
         "sql": "party.data.sql:SqlQuery",
         "omop": "party.data.omop:OmopDatabase",
         "fhir": "party.data.fhir:FhirExport",
@@ -41,7 +42,12 @@ LOADERS: Final[Parts[type[Source]]] = Parts(
     check=_source,
 )
 # The kinds of files that a command line may name, by what their names end in.
-_FILES: Final = {".csv": "csv", ".csv.gz": "csv", ".tsv": "csv", ".txt": "csv", ".parquet": "parquet", ".npz": "npz"}
+_FILES: Final = {
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
+    ".parquet": "parquet",
+    ".npz": "npz",
+}
 
 
 def source_kind(loader: str) -> type[Source]:

@@ -22,8 +22,8 @@ from runtime.pool_files import read_pool_file
 
 
 def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
-    """The queries in a file, as float32: a table (.csv, .parquet), encoded by the study's terms, or an array (.npy,
-    .npz); of an .npy file memory-mapped if it is float32 already.
+    """The queries in a file, as float32: a table (.csv, .jsonl, .parquet), encoded by the study's terms, or an array
+    (.npy, .npz); of an .npy file memory-mapped if it is float32 already.
 
     Raises DataUnavailable, and InvalidInput unless the queries are the study's, or where an extra is missing.
     """

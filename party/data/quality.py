@@ -22,7 +22,7 @@ from party.data.sniffing import ambiguous, number_forms, proposed_form
 from party.data.source import Columns
 from party.data.tables import missing_texts, near, study_texts
 from protocols.errors import DataCorrupt
-from protocols.study.features import read_column
+from protocols.study.features import read_column, shown
 from protocols.study.terms import Feature, Terms
 
 # What settles that one of the study's columns has no known name here; its argument follows.
@@ -191,13 +191,15 @@ class _Examined:
         gone = read.wrong & read.absent
         may, far = ("missing" if feature.may_miss else "leave out"), read.beyond & ~read.wrong
         usual = f'conclave-party data map STUDY --unusable "{column}={may}"'
-        todo = usual if feature.kind == "numeric" else _words_mean(column, may)
+        todo = _words_mean(column, may) if feature.kind == "categorical" else usual
         if feature.kind == "numeric" and any(each.column == column for each in self.problems):
             todo, dates, gone = "", read.wrong & False, gone  # how numbers are written is not known yet
         elif remedy is None:
             self._problem(column, "no value, where the study needs one", usual, gone)
             self._problem(column, "a date, where the study needs a number", "export a number, such as years", dates)
-            self._problem(column, f"cannot be used; allowed: {read.allowed}", todo, read.wrong & ~gone & ~dates)
+            self._problem(
+                column, f"cannot be used; allowed: {read.allowed}", todo, read.wrong & ~gone & ~dates, feature
+            )
             clip = f'{usual}, or --unusable "{column}=clip"'
             self._problem(column, f"allowed: {near(feature)}" if far.any() else "", clip, far)
         own, unusable = self.settings.mapping.own(column), int((read.wrong | read.beyond).sum())
@@ -249,11 +251,15 @@ class _Examined:
     def _form(self, form: Form) -> None:
         self.settings = replace(self.settings, mapping=replace(self.settings.mapping, form=form))
 
-    def _problem(self, column: str, found: str, todo: str, where: Bool[ndarray, " rows"]) -> None:
+    def _problem(
+        self, column: str, found: str, todo: str, where: Bool[ndarray, " rows"], feature: Feature | None = None
+    ) -> None:
         if where.any():
             places = np.flatnonzero(where)
             own = self.settings.mapping.own(column)
-            values = tuple(dict.fromkeys(self.columns[own][row].strip()[:40] for row in places.tolist()))[:_VALUES]
+            texts = [self.columns[own][row] for row in places.tolist()]
+            texts = list(shown(feature, texts, missing=missing_texts(self.settings))) if feature else texts
+            values = tuple(dict.fromkeys(text.strip()[:40] for text in texts))[:_VALUES]
             rows = tuple((places[:_ROWS] + 1).tolist())
             self.problems.append(Problem(column, own, found, todo, len(places), rows, values))
 
@@ -268,5 +274,7 @@ def _encoding(feature: Feature) -> str:
     """How a column becomes numbers, in words."""
     if feature.kind == "categorical":
         return f"a feature each for {', '.join(feature.categories)}"
+    if feature.kind == "text":
+        return f"the vectors {feature.vectors}, all 0 where it is missing" if feature.may_miss else f"{feature.vectors}"
     value = "log(1 + value)" if feature.log else "value"
     return f"({value} - {feature.centre:g}) / {feature.scale:g}" + ", and whether it is missing" * feature.may_miss

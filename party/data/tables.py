@@ -138,7 +138,8 @@ def _usable(
     elif remedy == "leave out":
         return read.inputs, ~unusable
     where = _where(settings, settings.mapping.own(feature.column))
-    features.check_rows(texts, read.wrong, read.allowed, missing=missing, where=where)
+    shown = features.shown(feature, texts, missing=missing)
+    features.check_rows(shown, read.wrong, read.allowed, missing=missing, where=where)
     if remedy != "clip" and read.beyond.any():
         features.check_rows(texts, read.beyond, near(feature), missing=missing, where=where)
     return read.inputs, np.ones(len(texts), bool)

@@ -35,8 +35,10 @@ def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Fe
     """One partition per column of a table: its categories, or `bins` quantiles of the pool's numbers, and "missing".
 
     columns: as they were encoded, in order; bins >= 2. A column in which the pool has one value alone is left out.
-    Raises InvalidInput where no column is left.
+    Raises InvalidInput for a column of text, and where no column is left.
     """
+    if any(each.kind == "text" for each in columns):
+        raise InvalidInput("record_queries is 'columns', and a column is text, which has no cells; allowed: clusters:N")
     if bins < 2:
         raise InvalidInput(f"bins is {bins}; allowed: from 2")
     return QueryMap(FeatureMap(pool.shape[1:]), tuple(_partitions(pool, columns, bins)))

@@ -14,6 +14,8 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
+from protocols.features.grams import words
+from protocols.features.texts import ALLOWED, is_text, text_vectors
 from protocols.study.terms import Feature
 
 # Bounds features, so that a typing error neither outweighs a table nor leaves the fixed-point range of hidden queries.
@@ -56,10 +58,11 @@ def encode(
     """A column as features, see Feature; numbers are clipped to +-BOUND. Blanks around a string do not matter.
 
     A category with the name of a missing value counts as a category. Raises DataCorrupt naming the first rows with a
-    value that is not allowed: no category, no finite number, out of the study's range, or missing where none may be.
+    value that is not allowed: no category, no finite number, out of the study's range, no text, or missing where none
+    may be; InvalidInput for vectors of text that are not installed.
     """
     read = read_column(feature, values, missing=missing)
-    check_rows(values, read.wrong, read.allowed, missing=missing, where=where)
+    check_rows(shown(feature, values, missing=missing), read.wrong, read.allowed, missing=missing, where=where)
     return read.inputs
 
 
@@ -70,7 +73,13 @@ def read_column(feature: Feature, values: Sequence[str], *, missing: Collection[
     texts = [text.strip() for text in places]
     absent = np.array([text in missing for text in texts], bool)
     beyond = np.zeros(len(texts), bool)
-    if feature.centre is None or feature.scale is None:  # categorical: Feature
+    if feature.vectors is not None:
+        absent |= np.array([not words(text) for text in texts], bool)
+        good = np.array([is_text(text) for text in texts], bool) & ~absent
+        read = np.zeros((len(texts), feature.width), np.float32)
+        read[good] = text_vectors([text for text, fits in zip(texts, good, strict=True) if fits], feature.vectors)
+        wrong, allowed = ~good & ~(absent & feature.may_miss), ALLOWED
+    elif feature.centre is None or feature.scale is None:  # categorical: Feature
         numbers = {category.strip(): number for number, category in enumerate(feature.categories)}
         found = np.array([numbers.get(text, -1) for text in texts], np.int64)
         read = (found[:, None] == np.arange(len(numbers))).astype(np.float32)
@@ -87,6 +96,13 @@ def read_column(feature: Feature, values: Sequence[str], *, missing: Collection[
     rows = np.fromiter(map(places.__getitem__, values), np.intp, len(values))
     allowed += " or missing" * feature.may_miss
     return ReadColumn(read[rows], wrong[rows], absent[rows], beyond[rows], allowed)
+
+
+def shown(feature: Feature, values: Sequence[str], *, missing: Collection[str]) -> Sequence[str]:
+    """The values as messages may show them: of a text only how long it is, as it may name somebody."""
+    if feature.kind != "text":
+        return values
+    return [value if value.strip() in missing else f"a text of {len(value)} characters" for value in values]
 
 
 def class_ids(

@@ -14,9 +14,10 @@ from math import isfinite, prod
 
 from protocols.crypto.identity import check_name
 from protocols.errors import InvalidInput
+from protocols.features.texts import USUAL_VECTORS, text_width
 from protocols.ranges import check
 
-FEATURE_KINDS = ("numeric", "categorical")
+FEATURE_KINDS = ("numeric", "categorical", "text")
 _LARGEST_INPUT = 2**24
 
 
@@ -25,7 +26,9 @@ class Feature:
     """How one column of a hospital's table becomes features; nothing is computed from private rows.
 
     numeric: (value - centre) / scale, of log(1 + value) if `log`; if a value may be missing it becomes 0, and a second
-    feature says so. categorical: one feature per category; a missing value is 0 in all of them.
+    feature says so. categorical: one feature per category; a missing value is 0 in all of them. text: the features of
+    `vectors`, see protocols.features.texts; a missing text, or one without a word, is
+    0 in all of them.
     """
 
     column: str
@@ -37,6 +40,7 @@ class Feature:
     may_miss: bool = False
     least: float | None = None
     most: float | None = None
+    vectors: str | None = None
 
     def __post_init__(self) -> None:
         where = f"feature {self.column!r}"
@@ -44,7 +48,11 @@ class Feature:
             raise InvalidInput(f"{where}: kind is {self.kind!r}; allowed: {', '.join(FEATURE_KINDS)}")
         if not (self.column and self.column.isprintable()):
             raise InvalidInput(f"{where}: the column has no printable name")
-        if self.kind == "numeric":
+        if self.kind == "text":
+            self._check_text(where)
+        elif self.vectors is not None:
+            raise InvalidInput(f"{where}: {self.kind}; allowed: no vectors, which are of text")
+        elif self.kind == "numeric":
             if self.categories or self.centre is None or self.scale is None:
                 raise InvalidInput(f"{where}: numeric; allowed: centre and scale, and no categories")
             if not (isfinite(self.centre) and isfinite(self.scale) and self.scale > 0):
@@ -57,9 +65,18 @@ class Feature:
         elif len({each.strip() for each in self.categories}) < len(self.categories):
             raise InvalidInput(f"{where}: categories {self.categories} repeat; allowed: each once")
 
+    def _check_text(self, where: str) -> None:
+        if self.log or self.categories or {self.centre, self.scale, self.least, self.most} != {None}:
+            raise InvalidInput(f"{where}: text; allowed: vectors and may_miss alone")
+        if self.vectors is None:
+            raise InvalidInput(f"{where}: text without vectors; allowed: vectors, such as {USUAL_VECTORS}")
+        text_width(self.vectors)
+
     @property
     def width(self) -> int:
         """The number of features that the column becomes."""
+        if self.vectors is not None:
+            return text_width(self.vectors)
         return len(self.categories) if self.kind == "categorical" else 1 + self.may_miss
 
 

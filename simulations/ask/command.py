@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 @click.command(name="ask", epilog=EPILOG_OF_ASK)
 @click.option("--parties", help="Number of parties [250].", type=int)
 @click.option("--queriers", help="Number of parties that ask [3].", type=int)
-@click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.npz [glyphs].")
+@click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.jsonl|.npz [glyphs].")
 @click.option("--schema-file", help="Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path())
 @click.option("--models", help=f"Kinds of models, assigned to the parties in turn: {', '.join(KINDS)} [all but cnn, as "
               "far as the data allow].")  # fmt: skip

@@ -14,9 +14,10 @@ from simulations.exits import EPILOG
 @click.command(name="schema", epilog=EPILOG)
 @click.argument("file", type=click.Path())
 @click.option("--label", help="The column to predict [the first of label, outcome, target, class, diagnosis, y].")
+@click.option("--text", multiple=True, help="A column of texts, such as notes; may be given again [none].")
 @click.option("--out", help="Write it to this file, which must be new [standard output].", type=click.Path())
-def schema_flags(file: str, label: str | None, out: str | None) -> None:
-    """Propose the schema of your own CSV or Parquet table, from its columns and values, for you to correct.
+def schema_flags(file: str, label: str | None, text: tuple[str, ...], out: str | None) -> None:
+    """Propose the schema of your own CSV, Parquet or JSON lines table, from its columns and values, for you to correct.
 
     \b
     Example:
@@ -27,10 +28,10 @@ def schema_flags(file: str, label: str | None, out: str | None) -> None:
 
     path = Path(file)
     table_name(path)
-    text = proposed_schema(path, label=label)
+    proposed = proposed_schema(path, label=label, text=text)
     if out is None:
-        click.echo(text, nl=False)
+        click.echo(proposed, nl=False)
         return
     if Path(out).exists():
         raise InvalidInput(f"--out {out} exists; allowed: a new file")
-    write_atomically(Path(out), text)
+    write_atomically(Path(out), proposed)

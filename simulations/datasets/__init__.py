@@ -24,6 +24,8 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
         "mnist": "simulations.datasets.mnist:load",
         "adult": "simulations.datasets.adult:load",
         "diabetes130": "simulations.datasets.diabetes130:load",
+        "notes": "simulations.datasets.notes:load",
+        "sms_spam": "simulations.datasets.sms_spam:load",
         "heart_disease": "simulations.datasets.heart_disease:load",
         "eicu_demo": "simulations.datasets.eicu_demo:load",
         "pneumoniamnist": "simulations.datasets.medmnist:load_pneumonia",
@@ -35,7 +37,8 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
 
 
 def load(name: str, request: DatasetRequest) -> Dataset:
-    """The named data set, or the user's own file if `name` ends in .csv, .csv.gz, .parquet or .npz.
+    """The named data set, or the user's own file if `name` ends in .csv, .csv.gz, .parquet, .jsonl or
+    .npz.
 
     Everything random in it comes from the request's seed. Raises InvalidInput (an unknown name, a value out of range,
     an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)

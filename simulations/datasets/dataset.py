@@ -122,6 +122,11 @@ class Dataset:
         return content_digest(self.test_inputs, self.test_labels)
 
     @property
+    def has_cells(self) -> bool:
+        """Whether its records lie in cells of columns: those of tables without text."""
+        return self.kind == "table" and all(each.kind != "text" for each in self.columns)
+
+    @property
     def classes(self) -> int:
         """The number of classes, at least 2."""
         return len(self.class_names)

@@ -1,4 +1,4 @@
-"""The user's own data: CSV and Parquet tables with a schema beside them, npz archives of arrays.
+"""The user's own data: CSV, Parquet and JSON lines with a schema beside them, npz archives of arrays.
 
 The formats are described in docs/reference/datasets.md.
 """
@@ -14,7 +14,8 @@ from simulations.datasets.own_schema import read_schema
 from simulations.datasets.own_table import load_table
 from simulations.datasets.request import DatasetRequest
 
-SUFFIXES = (".csv", ".csv.gz", ".parquet", ".npz")
+_TABLES = (".csv", ".csv.gz", ".parquet", ".jsonl")
+SUFFIXES = (*_TABLES, ".npz")
 
 
 def is_file_name(name: str) -> bool:
@@ -24,15 +25,15 @@ def is_file_name(name: str) -> bool:
 
 def table_name(path: Path) -> str:
     """The file's name without the suffix of a table. Raises InvalidInput for another suffix."""
-    for suffix in (".csv", ".csv.gz", ".parquet"):
+    for suffix in _TABLES:
         if path.name.lower().endswith(suffix):
             return path.name[: -len(suffix)]
-    raise InvalidInput(f"the file is {path}; allowed: names ending in .csv, .csv.gz, .parquet")
+    raise InvalidInput(f"the file is {path}; allowed: names ending in {', '.join(_TABLES)}")
 
 
 def load_file(path: Path, request: DatasetRequest) -> Dataset:
-    """The data set in a .csv, .csv.gz, .parquet or .npz file; a table's schema is NAME.schema.toml beside it unless
-    the request names one.
+    """The data set in a file with one of SUFFIXES; a table's schema is NAME.schema.toml beside it unless the request
+    names one.
 
     Without a split in the file, records are cut by shares (0.6, 0.25 and 0.15 unless the schema says
     otherwise), whole patients together, stratified by class and site.

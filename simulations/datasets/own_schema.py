@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from protocols.errors import DataUnavailable, InvalidInput
+from protocols.features.texts import USUAL_VECTORS
 from protocols.reading import read_toml
 from runtime.toml_table import TomlTable
-from simulations.datasets.columns import Column, Standardised, categorical, numeric
+from simulations.datasets.columns import Column, Standardised, categorical, numeric, text
 
 
 @dataclass(frozen=True)
@@ -75,6 +76,8 @@ def _column(table: TomlTable) -> Column:
         if not categories:
             raise InvalidInput(f"{where}categories is empty; allowed: at least one")
         column = categorical(name, categories, may_miss=may_miss)
+    elif kind == "text":
+        column = text(name, table.text("vectors", USUAL_VECTORS), may_miss=may_miss)
     elif kind == "numeric":
         log = table.flag("log", False)
         if "centre" in table.values or "scale" in table.values:
@@ -85,7 +88,7 @@ def _column(table: TomlTable) -> Column:
         else:
             column = Standardised(name, log=log, may_miss=may_miss)
     else:
-        raise InvalidInput(f"{where}kind is {kind!r}; allowed: numeric, categorical")
+        raise InvalidInput(f"{where}kind is {kind!r}; allowed: numeric, categorical, text")
     table.done()
     return column
 

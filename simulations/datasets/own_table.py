@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -12,12 +12,23 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt
 from protocols.study.features import MISSING, check_rows, class_ids, read_numbers, record_names
+from runtime.jsonl_tables import read_jsonl
 from runtime.parquet_tables import read_parquet
 from runtime.tables import read_csv
 from simulations.datasets.columns import encode, features_of
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
+
+
+def read_table(path: Path, names: Sequence[str] | None) -> Mapping[str, list[str]]:
+    """The named columns of a table, or all, as strings. Raises DataUnavailable, DataCorrupt."""
+    match path.suffix.lower():
+        case ".parquet":
+            return read_parquet(path, names, missing=MISSING[0])
+        case ".jsonl":
+            return read_jsonl(path, names, missing=MISSING[0])
+    return read_csv(path, names)
 
 
 def load_table(
@@ -36,8 +47,7 @@ def load_table(
     given = [schema.label, schema.site, schema.patient, schema.split, *(each.column for each in schema.columns)]
     asked = [*given, *(column for column in groups if column not in ("class", "site")), time]
     names = list(dict.fromkeys(name for name in asked if name is not None))
-    in_parquet = path.suffix.lower() == ".parquet"
-    table = read_parquet(path, names, missing=MISSING[0]) if in_parquet else read_csv(path, names)
+    table = read_table(path, names)
     if not table[schema.label]:
         raise DataCorrupt(f"{path} has no rows; allowed: at least one each for the private, public and test part")
 

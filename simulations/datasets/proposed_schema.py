@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from protocols.errors import InvalidInput
+from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
-from runtime.parquet_tables import read_parquet
-from runtime.tables import read_csv
 from simulations.datasets.own_pool import PARTS
+from simulations.datasets.own_table import read_table
 
 _LABELS = ("label", "outcome", "target", "class", "diagnosis", "y")
 _PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person", "person_id", "mrn")
@@ -23,16 +23,17 @@ _SPLITS = ("split", "part", "subset")
 _MOST_CLASSES, _MOST_CATEGORIES = 100, 50
 
 
-def proposed_schema(path: Path, *, label: str | None) -> str:
-    """The schema of a CSV or Parquet table as TOML, with a comment for each guess.
+def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) -> str:
+    """The schema of a CSV or Parquet table or of JSON lines as TOML, with a comment for each guess.
 
-    label: the column to predict; None for the one with a usual name. A column is numeric if all its values are finite
-    numbers and more than two differ, and categorical with at most 50 values; others are left out, and named. Raises
-    InvalidInput if there is no such label, or it has fewer than 2 or more than 100 values; DataUnavailable or
-    DataCorrupt for a file that cannot be read.
+    label: the column to predict; None for the one with a usual name. text: the columns of texts, such as notes. Another
+    is numeric if all its values are finite numbers and more than two differ, and categorical with at most 50 values;
+    others are left out, and named. Raises InvalidInput if there is no such column, or the label has fewer than 2 or
+    more than 100 values; DataUnavailable or DataCorrupt for a file that cannot be read.
     """
-    in_parquet = path.suffix.lower() == ".parquet"
-    table = read_parquet(path, None, missing=MISSING[0]) if in_parquet else read_csv(path)
+    table = read_table(path, None)
+    if absent := [each for each in text if each not in table]:
+        raise InvalidInput(f"--text {absent[0]!r}; allowed: one of the columns of {path}, {', '.join(table)}")
     chosen = label or _named(table, _LABELS)
     if chosen is None or chosen not in table:
         raise InvalidInput(
@@ -59,18 +60,19 @@ def proposed_schema(path: Path, *, label: str | None) -> str:
     for column, values in table.items():
         if column in used:
             continue
-        kind = _kind(values)
+        kind = ['kind = "text"', f"vectors = {_text(USUAL_VECTORS)}"] if column in text else _kind(values)
         if kind is None:
             left_out.append(column)
             continue
         lines += ["", "[[feature]]", f"column = {_text(column)}", *kind]
         lines += ["may_miss = true"] if any(value in MISSING for value in values) else []
     if left_out:
-        lines += ["", f"# Left out, as neither numbers nor few categories: {', '.join(map(_text, left_out))}"]
+        named = ", ".join(map(_text, left_out))
+        lines += ["", f"# Left out, as neither numbers nor few categories (--text COLUMN for notes): {named}"]
     return "\n".join(lines) + "\n"
 
 
-def _named(table: dict[str, list[str]], names: Sequence[str]) -> str | None:
+def _named(table: Mapping[str, list[str]], names: Sequence[str]) -> str | None:
     """The column with the first of these names, whatever its case."""
     lower = {column.lower(): column for column in table}
     return next((lower[name] for name in names if name in lower), None)

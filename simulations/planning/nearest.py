@@ -205,8 +205,8 @@ def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
     pooled = given.individualization == "upsampling" or given.privacy_groups
     if given.votes_by == "record" or given.unit == "party" or pooled:
         return None
-    # For images the queries are clusters of the pool, which take too long for advice.
-    if not isinstance(inputs, DatasetInputs) or inputs.dataset.kind == "image":
+    # Of images and text the queries are clusters of the pool, which take too long for advice.
+    if not isinstance(inputs, DatasetInputs) or not inputs.dataset.has_cells:
         return None
     said = given.model_dump(exclude_defaults=True, exclude={*_OF_TEACHERS, *given.parameters})
     try:

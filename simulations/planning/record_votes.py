@@ -72,10 +72,10 @@ class Publics:
         return cls(pool, population_of(settings.unit, dataset, parties), sizes)
 
     def mapped(self, features: Float32[ndarray, "pool features"]) -> Publics:
-        """The same with these features of the pool in place of images."""
+        """The same with these features of the pool in place of images or text."""
         nothing = features[:0]
-        pool = replace(self.pool, kind="table", public_inputs=features, private_inputs=nothing, test_inputs=nothing)
-        return replace(self, pool=pool)
+        pool = replace(self.pool, public_inputs=features, private_inputs=nothing, test_inputs=nothing)
+        return replace(self, pool=replace(pool, kind="table", columns=()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,7 +125,7 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
         )
     features = _features(settings, publics, offered[0])
     tasks = tuple(_tasks(settings, publics, features, accuracy))
-    if publics.pool.kind == "image":
+    if not publics.pool.has_cells:
         # Mapped once: the centres of clusters, and who is nearest to them, are the same.
         settings, publics = settings.model_copy(update={"features": "raw"}), publics.mapped(features)
     found: list[Candidate] = []
@@ -140,9 +140,9 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
 
 
 def _features(settings: Experiment, publics: Publics, given: dict[str, int | str]) -> Float32[ndarray, "pool features"]:
-    """The pool as its records are compared: of images, by the feature map of the queries."""
+    """The pool as its records are compared: of images and text, by the feature map of the queries."""
     pool = publics.pool
-    if pool.kind == "table":
+    if pool.has_cells:
         return pool.public_inputs
     queries = query_map(settings.model_copy(update=given), pool, population=publics.population)
     return queries.features(pool.public_inputs)
@@ -168,7 +168,7 @@ def _candidates(settings: Experiment, publics: Publics) -> Iterator[dict[str, in
     """The settings of queries to try: what was given stays."""
     pool, kind = publics.pool, settings.record_queries
     clusters_only = [name for name in ("nearest", "partitions", "features") if getattr(settings, name) is not None]
-    if pool.kind == "table" and kind in (None, "columns") and not clusters_only:
+    if pool.has_cells and kind in (None, "columns") and not clusters_only:
         for bins in [settings.bins] if settings.bins else _BINS:
             yield {"record_queries": "columns", "bins": bins}
     if kind == "columns" or settings.bins is not None:

@@ -57,9 +57,10 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Que
     queries that the data do not have, and for settings that do not go with them.
     """
     images = dataset.kind == "image"
-    kind = settings.record_queries or (_usual_clusters(dataset) if images else "columns")
-    if kind == "columns" and images:
-        raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has images: clusters:N")
+    kind = settings.record_queries or ("columns" if dataset.has_cells else _usual_clusters(dataset))
+    if kind == "columns" and not dataset.has_cells:
+        has = "images" if images else "text"
+        raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has {has}: clusters:N")
     pool = dataset.public_inputs
     columns = () if images else dataset.columns or bare_columns(pool.shape[1])
     choice = QueryChoice(

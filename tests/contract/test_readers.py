@@ -73,7 +73,7 @@ def names():
         "npy", "npy mapped", "npz", "npz names", "archive", "archive of a home", "bytes", "text", "toml", "json",
         "node.toml", "mapping.toml", "invitation", "study", "coordinator.toml", "guardian.toml", "denied", "key",
         "certificate", "private key", "request", "records csv", "records csv.gz", "records npz", "records parquet",
-        "records images", "queries npy", "queries npz", "queries csv",
+        "records jsonl", "records images", "queries npy", "queries npz", "queries csv",
         "pool of a node", "pool npy", "pool npz", "pool csv", "pool stored", "private model", "manifest of teachers",
         "onnx", "bounds", "statement", "release json", "release labels", "release manifest", "evidence", "student",
         "own schema", "own csv", "budgets", "config", "summary", "votes npy",

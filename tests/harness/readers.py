@@ -106,7 +106,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     settings = DataSettings(name="d", loader="csv", source=CsvFile(folder))
 
     def records(path: Path, loader: str, shape: tuple[int, ...] = (2,)) -> object:
-        given = replace(terms, input_shape=shape, features=COLUMNS if loader in ("csv", "parquet") else ())
+        given = replace(terms, input_shape=shape, features=COLUMNS if loader in ("csv", "jsonl", "parquet") else ())
         source = source_kind(loader)(path)
         return load_records(DataSettings(name="d", loader=loader, source=source), given)
 
@@ -118,6 +118,7 @@ def readers(folder: Path) -> dict[str, Reader]:
     pooled = counted[0].terms.pool_size
     soft = PoolLabels(np.zeros((pooled, 4), np.int64), np.full((pooled, 2), 0.5))
     table = b"a,b,label\n1,2,no\n3,4.5,yes\n5,6,no\n"
+    lines = b'{"a":1,"b":2,"label":"no"}\n{"a":3,"b":4.5,"label":"yes"}\n{"a":5,"b":6,"label":"no"}\n'
     kinds = {name: _teacher(folder, name) for name in ("logistic_regression", "random_forest", "small_cnn")}
     key = new_key()
     authority = to_pem(new_authority(key, name="test", now=_NOW, days=30))
@@ -157,6 +158,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             "records.npz", npz(inputs=INPUTS, labels=np.array([0, 1] * 3)), lambda path: records(path, "npz")
         ),
         "records parquet": Reader("records.parquet", parquet(), lambda path: records(path, "parquet")),
+        "records jsonl": Reader("records.jsonl", lines, lambda path: records(path, "jsonl")),
         "records images": Reader("images/no/a.png", png(), images),
         "queries npy": Reader("q.npy", npy(INPUTS), lambda path: read_queries(path, settings, terms)),
         "queries npz": Reader("q.npz", npz(inputs=INPUTS), lambda path: read_queries(path, settings, terms)),

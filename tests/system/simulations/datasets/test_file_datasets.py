@@ -23,13 +23,21 @@ from simulations.setup.partition import parse_partition, partition
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
-WITHOUT_FILES = ("glyphs", "digits", "breast_cancer")
-ALL = [name if name in WITHOUT_FILES else pytest.param(name, marks=needs_files) for name in DATASETS]
+needs_messages = pytest.mark.skipif(
+    not Path(os.environ.get("CONCLAVE_DATA", ""), "sms_spam").is_dir(), reason="CONCLAVE_DATA has no folder sms_spam"
+)
+WITHOUT_FILES = ("glyphs", "digits", "breast_cancer", "notes")
+ALL = [
+    name
+    if name in WITHOUT_FILES
+    else pytest.param(name, marks=[needs_files, *([needs_messages] * (name == "sms_spam"))])
+    for name in DATASETS
+]
 
 
 @cache
 def _load(name, **options):
-    sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if name == "glyphs" else {}
+    sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if name in ("glyphs", "notes") else {}
     return datasets.load(name, DatasetRequest(**({"seed": 0} | sizes | options)))
 
 

@@ -1,12 +1,17 @@
 """Feature maps that are fitted to a pool, or drawn from constants."""
 
+import math
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
+from coordinator.queries.choice import QueryChoice, make_queries
 from coordinator.queries.features import features_for, noise_share, principal, projected
+from coordinator.queries.without_pool import drawn_pool
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.study.terms import Feature
 
 RNG = np.random.default_rng(3)
 TABLE = RNG.normal(size=(200, 12)).astype(np.float32)
@@ -45,6 +50,30 @@ def test_principal_components_are_those_of_scikit_learn() -> None:
     made = principal(TABLE, FeatureMap((12,)), 4)
     expected = PCA(4, svd_solver="full").fit_transform(TABLE.astype(np.float64))
     np.testing.assert_allclose(made(TABLE), expected, atol=0.01)
+
+
+def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None:
+    columns = (
+        Feature(column="age", kind="numeric", centre=0.0, scale=1.0),
+        Feature(column="note", kind="text", vectors="grams:16"),
+    )
+    pool = np.concatenate([TABLE[:, :1], RNG.poisson(0.7, (200, 16))], axis=1, dtype=np.float32)
+    weights = [1.0, *(1 + math.log(201 / (1 + sum(row[at] != 0 for row in pool.tolist()))) for at in range(1, 17))]
+    weighted = pool.astype(np.float64) * weights
+    centred = weighted - weighted.mean(axis=0)
+    _, _, directions = np.linalg.svd(centred)
+    expected = centred @ directions[:5].T
+    made = features_for(pool, "lsa:5", columns=columns, seed=0)(pool)
+    signs = np.sign((made * expected).sum(axis=0))
+    np.testing.assert_allclose(made, expected * signs, atol=0.01)
+    assert kinds(features_for(pool, "auto", columns=columns, seed=0)) == ["Linear"]
+    assert features_for(pool, "auto", columns=columns, seed=0).width == 17
+    with pytest.raises(InvalidInput, match="and no column is text"):
+        features_for(pool[:, :1], "lsa:1", columns=columns[:1], seed=0)
+    with pytest.raises(InvalidInput, match="a column is text, which has no cells"):
+        make_queries(pool, columns, QueryChoice(), population=300)
+    with pytest.raises(InvalidInput, match="allowed: a pool of public texts"):
+        drawn_pool(columns, records=10, seed=0)
 
 
 def test_a_projection_keeps_distances_and_needs_no_pool() -> None:

@@ -199,7 +199,7 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
         ('["no", "yes"]', '["no", "no"]', "whole numbers, each once"),
         ('["no", "yes"]', "3", "allowed: a list of strings"),
         ('site = "hospital"', 'centre = "hospital"', "unknown key 'centre'; allowed: classes, feature"),
-        ('kind = "categorical"', 'kind = "text"', "feature 3.kind is 'text'; allowed: numeric, categorical"),
+        ('kind = "categorical"', 'kind = "image"', "feature 3.kind is 'image'; allowed: numeric, categorical, text"),
         ("may_miss = true", "may_miss = 1", "may_miss is '1'; allowed: true or false"),
         ("scale = 10", "scale = 0", "scale is 0.0; allowed: above 0"),
         ("scale = 10", "scale = nan", "a number is nan; allowed: finite numbers"),
@@ -229,7 +229,7 @@ def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, ca
     with pytest.raises(DataUnavailable, match="conclave-simulate schema FILE"):
         _load(path, None)
     assert run("schema", path, "--out", schema) == 0
-    assert '# Left out, as neither numbers nor few categories: "note"' in schema.read_text()
+    assert 'numbers nor few categories (--text COLUMN for notes): "note"' in schema.read_text()
     dataset = _load(path, None)
     assert dataset.class_names == ("no", "yes")
     # Age, dose with whether it is missing, two categories.
@@ -237,6 +237,9 @@ def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, ca
     assert dataset.private_patients is not None
     assert dataset.site_names == ("H0", "H1", "H2")
     assert run("schema", path, "--out", schema) == 2
+    assert run("schema", path, "--text", "note", "--out", schema.with_name("text.toml")) == 0
+    assert _load(path, None, schema=schema.with_name("text.toml")).private_inputs.shape[1] == 1 + 2 + 2 + 2048
+    assert run("schema", path, "--text", "absent") == 2
     assert run("schema", path, "--label", "note") == 2
     assert run("schema", path, "--label", "absent") == 2
     assert "columns of" in capsys.readouterr().err

