@@ -59,5 +59,6 @@ def load(request: DatasetRequest) -> Dataset:
         private_sites=notes["private"].sites,
         site_names=tuple(each.name for each in HOSPITALS),
         columns=COLUMNS,
+        test_names={"site": np.array([each.name for each in HOSPITALS])[notes["test"].sites]},
         about=f"Notes of {len(HOSPITALS)} hospitals (sites), written by a grammar; each is a patient of its own.",
     )
