@@ -104,7 +104,7 @@ def test_what_is_not_there_or_of_another_kind_is_said(tmp_path):
     with pytest.raises(DataUnavailable, match="does not exist"):
         read_pool(tmp_path / "pool.npy")
     (tmp_path / "pool.pkl").write_bytes(b"x")
-    with pytest.raises(InvalidInput, match=r"allowed: \.csv, \.parquet, \.npy, \.npz"):
+    with pytest.raises(InvalidInput, match=r"allowed: \.csv, \.jsonl, \.parquet, \.npy, \.npz"):
         read_pool(tmp_path / "pool.pkl")
     np.savez(tmp_path / "pool.npz", a=POOL, b=POOL)
     with pytest.raises(InvalidInput, match="or one named pool"):

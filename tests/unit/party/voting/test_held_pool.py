@@ -61,7 +61,7 @@ def test_a_table_of_the_pool_is_read_by_the_studys_terms_and_kept_as_what_is_ask
 @pytest.mark.parametrize("name", ["pool", "pool.CSV.gz"])
 def test_a_pool_of_another_kind_is_refused_with_those_that_there_are(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(InvalidInput, match=r"allowed: .csv, .parquet, .npy, .npz"):
+    with pytest.raises(InvalidInput, match=r"allowed: .csv, .jsonl, .parquet, .npy, .npz"):
         read_pool(tmp_path / name, TERMS)
 
 
