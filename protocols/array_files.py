@@ -91,6 +91,14 @@ def array_bytes(array: Shaped[ndarray, "..."]) -> bytes:
     return buffer.getvalue()
 
 
+def array_parts(array: Shaped[ndarray, "..."]) -> tuple[bytes, memoryview]:
+    """The same bytes in two parts, of which the second is the array's own memory (copied if it is not contiguous)."""
+    whole = np.asarray(array, order="C")
+    header = io.BytesIO()
+    np.lib.format.write_array_header_1_0(header, np.lib.format.header_data_from_array_1_0(whole))
+    return header.getvalue(), whole.reshape(-1).view(np.uint8).data
+
+
 def read_arrays(
     path: Path, names: Sequence[str] | None = None, *, most: int = FILE_BYTES
 ) -> dict[str, Shaped[ndarray, "..."]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -17,12 +17,14 @@ from protocols.reading import read_bytes
 _FILE_BYTES: Final = 2**20
 
 
-def write_atomically(path: Path, content: bytes | str) -> None:
+def write_atomically(path: Path, content: bytes | str | Sequence[bytes | memoryview]) -> None:
     """Writes the whole file or nothing, readable by its owner only (0600); creates the folder if it is missing.
+
+    content: in several parts where it is too large to be copied into one.
 
     Once it returns, the file survives a crash of the machine. Raises StorageFailed; an earlier file is intact then.
     """
-    data = content.encode() if isinstance(content, str) else content
+    pieces = [content.encode()] if isinstance(content, str) else [content] if isinstance(content, bytes) else content
     part: Path | None = None
     try:
         private_folder(path.parent)
@@ -30,7 +32,8 @@ def write_atomically(path: Path, content: bytes | str) -> None:
         part = Path(name)
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, 0o600)  # the umask may have removed more
-            file.write(data)
+            for each in pieces:
+                file.write(each)
             file.flush()
             os.fsync(file.fileno())
         part.replace(path)

@@ -6,9 +6,8 @@ answers never loads it.
 
 from __future__ import annotations
 
-import io
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
@@ -17,51 +16,18 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.teachers.teacher import Teacher, TeacherKind, among_seen
-from party.teachers.validation import Shard, check_cpu_only, check_queries, check_shards
-from protocols.array_files import read_arrays
-from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.levels.hidden_queries.inference.model import Dense, Model
-from runtime.files import write_atomically
+from party.teachers.linear import LinearTeacher, read_linear
+from party.teachers.teacher import Teacher, TeacherKind
+from party.teachers.validation import Shard, check_cpu_only, check_shards
 
 if find_spec("sklearn") is None:  # said now, and not when teachers are to be trained
     raise ModuleNotFoundError("No module named 'sklearn'", name="sklearn")
 
+_NAME: Final = "logistic_regression"
 # Iterations of L-BFGS. On MNIST shards of 240 images the accuracy does not rise after 10 (0.817), and
 # training to convergence takes five times as long.
 MAX_ITERATIONS: Final = 15
 _INVERSE_REGULARISATION: Final = 1.0
-
-
-@dataclass(frozen=True, eq=False)
-class LinearTeacher(Teacher):
-    """The class with the largest score inputs @ weights + offsets, among the classes seen."""
-
-    weights: Float32[ndarray, "features seen"] = field(repr=False)
-    offsets: Float32[ndarray, " seen"] = field(repr=False)
-    seen: Int64[ndarray, " seen"] = field(repr=False)
-    input_shape: tuple[int, ...]
-
-    def predict(self, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-        """The class of each query. Raises InvalidInput for queries of another shape or not finite."""
-        check_queries(inputs, self.input_shape)
-        scores = inputs.reshape(len(inputs), len(self.weights)) @ self.weights + self.offsets
-        return np.asarray(self.seen[scores.argmax(axis=1)], np.int64)
-
-    def private_model(self, *, classes: int) -> Model:
-        return Model(self.input_shape, (among_seen(Dense(self.weights.T, self.offsets), self.seen, classes=classes),))
-
-    def save(self, path: Path) -> None:
-        """Writes an npz file. Raises StorageFailed."""
-        content = io.BytesIO()
-        np.savez(
-            content,
-            weights=self.weights,
-            offsets=self.offsets,
-            seen=self.seen,
-            input_shape=np.array(self.input_shape, np.int64),
-        )
-        write_atomically(path, content.getvalue())
 
 
 @dataclass(frozen=True)
@@ -75,26 +41,12 @@ class LogisticRegressionKind(TeacherKind):
 
     def load(self, path: Path) -> Teacher:
         """Reads what LinearTeacher.save wrote. Raises DataCorrupt."""
-        try:
-            file = read_arrays(path, ["weights", "offsets", "seen", "input_shape"])
-            weights, offsets, seen, input_shape = file.values()
-        except (DataUnavailable, DataCorrupt) as failure:
-            raise DataCorrupt(f"{path} is not a readable logistic regression: {failure}") from failure
-        types = (weights.dtype, offsets.dtype, seen.dtype, input_shape.dtype)
-        if types != (np.dtype(np.float32),) * 2 + (np.dtype(np.int64),) * 2:
-            raise DataCorrupt(f"{path} holds {types}; allowed: float32 weights and offsets, int64 classes and shape")
-        if seen.ndim != 1 or input_shape.ndim != 1 or not len(seen) or (seen < 0).any():
-            raise DataCorrupt(f"{path} does not list the classes and the shape that its teacher was trained on")
-        if weights.shape != (input_shape.prod(), len(seen)) or offsets.shape != seen.shape:
-            raise DataCorrupt(f"{path}: weights {weights.shape}, offsets {offsets.shape}, classes {seen.shape} differ")
-        if not (np.isfinite(weights).all() and np.isfinite(offsets).all()):
-            raise DataCorrupt(f"{path} holds NaN or infinite weights; allowed: finite numbers")
-        return LinearTeacher(weights, offsets, seen, tuple(int(length) for length in input_shape))
+        return read_linear(path, kind=_NAME)
 
 
 def logistic_regression(*, device: str) -> LogisticRegressionKind:
     """Multinomial logistic regression on flattened inputs; fast enough for thousands of parties."""
-    check_cpu_only("logistic_regression", device)
+    check_cpu_only(_NAME, device)
     return LogisticRegressionKind()
 
 
@@ -105,7 +57,9 @@ def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " r
     rows = inputs.reshape(len(inputs), -1)
     seen = np.unique(labels)
     if len(seen) == 1:  # nothing to separate, and scikit-learn refuses to
-        return LinearTeacher(np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:])
+        return LinearTeacher(
+            _NAME, np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:]
+        )
     model = LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings():
         # Stopping before convergence is intended: see MAX_ITERATIONS.
@@ -114,4 +68,6 @@ def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " r
     weights, offsets = model.coef_.T, model.intercept_
     if len(seen) == 2:  # scikit-learn keeps one score, that of the second class
         weights, offsets = np.hstack([np.zeros_like(weights), weights]), np.append(0.0, offsets)
-    return LinearTeacher(np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, inputs.shape[1:])
+    return LinearTeacher(
+        _NAME, np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, inputs.shape[1:]
+    )

@@ -13,12 +13,16 @@ from simulations.datasets.request import DatasetRequest
 if TYPE_CHECKING:
     from simulations.datasets.dataset import Dataset
 
-__all__ = ["DATASETS", "DatasetRequest", "load"]
+__all__ = ["DATASETS", "RENDERED", "DatasetRequest", "load"]
+
+# These are computed rather than read, so they take any size, and can be made harder.
+RENDERED = ("glyphs", "clear_glyphs")
 
 DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
     "dataset",
     {
         "glyphs": "simulations.datasets.glyphs:load",
+        "clear_glyphs": "simulations.datasets.glyphs:load_clear",
         "digits": "simulations.datasets.digits:load",
         "breast_cancer": "simulations.datasets.breast_cancer:load",
         "mnist": "simulations.datasets.mnist:load",
@@ -53,10 +57,10 @@ def load(name: str, request: DatasetRequest) -> Dataset:
         )
     if not is_file and request.schema is not None:
         raise InvalidInput(f"schema_file is given, but {name} needs none; allowed: only with a file of your own")
-    if name != "glyphs" and (request.imbalance != 1 or request.mislabelled != 0):
+    if name not in RENDERED and (request.imbalance != 1 or request.mislabelled != 0):
         raise InvalidInput(
             f"imbalance is {request.imbalance:g} and mislabelled {request.mislabelled:g} for {name}; "
-            f"allowed: 1 and 0 for any data set but glyphs"
+            f"allowed: 1 and 0 for any data set but {' and '.join(RENDERED)}"
         )
     dataset: Dataset = load_file(Path(name), request) if is_file else DATASETS[name](request)
     if request.classes not in (None, dataset.classes):

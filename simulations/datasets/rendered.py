@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from protocols.array_files import array_bytes, read_array
+from protocols.array_files import array_parts, read_array
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import read_json
 from runtime.files import write_atomically
@@ -56,7 +56,7 @@ def rendered(
         pass
     dataset = load(name, request)
     for part in _ARRAYS:
-        write_atomically(folder / f"{part}.npy", array_bytes(getattr(dataset, part)))
+        write_atomically(folder / f"{part}.npy", array_parts(getattr(dataset, part)))
     words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
     # Written last, so that a folder with it is complete.
     write_atomically(folder / "about.json", json.dumps(words))

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import Teacher
-from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
+from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
 from protocols.errors import DataCorrupt, EngineFailed
 from protocols.reading import parse_json
 from runtime.files import write_atomically
@@ -33,6 +33,9 @@ from simulations.stages.cached import cached_array, make_cache
 BLOCK = 1000
 # Parties whose teachers are trained at once if their kind stacks them on a GPU.
 _STACKED_PARTIES = 250
+# The most parties whose teachers stay in memory between blocks; those of others are read again, which takes less time
+# than their votes.
+_MOST_LOADED = 1000
 
 Shard = Int64[ndarray, " records"]
 OnStage = Callable[[str, int, int], None]
@@ -157,15 +160,18 @@ class CastHost:
         return {name: sum(name == who for who, _ in missing) for name in names}
 
     def _load(self, name: str) -> list[Teacher]:
-        if name not in self._teachers:
+        loaded = self._teachers.get(name)
+        if loaded is None:
             paths = [self._path(name, k) for k in range(self._count)]
             try:
-                self._teachers[name] = [self._kind.load(path) for path in paths]
+                loaded = [self._kind.load(path) for path in paths]
             except DataCorrupt as error:
                 for path in paths:
                     path.unlink(missing_ok=True)
                 raise DataCorrupt(f"cached teacher: {error}; it was removed, so run the command again") from error
-        return self._teachers[name]
+            if len(self._teachers) < _MOST_LOADED:
+                self._teachers[name] = loaded
+        return loaded
 
     @property
     def _count(self) -> int:
@@ -229,5 +235,5 @@ def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], poo
     ):
         present = cached_array(folder / f"{name}.npy", mapped=True)
         if present is None or present.shape != array.shape or present.dtype != array.dtype:
-            write_atomically(folder / f"{name}.npy", array_bytes(array))
+            write_atomically(folder / f"{name}.npy", array_parts(array))
     write_atomically(folder / "shards.npz", table.getvalue())

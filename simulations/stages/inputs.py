@@ -263,7 +263,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
         groups=settings.group_columns,
         time=scheme.column if isinstance(scheme, ByTime) else None,
     )
-    if settings.dataset == "glyphs":
+    if settings.dataset in datasets.RENDERED:
         return rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
     return datasets.load(settings.dataset, request)
 

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.array_files import array_bytes, parse_array, read_array, read_arrays
+from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
 from protocols.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
@@ -143,7 +143,7 @@ def _write_inputs(
     table = io.BytesIO()
     bounds = np.stack([ends - [len(each) for each in holdings], ends], axis=1)
     np.savez(table, records=np.concatenate(holdings), bounds=bounds)
-    write_atomically(folder / "private_inputs.npy", array_bytes(dataset.private_inputs))
-    write_atomically(folder / "private_labels.npy", array_bytes(dataset.private_labels))
+    write_atomically(folder / "private_inputs.npy", array_parts(dataset.private_inputs))
+    write_atomically(folder / "private_labels.npy", array_parts(dataset.private_labels))
     write_atomically(folder / "holdings.npz", table.getvalue())
     write_atomically(folder / "queries.npz", queries.to_bytes())

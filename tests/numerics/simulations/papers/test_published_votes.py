@@ -48,7 +48,7 @@ def test_the_printed_release_of_an_epsilon_costs_what_is_printed_of_votes_that_c
 
 
 @needs_data
-def test_a_hundred_queries_of_pate_2017_cost_what_is_printed(tmp_path):
-    """The first 100 counts of 2018 stand for the 100 queries of 2017."""
+def test_the_hundred_published_queries_of_pate_2017_cost_nearly_what_is_printed(tmp_path):
+    """Votes of 2018 stand for those of 2017."""
     epsilon = cells("pate2017", "figure-4", "MNIST, 100 queries", tmp_path)["epsilon"]
-    assert epsilon.ours == pytest.approx(epsilon.printed, abs=0.0051)
+    assert epsilon.near

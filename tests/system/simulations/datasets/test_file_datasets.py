@@ -26,7 +26,7 @@ needs_files = pytest.mark.skipif(
 needs_messages = pytest.mark.skipif(
     not Path(os.environ.get("CONCLAVE_DATA", ""), "sms_spam").is_dir(), reason="CONCLAVE_DATA has no folder sms_spam"
 )
-WITHOUT_FILES = ("glyphs", "digits", "breast_cancer", "notes")
+WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes")
 ALL = [
     name
     if name in WITHOUT_FILES
@@ -37,7 +37,9 @@ ALL = [
 
 @cache
 def _load(name, **options):
-    sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if name in ("glyphs", "notes") else {}
+    sizes = (
+        {"private_size": 2000, "public_size": 500, "test_size": 200} if name in (*datasets.RENDERED, "notes") else {}
+    )
     return datasets.load(name, DatasetRequest(**({"seed": 0} | sizes | options)))
 
 
@@ -85,7 +87,7 @@ def test_the_same_seed_gives_the_same_parts_of_the_sizes_asked_for(name):
         assert len(inputs) == size
         np.testing.assert_array_equal(inputs, getattr(again, f"{part}_inputs"))
         np.testing.assert_array_equal(getattr(first, f"{part}_labels"), getattr(again, f"{part}_labels"))
-    if name not in ("glyphs", "diabetes130"):  # they have a test of their own, or take seconds to load
+    if name not in (*datasets.RENDERED, "diabetes130"):  # they have a test of their own, or take seconds to load
         other = datasets.load(name, DatasetRequest(seed=6, **sizes))
         assert not np.array_equal(first.private_inputs, other.private_inputs)
 
