@@ -14,15 +14,17 @@ from party.data.records import Records
 from party.settings import TeacherSettings
 from party.voting.own_model import predicted_unseen
 from protocols.crypto.identity import new_key, to_pem
+from protocols.features.grams import gram_vectors
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from protocols.study.file import write_study
+from protocols.study.terms import Feature
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
 from tests.harness.homes import FEATURES, make_member, study_file, write_records
 from tests.harness.studies import NOW, deployed_study
 
 
-def student_of_first_feature():
+def student_of_first_feature(width):
     """An ONNX file that answers class 1 where the first feature is above 0."""
     nodes = [
         helper.make_node("Gather", ["inputs", "first"], ["value"], axis=1),
@@ -32,7 +34,7 @@ def student_of_first_feature():
     graph = helper.make_graph(
         nodes,
         "student",
-        [helper.make_tensor_value_info("inputs", TensorProto.FLOAT, ["queries", 4])],
+        [helper.make_tensor_value_info("inputs", TensorProto.FLOAT, ["queries", width])],
         [helper.make_tensor_value_info("label", TensorProto.INT64, ["queries"])],
         [
             numpy_helper.from_array(np.array(0, np.int64), "first"),
@@ -42,25 +44,34 @@ def student_of_first_feature():
     return helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]).SerializeToString()
 
 
+def release_of(folder, study, authority):
+    """A signed release of a study, with that student."""
+    folder.mkdir()
+    key = new_key()
+    (folder / COORDINATOR_FILE).write_bytes(to_pem(authority.certify(key, "centre", "coordinator")))
+    (folder / AUTHORITY_FILE).write_bytes(to_pem(authority.authority))
+    (folder / "study.toml").write_text(write_study(study))
+    (folder / "student.onnx").write_bytes(student_of_first_feature(study.terms.input_shape[0]))
+    write_manifest(folder, study=study.digest, created=NOW, key=key)
+    return folder
+
+
 @pytest.fixture(scope="module")
-def place(tmp_path_factory):
+def authority():
+    made = Certifying()
+    made.make_authority()
+    made.address, made.enrol_port = "127.0.0.1:1", 2
+    return made
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, authority):
     """A home, its study's file, and a signed release of that study."""
     folder = tmp_path_factory.mktemp("scoring")
-    authority = Certifying()
-    authority.make_authority()
-    authority.address, authority.enrol_port = "127.0.0.1:1", 2
     home = make_member(folder / "a", authority)
     made = deployed_study(1)
     study = replace(made, terms=replace(made.terms, features=FEATURES))
-    release = folder / "release"
-    release.mkdir()
-    key = new_key()
-    (release / COORDINATOR_FILE).write_bytes(to_pem(authority.certify(key, "centre", "coordinator")))
-    (release / AUTHORITY_FILE).write_bytes(to_pem(authority.authority))
-    (release / "study.toml").write_text(write_study(study))
-    (release / "student.onnx").write_bytes(student_of_first_feature())
-    write_manifest(release, study=study.digest, created=NOW, key=key)
-    return home, study_file(folder, study), release
+    return home, study_file(folder, study), release_of(folder / "release", study, authority)
 
 
 def run(home, *arguments):
@@ -102,6 +113,20 @@ def test_a_released_student_predicts_own_records_and_is_scored_where_labels_are(
     assert run(home, "predict", release, "--records", tmp_path / "new.csv", "--out", tmp_path / "q.csv") == 0
     assert "no labels, so nothing is scored" in capsys.readouterr().out
     assert (tmp_path / "q.csv").read_text() == (tmp_path / "p.csv").read_text()
+
+
+def test_a_release_over_text_reads_notes_as_its_study_says(place, authority, tmp_path):
+    home, made = place[0], deployed_study(1)
+    note = Feature(column="note", kind="text", vectors="grams:16")
+    study = replace(made, terms=replace(made.terms, features=(note,), input_shape=(16,)))
+    release = release_of(tmp_path / "release", study, authority)
+    notes = ["c/o chest pain", 'denies SOB, "fine"', "fell\ntoday", "no rash", "fever"]
+    (tmp_path / "ward.jsonl").write_text("".join(json.dumps({"note": text}) + "\n" for text in notes))
+    assert run(home, "predict", release, "--records", tmp_path / "ward.jsonl", "--out", tmp_path / "p.csv") == 0
+    above = gram_vectors(notes, 16)[:, 0] > 0
+    assert len(set(above.tolist())) == 2
+    with (tmp_path / "p.csv").open() as predicted:
+        assert [row["predicted"] == "right" for row in csv.DictReader(predicted)] == above.tolist()
 
 
 def test_the_same_in_python(place, tmp_path):

@@ -8,9 +8,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from protocols.errors import InvalidInput
 from protocols.features.grams import words
+from simulations.datasets import DatasetRequest, load
+from simulations.datasets.groups import groupings
 from simulations.datasets.notes import draw_notes
 from simulations.datasets.notes_grammar import CLASSES, FORMS, HOSPITALS, LIKELY, MENTIONED, draw_mentions, write_note
+from simulations.setup.experiment import experiment
+from simulations.setup.record_votes import query_map
 
 
 def test_the_same_seed_gives_the_same_notes_and_each_part_its_own():
@@ -67,6 +72,20 @@ def test_a_note_says_each_finding_that_it_mentions_in_one_of_its_forms(said, hos
     for forms, value in zip(FORMS, said, strict=True):
         spelled = [f" {' '.join(words(hospital.letters(form)))} " for form in forms]
         assert value == 0 or any(form in text for form in spelled), forms
+
+
+def test_records_of_text_vote_in_clusters_of_meanings():
+    dataset = load("notes", DatasetRequest(seed=0, private_size=24, public_size=30, test_size=12))
+    assert dataset.test_names["site"].tolist() == [
+        HOSPITALS[at].name for at in draw_notes(12, seed=0, part="test").sites
+    ]
+    settings = experiment(dataset="notes", votes_by="record")
+    queries = query_map(settings, dataset, population=24)
+    assert (queries.queries, queries.votes, queries.features.width) == (5, 1, 30)
+    with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
+        query_map(settings.model_copy(update={"record_queries": "columns"}), dataset, population=24)
+    with pytest.raises(InvalidInput, match="groups has 'note', a column of text"):
+        groupings(dataset, ["note"])
 
 
 def test_a_hospital_misspells_as_often_as_it_does_and_nowhere_else():
