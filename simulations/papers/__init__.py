@@ -16,6 +16,8 @@ PAPERS: Final[dict[str, str]] = {
     "pate2017": "simulations.papers.pate2017:paper",
     "pate2018": "simulations.papers.pate2018:paper",
     "individualized": "simulations.papers.individualized:paper",
+    "capc": "simulations.papers.capc:paper",
+    "bayesian_dp": "simulations.papers.bayesian_dp:paper",
     "private_knn": "simulations.papers.private_knn:paper",
 }
 

@@ -26,7 +26,7 @@ _NEEDS: Final = {"MNIST": (mnist_data.SOURCE,), "Adult": (adult_data.SOURCE,)}
 # part of them.
 _STRONG: Final = KernelRidge(1.0)
 _WEIGHT: Final[dict[str, Teacher]] = {"MNIST": _STRONG, "Adult": Forest()}
-_UPSAMPLE: Final[dict[str, Teacher]] = {"MNIST": KernelRidge(0.6), "Adult": Forest()}
+_UPSAMPLE: Final[dict[str, Teacher]] = {"MNIST": KernelRidge(37 / 64), "Adult": Forest()}
 _LOW: Final = float(np.log(2))
 _HIGHER: Final = {f"log {times}": float(np.log(times)) for times in (4, 8, 16)}
 _LABELS: Final = f"labels until the first budget is spent, {DATA_DEPENDENT_MEANS}"

@@ -1,0 +1,114 @@
+"""CaPC: what querying parties gain, and what a query costs the others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final  # Any: rows of a JSON file
+
+from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from simulations.datasets import mnist as mnist_data
+from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, printed_figures
+from simulations.papers.votes import worst_case
+
+NAME: Final = "capc"
+_STANDS_IN: Final = "mnist"
+_CLASSES: Final = 10
+_DELTA: Final = 1e-5
+_MODELS: Final = ("logistic_regression", "mlp", "small_cnn")
+# Records of each querying party that nobody has labelled.
+_UNLABELLED: Final = 150
+# Dirichlet's concentration where classes are skewed; None: classes alike.
+_SKEWS: Final = {"classes alike": None, "classes skewed": 5.0}
+_WORST: Final = f"worst case over all votes at delta {_DELTA:g}, all queries answered; it may be published"
+_GAIN: Final = "accuracy of the querying parties on test records, after less before"
+_ASKED: Final = "all querying parties together ask until no round fits the smallest budget"
+
+
+def paper() -> Paper:
+    """What is computed of the paper."""
+    rows = printed_figures(NAME)["rows"]
+    return Paper(
+        name=NAME,
+        title="CaPC Learning: Confidential and Private Collaborative Learning",
+        citation="Choquette-Choo, Dullerud, Dziedzic, Zhang, Jha, Papernot & Wang, ICLR 2021",
+        link="https://arxiv.org/abs/2102.05188",
+        about=(
+            "No figure is compared: what the paper printed could not be checked, and its data sets cannot be had.",
+            "The gain is measured on MNIST, as `conclave-simulate ask` measures it: models of three kinds, dealt in "
+            "turn, votes computed in fixed point, one draw of noise for threshold and label, the paper's numbers of "
+            "parties and its epsilons, charged in the worst case.",
+        ),
+        tables=(
+            PaperTable(
+                "queries",
+                "What a query costs at the settings of the published program, and how many epsilon affords",
+                tuple(Part(row["dataset"], partial(_queries, row)) for row in rows),
+            ),
+            PaperTable(
+                "gain",
+                "What querying parties gain",
+                tuple(
+                    Part(_row(row, how), partial(_gain, row, how, skew), (mnist_data.SOURCE,))
+                    for row in rows
+                    for how, skew in _SKEWS.items()
+                ),
+            ),
+        ),
+    )
+
+
+def _row(row: dict[str, Any], how: str = "") -> str:
+    return f"{row['dataset']}, {row['parties']} parties" + (f", {how}" if how else "")
+
+
+def _queries(row: dict[str, Any], task: Task) -> Sequence[Cell]:
+    mechanism = ConfidentGNMax(
+        sigma=float(row["sigma2"]), sigma_threshold=float(row["sigma1"]), threshold=float(row["T"])
+    )
+
+    def epsilon(queries: int) -> float:
+        return worst_case(mechanism, classes=_CLASSES, queries=queries, delta=_DELTA)
+
+    afforded = 1
+    while epsilon(2 * afforded) <= row["eps"]:
+        afforded *= 2
+    step = afforded
+    while (step := step // 2) >= 1:
+        if epsilon(afforded + step) <= row["eps"]:
+            afforded += step
+    name = _row(row)
+    return [
+        Cell(row=name, figure="epsilon of one query", unit="epsilon", printed=None, ours=epsilon(1), means=_WORST),
+        Cell(row=name, figure=f"queries at epsilon {row['eps']}", unit="count", printed=None, ours=afforded,
+             means=_WORST),
+    ]  # fmt: skip
+
+
+def _gain(row: dict[str, Any], how: str, skew: float | None, task: Task) -> Sequence[Cell]:
+    from simulations.ask.results import ask_summary
+    from simulations.ask.settings import ask_settings
+    from simulations.ask.stages import ask, read_ask_inputs
+
+    settings = ask_settings(
+        parties=row["parties"], queriers=row["queriers"], dataset=_STANDS_IN, skew=skew, unlabelled=_UNLABELLED,
+        models=_MODELS,
+        budgets=row["eps"], delta=_DELTA, seeds=task.seeds,
+    )  # fmt: skip
+    inputs = read_ask_inputs(settings, host=task.host, reporter=task.reporter)
+    found = ask_summary(ask(inputs, host=task.host, reporter=task.reporter))
+    common: dict[str, Any] = {"row": _row(row, how), "printed": None, "data": _STANDS_IN, "seeds": len(task.seeds)}
+    labels, half = found["answered"], found["answered_ci95"]
+    percents = {"labels that are right": "label_accuracy", "before": "before", "after": "after", "gain": "gain"}
+    return [
+        Cell(figure="labels", unit="count", ours=labels, half=half, means=_ASKED, **common),
+        *(
+            Cell(figure=figure, unit="percent", ours=_percent(found[key]), half=_percent(found.get(f"{key}_ci95")),
+                 means=_GAIN if figure == "gain" else "", **common)
+            for figure, key in percents.items()
+        ),
+    ]  # fmt: skip
+
+
+def _percent(share: float | None) -> float | None:
+    return None if share is None else 100 * share
