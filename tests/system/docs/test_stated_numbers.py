@@ -1,0 +1,81 @@
+"""Tables of the pages hold the numbers of what made them: stored results of long runs, and bounds that take no time.
+
+A comment `measured: NAME.csv` above a table says that it was made of tests/vectors/measured/NAME.csv, the rows of a run
+of `baselines` (SOURCES.md). Bounds are computed again.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from protocols.bounds.label_only import label_rdp, threshold_rdp
+from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
+from simulations.baselines.table import markdown, means
+from tests.harness.pages import PAGES, ROOT
+
+STORED = ROOT / "tests" / "vectors" / "measured"
+MARKED = [
+    (page, name, table)
+    for page in PAGES
+    for name, table in re.findall(
+        r"^<!-- measured: ([\w-]+\.csv) -->\n((?:\|.*\n)+)", page.read_text(encoding="utf-8"), re.MULTILINE
+    )
+]
+
+
+def stored(name: str) -> pd.DataFrame:
+    numbers = ("epsilon", "delta", "accuracy", "parties_that_gain", "labels")
+    return pd.read_csv(STORED / name, keep_default_na=False, na_values={column: [""] for column in numbers})
+
+
+def rows_below(page: str, head: str) -> list[list[str]]:
+    """The cells of the table with this head."""
+    text = (ROOT / "docs" / "explanation" / page).read_text(encoding="utf-8")
+    table = re.search(rf"^{re.escape(head)}\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
+    assert table is not None, head
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+
+
+@pytest.mark.parametrize(("page", "name", "table"), MARKED, ids=[f"{page.stem}-{name}" for page, name, _ in MARKED])
+def test_a_table_of_stored_results_is_theirs(page: Path, name: str, table: str) -> None:
+    assert table == markdown(means(stored(name)))
+
+
+def test_what_follows_from_the_comparison_is_what_its_runs_say() -> None:
+    text = (ROOT / "docs" / "explanation" / "when-pate-is-wrong.md").read_text(encoding="utf-8")
+    found = []
+    for name in ("adult.csv", "diabetes130.csv"):
+        table = means(stored(name))
+        of = table[(table["method"] == "pate") & (table["epsilon"] == 2)].iloc[0]
+        found += [round(of["labels"]), round(100 * of["parties_that_gain"])]
+    for said in re.findall(
+        r"ε = 2 it released (\d+) on `adult` and was better than (\d+) % of the parties alone, and (\d+) on "
+        r"`diabetes130`, where it was\s+better than (\d+) %",
+        text,
+    ):
+        assert [int(number) for number in said] == found
+
+
+def test_shares_of_the_gaussian_bound_are_those_of_the_label_only_bound() -> None:
+    head = "| d | order | label / Gaussian | two classes / Gaussian | bit / Gaussian |"
+    rows = rows_below("label-only-bound.md", head)[1:]  # the first is a limit
+    assert len(rows) == 4
+    for shift, order, *said in rows:
+        d, a = float(shift), float(order)
+        found = (label_rdp(d, a, classes=3), label_rdp(d, a, classes=2), 2 * threshold_rdp(d, a))
+        assert said == [f"{float(each) / (a * d**2):.3f}" for each in found]
+
+
+def test_what_a_coin_saves_is_what_its_bound_says() -> None:
+    rows = rows_below("secret-sampling.md", "| d | order | g = 0.1 | g = 0.3 | g = 0.5 | g = 0.9 |")
+    rates = np.array([0.1, 0.3, 0.5, 0.9])
+    assert len(rows) == 4
+    for shift, order, *said in rows:
+        d, a = float(shift), float(order)
+        found = sampled_label_gaussian_rdp(np.full(4, d), rates, np.array([a]))[:, 0] / (a * d**2)
+        assert said == [f"{share:.3f}" for share in found]
