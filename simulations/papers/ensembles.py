@@ -1,8 +1,6 @@
 """Ensembles of 250 teachers on MNIST and Adult, as stand-ins for those of the papers, and their votes.
 
-MNIST: kernel ridge regression on public features (gradients of deskewed images, 64 principal components of the public
-pool). A teacher may see a random part of the components only (Ho 1998, random subspaces), which lowers the accuracy of
-single teachers and leaves that of the plurality. Adult: random forests.
+On MNIST teachers compare public features: gradients of deskewed images, 64 principal components of the public pool.
 """
 
 from __future__ import annotations
@@ -23,19 +21,16 @@ from runtime.files import write_atomically
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.request import DatasetRequest
+from simulations.papers.stand_ins import Teacher
 from simulations.setup.upsampling import deal
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
 from simulations.stages.inputs import Host
 
 TEACHERS: Final = 250
-_RIDGE: Final = 0.1
-_TREES: Final = 25
 _SEED: Final = 0
-_CODE: Final = (
-    "simulations.papers.ensembles", "simulations.datasets", "simulations.setup.upsampling", "coordinator.queries",
-    "protocols.features",
-)  # fmt: skip
+_FEATURES: Final = ("coordinator.queries.features", "protocols.features")
+_TEACHERS: Final = ("simulations.papers.stand_ins",)
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,7 +60,7 @@ def mnist(host: Host) -> Pool:
     from coordinator.queries.features import features_for
 
     data = datasets.load("mnist", DatasetRequest(seed=_SEED, data_dir=host.data_dir))
-    path, kept = _kept(host, "mnist features")
+    path, kept = _kept(host, f"{data.private_digest} {data.public_digest} {source_digest(*_FEATURES)}")
     if kept is None:
         found = features_for(data.public_inputs, "auto", seed=_SEED)
         kept = np.concatenate([found(data.private_inputs), found(data.public_inputs)])
@@ -95,67 +90,6 @@ def _pool(data: Dataset, features: Float32[ndarray, "records features"]) -> Pool
     )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class KernelRidge:
-    """A teacher of images: Gaussian kernel of width the mean squared distance of its records, on a random part of the
-    features. part: in (0, 1]."""
-
-    part: float
-
-    def __call__(
-        self,
-        inputs: Float32[ndarray, "records features"],
-        labels: Int64[ndarray, " records"],
-        queries: Float32[ndarray, "queries features"],
-        teacher: int,
-    ) -> Int64[ndarray, " queries"]:
-        """The teacher's class of each query, among the classes that it has seen."""
-        width = inputs.shape[1]
-        chosen = np.sort(simulation_rng(_SEED, "part", teacher).permutation(width)[: round(self.part * width)])
-        records, asked = inputs[:, chosen], queries[:, chosen]
-        apart = _apart(records, records)
-        scale = -1 / apart.mean()
-        kernel = np.exp(scale * apart) + _RIDGE * np.eye(len(records), dtype=np.float32)
-        seen, target = np.unique(labels, return_inverse=True)
-        fitted = np.linalg.solve(kernel, np.eye(len(seen), dtype=np.float32)[target] - np.float32(1 / len(seen)))
-        near = _apart(asked, records)
-        near *= scale
-        np.exp(near, out=near)
-        return np.asarray(seen[(near @ fitted).argmax(axis=1)], np.int64)
-
-
-def _apart(
-    one: Float32[ndarray, "rows features"], other: Float32[ndarray, "columns features"]
-) -> Float32[ndarray, "rows columns"]:
-    """Squared distances."""
-    found = one @ other.T
-    found *= -2
-    found += (one * one).sum(axis=1)[:, None]
-    found += (other * other).sum(axis=1)
-    return found
-
-
-@dataclass(frozen=True)
-class Forest:
-    """A teacher of rows: a random forest of a few trees."""
-
-    def __call__(
-        self,
-        inputs: Float32[ndarray, "records features"],
-        labels: Int64[ndarray, " records"],
-        queries: Float32[ndarray, "queries features"],
-        teacher: int,
-    ) -> Int64[ndarray, " queries"]:
-        """The teacher's class of each query, among the classes that it has seen."""
-        from sklearn.ensemble import RandomForestClassifier
-
-        forest = RandomForestClassifier(_TREES, random_state=teacher, n_jobs=1)
-        return np.asarray(forest.fit(inputs, labels).predict(queries), np.int64)
-
-
-Teacher = KernelRidge | Forest
-
-
 def disjoint(records: int) -> list[Int64[ndarray, " shard"]]:
     """The records dealt at random, one shard for each of the 250 teachers."""
     return np.array_split(simulation_rng(_SEED, "disjoint").permutation(records), TEACHERS)
@@ -177,8 +111,9 @@ def cast(
 
     Raises StorageFailed.
     """
-    drawn = content_digest(np.concatenate(shards), np.array([len(each) for each in shards]), pool.private_labels)
-    path, kept = _kept(host, f"{pool.name} {fit} {drawn} {len(pool.public_labels)}")
+    learned = (np.concatenate(shards), np.array([len(each) for each in shards]), pool.seen_private, pool.private_labels)
+    about = content_digest(*learned, pool.seen_public)
+    path, kept = _kept(host, f"{fit} {about} {source_digest(*_TEACHERS)}")
     if kept is None:
         kept = np.stack(
             [
@@ -193,5 +128,5 @@ def cast(
 def _kept(host: Host, what: str) -> tuple[Path, ndarray | None]:
     folder = host.cache_dir / "papers"
     make_cache(folder, cache_dir=host.cache_dir)
-    path = folder / f"{content_digest(text=f'{what} {source_digest(*_CODE)}')}.npy"
+    path = folder / f"{content_digest(text=what)}.npy"
     return path, cached_array(path)

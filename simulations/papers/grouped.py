@@ -12,8 +12,9 @@ from numpy import ndarray
 
 from protocols.crypto.randomness import simulation_rng
 from simulations.papers import ensembles
-from simulations.papers.ensembles import Pool, Teacher
+from simulations.papers.ensembles import Pool
 from simulations.papers.paper import Task
+from simulations.papers.stand_ins import Teacher
 from simulations.papers.until_spent import (
     Labelled,
     Terms,

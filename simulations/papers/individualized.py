@@ -14,9 +14,9 @@ from numpy import ndarray
 from simulations.datasets import adult as adult_data
 from simulations.datasets import mnist as mnist_data
 from simulations.papers import ensembles
-from simulations.papers.ensembles import Forest, KernelRidge, Teacher
 from simulations.papers.grouped import Ensemble
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
+from simulations.papers.stand_ins import Forest, KernelRidge, Teacher
 from simulations.papers.until_spent import Labelled, Terms
 from simulations.papers.votes import DATA_DEPENDENT_MEANS
 
