@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PROGRAM = "conclave-guardian"
 HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
 DEFAULT_HOME = Path("~/.conclave-guardian")
-SECRETS = ("key.pem", "sealing.key", "signing.key")
+SECRETS = ("key.pem", "sealing.pem", "signing.pem")
 
 
 def _home(folder: Path) -> GuardianHome:
@@ -252,9 +252,8 @@ cli.add_command(
     passphrase_command(
         PROGRAM,
         _guardian_home_option,
-        keys=lambda home: [home.key_file],
+        keys=lambda home: [home.key_file, home.sealing_file, home.signing_file],
         runs="serve",
-        but="That is key.pem: sealing.key and signing.key stay as they are, readable by their owner alone.",
     )
 )
 

@@ -33,10 +33,9 @@ from protocols.reading import read_text
 from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.files import read, write_atomically
-from runtime.key_files import read_key
+from runtime.key_files import read_key, read_key_of
 from runtime.settings import read_settings, write_settings
 
-KEY_BYTES = 32
 _DENIED_BYTES = 2**20
 
 _COMMENTS = {
@@ -78,8 +77,8 @@ class GuardianHome:
         self.request_file = self.folder / "request.pem"
         self.certificate_file = self.folder / "certificate.pem"
         self.authority_file = self.folder / "authority.pem"
-        self.sealing_file = self.folder / "sealing.key"
-        self.signing_file = self.folder / "signing.key"
+        self.sealing_file = self.folder / "sealing.pem"
+        self.signing_file = self.folder / "signing.pem"
         self.denied_file = self.folder / "denied"
         self.lock_file = self.folder / "serve.lock"
         self.studies = self.folder / "studies"
@@ -99,11 +98,11 @@ class GuardianHome:
 
     def sealing_key(self) -> X25519PrivateKey:
         """The key to which parties seal their shares."""
-        return X25519PrivateKey.from_private_bytes(self._raw(self.sealing_file))
+        return read_key_of(X25519PrivateKey, self.sealing_file)  # type: ignore[type-abstract]  # what a key is an instance of
 
     def signing_key(self) -> Ed25519PrivateKey:
         """The key that signs which queries were answered."""
-        return Ed25519PrivateKey.from_private_bytes(self._raw(self.signing_file))
+        return read_key_of(Ed25519PrivateKey, self.signing_file)  # type: ignore[type-abstract]  # what a key is an instance of
 
     def public_keys(self) -> dict[str, str]:
         """sealing_key and signing_key of a study's [confidentiality]."""
@@ -162,14 +161,6 @@ class GuardianHome:
                 "conclave-guardian accept"
             )
 
-    def _raw(self, path: Path) -> bytes:
-        data = read(path)
-        if len(data) != KEY_BYTES:
-            raise DataCorrupt(
-                f"{path} has {len(data)} bytes; allowed: a key of {KEY_BYTES} bytes; restore it from a backup"
-            )
-        return data
-
 
 def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
     """Creates keys and a certificate request in a new home; returns the fingerprint to read out by telephone.
@@ -181,8 +172,8 @@ def create_guardian(home: GuardianHome, settings: GuardianSettings) -> str:
         raise InvalidInput(f"{home.folder} already holds a guardian; allowed: another --home")
     key = new_key()
     write_atomically(home.key_file, key_to_pem(key))
-    write_atomically(home.sealing_file, X25519PrivateKey.generate().private_bytes_raw())
-    write_atomically(home.signing_file, Ed25519PrivateKey.generate().private_bytes_raw())
+    write_atomically(home.sealing_file, key_to_pem(X25519PrivateKey.generate()))
+    write_atomically(home.signing_file, key_to_pem(Ed25519PrivateKey.generate()))
     write_atomically(home.request_file, to_pem(certificate_request(key, name=settings.name)))
     title = "Settings of a Conclave guardian. Read when `conclave-guardian serve` starts."
     write_atomically(home.settings_file, write_settings(asdict(settings), title=title, about=_COMMENTS))

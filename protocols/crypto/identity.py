@@ -16,12 +16,16 @@ from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from cryptography.utils import CryptographyDeprecationWarning
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 
+# Of certificates and votes over P-256; of a guardian also what parties seal to, and what signs its outcomes.
+PrivateKey = ec.EllipticCurvePrivateKey | X25519PrivateKey | Ed25519PrivateKey
 Role = Literal["authority", "coordinator", "guardian", "party"]
 ROLES: tuple[Role, ...] = ("authority", "coordinator", "guardian", "party")
 # The name that every node expects of the coordinator's certificate, whatever host name or address it is reached by.
@@ -90,26 +94,34 @@ def sign(key: ec.EllipticCurvePrivateKey, message: bytes) -> bytes:
     return key.sign(message, ec.ECDSA(hashes.SHA256()))
 
 
-def key_to_pem(key: ec.EllipticCurvePrivateKey, *, passphrase: bytes | None = None) -> bytes:
+def key_to_pem(key: PrivateKey, *, passphrase: bytes | None = None) -> bytes:
     """The key in PKCS #8: unencrypted, so that only the file's permissions protect it, or under a passphrase (PBES2, as
     `openssl pkcs8` reads it)."""
     lock = serialization.NoEncryption() if passphrase is None else serialization.BestAvailableEncryption(passphrase)
     return key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, lock)
 
 
-def key_from_pem(pem: bytes, *, passphrase: bytes | None = None) -> ec.EllipticCurvePrivateKey:
-    """The key in a PEM file. Raises InvalidInput for anything but a P-256 key, unencrypted if passphrase is None, and
-    ValueError where a passphrase does not open it."""
+def private_key_from_pem(pem: bytes, *, passphrase: bytes | None = None) -> PrivateKey:
+    """The key in a PEM file. Raises InvalidInput for anything but a key of one of these kinds, unencrypted if
+    passphrase is None, and ValueError where a passphrase does not open it."""
     if passphrase is not None:
         key = serialization.load_pem_private_key(pem, password=passphrase)
     else:
         try:
             key = serialization.load_pem_private_key(pem, password=None)
         except _UNREADABLE:
-            raise InvalidInput(
-                f"{len(pem)} bytes are not a private key in PEM; allowed: an unencrypted P-256 key"
-            ) from None
-    if not (isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1)):
+            raise InvalidInput(f"{len(pem)} bytes are not a private key in PEM; allowed: an unencrypted key") from None
+    if isinstance(key, X25519PrivateKey | Ed25519PrivateKey):
+        return key
+    if isinstance(key, ec.EllipticCurvePrivateKey) and isinstance(key.curve, ec.SECP256R1):
+        return key
+    raise InvalidInput("the private key is of another kind; allowed: P-256, X25519, Ed25519")
+
+
+def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
+    """The unencrypted P-256 key in a PEM file. Raises InvalidInput."""
+    key = private_key_from_pem(pem)
+    if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise InvalidInput("the private key is of another kind; allowed: P-256")
     return key
 

@@ -161,9 +161,12 @@ def test_a_file_that_is_far_too_large_is_not_read(run, certified, tmp_path):
 
 def test_both_servers_keys_get_a_passphrase_and_lose_it_again(certified, run, monkeypatch):
     monkeypatch.setenv("CONCLAVE_PASSPHRASE", "correct horse")
-    keys = [certified.key_file, *(certified.folder.parent / "home" / name for name in ("key.pem", "authority-key.pem"))]
+    keys = [certified.key_file, certified.sealing_file, certified.signing_file]
+    keys += [certified.folder.parent / "home" / name for name in ("key.pem", "authority-key.pem")]
+    shown = run("show")[1]
     for more, shut in (((), True), (("--remove",), False)):
         assert run("passphrase", *more)[0] == 0
         assert run_coordinator(["passphrase", *more]) == 0
-        assert [locked(each.read_bytes()) for each in keys] == [shut] * 3
+        assert [locked(each.read_bytes()) for each in keys] == [shut] * 5
+        assert run("show")[1].endswith(shown)
     certified.key()

@@ -59,7 +59,6 @@ def test_keys_are_their_owners_alone_and_come_back_as_they_were_made(home):
     for file in (home.key_file, home.sealing_file, home.signing_file):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(home.folder.stat().st_mode) == 0o700
-    assert home.sealing_file.stat().st_size == home.signing_file.stat().st_size == 32
     assert home.public_keys()["sealing_key"] == home.sealing_key().public_key().public_bytes_raw().hex()
     assert home.public_keys()["signing_key"] == home.signing_key().public_key().public_bytes_raw().hex()
     assert len(set(home.public_keys().values())) == 2
@@ -75,7 +74,10 @@ def test_a_home_that_holds_a_guardian_gets_no_other_keys(home):
 
 def test_a_key_file_that_was_cut_is_named(home):
     home.sealing_file.write_bytes(b"short")
-    with pytest.raises(DataCorrupt, match=r"sealing\.key has 5 bytes"):
+    with pytest.raises(InvalidInput, match=r"sealing\.pem: 5 bytes are not a private key"):
+        home.sealing_key()
+    home.sealing_file.write_bytes(home.signing_file.read_bytes())
+    with pytest.raises(InvalidInput, match=r"sealing\.pem holds a key of another kind; allowed: X25519"):
         home.sealing_key()
 
 

@@ -112,7 +112,7 @@ def test_what_is_logged_has_allowed_fields_alone_and_no_secret(served):
     world, text = served.world, json.dumps(served.lines)
     for line in served.lines:
         assert set(line) <= {"time", "event", *FIELDS}
-    secrets = [world.guardian.sealing_file.read_bytes(), world.guardian.signing_file.read_bytes()]
+    secrets = [key.private_bytes_raw() for key in (world.guardian.sealing_key(), world.guardian.signing_key())]
     secrets += [*world.seeds(world.guardians_ledger()).values()]
     assert len(secrets) > 2
     for secret in secrets:
