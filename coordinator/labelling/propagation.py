@@ -18,8 +18,7 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.labelling.soft_labels import SoftLabels, centred, check_cells, indicator, soft_labels
-from protocols.errors import InvalidInput
-from protocols.installing import install
+from coordinator.queries.neighbours import laplacian
 from protocols.study.query_map import QueryMap
 
 # Chosen on training images of MNIST and Fashion-MNIST, for 200 to 1,600 queries at epsilon 0.5 and 1: within 0.4 points
@@ -32,8 +31,6 @@ _SPREAD_IN_QUERY = 0.05
 _SHARE_VARIANCE = 0.1
 # Of the pool's mean label around how often each class occurs, before anything is seen.
 _PRIOR_VARIANCE = 0.25
-# Of an edge between neighbours, at least: none is cut off.
-_WEAKEST = 1e-6
 # Of each class in a soft label, times how often it occurs: none is impossible.
 _LEAST = 1e-4
 _TOLERANCE, _MOST_STEPS = 1e-4, 500
@@ -90,7 +87,7 @@ def propagated_labels(
     # Noise of their sums counts as much as records that say nothing.
     overall = np.maximum(cells.sum(axis=0), 0.0) + sigma * queries**0.5 + 1
     frequencies, prior = overall / overall.sum(), 1 / (_PRIOR_VARIANCE * len(members))
-    smooth = _SMOOTHNESS * _laplacian(features) + prior * scipy.sparse.identity(len(members))
+    smooth = _SMOOTHNESS * laplacian(features, neighbours=_NEIGHBOURS) + prior * scipy.sparse.identity(len(members))
     system = (weighed @ mean + smooth).tocsr()
     wanted = weighed @ (sums / totals[:, None]) + prior * frequencies
     found = np.stack([_solved(system, wanted[:, each]) for each in range(classes)], axis=1)
@@ -104,23 +101,3 @@ def _solved(system: scipy.sparse.csr_matrix, wanted: Float64[ndarray, " pool"]) 
     """By conjugate gradients; a solution that is not quite there is a soft label all the same."""
     found: Float64[ndarray, " pool"] = scipy.sparse.linalg.cg(system, wanted, rtol=_TOLERANCE, maxiter=_MOST_STEPS)[0]
     return found
-
-
-def _laplacian(features: Float32[ndarray, "pool features"]) -> scipy.sparse.csr_matrix:
-    """I - D^-1/2 W D^-1/2 of nearest neighbours, with self-tuning weights (Zelnik-Manor & Perona 2004)."""
-    try:
-        from sklearn.neighbors import NearestNeighbors
-    except ModuleNotFoundError as missing:
-        raise InvalidInput(f"queries of clusters need scikit-learn: {install('sklearn')}") from missing
-    rows = len(features)
-    count = min(_NEIGHBOURS, rows - 1)
-    distances, places = NearestNeighbors(n_neighbors=count).fit(features).kneighbors()
-    # Of copies of one record no distance is above 0: then they are as close as can be.
-    reach = np.maximum(distances[:, -1], np.finfo(np.float64).tiny ** 0.5)
-    weights = np.maximum(np.exp(-(distances**2) / (reach[:, None] * reach[places])), _WEAKEST)
-    graph = scipy.sparse.csr_matrix(
-        (weights.ravel(), (np.repeat(np.arange(rows), count), places.ravel())), shape=(rows, rows)
-    )
-    graph = graph.maximum(graph.T)
-    scale = scipy.sparse.diags(1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
-    return scipy.sparse.csr_matrix(scipy.sparse.identity(rows) - scale @ graph @ scale)

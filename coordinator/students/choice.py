@@ -72,7 +72,7 @@ def choose_student(
     # The networks' own rule for images, which torch is needed to ask.
     image = inputs.shape[3:] in ((), (3,)) and inputs.ndim in (3, 4) and min(inputs.shape[1:3]) >= 8
     kinds = _FOR_IMAGES if image else _FOR_ROWS
-    fold = _folds(targets.argmax(axis=1), seed)
+    fold = folds(targets.argmax(axis=1), seed)
     scores = []
     for kind, package in kinds.items():
         if find_spec(package) is None:
@@ -93,8 +93,8 @@ def _needs_torch(kind: str) -> bool:
     return (_FOR_IMAGES | _FOR_ROWS)[kind] == "torch"
 
 
-def _folds(labels: Int64[ndarray, " answered"], seed: int) -> Int64[ndarray, " answered"]:
-    """The fold of each label: shuffled, sorted by class and dealt in turn."""
+def folds(labels: Int64[ndarray, " answered"], seed: int) -> Int64[ndarray, " answered"]:
+    """The fold of each label, in [0, FOLDS): shuffled, sorted by class and dealt in turn."""
     shuffled = np.random.default_rng([seed, *b"choice"]).permutation(len(labels))
     fold = np.empty(len(labels), np.int64)
     fold[shuffled[np.argsort(labels[shuffled], kind="stable")]] = np.arange(len(labels)) % FOLDS

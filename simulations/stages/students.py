@@ -41,7 +41,9 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        source = source_digest(STUDENTS[student].__module__, "coordinator.students", "runtime.torch_networks")
+        source = source_digest(
+            STUDENTS[student].__module__, "coordinator.students", "coordinator.queries", "runtime.torch_networks"
+        )
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
         self._key = content_digest(positions, targets, text=about)
         self._dataset, self._positions, self._targets = dataset, positions, targets

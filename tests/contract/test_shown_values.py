@@ -59,6 +59,7 @@ SHOWN = {
     "coordinator.students.augmentation.RowChange.noise": "a setting of the student",
     "coordinator.students.networks.StudentNetwork.logits": "a function",
     "coordinator.students.semi_supervised.SemiSupervisedKind.rows": "a function",
+    "coordinator.students.propagation.PropagationKind.rows": "a function",
     "party.demo.demo_data.DemoData.label": _NAME,
     "party.asking.improvement.Improvement.model": _NAME,
     "party.asking.improvement.Improvement.own_records": _REPORT,

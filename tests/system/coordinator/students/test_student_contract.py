@@ -38,8 +38,9 @@ LEAST_ACCURACY = {
     "mixmatch": 0.94,
     "vat": 0.95,
     "label_spreading": 0.94,
+    "propagation": 0.94,
 }
-SEMI_SUPERVISED = ["fixmatch", "freematch", "mean_teacher", "mixmatch", "vat", "label_spreading"]
+SEMI_SUPERVISED = ["fixmatch", "freematch", "mean_teacher", "mixmatch", "vat", "label_spreading", "propagation"]
 SAME_FOR_EVERY_SEED = {"logistic_regression", "gradient_boosting", "label_spreading"}
 
 
