@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar  # Any: the keywords 
 
 import click
 
+from coordinator.queries import QUESTIONS_HELP
 from coordinator.students import STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
@@ -60,7 +61,7 @@ def _parameter_flags() -> list[_Flag]:
 # Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
-    "privacy_groups votes_by groups".split()
+    "privacy_groups votes_by groups questions features".split()
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
@@ -76,6 +77,7 @@ _SETTINGS = [
     _flag("--imbalance", "Glyphs: size of the largest class over the smallest, private part [1].", type=float),
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
+    _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
     _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once in the study, in the "
           "public queries nearest to it (reverse k-nearest neighbours) [teacher].",
           type=click.Choice(["teacher", "record"])),
@@ -86,8 +88,8 @@ _SETTINGS = [
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
     _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
-    _flag("--features", "--record-queries clusters:N: by what records are compared: auto | raw | hog | pca:N | "
-          "projection:N | lsa:N | onnx:FILE [auto: raw for tables, lsa for text, gradients for images]."),
+    _flag("--features", "--record-queries clusters:N, --questions: by what records are compared: auto | raw | hog | "
+          "pca:N | projection:N | lsa:N | onnx:FILE [auto: raw for tables, lsa for text, gradients for images]."),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),

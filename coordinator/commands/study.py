@@ -1,4 +1,4 @@
-"""study create, draw-pool, queries: what is asked, and of whom."""
+"""study create, draw-pool, order-pool, queries: what is asked, and of whom."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any  # a row of a status
 import click
 
 from coordinator.commands.group import home_option
+from coordinator.queries import QUESTIONS_HELP
 from protocols.plural import counted
 from runtime.cli import EPILOG, json_option
 from runtime.pasting import say_next
@@ -124,6 +125,46 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
         f"{out}: {counted(len(pool), 'record')} of {counted(pool.shape[1], 'feature')}, drawn from the terms of {draft}"
     )
     say_next(f"conclave-coordinator study queries {draft} --pool {out} --complete study.toml")
+
+
+@study.command(name="order-pool", epilog=EPILOG)
+@click.argument("draft", type=click.Path(path_type=Path))
+@click.option(
+    "--pool",
+    "pool_file",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Public queries: csv, parquet, npy, npz.",
+)
+@click.option("--questions", default="coverage", show_default=True, help=f"What is asked first: {QUESTIONS_HELP}.")
+@click.option(
+    "--features", help="By what records are compared: auto | raw | hog | pca:N | projection:N | lsa:N [auto]."
+)
+@click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("ordered.npy"), show_default=True, help="The ordered pool."
+)
+def order_pool(draft: Path, pool_file: Path, questions: str, features: str | None, seed: int, out: Path) -> None:
+    """Put a pool into the order in which teachers are asked about it: budgets end before most pools do.
+
+    Only the public pool and the terms of DRAFT are looked at. The study is created with the ordered pool.
+
+    \b
+    Example:
+      conclave-coordinator study order-pool draft.toml --pool pool.csv --questions coverage --out ordered.npy
+    """
+    from coordinator.labelling.pool import read_pool, write_pool
+    from coordinator.labelling.study_creation import read_draft
+    from coordinator.queries.questions import in_order
+    from protocols.errors import InvalidInput
+
+    if out.exists():
+        raise InvalidInput(f"{out} exists; allowed: a new file")
+    columns = read_draft(draft, keys=lambda party: None).terms.features
+    pool = read_pool(pool_file, features=columns)
+    write_pool(out, pool[in_order(pool, questions, columns=columns, features=features or "auto", seed=seed)])
+    click.echo(f"{out}: {counted(len(pool), 'record')} of {pool_file}, {questions}")
+    say_next(f"conclave-coordinator study create {draft} --pool {out}")
 
 
 @study.command(epilog=EPILOG)

@@ -1,1 +1,30 @@
-"""The features and queries of record votes that are fitted to a public pool, or drawn from constants."""
+"""Features and queries that are fitted to a public pool, or drawn from constants, and the orders in which teachers are
+asked, by name; nothing here imports NumPy or scikit-learn until an order is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final  # Any: an array, as importing NumPy takes time
+
+from protocols.errors import InvalidInput
+from protocols.plugins import Parts, function_of
+
+GIVEN: Final = "given"
+# To add an order of questions: one file and one line, or a plugin (docs/how-to/add-a-part.md).
+ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
+    "order of questions",
+    {"coverage": "coordinator.queries.coverage:most_covering", "centres": "coordinator.queries.centres:centres_first"},
+    group="conclave.questions",
+    check=function_of("`features`, `number` and `seed` that returns positions of the pool"),
+    reserved=(GIVEN,),
+)
+QUESTIONS_HELP: Final = "given (as the pool has them) | coverage (typical ones) | centres:N (of N clusters)"
+
+
+def parse_questions(named: str) -> tuple[str, int | None]:
+    """The name of an order, or GIVEN, and the number behind its colon. Raises InvalidInput for another name, and for a
+    number that is none."""
+    kind, colon, number = named.partition(":")
+    if kind not in (GIVEN, *ORDERS) or (colon and (kind == GIVEN or not (number.isascii() and number.isdecimal()))):
+        raise InvalidInput(f"questions is {named[:80]!r}; allowed: {GIVEN}, {', '.join(ORDERS)}:N")
+    return kind, int(number) if colon else None

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click
 
 import click
 
+from coordinator.queries import GIVEN
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from, worded_settings
@@ -112,6 +113,10 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
     values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets, "mechanism": found.mechanism}
     values |= dict(chosen.noise.values)
     values |= {"answer_rate": chosen.answer_rate, "queries": chosen.queries}
+    if planner.settings.questions != GIVEN:
+        # They are chosen from the whole pool, and the budgets end the study.
+        values["queries"] = given.get("queries")
+        values = {key: value for key, value in values.items() if value is not None}
     words = ["conclave-simulate", "run"]
     for key, value in values.items():
         flag = f"--{key.replace('_', '-')}"
@@ -223,6 +228,8 @@ def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, An
     chosen = found.chosen
     click.echo(f"objective  {document['objective']}: {document['objective_statement']}")
     click.echo(f"votes      {document['votes']}")
+    if planner.settings.questions != GIVEN:
+        click.echo(f"questions  {planner.settings.questions}: what is assumed is assumed of those that are asked")
     click.echo(f"labels     of expected accuracy {document['min_accuracy']:.4g} or more")
     click.echo(
         f"accounting {plan['accounting']}, unit {plan['unit']}, view {plan['view']}, {plan['adjacency']}, "

@@ -14,6 +14,7 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from coordinator.queries import parse_questions
 from protocols import reading
 from protocols.budgets.accountant import Accountant, accountant, default_accountant
 from protocols.budgets.individualization import weights
@@ -55,6 +56,7 @@ class Experiment(BaseModel):
     imbalance: float = Field(1.0, ge=1)
     mislabelled: float = Field(0.0, ge=0, lt=1)
     queries: int | None = Field(None, ge=1)
+    questions: str = "given"
     votes_by: Literal["teacher", "record"] = "teacher"
     record_queries: str | None = None
     bins: int | None = Field(None, ge=2, le=1000)
@@ -123,6 +125,7 @@ def experiment(**values: object) -> Experiment:
         given.setdefault("view", "histogram")
     settings = _validated(given)
     check_votes_by(settings, given)
+    parse_questions(settings.questions)
     _check_parameters(settings)
     return settings
 

@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.queries import GIVEN
 from coordinator.queries.choice import QueryChoice, make_queries
 from protocols.errors import InvalidInput
 from protocols.study.column_queries import bare_columns
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 
 # Settings that have a meaning for teachers' votes only, and those for record votes only.
 OF_TEACHERS = (
-    "teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate retrainings"
+    "questions teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate "
+    "retrainings"
 ).split()
 OF_RECORDS = "record_queries bins nearest partitions features".split()
 
@@ -36,9 +38,13 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
     if settings.votes_by == "teacher":
         if settings.unit == "patient":
             raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or votes_by 'record')")
-        idle = [name for name in OF_RECORDS if given.get(name) is not None]
+        of_records = [name for name in OF_RECORDS if name != "features" or settings.questions == GIVEN]
+        idle = [name for name in of_records if given.get(name) is not None]
         if idle:
-            raise InvalidInput(f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only: leave it out")
+            chosen = ", or with questions that are chosen" if idle[0] == "features" else ""
+            raise InvalidInput(
+                f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only{chosen}: leave it out"
+            )
         return
     idle = [name for name in (*OF_TEACHERS, *settings.parameters) if given.get(name) is not None]
     if idle:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.queries import GIVEN
+from coordinator.queries.questions import in_order
 from coordinator.students import student_kind, usual_table_student
 from party.teachers import teacher_kind
 from protocols.contributions import FEWEST_UNITS
@@ -249,7 +251,7 @@ def party_count(settings: Experiment, dataset: Dataset) -> int:
 
 
 def load_dataset(settings: Experiment, host: Host) -> Dataset:
-    """The data set of an experiment, with a private part of the requested size."""
+    """The data set of an experiment, with a private part of the requested size, and its pool in the order of asking."""
     scheme = parse_partition(settings.partition)
     request = DatasetRequest(
         seed=settings.data_seed,
@@ -264,8 +266,24 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
         time=scheme.column if isinstance(scheme, ByTime) else None,
     )
     if settings.dataset in datasets.RENDERED:
-        return rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
-    return datasets.load(settings.dataset, request)
+        dataset = rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
+    else:
+        dataset = datasets.load(settings.dataset, request)
+    return _in_order(settings, dataset)
+
+
+def _in_order(settings: Experiment, dataset: Dataset) -> Dataset:
+    """The data set with its pool in the order in which teachers are asked. Raises InvalidInput."""
+    if settings.questions == GIVEN:
+        return dataset
+    order = in_order(
+        dataset.public_inputs,
+        settings.questions,
+        columns=dataset.columns,
+        features=settings.features or "auto",
+        seed=settings.data_seed,
+    )
+    return replace(dataset, public_inputs=dataset.public_inputs[order], public_labels=dataset.public_labels[order])
 
 
 def stored_inputs(settings: Experiment, path: Path) -> VoteInputs:

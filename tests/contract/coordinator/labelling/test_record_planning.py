@@ -14,6 +14,7 @@ from coordinator.labelling.record_planning import plan_records
 from coordinator.labelling.study_creation import read_draft
 from coordinator.labelling.templates import RECORDS_TEMPLATE
 from coordinator.queries.choice import QueryChoice
+from coordinator.queries.questions import in_order
 from protocols.errors import InvalidInput
 from protocols.study.deployed import deployed
 from protocols.study.file import read_deployed, write_study
@@ -180,3 +181,16 @@ def test_a_pool_is_drawn_from_the_terms_where_there_is_none(tmp_path, capsys, mo
     assert planned.study.terms.pool_size == 50
     assert run_command(drawn) == 3
     assert "pool.npy exists; allowed: a new file" in capsys.readouterr().err
+
+
+def test_a_pool_is_put_into_the_order_of_asking(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "draft.toml").write_text(write_study(draft()))
+    pool = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32)
+    np.save("pool.npy", pool)
+    ordered = ["study", "order-pool", "draft.toml", "--pool", "pool.npy", "--questions", "centres:5"]
+    assert run_command(ordered) == 0
+    assert "ordered.npy: 30 records of pool.npy, centres:5" in capsys.readouterr().out
+    np.testing.assert_array_equal(np.load("ordered.npy"), pool[in_order(pool, "centres:5", seed=0)])
+    assert run_command(ordered) == 3
+    assert "ordered.npy exists; allowed: a new file" in capsys.readouterr().err

@@ -50,7 +50,9 @@ def test_the_command_prints_json_writes_the_frontier_and_a_line_that_makes_the_s
     assert study.answer_rate == document["chosen"]["answer_rate"]
 
 
-def test_public_pilot_votes_stand_for_an_accuracy(tmp_path, capsys, monkeypatch):
+def test_public_pilot_votes_stand_for_an_accuracy_and_chosen_questions_keep_the_whole_pool(
+    tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(tmp_path)
     rng = np.random.default_rng(0)
     truth = rng.integers(3, size=300)
@@ -58,11 +60,14 @@ def test_public_pilot_votes_stand_for_an_accuracy(tmp_path, capsys, monkeypatch)
     np.save("pilot.npy", ids)
     np.save("truth.npy", truth)
     flags = [*FLAGS, "--pilot", "pilot.npy", "--pilot-kind", "ids", "--pilot-labels", "truth.npy"]
-    assert run_command(flags) == 0
+    assert run_command([*flags, "--questions", "coverage"]) == 0
     printed = capsys.readouterr().out
     assert "300 public pilot queries of 12 voters, mean accuracy 0.8" in printed
     assert "objective  information" in printed
+    # Questions are chosen from all of the pool, not from as many as the budgets afford.
+    assert "questions  coverage: what is assumed is assumed of those that are asked" in printed
     assert "run it     conclave-simulate run --parties 12" in printed
+    assert printed.rstrip().endswith("--queries 60")
 
 
 def test_a_mechanism_for_which_the_accountant_does_not_hold_is_said_to_be_left_out(capsys):
