@@ -84,7 +84,7 @@ def _reliability(found: ByGroup) -> Drawing:
         percent_axis(axes.xaxis)
         percent_axis(axes.yaxis)
         light_grid(axes, "y")
-        axes.legend(loc="upper left")
+        axes.legend(loc="best")
     return Drawing(
         "calibration",
         f"Reliability of the first seed's student on the test records, in {len(first.records)} bins of equal size: "
