@@ -16,6 +16,8 @@ import pytest
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from simulations.baselines.table import markdown, means
+from simulations.planning.plan import make_plan
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT
 
 STORED = ROOT / "tests" / "vectors" / "measured"
@@ -79,3 +81,22 @@ def test_what_a_coin_saves_is_what_its_bound_says() -> None:
         d, a = float(shift), float(order)
         found = sampled_label_gaussian_rdp(np.full(4, d), rates, np.array([a]))[:, 0] / (a * d**2)
         assert said == [f"{share:.3f}" for share in found]
+
+
+def test_what_exact_composition_affords_is_what_a_plan_says() -> None:
+    afforded = {}
+    for name in ("label_only", "exact_composition"):
+        for budget in ("1", "2", "3"):
+            settings = experiment(
+                parties=250, weights="uniform", budgets=budget, sigma=52.5, threshold=150.0, accountant=name
+            )
+            budgets = experiment_budgets(settings)
+            afforded[name, budget] = make_plan(
+                make_study(settings, budgets, classes=10, queries=9000), budgets
+            ).answers_all
+    (_, renyi, exact), (_, renyi_both, exact_both) = rows_below(
+        "exact-composition.md", "| | Rényi filter | exact composition |"
+    )
+    assert [renyi, exact] == [f"{afforded['label_only', '2']} queries", f"{afforded['exact_composition', '2']}"]
+    for said, name in ((renyi_both, "label_only"), (exact_both, "exact_composition")):
+        assert said == f"{afforded[name, '1']} and {afforded[name, '3']:,}"
