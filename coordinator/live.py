@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
@@ -15,16 +15,23 @@ _SOON_DAYS = 3.0
 _WAITS = ("waiting", "running")
 
 
-def operator_page(status: Mapping[str, Any], *, consortium: str, trained: Mapping[str, bool], now_s: float) -> str:
+def operator_page(
+    status: Mapping[str, Any],
+    *,
+    consortium: str,
+    trained: Mapping[str, bool],
+    now_s: float,
+    paste: Callable[[str], str] = str,
+) -> str:
     """The page of a coordinator.
 
     status: as coordinator.status.read_status gives it; trained: of each study, whether its student is; now_s: seconds
-    since 1970.
+    since 1970; paste: puts what a command needs besides into a text (runtime.pasting).
     """
     commands = next_commands(status, trained)
     waits = [f"{each['study']}: {each['message'] or each['state']}" for each in _at_work(status)]
     troubles = _troubles(status)
-    needs = [("Next:", command) for command in commands] + [("Look at:", each) for each in troubles]
+    needs = [("Next:", paste(command)) for command in commands] + [("Look at:", paste(each)) for each in troubles]
     says = "; ".join([
         f"Serving; {len(status['connected'])} of {counted(len(_members(status)), 'hospital')} connected",
         *waits,

@@ -89,6 +89,7 @@ def serve(
     log: Log,
     page_port: int | None = None,
     show_link: Callable[[str], None] = lambda link: None,
+    paste: Callable[[str], str] = str,
     hub_of: Callable[..., Serves] = Hub,
     clock: Callable[[], int] = time.time_ns,
     steady: Callable[[], float] = time.monotonic,
@@ -96,9 +97,9 @@ def serve(
     """Serves until `stop` is set, and renews the coordinator's certificate in time; nodes then reconnect.
 
     page_port: of the live page, 0 for any free one, None for no page; show_link: receives the link that opens it once;
-    clock: nanoseconds since 1970; steady: seconds of a monotonic clock. Raises Refused("already_serving"), InvalidInput
-    for a port that is taken, and StorageFailed if the store or a ledger can no longer be written: every charge is on
-    disk then.
+    paste: as of `operator_page`; clock: nanoseconds since 1970; steady: seconds of a monotonic clock. Raises
+    Refused("already_serving"), InvalidInput for a port that is taken, and StorageFailed if the store or a ledger can no
+    longer be written: every charge is on disk then.
     """
     settings = home.settings()
     with ExitStack() as held:
@@ -108,7 +109,7 @@ def serve(
         authority = Authority(home, store, settings)
         store.clear_sessions()
         if page_port is not None:
-            shown = partial(_live_page, home, store, settings.consortium)
+            shown = partial(_live_page, home, store, settings.consortium, paste)
             page = held.enter_context(LivePage(page_port, page=shown, file=home.folder / LINK_FILE))
             log("page_opened", {"port": page.port, "file": str(page.file)})
             show_link(page.link)
@@ -122,10 +123,10 @@ def serve(
         log("served", {"pid": os.getpid()})
 
 
-def _live_page(home: CoordinatorHome, store: Store, consortium: str) -> str:
+def _live_page(home: CoordinatorHome, store: Store, consortium: str, paste: Callable[[str], str]) -> str:
     status = read_status(store, now_s=time.time())
     trained = students_trained(home.studies, [each["study"] for each in status["studies"]])
-    return operator_page(status, consortium=consortium, trained=trained, now_s=time.time())
+    return operator_page(status, consortium=consortium, trained=trained, now_s=time.time(), paste=paste)
 
 
 def _serve_one_certificate(

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import click
@@ -22,14 +25,23 @@ def pasteable(text: str) -> str:
 
     A home of the environment or the default is left out, as it holds for the next command too.
     """
+    return _pasting(lambda given: given)(text)
+
+
+def pasting_on_page() -> Callable[[str], str]:
+    """What makes a text pasteable from now on, in any thread; the home is an absolute path, as a page has no folder."""
+    return _pasting(os.path.abspath)
+
+
+def _pasting(path: Callable[[str], str]) -> Callable[[str], str]:
     context = click.get_current_context(silent=True)
     if context is None:
-        return text
+        return str
     root = context.find_root()
     given: object = (root.obj or {}).get("home")
     if given is None or not isinstance(root.command, click.Group):
-        return text
-    return with_home(text, group=root.command, program=root.info_name or "", home=str(given))
+        return str
+    return partial(with_home, group=root.command, program=root.info_name or "", home=path(str(given)))
 
 
 def with_home(text: str, *, group: click.Group, program: str, home: str) -> str:

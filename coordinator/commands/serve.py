@@ -10,6 +10,7 @@ import click
 from coordinator.commands.group import home_option
 from runtime.cli import EPILOG, page_options, show_link
 from runtime.logs import Log
+from runtime.pasting import pasting_on_page
 from runtime.signals import until_signalled
 
 if TYPE_CHECKING:
@@ -40,5 +41,6 @@ def serve(home: CoordinatorHome, page: bool, page_port: int, as_json: bool) -> i
             log=Log(sys.stderr, plain=plain),
             page_port=page_port if page else None,
             show_link=show_link if plain else lambda link: None,
+            paste=pasting_on_page(),
         )
     )

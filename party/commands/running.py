@@ -19,6 +19,7 @@ from protocols.reading import read_bytes
 from runtime.cli import EPILOG, page_options, show_link
 from runtime.exits import Exit
 from runtime.files import write_atomically
+from runtime.pasting import pasting_on_page
 
 if TYPE_CHECKING:
     from party.budget.policy import Approval, Policy
@@ -107,8 +108,8 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
             )
             held.callback(monitor.close)
         if page:
-            seen = partial(node_state, home, invitation, policy, answering.seats, recent)
-            newest = Newest(lambda: node_page(seen()), patience_s=_PATIENCE_S)
+            seen, paste = partial(node_state, home, invitation, policy, answering.seats, recent), pasting_on_page()
+            newest = Newest(lambda: node_page(seen(), paste=paste), patience_s=_PATIENCE_S)
             live = held.enter_context(LivePage(page_port, page=newest, file=home.path / LINK_FILE))
             on_event("page_opened", {"port": live.port, "file": str(live.file)})
             if plain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from party.live.state import Happened, LastAudit, NodeState, SeatState
 from protocols.plural import counted
@@ -24,15 +24,16 @@ _EVENTS = {
 }
 
 
-def node_page(state: NodeState) -> str:
-    """The page of a node."""
-    needs = needs_of(state)
+def node_page(state: NodeState, *, paste: Callable[[str], str] = str) -> str:
+    """The page of a node. paste: puts what a command needs besides into a text (runtime.pasting)."""
+    needs = [paste(each) for each in needs_of(state)]
     return document(
         title=f"{state.party}, a node of {state.consortium}",
         kind="live page of a hospital's node, read only",
         body="\n".join([
             verdict(top_line(state), [("Needs you:", each) for each in needs], tone="warn" if needs else "good"),
-            *_studies(state.seats), *_lifetime(state), *_happened(state.happened), *_approvals(state), *_node(state),
+            *_studies(state.seats), *_lifetime(state), *_happened(state.happened), *_approvals(state),
+            *_node(state, paste),
         ]),
         footer=f"<p>As of {_utc(state.now)}; a browser loads it again every {AGAIN_S} s. Nothing can be changed here: "
         "use conclave-party.</p>",
@@ -137,7 +138,7 @@ def _approvals(state: NodeState) -> list[str]:
     return ["<h2>Approvals</h2>", table("What this hospital approved", head, rows)]
 
 
-def _node(state: NodeState) -> list[str]:
+def _node(state: NodeState, paste: Callable[[str], str]) -> list[str]:
     said = f"connected since {_utc(state.since)}" if state.connected else f"not connected since {_utc(state.since)}"
     return [
         "<h2>This node</h2>",
@@ -146,7 +147,7 @@ def _node(state: NodeState) -> list[str]:
                 ("coordinator", f"{state.coordinator}, {state.address}"),
                 ("connection", said),
                 ("certificate", f"{state.certificate_days:.1f} days left"),
-                ("last audit check", _audit(state.last_audit)),
+                ("last audit check", paste(_audit(state.last_audit))),
             ]
         ),
     ]

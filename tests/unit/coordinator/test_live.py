@@ -20,7 +20,9 @@ STATUS = {
 
 
 def page(**changed):
-    return operator_page(STATUS | changed, consortium="test", trained={}, now_s=1_893_553_445.0)
+    return operator_page(
+        STATUS | changed, consortium="test", trained={}, now_s=1_893_553_445.0, paste=lambda text: f"[{text}]"
+    )
 
 
 def commands(state, *, trained=False, **changed):
@@ -52,6 +54,10 @@ def test_the_batch_now_and_whom_it_waits_for_come_first():
 def test_the_next_command_follows_from_where_a_study_stands(state, trained, command):
     (said,) = commands(state, trained=trained)
     assert command in said
+
+
+def test_a_command_of_the_page_can_be_pasted():
+    assert "[conclave-coordinator resume heart]" in page(studies=[STUDY | {"state": "stopped", "message": "why"}])
 
 
 @pytest.mark.parametrize("state", ["running", "waiting", "relayed"])

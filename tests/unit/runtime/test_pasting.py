@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from runtime.pasting import with_home
+from runtime.pasting import pasteable, pasting_on_page, with_home
 
 
 @click.group()
@@ -40,3 +40,12 @@ def verify(folder):
 )  # fmt: skip
 def test_a_command_that_takes_a_home_names_the_one_that_was_given(said, pasted):
     assert with_home(said, group=group, program="tool", home="my home") == pasted
+
+
+def test_a_page_names_the_home_that_the_program_was_given_from_any_folder(monkeypatch):
+    monkeypatch.chdir("/")
+    with click.Context(group, info_name="tool", obj={"home": "my home"}):
+        assert pasteable("tool study create x") == "tool study create --home 'my home' x"
+        paste = pasting_on_page()
+    assert paste("tool study create x") == "tool study create --home '/my home' x"
+    assert pasting_on_page()("tool study create x") == "tool study create x"

@@ -65,7 +65,8 @@ def test_what_needs_a_person_comes_first_with_its_command(changed, said):
     (need,) = needs_of(state)
     assert said in need
     assert top_line(state).endswith("one thing needs you.")
-    page = node_page(state)
+    page = node_page(state, paste=lambda text: text.replace("conclave-party", "conclave-party HERE"))
+    assert said.replace("conclave-party", "conclave-party HERE") in page
     assert 'class="verdict warn"' in page
     assert page.index("Needs you:") < page.index("<h2>")
 
