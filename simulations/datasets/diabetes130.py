@@ -11,6 +11,8 @@ import io
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Int64
+from numpy import ndarray
 
 from protocols.study.terms import Feature
 from simulations.datasets.columns import categorical, encode_published, numeric
@@ -79,30 +81,76 @@ def load(request: DatasetRequest) -> Dataset:
 
     Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
     """
+    table = _read(request)
+    labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
+    return _cut(
+        request,
+        table,
+        labels,
+        sizes=(PUBLIC_SIZE, TEST_SIZE),
+        name="diabetes130",
+        class_names=("under 5 days", "5 days or more"),
+        about=(
+            "Features cover the whole stay, including tests and drugs given during it: the task is "
+            "to recognise long stays from their record, not to predict them at admission."
+        ),
+    )
+
+
+def load_readmissions(request: DatasetRequest) -> Dataset:
+    """Rows as `load`, label 1 for a patient who came back within 30 days; as many rows, drawn from the seed, of those
+    who did not. The public and test sizes must be given. Raises as `load`.
+    """
+    table = _read(request)
+    back = (table["readmitted"] == "<30").to_numpy()
+    others = np.random.default_rng([request.seed, *b"diabetes130 others"]).choice(
+        np.flatnonzero(~back), size=int(back.sum()), replace=False
+    )
+    kept = np.sort(np.concatenate([np.flatnonzero(back), others]))
+    assert request.public_size is not None  # by whoever calls this
+    assert request.test_size is not None
+    return _cut(
+        request,
+        table.iloc[kept].reset_index(drop=True),
+        back[kept].astype(np.int64),
+        sizes=(request.public_size, request.test_size),
+        name="diabetes130 readmissions",
+        class_names=("later or never", "within 30 days"),
+        about="Both classes are equally frequent: rows of the larger one were left out.",
+    )
+
+
+def _read(request: DatasetRequest) -> pd.DataFrame:
+    """The published rows, cleaned. Raises DataUnavailable, DataCorrupt."""
     path = find(SOURCE, request.data_dir, ["diabetic_data.csv", "diabetic_data.csv.gz"])
     lines = read_lines(path)
     check_content(path, line_digests(lines), CHECKSUM, ordered=False)
     text = io.StringIO("\n".join(lines))
-    used = ["encounter_id", "patient_nbr", "time_in_hospital", *(column.column for column in COLUMNS)]
-    table = _clean(pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"]))
-    labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
+    used = ["encounter_id", "patient_nbr", "time_in_hospital", "readmitted", *(column.column for column in COLUMNS)]
+    return _clean(pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"]))
+
+
+def _cut(
+    request: DatasetRequest,
+    table: pd.DataFrame,
+    labels: Int64[ndarray, " rows"],
+    *,
+    sizes: tuple[int, int],
+    name: str,
+    class_names: tuple[str, str],
+    about: str,
+) -> Dataset:
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
-    parts = cut_as_asked(request, labels, groups=patients, sizes=(PUBLIC_SIZE, TEST_SIZE), name="diabetes130")
-    inputs = encode_published(table, COLUMNS, where="diabetes130")
     return Dataset.of(
-        inputs,
+        encode_published(table, COLUMNS, where="diabetes130"),
         labels,
-        parts,
-        name="diabetes130",
+        cut_as_asked(request, labels, groups=patients, sizes=sizes, name=name),
+        name=name,
         kind="table",
-        class_names=("under 5 days", "5 days or more"),
+        class_names=class_names,
         patients=patients,
         columns=COLUMNS,
-        about=(
-            "Diabetes encounters at 130 US hospitals (the hospital is not given). Split by patient. "
-            "Features cover the whole stay, including tests and drugs given during it: the task is "
-            "to recognise long stays from their record, not to predict them at admission."
-        ),
+        about=f"Diabetes encounters at 130 US hospitals (the hospital is not given). Split by patient. {about}",
     )
 
 
