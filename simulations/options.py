@@ -88,8 +88,12 @@ _SETTINGS = [
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
     _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
-    _flag("--features", "--record-queries clusters:N, --questions: by what records are compared: auto | raw | hog | "
-          "pca:N | projection:N | lsa:N | onnx:FILE [auto: raw for tables, lsa for text, gradients for images]."),
+    _flag("--features", "What --record-queries clusters:N and --questions compare records by, and what teachers and "
+          "students learn from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
+          "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]."),
+    _flag("--teacher-features/--no-teacher-features", "Teachers learn from the features, not from the records [off].",
+          default=None),
+    _flag("--student-features/--no-student-features", "The student learns from the features [off].", default=None),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),
@@ -138,6 +142,7 @@ _SETTINGS = [
     _flag("--data-seed", "Seed of data, partition, teachers, and of who gets which budget [0].", type=int),
 ]  # fmt: skip
 _ANALYSED = ("--votes", "--votes-kind", "--labels", "--queries", "--classes", "--delta", "--unit", "--mechanism")
+_OF_DATA = "--dataset --schema-file --private-size --classes --imbalance --mislabelled --queries --data-seed".split()
 _HOST_FLAGS = [
     _flag("--data-dir", "Folder of the data sets [CONCLAVE_DATA].", type=click.Path()),
     _flag("--cache-dir", "Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
@@ -157,6 +162,14 @@ def settings_flags(function: F) -> F:
 def host_flags(function: F) -> F:
     """Adds the flags of the host."""
     for flag in reversed(_HOST_FLAGS):
+        function = flag.add(function)
+    return function
+
+
+def data_flags(function: F) -> F:
+    """Adds the flags that say which data there are, and where."""
+    host = [flag for flag in _HOST_FLAGS if flag.name in ("--data-dir", "--cache-dir")]
+    for flag in reversed([flag for flag in _SETTINGS if flag.name in _OF_DATA] + host):
         function = flag.add(function)
     return function
 

@@ -134,12 +134,12 @@ def released_students(
     settings: Experiment, source: VoteSource, seeds: list[SeedResult], host: Host
 ) -> list[ReleasedStudent]:
     """One untrained student per seed; empty if none was requested."""
-    if settings.student in (None, "none") or source.dataset is None:
+    if settings.student in (None, "none") or source.studied is None:
         return []
     return [
         ReleasedStudent(
-            source.dataset,
-            *result.training_set(source.dataset.classes),
+            source.studied,
+            *result.training_set(source.studied.classes),
             student=str(settings.student),
             seed=result.seed,
             cache_dir=host.cache_dir,
@@ -179,10 +179,10 @@ def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties tea
 
 def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStudent | None:
     """The untrained model of all data without privacy; None if no student or no baseline was requested."""
-    if not settings.baselines or settings.student in (None, "none") or source.dataset is None:
+    if not settings.baselines or settings.student in (None, "none") or source.studied is None:
         return None
     return pooled_student(
-        source.dataset, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
+        source.studied, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
     )
 
 
@@ -191,9 +191,9 @@ def _by_group(
 ) -> ByGroup | None:
     """What the students do on each group of the test records; None where none was trained."""
     trained = [student for student in released if student.trained_on]
-    if source.dataset is None or not trained:
+    if source.dataset is None or source.studied is None or not trained:
         return None
-    inputs = source.dataset.test_inputs
+    inputs = source.studied.test_inputs
     return by_group(
         groupings(source.dataset, settings.group_columns),
         [student.probabilities(inputs) for student in trained],
@@ -225,10 +225,10 @@ def _baselines(
     if not settings.baselines:
         return Baselines(None, None, None, None, None, None)
     # Where a record is learned by several teachers, the shards are not those of parties.
-    if source.dataset is not None and settings.individualization != "upsampling":
+    if source.taught is not None and settings.individualization != "upsampling":
         with reporter.stage(f"baseline, single parties, {settings.teacher}") as stage:
             alone = alone_accuracy(
-                source.dataset, shards, teacher=settings.teacher, seed=settings.data_seed,
+                source.taught, shards, teacher=settings.teacher, seed=settings.data_seed,
                 cache_dir=host.cache_dir, trained=source.teachers,
             )  # fmt: skip
             stage.result = f"test accuracy {alone.mean():.4f} in the mean, {alone.max():.4f} of the best"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any  # a row of a status
 
 import click
 
+from coordinator.commands.encoder import encoder
 from coordinator.commands.group import home_option
 from coordinator.queries import QUESTIONS_HELP
 from protocols.plural import counted
@@ -273,6 +274,9 @@ def queries(
     click.echo(f"the queries are in {out}" + ("" if complete is None else f", and the study in {complete}"), err=True)
     if complete is not None:
         say_next(f"conclave-coordinator study create {complete} --pool {pool_file} --queries {out}", err=True)
+
+
+study.add_command(encoder)
 
 
 def _say_if_little(made: DeployedStudy) -> None:

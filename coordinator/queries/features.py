@@ -7,6 +7,7 @@ All of them are made from the public pool and from constants, so they cost nothi
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,9 @@ from protocols.features.encoder import MOST_MODEL_BYTES, Encoder
 from protocols.features.feature_map import FeatureMap
 from protocols.features.hog import Hog
 from protocols.features.linear import Linear
+from protocols.features.scale import Scale
 from protocols.features.stage import Stage
+from protocols.features.steps import STEPS
 from protocols.installing import install
 from protocols.reading import read_bytes
 from protocols.study.terms import Feature
@@ -32,6 +35,9 @@ _CELLS: Final = 7
 _COMPONENTS: Final = 64
 # Chosen by nearest neighbours on the public parts of the data sets notes and sms_spam: docs/how-to/classify-notes.md.
 _MEANINGS: Final = 128
+# What may follow: split there, so that a file's name may hold a plus.
+_FURTHER: Final = re.compile(r"\+(?=(?:standard|pca:[0-9]+|projection:[0-9]+)(?:\+|$))")
+_LEAST_DEVIATION: Final = 0.05
 # Noise of pixels, as a share of all their variation, from which gradients say less than the pixels do.
 _NOISY: Final = 0.5
 # Rows that are enough to see how noisy the pixels are.
@@ -48,10 +54,23 @@ def features_for(
     raw: the values themselves; hog: histograms of oriented gradients, of deskewed images where they are grey; pca:N: N
     principal components of the pool; projection:N: N random directions; lsa:N: latent meanings of text; onnx:FILE: an
     encoder; auto: raw for rows of tables, lsa where a column of them is text; for images hog, or deskewed pixels where
-    they are mostly noise, and principal components of that.
+    they are mostly noise, and principal components of that. Behind it, as often as wanted, of what comes before:
+    +pca:N, +projection:N, or +standard, with mean 0 and standard deviation 1 over the pool.
 
     Raises InvalidInput for another name, and where the map does not fit the pool.
     """
+    first, *further = _FURTHER.split(named)
+    found = _first(pool, first, columns=columns, seed=seed)
+    for each in further:
+        kind, _, number = each.partition(":")
+        if kind == "pca":
+            found = principal(pool, found, int(number))
+        else:
+            found = projected(found, int(number), seed=seed) if kind == "projection" else standard(pool, found)
+    return found
+
+
+def _first(pool: Float32[ndarray, "pool ..."], named: str, *, columns: Sequence[Feature], seed: int) -> FeatureMap:
     raw = FeatureMap(pool.shape[1:])
     kind, _, value = named.partition(":")
     if kind == "onnx" and value:
@@ -67,7 +86,8 @@ def features_for(
         return raw
     if named not in ("auto", "hog"):
         raise InvalidInput(
-            f"features is {named[:80]!r}; allowed: auto, raw, hog, pca:N, projection:N, lsa:N, onnx:FILE"
+            f"features is {named[:80]!r}; allowed: auto, raw, hog, pca:N, projection:N, lsa:N, onnx:FILE, and behind "
+            "it +standard, +pca:N, +projection:N"
         )
     if pool.ndim < 3:
         raise InvalidInput(f"features is 'hog' for records of shape {pool.shape[1:]}; allowed: images")
@@ -116,6 +136,17 @@ def latent(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], 
     had = np.count_nonzero(pool, axis=0)
     weights = np.where(of_text, 1 + np.log((1 + len(pool)) / (1 + had)), 1.0)
     return principal(pool, FeatureMap(pool.shape[1:]), components, weights=weights, usual=_MEANINGS)
+
+
+def standard(pool: Float32[ndarray, "pool ..."], base: FeatureMap) -> FeatureMap:
+    """`base`, and then each feature less its mean over the pool, in units of its standard deviation there.
+
+    One that hardly varies stays small: it is divided by _LEAST_DEVIATION of the mean deviation, or one step, at least.
+    """
+    found = base(pool).astype(np.float64)
+    deviation = found.std(axis=0)
+    floor = max(_LEAST_DEVIATION * deviation.mean(), 1 / STEPS)
+    return base.then(Scale.of(found.mean(axis=0), 1 / np.maximum(deviation, floor)))
 
 
 def projected(base: FeatureMap, components: int, *, seed: int) -> FeatureMap:

@@ -25,6 +25,7 @@ TEACHERS: Final[Parts[Callable[..., TeacherKind]]] = Parts(
         "nearest_centroid": "party.teachers.nearest_centroid:nearest_centroid",
         "random_forest": "party.teachers.trees:random_forest",
         "hist_gradient_boosting": "party.teachers.trees:hist_gradient_boosting",
+        "label_spreading": "party.teachers.label_spreading:label_spreading",
         "small_cnn": "party.teachers.torch_teacher:small_cnn",
     },
     group="conclave.teachers",

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.teachers.teacher import Teacher, among_seen
+from party.teachers.teacher import PRIVATE, Teacher, among_seen
 from party.teachers.validation import check_queries
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
@@ -38,6 +38,8 @@ class LinearTeacher(Teacher):
         return np.asarray(self.seen[scores.argmax(axis=1)], np.int64)
 
     def private_model(self, *, classes: int) -> Model:
+        if self.kind not in PRIVATE:
+            return super().private_model(classes=classes)
         return Model(self.input_shape, (among_seen(Dense(self.weights.T, self.offsets), self.seen, classes=classes),))
 
     def save(self, path: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from party.teachers.linear import LinearTeacher, read_linear
@@ -37,7 +37,10 @@ class LogisticRegressionKind(TeacherKind):
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
         """Trains one teacher per shard, see TeacherKind.fit."""
         check_shards(shards, classes, seeds)
-        return [_fit_one(inputs, labels) for inputs, labels in shards]
+        return [
+            fit_weighted(inputs.reshape(len(inputs), -1), labels, None, name=_NAME, input_shape=inputs.shape[1:])
+            for inputs, labels in shards
+        ]
 
     def load(self, path: Path) -> Teacher:
         """Reads what LinearTeacher.save wrote. Raises DataCorrupt."""
@@ -50,24 +53,29 @@ def logistic_regression(*, device: str) -> LogisticRegressionKind:
     return LogisticRegressionKind()
 
 
-def _fit_one(inputs: Float32[ndarray, "records ..."], labels: Int64[ndarray, " records"]) -> LinearTeacher:
+def fit_weighted(
+    rows: Float32[ndarray, "records features"],
+    labels: Int64[ndarray, " records"],
+    weights: Float64[ndarray, " records"] | None,
+    *,
+    name: str,
+    input_shape: tuple[int, ...],
+) -> LinearTeacher:
+    """A teacher of these rows, each of which counts as its weight says; None: all as one. name: of its kind;
+    input_shape: of a query.
+    """
     from sklearn.exceptions import ConvergenceWarning
     from sklearn.linear_model import LogisticRegression
 
-    rows = inputs.reshape(len(inputs), -1)
     seen = np.unique(labels)
     if len(seen) == 1:  # nothing to separate, and scikit-learn refuses to
-        return LinearTeacher(
-            _NAME, np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, inputs.shape[1:]
-        )
+        return LinearTeacher(name, np.zeros((rows.shape[1], 1), np.float32), np.zeros(1, np.float32), seen, input_shape)
     model = LogisticRegression(C=_INVERSE_REGULARISATION, max_iter=MAX_ITERATIONS)
     with warnings.catch_warnings():
         # Stopping before convergence is intended: see MAX_ITERATIONS.
         warnings.simplefilter("ignore", ConvergenceWarning)
-        model.fit(rows, labels)
+        model.fit(rows, labels, sample_weight=weights)
     weights, offsets = model.coef_.T, model.intercept_
     if len(seen) == 2:  # scikit-learn keeps one score, that of the second class
         weights, offsets = np.hstack([np.zeros_like(weights), weights]), np.append(0.0, offsets)
-    return LinearTeacher(
-        _NAME, np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, inputs.shape[1:]
-    )
+    return LinearTeacher(name, np.ascontiguousarray(weights, np.float32), offsets.astype(np.float32), seen, input_shape)

@@ -55,6 +55,15 @@ class TeacherKind(ABC):
         """Whether shards are trained together (stacked on a GPU), so that `fit` is best given many at once."""
         return False
 
+    @property
+    def uses_pool(self) -> bool:
+        """Whether teachers learn from the study's public pool, too, so that `fit` needs `with_pool` first."""
+        return False
+
+    def with_pool(self, pool: Float32[ndarray, "pool ..."]) -> TeacherKind:
+        """The same kind where this public pool is known. Only kinds that use it differ."""
+        return self
+
     @abstractmethod
     def fit(
         self,
@@ -63,7 +72,7 @@ class TeacherKind(ABC):
         classes: int,
         seeds: list[int],
     ) -> list[Teacher]:
-        """Trains one teacher per shard. The result depends only on that teacher's (shard, classes, seed),
+        """Trains one teacher per shard. The result depends only on that teacher's (shard, classes, seed) and the pool,
         never on which shards are trained together, so that engines that group parties differently agree.
 
         Raises InvalidInput on an empty shard, labels outside [0, classes), NaN or infinite features.

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from party.data import load_records
+from party.data.pool import read_pool
 from party.data.records import Records
 from party.data.shards import deal, key_of, units_of
 from party.home import PartyHome
@@ -74,7 +75,7 @@ def train(
     """
     terms = study.terms
     check_private(study, settings)
-    kind = kind_of(settings.teachers.kind)
+    kind = _with_pool(kind_of(settings.teachers.kind), settings, home.pool(study.digest), study)
     say(f"reading {settings.data.shown}")
     records = load_records(settings.data, terms)
     done = []
@@ -96,6 +97,18 @@ def train(
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
         say(f"seat {each.seat}: {counted(study.teachers, 'teacher')} in {folder}")
     return done
+
+
+def _with_pool(kind: TeacherKind, settings: PartySettings, pool: Path, study: DeployedStudy) -> TeacherKind:
+    """The kind of teacher, which has the study's pool if it uses one. Raises InvalidInput where that was not given."""
+    if not kind.uses_pool:
+        return kind
+    if not pool.exists():
+        raise InvalidInput(
+            f"teachers.kind is {settings.teachers.kind!r}, which learns from the public pool of study {study.name!r}, "
+            "too; allowed: approve the study again, with --pool FILE, as the operator sent it"
+        )
+    return kind.with_pool(np.array(read_pool(pool, study.terms)))
 
 
 def _teachers(

@@ -24,10 +24,11 @@ from protocols.features.deskew import Deskew
 from protocols.features.encoder import Encoder
 from protocols.features.hog import Hog
 from protocols.features.linear import Linear
+from protocols.features.scale import Scale
 from protocols.features.stage import Stage
 from protocols.ranges import check
 
-KINDS: Final[Mapping[int, type[Stage]]] = {kind.number: kind for kind in (Linear, Deskew, Hog, Encoder)}
+KINDS: Final[Mapping[int, type[Stage]]] = {kind.number: kind for kind in (Linear, Deskew, Hog, Encoder, Scale)}
 # The bytes of a file of features, at most; an encoder is the largest part.
 FEATURES_BYTES: Final = 2**29
 _MOST_STAGES, _MOST_SIDES = 8, 4

@@ -38,8 +38,8 @@ class Task:
 
     @property
     def dataset(self) -> Dataset:
-        """The private, public and test records."""
-        return self.inputs.dataset
+        """The private, public and test records, as students see them."""
+        return self.inputs.studied
 
     @property
     def holdings(self) -> list[Int64[ndarray, " records"]]:

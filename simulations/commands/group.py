@@ -57,6 +57,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.commands.schema:schema_flags",
         "Propose the schema of your own CSV or Parquet table, from its columns and values, for you to correct.",
     ),
+    "encoder": (
+        "simulations.commands.encoder:encoder_flags",
+        "Make an encoder of a data set's public pool, of public weights or trained on it, for --features onnx:FILE.",
+    ),
     "ask": (
         "simulations.ask.command:ask_flags",
         "Let querying parties get their own private records labelled by the others, and retrain their models.",

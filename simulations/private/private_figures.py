@@ -96,7 +96,7 @@ def _predictions(
     if not isinstance(inputs, DatasetInputs) or round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
     train = between_rounds(
-        inputs.dataset, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
+        inputs.studied, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
     )
     before = labels.copy()
     before[round_one:] = NOT_ASKED
@@ -115,7 +115,7 @@ def _retrained(
     with reporter.stage("teachers with another record") as stage:
         found = retraining(
             study,
-            inputs.dataset,
+            inputs.taught,
             inputs.shards,
             stored.votes,
             first,
@@ -143,7 +143,7 @@ def _attack(
     host: Host,
     reporter: Reporter,
 ) -> Private[MembershipReport] | None:
-    settings, dataset = inputs.settings, inputs.dataset
+    settings, dataset = inputs.settings, inputs.studied
     answered = len(first.training_set(dataset.classes)[0])
     if not settings.attack or released is None or answered == 0:
         return None

@@ -110,7 +110,7 @@ def retraining(
     """
     chosen = list(range(len(study.roster))) if parties is None else [int(party) for party in parties]
     _check(study, dataset, shards, votes, chosen, retrainings, confidence, population, predictions)
-    kind = teacher_kind(teacher)
+    kind = teacher_kind(teacher).with_pool(dataset.public_inputs)
     asked = AskedVotes(study, TeacherVotes(study.classes, votes), result, predictions)
     if len(asked.positions) == 0:
         raise InvalidInput("no query was asked, so no record cost anything; allowed: at least one query")

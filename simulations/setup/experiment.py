@@ -63,6 +63,8 @@ class Experiment(BaseModel):
     nearest: int | None = Field(None, ge=1)
     partitions: int | None = Field(None, ge=1, le=64)
     features: str | None = None
+    teacher_features: bool = False
+    student_features: bool = False
     votes: str | None = None
     votes_kind: Literal["ids", "counts"] | None = None
     labels: str | None = None

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # Settings that have a meaning for teachers' votes only, and those for record votes only.
 OF_TEACHERS = (
     "questions teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate "
-    "retrainings"
+    "retrainings teacher_features"
 ).split()
 OF_RECORDS = "record_queries bins nearest partitions features".split()
 
@@ -38,13 +38,24 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
     if settings.votes_by == "teacher":
         if settings.unit == "patient":
             raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or votes_by 'record')")
-        of_records = [name for name in OF_RECORDS if name != "features" or settings.questions == GIVEN]
+        learns = settings.teacher_features or settings.student_features
+        if learns and settings.features is None:
+            raise InvalidInput(
+                "features is None; allowed with teacher_features or student_features: what they learn from"
+            )
+        of_records = [name for name in OF_RECORDS if name != "features" or (settings.questions == GIVEN and not learns)]
         idle = [name for name in of_records if given.get(name) is not None]
         if idle:
-            chosen = ", or with questions that are chosen" if idle[0] == "features" else ""
+            chosen = (
+                ", or with questions that are chosen, teacher_features or student_features"
+                if idle[0] == "features"
+                else ""
+            )
             raise InvalidInput(
                 f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only{chosen}: leave it out"
             )
+        if settings.features is not None and settings.votes is not None:
+            raise InvalidInput(f"features is {settings.features!r}; allowed: none with stored votes, which are cast")
         return
     idle = [name for name in (*OF_TEACHERS, *settings.parameters) if given.get(name) is not None]
     if idle:
@@ -52,6 +63,8 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
             f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'teacher' only: leave it out (where records vote, "
             "the mechanism is Gaussian noise on sums, the least that every budget affords)"
         )
+    if settings.student_features and settings.record_queries == "columns":
+        raise InvalidInput("student_features is True; allowed with record_queries clusters:N only, which have features")
     if settings.view != "histogram":
         raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
 

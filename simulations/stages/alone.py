@@ -44,12 +44,13 @@ def alone_accuracy(
     chosen = measured_parties(len(shards)).tolist()
     holdings = [np.concatenate(shards[party]) for party in chosen]
     source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
-    about = f"alone {dataset.private_digest} {dataset.test_digest} {teacher} {seed} {chosen} {source}"
+    kind = teacher_kind(teacher).with_pool(dataset.public_inputs)
+    pool = dataset.public_digest if kind.uses_pool else ""
+    about = f"alone {dataset.private_digest} {pool} {dataset.test_digest} {teacher} {seed} {chosen} {source}"
     path = cache_dir / "alone" / f"{content_digest(*holdings, text=about)}.npy"
     known = cached_array(path)
     if known is not None and known.shape == (len(chosen),):
         return known.astype(np.float64)
-    kind = teacher_kind(teacher)
     if trained is not None and all(len(of_party) == 1 for of_party in shards):
         models = [kind.load(teacher_path(trained, str(party), 0)) for party in chosen]
     else:

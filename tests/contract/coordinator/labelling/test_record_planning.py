@@ -1,5 +1,6 @@
 """What an operator's commands make of a draft in which records vote: queries, noise, weights, and a stored study."""
 
+import hashlib
 import json
 import shlex
 from dataclasses import replace
@@ -20,6 +21,7 @@ from protocols.study.deployed import deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import Clear
 from protocols.study.queries_file import read_query_map
+from runtime.exits import Exit
 from tests.harness.deployed_records import POOL, draft, record_study_of, write_queries
 from tests.harness.homes import study_file
 from tests.harness.operators import make_home
@@ -194,3 +196,25 @@ def test_a_pool_is_put_into_the_order_of_asking(tmp_path, capsys, monkeypatch):
     np.testing.assert_array_equal(np.load("ordered.npy"), pool[in_order(pool, "centres:5", seed=0)])
     assert run_command(ordered) == 3
     assert "ordered.npy exists; allowed: a new file" in capsys.readouterr().err
+
+
+def test_an_encoder_is_made_of_the_studys_pool_and_of_no_other(tmp_path, capsys, monkeypatch):
+    given = []
+    monkeypatch.setattr("coordinator.encoders.make_encoder", lambda pool, choice: given.append((pool, choice)) or b"x")
+    file, pool, other = (
+        study_file(tmp_path, record_study_of()[0], "study.toml"),
+        tmp_path / "pool.npy",
+        tmp_path / "other.npy",
+    )
+    write_pool(pool, POOL)
+    write_pool(other, POOL * 2)
+    out = tmp_path / "encoder.onnx"
+    made = ["study", "encoder", "denoising", "--draft", str(file), "--out", str(out), "--pool"]
+    assert run_command([*made, str(other)]) == Exit.INVALID_INPUT
+    assert "allowed: terms.pool_sha256" in capsys.readouterr().err
+    assert run_command([*made, str(pool)]) == 0
+    np.testing.assert_array_equal(given[0][0], POOL)
+    assert (given[0][1].kind, len(given)) == ("denoising", 1)
+    assert out.read_bytes() == b"x"
+    assert hashlib.sha256(b"x").hexdigest() in capsys.readouterr().out
+    assert run_command([*made, str(pool)]) == Exit.INVALID_INPUT

@@ -52,7 +52,8 @@ def test_a_class_that_a_teacher_has_not_seen_is_never_said(name):
 
 @pytest.mark.parametrize("name", sorted(set(TEACHERS) - set(PRIVATE)))
 def test_other_kinds_are_refused_with_those_that_are_allowed(name):
-    teacher = teacher_kind(name, device="cpu").fit([(IMAGES[:60], LABELS[:60])], classes=10, seeds=[1])[0]
+    kind = teacher_kind(name, device="cpu").with_pool(IMAGES[60:100])
+    teacher = kind.fit([(IMAGES[:60], LABELS[:60])], classes=10, seeds=[1])[0]
     with pytest.raises(InvalidInput, match="logistic_regression, mlp, small_cnn"):
         teacher.private_model(classes=10)
 

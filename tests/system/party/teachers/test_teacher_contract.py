@@ -20,13 +20,15 @@ from party.teachers.validation import Shard
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 
 CLASSES = 10
-# Mean accuracy of teachers with 240 digits each on the other digits; measured 0.95, 0.93, 0.92, 0.92, 0.88, 0.93, 0.84.
+# Mean accuracy of teachers with 240 digits each on the other digits; measured 0.95, 0.93, 0.92, 0.92, 0.88, 0.96,
+# 0.93, 0.84.
 LEAST_ACCURACY = {
     "cnn": 0.92,
     "mlp": 0.88,
     "small_cnn": 0.88,
     "logistic_regression": 0.90,
     "nearest_centroid": 0.85,
+    "label_spreading": 0.94,
     "random_forest": 0.90,
     "hist_gradient_boosting": 0.80,
 }
@@ -79,9 +81,13 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def kind_of(name: str) -> TeacherKind:
+    return teacher_kind(name, device="cpu").with_pool(digits()[0][1000:1400])
+
+
 @pytest.fixture
 def kind(name: str) -> TeacherKind:
-    return teacher_kind(name, device="cpu")
+    return kind_of(name)
 
 
 def predictions(kind: TeacherKind, trained_on: Shard, seed: int = 0) -> ndarray:
@@ -91,7 +97,7 @@ def predictions(kind: TeacherKind, trained_on: Shard, seed: int = 0) -> ndarray:
 @cache
 def trained(name: str, start: int, stop: int) -> Teacher:
     """A teacher of digits `start` to `stop`, trained once for the tests that look at it."""
-    (teacher,) = teacher_kind(name, device="cpu").fit([shard(start, stop)], classes=CLASSES, seeds=[3])
+    (teacher,) = kind_of(name).fit([shard(start, stop)], classes=CLASSES, seeds=[3])
     return teacher
 
 
@@ -168,10 +174,14 @@ def test_the_same_seed_gives_the_same_teacher(kind: TeacherKind) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    [name for name in TEACHERS if name not in ("logistic_regression", "nearest_centroid", "hist_gradient_boosting")],
+    [
+        name
+        for name in TEACHERS
+        if name not in ("logistic_regression", "nearest_centroid", "hist_gradient_boosting", "label_spreading")
+    ],
 )
 def test_another_seed_gives_another_teacher_of_the_random_kinds(name: str) -> None:
-    kind = teacher_kind(name, device="cpu")
+    kind = kind_of(name)
     assert (predictions(kind, shard(0, 40), seed=5) != predictions(kind, shard(0, 40), seed=6)).any()
 
 
@@ -267,5 +277,6 @@ def test_table_rows_are_learned(name: str) -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((300, 6)).astype(np.float32)
     labels = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
-    (teacher,) = teacher_kind(name, device="cpu").fit([(rows[:200], labels[:200])], classes=2, seeds=[0])
+    kind = teacher_kind(name, device="cpu").with_pool(rows[200:])
+    (teacher,) = kind.fit([(rows[:200], labels[:200])], classes=2, seeds=[0])
     assert (teacher.predict(rows[200:]) == labels[200:]).mean() > 0.85

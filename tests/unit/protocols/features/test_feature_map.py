@@ -61,7 +61,7 @@ def altered(**changed):
     ("changed", "words"),
     [
         ({"kinds": None}, "no array 'kinds'"),
-        ({"kinds": np.array([2, 9, 1])}, r"stages \[2, 9, 1\]; allowed: up to 8 of \[1, 2, 3, 4\]"),
+        ({"kinds": np.array([2, 9, 1])}, r"stages \[2, 9, 1\]; allowed: up to 8 of \[1, 2, 3, 4, 5\]"),
         ({"kinds": np.full(9, 2)}, "allowed: up to 8"),
         ({"kinds": np.array([2.0, 3.0])}, "kinds is float64"),
         ({"shape": np.array([0, 16])}, "shape is 0; allowed: 1 to"),
@@ -97,4 +97,4 @@ def test_an_encoder_out_of_range_is_refused(content, width) -> None:
 
 
 def test_kinds_of_stages_have_numbers_of_their_own() -> None:
-    assert sorted(KINDS) == [1, 2, 3, 4]
+    assert sorted(KINDS) == [1, 2, 3, 4, 5]
