@@ -1,0 +1,51 @@
+"""Groups as a report and its figures show them: the ones that pay most where they are many, and notes on small ones."""
+
+import numpy as np
+
+from simulations.datasets.groups import Grouping
+from simulations.groups.figures import by_group
+from simulations.plots.groups import group_drawings
+from simulations.report.groups import shown_groups
+from simulations.results.groups import baseline_groups, groups_summary, pays_most_words
+
+CLASSES = 25
+# 24 classes of 20 records and one of 19; the student gets the first c of every class c wrong.
+LABELS = np.arange(CLASSES * 20 - 1) % CLASSES
+TRUTH = np.eye(CLASSES, dtype=np.float32)[LABELS]
+WRONG = np.arange(len(LABELS)) // CLASSES < LABELS * 20 / CLASSES
+STUDENT = np.where(WRONG[:, None], np.roll(TRUTH, 1, axis=1), TRUTH)
+GROUPS = Grouping("class", tuple(f"c{number}" for number in range(CLASSES)), LABELS)
+FOUND = by_group([GROUPS], [STUDENT], TRUTH, LABELS)
+
+
+def test_of_many_groups_those_that_pay_most_are_shown_and_a_small_one_says_so():
+    figures = {"by_group": groups_summary(FOUND), "baselines": baseline_groups(FOUND)}
+    (table,) = shown_groups(figures)["tables"]
+    assert [row["group"] for row in table["rows"][:2]] == ["c24", "c23"]
+    costs = [float(row["cost"].split()[0]) for row in table["rows"]]
+    assert costs == sorted(costs, reverse=True)
+    assert (len(costs), table["left"]) == (20, 5)
+    assert [row["accuracy"].partition(" of only ")[2] for row in table["rows"][:2]] == ["19", ""]
+    assert [row["note"] for row in figures["by_group"][-2:]] == ["", "fewer than 20 records"]
+    # The small one pays most of all, and is not named.
+    assert figures["baselines"]["pays_most"]["group"] == "c23"
+    assert pays_most_words(figures["baselines"]["pays_most"], seeds=1).startswith("class c23: +95.0 points (95 %: ")
+
+
+def test_without_a_pooled_model_those_that_are_right_least_are_shown():
+    found = by_group([GROUPS], [STUDENT], None, LABELS)
+    figures = {"by_group": groups_summary(found), "baselines": baseline_groups(found)}
+    shown = shown_groups(figures)
+    assert not shown["priced"]
+    assert shown["tables"][0]["rows"][1]["group"] == "c23"
+    assert figures["baselines"]["pays_most"] is None
+
+
+def test_the_figure_shows_the_same_groups_small_ones_pale():
+    accuracies, reliability = group_drawings(FOUND)
+    (axes,) = accuracies.figure.axes
+    assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["c24 (19)", "c23 (20)"]
+    assert len(axes.get_yticklabels()) == 20
+    assert [line.get_alpha() for line in axes.get_lines()[:6]] == [0.4] * 3 + [1.0] * 3
+    assert "class c24, " in accuracies.alt
+    assert f"{FOUND.calibrations[0].error:.3f}" in reliability.caption
