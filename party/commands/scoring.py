@@ -42,8 +42,8 @@ _RELEASE = click.Path(path_type=Path, exists=True, file_okay=False)
 def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test_file: Path | None) -> None:
     """Say what this hospital's own model reaches alone, on records that it did not learn from; nothing leaves.
 
-    Alone: a model of teachers.kind of all own records, cross-validated in five parts by patient, or on --test.
-    Together: the released student on the same records.
+    Alone: a model of teachers.kind of all own records, cross-validated in five parts, or on --test.
+    No patient is in two parts, where data.patient names them. Together: the released student on the same records.
 
     \b
     Examples:
@@ -62,7 +62,7 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
     records = load_records(settings.data, found.terms)
     if test_file is None:
         judged, alone = records, predicted_unseen(records, settings.teachers, classes=found.classes)
-        how = f"cross-validated in {FOLDS} parts, by patient"
+        how = f"cross-validated in {FOLDS} parts, by {'patient' if settings.data.patient else 'record'}"
     else:
         judged = load_records(of_file(settings.data, test_file), found.terms)
         alone = predicted_kept_back(records, judged, settings.teachers, classes=found.classes)

@@ -89,6 +89,16 @@ def test_alone_is_scored_on_records_that_the_model_did_not_see_and_together_is_t
     said = capsys.readouterr().out
     assert said.startswith("alone     right in ")
     assert "always 'left' would be right in" in said or "always 'right' would be right in" in said
+    assert "cross-validated in 5 parts, by patient" in " ".join(said.split())
+
+
+def test_records_of_nobody_who_is_named_are_parted_by_record(tmp_path, authority, capsys):
+    home, made = make_member(tmp_path / "a", authority), deployed_study(1)
+    text = home.settings_file.read_text()
+    home.settings_file.write_text(text.replace('patient = "patient"', 'patient = ""'))
+    study = replace(made, terms=replace(made.terms, features=FEATURES))
+    assert run(home, "data", "score", study_file(tmp_path, study)) == 0
+    assert "cross-validated in 5 parts, by record)" in " ".join(capsys.readouterr().out.split())
 
 
 def test_records_that_were_kept_back_score_both(place, tmp_path, capsys):
