@@ -75,3 +75,10 @@ def test_every_colour_of_a_figure_is_redefined_for_the_dark():
     style = page()
     for name in set(re.findall(r"--c-\w+", style)):
         assert len(re.findall(rf"{name}: #", style)) == 2, name
+
+
+def test_on_paper_wide_tables_lie_on_their_side_and_what_is_folded_is_shown():
+    printed = document(title="t", kind="k", body="").partition("@media print")[2]
+    assert "@page wide { size: landscape; }" in printed
+    assert "table.wide { page: wide;" in printed
+    assert "details::details-content { content-visibility: visible;" in printed
