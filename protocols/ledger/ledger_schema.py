@@ -20,6 +20,7 @@ CREATE TABLE IF NOT EXISTS batch (
 CREATE TABLE IF NOT EXISTS asked (
     query INTEGER PRIMARY KEY, number INTEGER NOT NULL REFERENCES batch
 ) STRICT;
+CREATE INDEX IF NOT EXISTS asked_in_batch ON asked (number);
 CREATE TABLE IF NOT EXISTS charge (
     number INTEGER NOT NULL REFERENCES batch, account TEXT NOT NULL REFERENCES account,
     reserved INTEGER NOT NULL CHECK (reserved >= 0), settled INTEGER,

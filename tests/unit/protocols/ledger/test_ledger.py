@@ -213,3 +213,9 @@ def test_notes_that_belong_to_another_go_with_it_and_never_before():
         ledger.forget_uncharged("seed", "choice", keep=0)
         assert ledger.noted(b"a", "choice") == b"a"
         assert ledger.noted(b"d", "choice") is None
+
+
+def test_a_batch_is_found_without_reading_the_queries_of_all_others():
+    with Ledger(":memory:") as ledger:
+        ((*_, how),) = ledger._rows("EXPLAIN QUERY PLAN SELECT query FROM asked WHERE number = ?", (0,))
+    assert "asked_in_batch" in how
