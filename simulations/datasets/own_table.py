@@ -78,7 +78,8 @@ def load_table(
 def _named(values: Sequence[str]) -> Shaped[ndarray, " rows"]:
     """What each record belongs to; a missing value is a name of its own."""
     plain = [value.strip() for value in values]
-    return np.array(["missing" if value in MISSING else value for value in plain])
+    # As objects: of a fixed width, one long text would make all of them long.
+    return np.array(["missing" if value in MISSING else value for value in plain], dtype=object)
 
 
 def _times(values: Sequence[str], *, where: str) -> Float64[ndarray, " rows"]:

@@ -48,6 +48,21 @@ def test_many_numbers_become_quarters():
     assert np.bincount(age.member).tolist() == [10, 10, 10, 10]
 
 
+def test_a_column_of_texts_is_no_way_to_tell_records_apart(tmp_path):
+    rows = [f"private,{row % 2},note {row}" for row in range(9)] + ["public,0,more"]
+    rows += [f"test,{row % 2},{'long ' * 9}{row}" for row in range(201)]
+    (tmp_path / "own.csv").write_text("\n".join(["part,outcome,note", *rows]) + "\n")
+    (tmp_path / "own.schema.toml").write_text(
+        'label = "outcome"\nclasses = ["0", "1"]\nsplit = "part"\n[[feature]]\ncolumn = "note"\nkind = "text"\n'
+    )
+    found = load(str(tmp_path / "own.csv"), DatasetRequest(seed=0, groups=("note",)))
+    assert found.test_names["note"].nbytes < 201 * 9
+    with pytest.raises(InvalidInput, match="201 names; allowed: at most 200"):
+        groupings(found, ["note"])
+    with pytest.raises(InvalidInput, match=r"allowed with own: class$"):
+        groupings(load(str(tmp_path / "own.csv"), DatasetRequest(seed=0)), ["note"])
+
+
 def test_a_column_that_the_data_do_not_have_is_refused():
     with pytest.raises(InvalidInput, match="allowed with toy: class, age, sex, stays"):
         groupings(dataset([[0, 0, 1, 0, 0]], [0]), ["ward"])
