@@ -19,6 +19,7 @@ from simulations.papers.until_spent import (
     Labelled,
     Terms,
     label_until_spent,
+    most_labels,
     proportional_weights,
     published_weights,
 )
@@ -79,6 +80,10 @@ class Ensemble:
         weight = ensembles.TEACHERS / len(votes)
         counts = self.pool.counts(votes, np.full(len(votes), weight))
         return self.labelled(counts, epsilon, copies * weight)
+
+    def most(self, epsilon: Float64[ndarray, " groups"], charged: Float64[ndarray, " groups"]) -> float:
+        """How many labels the threshold tests alone leave, on average."""
+        return most_labels(self.terms, epsilon=epsilon, sensitivity=charged, votes=float(ensembles.TEACHERS))
 
     def disjoint(self, fit: Teacher) -> Int8[ndarray, "teachers queries"]:
         """The votes of 250 teachers, each with records of its own."""

@@ -17,7 +17,7 @@ from simulations.papers import ensembles
 from simulations.papers.grouped import Ensemble
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
 from simulations.papers.stand_ins import Forest, KernelRidge, Teacher
-from simulations.papers.until_spent import Labelled, Terms
+from simulations.papers.until_spent import Labelled, Terms, proportional_weights
 from simulations.papers.votes import DATA_DEPENDENT_MEANS
 
 NAME: Final = "individualized"
@@ -35,6 +35,10 @@ _ASSIGNED: Final = (
     "published program does: groups are charged for the weight of others, and budgets are passed"
 )
 _CHOSEN: Final = "the part of the components that a teacher sees was chosen for the printed accuracy"
+_MOST: Final = (
+    "were all teachers to agree on every query, so that labels cost nothing: what the threshold tests leave, whatever "
+    "the votes"
+)
 _NO_SVHN: Final = "SVHN cannot be had, nor the votes"
 _STAND_INS: Final = "the teachers are stand-ins, which agree more or less often than the paper's"
 _OTHER_STUDENT: Final = "the paper's student is another network"
@@ -95,6 +99,10 @@ def _count(
 ) -> Cell:
     labels = over_seeds([len(each.labels) for each in found])
     return Cell(row=row, figure=figure, unit="count", printed=printed, means=means, why=why, **labels)
+
+
+def _most(row: str, figure: str, most: float) -> Cell:
+    return Cell(row=row, figure=figure, unit="count", printed=None, ours=most, means=_MOST)
 
 
 def _percent(row: str, figure: str, printed: float, values: Sequence[float], *, why: str = _STAND_INS) -> Cell:
@@ -179,7 +187,10 @@ def _labels_parts(dataset: str) -> tuple[Part, ...]:
 def _one_budget(dataset: str, task: Task) -> Sequence[Cell]:
     here, printed = _ensemble(dataset, task), _printed()[dataset.lower()]
     found = here.plain(_WEIGHT[dataset], _LOW)
-    cells = [_count("log 2", "labels, PATE", printed["baseline_labels"], found)]
+    cells = [
+        _count("log 2", "labels, PATE", printed["baseline_labels"], found),
+        _most("log 2", "labels, PATE, at most", here.most(np.array([_LOW]), np.ones(1))),
+    ]
     if dataset == "Adult":
         return [*cells, _percent("log 2", "teachers", printed["teacher_accuracy"], [here.teachers(Forest())])]
     cells.append(_percent("log 2", "right, PATE", printed["label_accuracy"], here.right(found)))
@@ -204,6 +215,11 @@ def _labels(dataset: str, two: _Two, task: Task) -> Sequence[Cell]:
     cells = [
         _count(two.name, "labels, Upsample", printed[0], upsample),
         _count(two.name, "labels, Weight", printed[1], weight),
+        _most(
+            two.name,
+            "labels, Weight, at most",
+            here.most(two.epsilon, proportional_weights(two.epsilon, two.shares).charged),
+        ),
     ]
     if two.share == 0.5:  # equal shares: the same weights
         return cells

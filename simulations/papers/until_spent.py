@@ -104,6 +104,21 @@ def _affordable(
     return len(counts)
 
 
+def most_labels(
+    terms: Terms, *, epsilon: Float64[ndarray, " groups"], sensitivity: Float64[ndarray, " groups"], votes: float
+) -> float:
+    """The mean number of labels were all votes for one class in every query, so that the labels cost nothing: what the
+    threshold tests alone leave. votes: the weight of all."""
+    tests = papernot2018.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    left = epsilon[:, None] + np.log(terms.delta) / (_ORDERS - 1)
+    asked = np.floor((left / tests).max(axis=1).min())
+    passed = papernot2018.answer_probability(
+        np.array([votes]), sigma_threshold=terms.sigma_threshold, threshold=terms.threshold
+    )
+    # No vote was looked at.
+    return float(asked * passed.for_research()[0])
+
+
 @dataclass(frozen=True, eq=False)
 class Weighted:
     """Weights of votes, one for each group, and the sensitivity that is charged to each group."""
