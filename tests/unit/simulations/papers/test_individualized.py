@@ -63,6 +63,7 @@ def test_table_1_has_labels_and_accuracies_of_three_columns_and_the_published_we
     assert cells["right, Weight"].printed == pytest.approx(97.33)
     # 250 queries are fewer than any budget affords where all teachers agree.
     assert 100 < cells["labels, PATE"].ours < 250
+    assert cells["labels, Weight as published"].printed is None
     assert cells["labels, Weight as published"].ours >= cells["labels, PATE"].ours
     assert cells["right, PATE"].ours > 95
     assert all(cell.seeds == 2 for cell in cells.values())
