@@ -17,13 +17,11 @@ from itertools import pairwise
 from typing import Final
 
 import numpy as np
-from jaxtyping import Float32, Float64, UInt64
+from jaxtyping import Float32, Float64, Int64, UInt64
 from numpy import ndarray
 
 # Of a text's vector, so that a teacher learns from a hundred of them as it does from standardised numbers.
 LENGTH: Final = 8.0
-# A word, or a pair of neighbours, weighs so many times what a piece of a word does.
-WORD_WEIGHT: Final = 2
 _PIECES: Final = (3, 4)
 _UNICODE: Final = unicodedata.ucd_3_2_0
 _REMEMBERED: Final = 2**16
@@ -60,16 +58,15 @@ def word_hash(gram: str) -> int:
     return int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8, person=b"conclave grams 1").digest(), "big")
 
 
-def _grams(found: list[str]) -> tuple[UInt64[ndarray, " grams"], ndarray]:
+def _grams(found: list[str]) -> tuple[UInt64[ndarray, " grams"], Int64[ndarray, " grams"]]:
+    """The hash of each different gram, and what it counts."""
     if not found:
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    pairs = np.array([_pair(*each) for each in pairwise(found)], np.uint64)
-    whole = np.array([_pair(each, "") for each in found], np.uint64)
-    large, many = np.unique(np.concatenate([whole, pairs]), return_counts=True)
-    small, few = np.unique(np.concatenate([_pieces(each) for each in found]), return_counts=True)
+    pairs = [_pair(*each) for each in pairwise(found)]
+    whole = np.array([_pair(each, "") for each in found] + pairs, np.uint64)
+    hashes, times = np.unique(np.concatenate([whole, *map(_pieces, found)]), return_counts=True)
     # frexp gives the number of binary digits: 1 + floor(log2 n).
-    weights = np.concatenate([WORD_WEIGHT * np.frexp(many)[1], np.frexp(few)[1]])
-    return np.concatenate([large, small]), weights.astype(np.int64)
+    return hashes, np.frexp(times)[1].astype(np.int64)
 
 
 @lru_cache(_REMEMBERED)

@@ -70,7 +70,10 @@ class Feature:
             raise InvalidInput(f"{where}: text; allowed: vectors and may_miss alone")
         if self.vectors is None:
             raise InvalidInput(f"{where}: text without vectors; allowed: vectors, such as {USUAL_VECTORS}")
-        text_width(self.vectors)
+        try:
+            text_width(self.vectors)
+        except InvalidInput as error:
+            raise InvalidInput(f"{where}: {error}") from None
 
     @property
     def width(self) -> int:

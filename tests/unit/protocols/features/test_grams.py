@@ -20,19 +20,19 @@ def slowly(text: str, width: int) -> list[float]:
     known = unicodedata.ucd_3_2_0
     plain = known.normalize("NFKC", text)
     found = "".join(letter.casefold() if known.category(letter)[0] in "LMN" else " " for letter in plain).split()
-    grams = Counter((each + " ", 2) for each in found)
-    grams.update((f"{first} {second}", 2) for first, second in pairwise(found))
+    grams = Counter(each + " " for each in found)
+    grams.update(f"{first} {second}" for first, second in pairwise(found))
     for each in found:
         padded = f" {each} "
-        grams.update(("\t" + padded[at : at + size], 1) for size in (3, 4) for at in range(len(padded) - size + 1))
+        grams.update("\t" + padded[at : at + size] for size in (3, 4) for at in range(len(padded) - size + 1))
     sums = [0] * width
-    for (gram, weight), times in grams.items():
+    for gram, times in grams.items():
         hashed = hashlib.blake2b(gram.encode(), digest_size=8, person=b"conclave grams 1").digest()
         number = int.from_bytes(hashed, "big")
         logarithm = 0
         while 2 ** (logarithm + 1) <= times:
             logarithm += 1
-        sums[number % width] += (1 + logarithm) * weight * (-1 if hashed[0] >= 128 else 1)
+        sums[number % width] += (1 + logarithm) * (-1 if hashed[0] >= 128 else 1)
     square = sum(each * each for each in sums)
     # The length to 60 binary digits.
     return [LENGTH * each * 2**60 / isqrt(square * 2**120) if square else 0.0 for each in sums]
@@ -51,7 +51,7 @@ def test_a_note_has_the_same_features_on_every_machine():
     (vector,) = gram_vectors(["Pt c/o SOB ×2d, denies CP. Fièvre 38,5°"], 16)
     sums = vector / np.abs(vector[vector != 0]).min()
     np.testing.assert_allclose(sums, np.rint(sums), atol=1e-4)
-    assert np.rint(sums).astype(int).tolist() == [-1, 1, 0, 1, 0, 0, 1, -3, -1, -4, 4, 1, -1, 3, 1, -4]
+    assert np.rint(sums).astype(int).tolist() == [0, 1, -1, 1, 1, 0, 0, -2, -1, -3, 4, 1, -1, 2, 1, -4]
 
 
 def test_case_width_and_what_separates_words_do_not_matter_and_their_order_does():
