@@ -285,12 +285,11 @@ def test_a_file_that_may_not_be_read_is_refused(table, tmp_path, name):
     reader = table[name]
     path = at(tmp_path, reader, reader.content)
     path.chmod(0)
-    if os.geteuid() == 0:
+    if os.access(path, os.R_OK):  # by root with all of its capabilities
         os.seteuid(65534)
     try:
         with pytest.raises(ConclaveError):
             reader.read(path)
     finally:
-        if os.getuid() == 0:
-            os.seteuid(0)
+        os.seteuid(os.getuid())
         path.chmod(0o600)
