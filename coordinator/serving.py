@@ -120,7 +120,7 @@ def serve(
             )
         store.clear_sessions()
         store.trail.append("serve_ended")
-        log("served", {"pid": os.getpid()})
+        log("served", {"process": os.getpid()})
 
 
 def _live_page(home: CoordinatorHome, store: Store, consortium: str, paste: Callable[[str], str]) -> str:
@@ -176,7 +176,7 @@ def _serve_one_certificate(
             )
         ports = (port, enrol_port or 0, monitor.port if monitor else 0)
         store.trail.append("serve_started", port=port)
-        log("serving", {"pid": os.getpid(), "port": ports[0], "enrol_port": ports[1], "metrics_port": ports[2]})
+        log("serving", {"process": os.getpid(), "port": ports[0], "enrol_port": ports[1], "metrics_port": ports[2]})
         running.until_stopped(ports, due=lambda: authority.renewal_due(certificate))
         if not stop.is_set():
             log("certificate_due", {"until": str(certificate.not_valid_after_utc)})

@@ -92,7 +92,7 @@ def serving_line(figures: dict[str, Any], *, now_s: float) -> str:
     serving = figures["serving"]
     if serving is None:
         return "not serving; start it with conclave-coordinator serve"
-    line = f"serving on port {serving['port']} (process {serving['pid']}), {len(figures['connected'])} connected"
+    line = f"serving on port {serving['port']} (process {serving['process']}), {len(figures['connected'])} connected"
     silent_s = abs(now_s - serving["seen_s"])
     return line if silent_s < _FRESH_S else f"{line}; as of {silent_s:.0f} s ago, and silent since: it may have ended"
 

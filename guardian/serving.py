@@ -64,14 +64,15 @@ def serve_guardian(home: GuardianHome, *, listen: str | None, stop: threading.Ev
             # Once a free port was chosen, keep it.
             address = f"{address.rpartition(':')[0]}:{number}"
             log(
-                "serving", {"pid": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)}
+                "serving",
+                {"process": os.getpid(), "port": number, "metrics_port": metrics_port, "serial": str(own.serial)},
             )
             try:
                 while not stop.wait(_LOOK_S) and home.certificate() == own.certificate:
                     looked = time.monotonic()
             finally:
                 port.stop()
-    log("served", {"pid": os.getpid()})
+    log("served", {"process": os.getpid()})
 
 
 def guardian_status(home: GuardianHome) -> dict[str, Any]:

@@ -36,7 +36,6 @@ FIELDS: Final[dict[str, type]] = {
     "file": str,
     "enrol_port": int,
     "metrics_port": int,
-    "pid": int,
     "software": str,
     "version": int,
     "skew_ms": int,

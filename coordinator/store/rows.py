@@ -63,9 +63,10 @@ class SilenceRecord:
 
 @dataclass(frozen=True)
 class Serving:
-    """The serve of this home, as last written. seen_s: seconds since 1970; metrics_port: 0 for none."""
+    """The serve of this home, as last written. process: its number; seen_s: seconds since 1970; metrics_port: 0 for
+    none."""
 
-    pid: int
+    process: int
     seen_s: float
     port: int
     enrol_port: int

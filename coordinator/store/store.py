@@ -297,7 +297,7 @@ class Store:
                 )
             self._database.execute(
                 "INSERT OR REPLACE INTO serving VALUES (1, ?, ?, ?, ?, ?)",
-                (serving.pid, serving.seen_s, serving.port, serving.enrol_port, serving.metrics_port),
+                (serving.process, serving.seen_s, serving.port, serving.enrol_port, serving.metrics_port),
             )
 
     def clear_sessions(self) -> None:

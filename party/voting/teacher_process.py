@@ -131,8 +131,8 @@ class TeacherProcess:
         raise Refused(Code.TEACHERS_LATE, reason)
 
     @property
-    def process_id(self) -> int | None:
-        """The child's process id; None if it does not run."""
+    def process(self) -> int | None:
+        """The number of the child's process; None if it does not run."""
         pipe = self._pipe
         return None if pipe is None else pipe.process.pid
 

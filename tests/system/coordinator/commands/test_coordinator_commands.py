@@ -216,7 +216,7 @@ class Process:
 
     def __enter__(self):
         with Store(self.home) as store:
-            wait_until(lambda: (store.serving() or FAR).pid == self.process.pid or self.process.poll() is not None)
+            wait_until(lambda: (store.serving() or FAR).process == self.process.pid or self.process.poll() is not None)
         return self
 
     def __exit__(self, *_):
@@ -231,7 +231,7 @@ class Process:
 
 
 class FAR:
-    pid = 0
+    process = 0
 
 
 def test_a_real_serve_ends_cleanly_is_alone_and_takes_up_after_a_kill_what_was_asked(tmp_path):

@@ -99,13 +99,13 @@ def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
 
         voting, ending = threading.Thread(target=vote), threading.Thread(target=end)
         voting.start()
-        wait_until(lambda: teachers.process_id is not None)
+        wait_until(lambda: teachers.process is not None)
         ending.start()
         wait_until(lambda: policy.approval(study.digest, "ward").withdrawn)
         answering.end_withdrawn()
         voting.join()
         ending.join()
-        assert teachers.process_id is None
+        assert teachers.process is None
         assert isinstance(replies[0], Refusal)
         assert given == [{SEAT: FinalSpend(0, proven=True)}]
 

@@ -26,14 +26,14 @@ def test_votes_of_the_child_are_those_of_its_teachers(tmp_path):
             expected = [teacher.predict(batch(size).inputs) for teacher in load_teachers(folder, study=study.digest)]
             np.testing.assert_array_equal(votes, expected)
         assert events == ["teachers_started", "teachers_ready"]
-        first = child.process_id
+        first = child.process
         os.kill(first, signal.SIGKILL)
         child._pipe.process.wait()
         assert child(batch()).shape == (2, 5)
-        assert child.process_id != first
+        assert child.process != first
     finally:
         child.close()
-    assert child.process_id is None
+    assert child.process is None
 
 
 @pytest.mark.usefixtures("forked")
@@ -83,7 +83,7 @@ def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry
     now = [0.0]
     child, events = gated.make(deadline_s=0.05, clock=lambda: now[0])
     child.warm()
-    first = child.process_id
+    first = child.process
     with Ledger(":memory:") as ledger:
         party = Party("hospital-0", study=gated.study, ledger=ledger, voter=child, coins_from=None)
         asked = VoteRequest(gated.study.digest, b"r", batch())
@@ -104,7 +104,7 @@ def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry
         assert spent > 0
         np.testing.assert_array_equal(party.handle(asked).votes, votes.votes)
         assert ledger.balance("hospital-0").spent == spent
-    assert child.process_id == first
+    assert child.process == first
     assert events.count("teachers_started") == 1
     assert "teachers_ended" not in events
 
@@ -136,10 +136,10 @@ def test_votes_of_the_newest_two_batches_are_kept_and_no_more(gated):
 def test_teachers_without_any_progress_are_ended_after_their_own_limit(gated):
     child, events = gated.make(deadline_s=0.05)
     child.warm()
-    hung = child.process_id
+    hung = child.process
     with pytest.raises(Refused, match="teachers_late"):
         child(batch(number=0))
-    assert child.process_id == hung
+    assert child.process == hung
     child._deadline_s, child._stalled_s = 60.0, 0.2  # before a teacher of either batch begins with the old limits
     gated.let(1)
     with pytest.raises(CannotVote) as failed:
@@ -154,7 +154,7 @@ def test_teachers_without_any_progress_are_ended_after_their_own_limit(gated):
 def test_closing_ends_a_prediction_at_once_and_whoever_waits_for_it_is_told(gated):
     child, events = gated.make(deadline_s=600.0, stalled_s=600.0)
     child.warm()
-    voting, refused = child.process_id, []
+    voting, refused = child.process, []
 
     def vote():
         with pytest.raises(Refused, match="could_not_vote"):
@@ -210,10 +210,10 @@ def test_teachers_are_loaded_before_the_first_question_and_rest_if_there_was_non
     child.rest()
     assert events[2:] == ["teachers_ended"]
     child.warm()
-    first = child.process_id
+    first = child.process
     child(batch())
     child.rest()
-    assert child.process_id == first
+    assert child.process == first
     child.close()
 
 
