@@ -16,7 +16,9 @@ import pytest
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from simulations.baselines.table import markdown, means
+from simulations.groups.figures import FEWEST
 from simulations.planning.plan import make_plan
+from simulations.results.marks import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT
 
@@ -41,6 +43,27 @@ def rows_below(page: str, head: str) -> list[list[str]]:
     table = re.search(rf"^{re.escape(head)}\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
     assert table is not None, head
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+
+
+def rows_by_group(name: str) -> str:
+    """The rows of by_group.csv as a page shows them, of groups of at least 20 records."""
+    shown = ""
+    for row in pd.read_csv(STORED / name).to_dict("records"):
+        cost, low, high = (100 * row[f"{MARK}cost{end}"] for end in ("", "_low", "_high"))
+        if row["records"] >= FEWEST:
+            shown += (
+                f"| {row['attribute']} | {row['group']} | {row['records']:,} | {100 * row['accuracy']:.1f} % | "
+                f"{100 * row[f'{MARK}pooled_accuracy']:.1f} % | {cost:+.1f} ({low:+.1f} to {high:+.1f}) |\n"
+            )
+    return shown
+
+
+@pytest.mark.parametrize("name", ["adult", "diabetes130"])
+def test_what_privacy_cost_each_group_is_what_the_runs_said(name: str) -> None:
+    text = (ROOT / "docs" / "explanation" / "by-group.md").read_text(encoding="utf-8")
+    rows = rows_by_group(f"{name}_by_group.csv")
+    assert rows.count("\n") >= 6
+    assert f"|---|---|---|---|---|---|\n{rows}\n" in text
 
 
 @pytest.mark.parametrize(("page", "name", "table"), MARKED, ids=[f"{page.stem}-{name}" for page, name, _ in MARKED])
