@@ -31,12 +31,15 @@ MAPPING_FILE = "mapping.toml"
 @dataclass(frozen=True, kw_only=True)
 class TeacherSettings:
     """kind: of party/teachers, "onnx", the name of a plugin or "package.module:attribute"; seed: from which shards and
-    training derive; files: ONNX files, one per teacher; idle_s: the teachers' process ends after so many seconds
+    training derive; files: ONNX files, one per teacher; features, features_sha256: what teachers learn from, a file of
+    features and its digest (None: the records themselves); idle_s: the teachers' process ends after so many seconds
     without a request; stalled_s: it is stopped after so many seconds in which no teacher is loaded or votes."""
 
     kind: str
     seed: int = field(repr=False)
     files: tuple[Path, ...] = ()
+    features: Path | None = None
+    features_sha256: str = ""
     idle_s: float = 300.0
     stalled_s: float = 900.0
 
@@ -96,6 +99,8 @@ def read_settings(path: Path) -> PartySettings:
             kind=teachers.text("kind"),
             seed=teachers.whole("seed", 0, 2**63 - 1),
             files=tuple(base / each for each in teachers.texts("files", ())),
+            features=base / teachers.text("features") if "features" in teachers.values else None,
+            features_sha256=teachers.text("features_sha256", ""),
             idle_s=teachers.number("idle_s", 300.0),
             stalled_s=teachers.number("stalled_s", 900.0),
         ),
@@ -115,6 +120,8 @@ def read_settings(path: Path) -> PartySettings:
             f"{path}: data.patient is {settings.data.patient!r}, and [lifetime.patient] is set; allowed: what names "
             "each record's patient (also where each record is of another one)"
         )
+    if (settings.teachers.features is None) != (settings.teachers.features_sha256 == ""):
+        raise InvalidInput(f"{path}: teachers has one of features and features_sha256; allowed: both, or neither")
     for key, seconds in (("idle_s", settings.teachers.idle_s), ("stalled_s", settings.teachers.stalled_s)):
         if not 1 <= seconds <= 86_400:
             raise InvalidInput(f"{path}: teachers.{key} is {seconds}; allowed: 1 to 86400 seconds")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any  # a row of a status
 
 import click
 
-from coordinator.commands.encoder import encoder
+from coordinator.commands.encoder import encoder, features
 from coordinator.commands.group import home_option
 from coordinator.queries import QUESTIONS_HELP
 from protocols.plural import counted
@@ -277,6 +277,7 @@ def queries(
 
 
 study.add_command(encoder)
+study.add_command(features)
 
 
 def _say_if_little(made: DeployedStudy) -> None:

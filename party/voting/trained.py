@@ -12,29 +12,36 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from party.teachers.on_features import on_features, read_features
 from party.teachers.own import kind_of
 from party.teachers.teacher import Teacher
 from party.voting.private_file import PRIVATE_FILE, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, StorageFailed
+from protocols.features.feature_map import FeatureMap
 from protocols.levels.hidden_queries.inference.model import Model
 from protocols.private_files import private_folder, tighten
 from protocols.reading import read_json
 from runtime.files import folder_beside, put_in_place, write_atomically
 
 MANIFEST: Final = "manifest.json"
+FEATURES_FILE: Final = "features.npz"
 _MANIFEST_BYTES: Final = 2**16
 _MEASURED: Final = "measured.json"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """A folder's description: study and seat, the records it was trained from, and how to read it."""
+    """A folder's description: study and seat, the records it was trained from, and how to read it.
+
+    features: the digest of the feature map that its teachers learned from, which is beside them; "" for records.
+    """
 
     study: str
     seat: str
     records: str = field(repr=False)
     kind: str
     teachers: int
+    features: str = ""
 
 
 def load_teachers(
@@ -48,6 +55,8 @@ def load_teachers(
     if manifest.study != study.hex():
         raise DataCorrupt(f"{folder} holds teachers of study {manifest.study[:16]}; allowed: {study.hex()[:16]}")
     kind = kind_of(manifest.kind)
+    if manifest.features:
+        kind = on_features(kind, read_features(folder / FEATURES_FILE, manifest.features))
     loaded(0, manifest.teachers)
     teachers = []
     for number in range(manifest.teachers):
@@ -56,7 +65,13 @@ def load_teachers(
     return teachers
 
 
-def write_teachers(folder: Path, teachers: Sequence[Teacher], manifest: Manifest, private: Model | None) -> None:
+def write_teachers(
+    folder: Path,
+    teachers: Sequence[Teacher],
+    manifest: Manifest,
+    private: Model | None,
+    features: FeatureMap | None = None,
+) -> None:
     """Writes a folder of teachers for its owner alone, in place of an earlier one. private: the model that answers
     hidden queries, if the study hides them.
 
@@ -66,6 +81,8 @@ def write_teachers(folder: Path, teachers: Sequence[Teacher], manifest: Manifest
     with folder_beside(folder) as part:
         for number, teacher in enumerate(teachers):
             teacher.save(part / teacher_file(number))
+        if features is not None:
+            write_atomically(part / FEATURES_FILE, features.to_bytes())
         if private is not None:
             save_model(part / PRIVATE_FILE, private)
         write_atomically(part / MANIFEST, json.dumps(vars(manifest), indent=2) + "\n")
@@ -76,7 +93,7 @@ def write_teachers(folder: Path, teachers: Sequence[Teacher], manifest: Manifest
 def read_manifest(folder: Path) -> Manifest:
     """The description of a folder of teachers. Raises DataUnavailable, DataCorrupt."""
     path = folder / MANIFEST
-    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int}
+    wanted = {"study": str, "seat": str, "records": str, "kind": str, "teachers": int, "features": str}
     try:
         values = read_json(path, most=_MANIFEST_BYTES)
     except DataUnavailable:

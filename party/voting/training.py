@@ -15,11 +15,13 @@ from party.data.records import Records
 from party.data.shards import deal, key_of, units_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
+from party.teachers.on_features import on_features, read_features
 from party.teachers.own import kind_of
 from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
 from party.voting.groups import rows_of_seats
 from party.voting.trained import Manifest, read_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from protocols.levels.hidden_queries.inference.model import Model
@@ -75,13 +77,21 @@ def train(
     """
     terms = study.terms
     check_private(study, settings)
-    kind = _with_pool(kind_of(settings.teachers.kind), settings, home.pool(study.digest), study)
+    kind, features = _kind(settings.teachers, study)
+    kind = _with_pool(kind, settings, home.pool(study.digest), study)
     say(f"reading {settings.data.shown}")
     records = load_records(settings.data, terms)
     done = []
     for each in deals_of(records, study, party, settings.teachers.seed):
         sizes = each.sizes(study.teachers)
-        manifest = Manifest(study.digest.hex(), each.seat, records.digest, settings.teachers.kind, study.teachers)
+        manifest = Manifest(
+            study.digest.hex(),
+            each.seat,
+            records.digest,
+            settings.teachers.kind,
+            study.teachers,
+            "" if features is None else features.digest,
+        )
         folder = home.teachers(study.digest, each.seat)
         done.append((each.seat, sizes))
         if _same(folder, manifest) and settings.teachers.kind != "onnx":
@@ -92,11 +102,27 @@ def train(
         private = None
         if study.confidentiality.hides_queries:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
-        write_teachers(folder, teachers, manifest, private)
+        write_teachers(folder, teachers, manifest, private, features)
         if study.teachers > 1 and settings.teachers.kind != "onnx":
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
         say(f"seat {each.seat}: {counted(study.teachers, 'teacher')} in {folder}")
     return done
+
+
+def _kind(settings: TeacherSettings, study: DeployedStudy) -> tuple[TeacherKind, FeatureMap | None]:
+    """The kind of teacher of the settings, and what it learns from; None: the records themselves. Raises InvalidInput,
+    DataUnavailable.
+    """
+    kind = kind_of(settings.kind)
+    if settings.features is None:
+        return kind, None
+    features = read_features(settings.features, settings.features_sha256)
+    if features.input_shape != study.terms.input_shape:
+        raise InvalidInput(
+            f"teachers.features is made of records of shape {features.input_shape}; allowed: "
+            f"{study.terms.input_shape}, as in terms.input_shape"
+        )
+    return on_features(kind, features), features
 
 
 def _with_pool(kind: TeacherKind, settings: PartySettings, pool: Path, study: DeployedStudy) -> TeacherKind:
@@ -163,6 +189,11 @@ def check_private(study: DeployedStudy, settings: PartySettings) -> None:
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
             "hides its queries, and other kinds of models cannot be computed on shares"
         )
+    if study.confidentiality.hides_queries and settings.teachers.features is not None:
+        raise InvalidInput(
+            f"teachers.features is set; allowed: without, as study {study.name!r} hides its queries, and features "
+            "cannot be computed on shares"
+        )
 
 
 def check_trainable(settings: PartySettings, study: DeployedStudy, party: str) -> list[str]:
@@ -173,7 +204,7 @@ def check_trainable(settings: PartySettings, study: DeployedStudy, party: str) -
     class learn nothing.
     """
     check_private(study, settings)
-    kind_of(settings.teachers.kind)
+    _kind(settings.teachers, study)
     if settings.teachers.kind == "onnx":
         _check_number_of_files(settings.teachers, study)
     records, names, warnings = load_records(settings.data, study.terms), study.terms.class_names, []

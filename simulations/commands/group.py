@@ -55,7 +55,8 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
     ),
     "schema": (
         "simulations.commands.schema:schema_flags",
-        "Propose the schema of your own CSV or Parquet table, from its columns and values, for you to correct.",
+        "Propose the schema of your own CSV, Parquet or JSON lines table, from its columns and values, for you to "
+        "correct.",
     ),
     "encoder": (
         "simulations.commands.encoder:encoder_flags",

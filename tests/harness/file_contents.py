@@ -43,7 +43,9 @@ INVITATION = (
     b'consortium = "test"\nparty = "p0"\ncoordinator = "centre"\naddress = "127.0.0.1:1"\n'
     b'enrol_address = "127.0.0.1:2"\ntoken = "' + base64.urlsafe_b64encode(bytes(32)) + b'"\nauthority = "PEM"\n'
 )
-MANIFEST = json.dumps({"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1}).encode()
+MANIFEST = json.dumps(
+    {"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1, "features": ""}
+).encode()
 SIGNED = json.dumps(
     {"format": "conclave release 1", "study": "ab", "created": "2026-01-01T00:00:00+00:00", "files": {}}
 ).encode()
