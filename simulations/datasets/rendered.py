@@ -36,6 +36,20 @@ def rendered(
     versions = " ".join(f"{package} {version(package)}" for package in ("numpy", "scipy", "matplotlib"))
     key = content_digest(text=f"{name} {about} {versions} {source_digest(__package__)}")
     folder = cache_dir / "datasets" / key
+    if (kept := _kept(folder)) is not None:
+        return kept
+    dataset = load(name, request)
+    for part in _ARRAYS:
+        write_atomically(folder / f"{part}.npy", array_parts(getattr(dataset, part)))
+    words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
+    # Written last, so that a folder with it is complete.
+    write_atomically(folder / "about.json", json.dumps(words))
+    # Mapped from now on: a million images would otherwise stay in memory until the end.
+    return _kept(folder) or dataset
+
+
+def _kept(folder: Path) -> Dataset | None:
+    """The data set of a folder, its arrays mapped; None where it is missing or cannot be read."""
     try:
         words = read_json(folder / "about.json")
         arrays = {part: np.asarray(read_array(folder / f"{part}.npy", mapped=True)) for part in _ARRAYS}
@@ -52,12 +66,4 @@ def rendered(
             test_labels=arrays["test_labels"],
         )
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError):
-        # Missing or unreadable: it is made again.
-        pass
-    dataset = load(name, request)
-    for part in _ARRAYS:
-        write_atomically(folder / f"{part}.npy", array_parts(getattr(dataset, part)))
-    words = {key: getattr(dataset, key) for key in ("name", "kind", "class_names", "about")}
-    # Written last, so that a folder with it is complete.
-    write_atomically(folder / "about.json", json.dumps(words))
-    return dataset
+        return None

@@ -10,7 +10,8 @@ import resource
 import sys
 import time
 from collections.abc import Sequence
-from typing import Any, Final  # Any: rows of a JSON file
+from dataclasses import dataclass
+from typing import Any  # Any: rows of a JSON file
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer
@@ -29,11 +30,20 @@ from simulations.setup.experiment import experiment, experiment_budgets, make_st
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.stored_votes import TeacherVotes
 
-RECORDS: Final = 200  # of each teacher
-DATA: Final = "clear_glyphs, each teacher nearest centroids of 200 records"
-_STUDENT: Final = "cnn"
-# Queries that the live study asks: every party has a ledger of its own.
-_LIVE: Final = 1000
+
+@dataclass(frozen=True)
+class Size:
+    """records: of each teacher; live: how many queries the live study asks, in which every party has a ledger of its
+    own; student: as the table of students names it.
+    """
+
+    teachers: int = 5000
+    records: int = 200
+    queries: int = 12_000
+    live: int = 1000
+    student: str = "cnn"
+
+
 # What an ordinary study of the same votes has; at the paper's delta, 1e-8, the float64 noise of 12,000 queries with 150
 # classes could not be covered.
 _BUDGET, _DELTA, _ONE_DRAW_SIGMA = 4.0, 1e-5, 150.0
@@ -41,21 +51,24 @@ _STUDY_MEANS = (
     f"in a study of budgets epsilon {_BUDGET:g}, delta {_DELTA:g}, one draw of noise of {_ONE_DRAW_SIGMA:g} votes per "
     "query, the same threshold"
 )
-_RELEASED_MEANS = f"under the paper's noise, as released with the noise of one seed; student: a {_STUDENT}"
+_WHY = "other characters and teachers"
 
 
-def glyph_like(row: dict[str, Any], task: Task, *, teachers: int, queries: int, live: int = _LIVE) -> Sequence[Cell]:
-    """The figures of the paper's row of Glyph, with so many teachers and queries; of the first seed alone."""
+def glyph_like(row: dict[str, Any], size: Size, task: Task) -> Sequence[Cell]:
+    """The figures of the paper's row of Glyph, at a size; of the first seed alone. The paper's noise and threshold, of
+    5,000 votes, are scaled to the teachers. Raises ConclaveError; EngineFailed where a ledger differs.
+    """
+    teachers, queries = size.teachers, size.queries
     where, seed = f"{teachers:,} teachers, {queries:,} queries", task.seeds[0]
+    released_means = f"under the paper's noise, as released with the noise of one seed; student: a {size.student}"
     request = DatasetRequest(
-        seed=seed, classes=row["classes"], private_size=teachers * RECORDS, public_size=queries, test_size=2000
+        seed=seed, classes=row["classes"], private_size=teachers * size.records, public_size=queries, test_size=2000
     )
     dataset = rendered("clear_glyphs", request, load=datasets.load, cache_dir=task.host.cache_dir)
     started = time.perf_counter()
     votes = ensemble_votes(task, dataset, teachers=teachers, kind="nearest_centroid", seed=seed)
     cast_s = time.perf_counter() - started
     counts, truth = counts_of(votes, classes=dataset.classes), dataset.public_labels
-    # The noise and the threshold of the paper, of 5,000 votes.
     scale = teachers / row["teachers"]
     mechanism = ConfidentGNMax(
         sigma=row["sigma2"] * scale, sigma_threshold=row["sigma1"] * scale, threshold=row["T"] * scale
@@ -68,8 +81,10 @@ def glyph_like(row: dict[str, Any], task: Task, *, teachers: int, queries: int, 
     labels = released(mechanism, counts, seed=seed)
     answered = labels >= 0
 
-    def cell(figure: str, unit: Any, ours: float, printed: float | None = None, means: str = "") -> Cell:
-        return Cell(row=where, figure=figure, unit=unit, printed=printed, ours=ours, data=DATA, means=means, why=_WHY)
+    data = f"clear_glyphs, each teacher nearest centroids of {size.records} records"
+
+    def cell(figure: str, unit: Any, ours: float | None, printed: float | None = None, means: str = "") -> Cell:
+        return Cell(row=where, figure=figure, unit=unit, printed=printed, ours=ours, data=data, means=means, why=_WHY)
 
     worst = worst_case(mechanism, classes=dataset.classes, queries=queries, delta=row["delta"])
     return [
@@ -80,34 +95,29 @@ def glyph_like(row: dict[str, Any], task: Task, *, teachers: int, queries: int, 
         cell("order", "order", float(least.order[0]), row["order"]),
         cell("epsilon, worst case", "epsilon", worst, means=WORST_CASE_MEANS),
         cell("labels that are right", "percent", 100 * float((labels == truth)[answered].mean()),
-             means=_RELEASED_MEANS),
-        cell("student", "percent", student_accuracy(task, dataset, labels, kind=_STUDENT, seed=seed),
-             100 * row["student"], _RELEASED_MEANS),
-        *_study(cell, task, votes, truth, teachers=teachers, classes=dataset.classes, live=live, scale=scale,
-                threshold=row["T"]),
+             means=released_means),
+        cell("student", "percent", student_accuracy(task, dataset, labels, kind=size.student, seed=seed),
+             100 * row["student"], released_means),
+        *_study(cell, task, size, votes, truth, classes=dataset.classes, scale=scale, threshold=row["T"]),
         cell("training and voting", "seconds", cast_s, means="a moment where teachers and votes are in the cache"),
-        cell("peak memory", "mebibytes", _peak_mebibytes(), means="of the whole process so far"),
+        cell("peak memory", "mebibytes", _peak_mebibytes(), means="of the largest process, with mapped files"),
     ]  # fmt: skip
-
-
-_WHY = "other characters and teachers"
 
 
 def _study(
     cell: Any,  # makes a Cell, see glyph_like
     task: Task,
+    size: Size,
     votes: Integer[ndarray, "teachers one queries"],
     truth: Int64[ndarray, " queries"],
     *,
-    teachers: int,
     classes: int,
-    live: int,
     scale: float,
     threshold: float,
 ) -> list[Cell]:
     """A study of one party for each teacher; raises EngineFailed unless all ledgers of a live one agree."""
     settings = experiment(
-        parties=teachers, budgets=f"{_BUDGET:g}", delta=_DELTA, mechanism="thresholded_gnmax", weights="uniform",
+        parties=size.teachers, budgets=f"{_BUDGET:g}", delta=_DELTA, mechanism="thresholded_gnmax", weights="uniform",
         student="none", sigma=_ONE_DRAW_SIGMA * scale, threshold=threshold * scale,
     )  # fmt: skip
     budgets, stored, seed = experiment_budgets(settings), TeacherVotes(classes, votes), task.seeds[0]
@@ -115,8 +125,8 @@ def _study(
     started = time.perf_counter()
     whole = label_seed(study, stored, seed=seed, dropout=0.0, truth=truth)
     replay_s = time.perf_counter() - started
-    assert whole.label_accuracy is not None  # with fewer labels than one the budget is refused
-    first = stored.first(min(live, stored.queries))
+    right = None if whole.label_accuracy is None else 100 * whole.label_accuracy
+    first = stored.first(min(size.live, stored.queries))
     small = make_study(settings, budgets, classes=classes, queries=first.queries)
     started = time.perf_counter()
     check_live(
@@ -127,8 +137,8 @@ def _study(
     ledgers = f"the first {first.queries:,} queries live: the same labels, and every party's ledger agrees"
     return [
         cell("labels of a study", "count", float(len(whole.answered)), means=_STUDY_MEANS),
-        cell("of these right", "percent", 100 * whole.label_accuracy, means=_STUDY_MEANS),
-        cell("ledgers checked", "count", float(teachers), means=ledgers),
+        cell("of these right", "percent", right, means=_STUDY_MEANS),
+        cell("ledgers checked", "count", float(size.teachers), means=ledgers),
         cell("replay of the study", "seconds", replay_s),
         cell("live study", "seconds", live_s, means=ledgers),
     ]
@@ -141,5 +151,5 @@ def _right_votes(votes: Integer[ndarray, "teachers one queries"], truth: Int64[n
 
 
 def _peak_mebibytes() -> float:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak = max(resource.getrusage(whose).ru_maxrss for whose in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

@@ -13,7 +13,7 @@ from protocols.research.smooth_sensitivity.gnss import corrected_cost, understat
 from simulations import datasets
 from simulations.datasets import DatasetRequest, adult, mnist
 from simulations.datasets.sources import DataSource
-from simulations.papers.glyph_like import glyph_like
+from simulations.papers.glyph_like import Size, glyph_like
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
 from simulations.papers.released import released, student_accuracy
 from simulations.papers.votes import (
@@ -84,13 +84,7 @@ def paper() -> Paper:
             PaperTable(
                 "glyph",
                 "Glyph at its own size, 5,000 teachers and 150 classes, on rendered characters; some 15 minutes",
-                tuple(
-                    Part(
-                        f"{row['teachers']:,} teachers", partial(glyph_like, row, teachers=5000, queries=row["queries"])
-                    )
-                    for row in rows
-                    if row["dataset"] == "Glyph"
-                ),
+                tuple(Part("Glyph", partial(glyph_like, row, Size())) for row in rows if row["dataset"] == "Glyph"),
             ),
             PaperTable(
                 "table-2",

@@ -42,11 +42,12 @@ def test_another_request_is_rendered_anew(tmp_path):
 
 @pytest.mark.parametrize("name", ["about.json", "private_inputs.npy", "test_labels.npy"])
 def test_a_broken_folder_is_made_again(tmp_path, name):
-    whole = rendered("glyphs", REQUEST, load=datasets.load, cache_dir=tmp_path)
+    # Before the file is cut short: the data set is mapped from it.
+    whole = rendered("glyphs", REQUEST, load=datasets.load, cache_dir=tmp_path).private_digest
     (path,) = tmp_path.glob(f"datasets/*/{name}")
     path.write_bytes(path.read_bytes()[:60])
     again = rendered("glyphs", REQUEST, load=datasets.load, cache_dir=tmp_path)
-    assert again.private_digest == whole.private_digest
+    assert again.private_digest == whole
     rendered("glyphs", REQUEST, load=never, cache_dir=tmp_path)
 
 
