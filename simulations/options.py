@@ -90,7 +90,8 @@ _SETTINGS = [
     _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
     _flag("--features", "What --record-queries clusters:N and --questions compare records by, and what teachers and "
           "students learn from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
-          "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]."),
+          "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]. "
+          "Baselines: also what linear models see of images."),
     _flag("--teacher-features/--no-teacher-features", "Teachers learn from the features, not from the records [off].",
           default=None),
     _flag("--student-features/--no-student-features", "The student learns from the features [off].", default=None),

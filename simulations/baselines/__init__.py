@@ -49,6 +49,11 @@ METHODS: Final[dict[str, Method]] = {
         "the student's kind of model of all private records with their true labels",
         "", "a curator of all records", "",
     ),
+    "pooled_linear": Method(
+        "simulations.baselines.without_privacy:pooled_linear",
+        "a logistic regression of all private records with their true labels, on features of images",
+        "", "a curator of all records", "",
+    ),
     "fedavg": Method(
         "simulations.baselines.federated:fedavg",
         "federated averaging of a softmax regression",
@@ -69,6 +74,11 @@ METHODS: Final[dict[str, Method]] = {
         "DP-SGD of a softmax regression, on pooled records",
         "record", "a curator of all records", "Abadi et al. 2016, Algorithm 1",
     ),
+    "dp_sgd_cnn": Method(
+        "simulations.baselines.dp_sgd:dp_sgd_cnn",
+        "DP-SGD of a small convolutional network, on pooled images",
+        "record", "a curator of all records", "Papernot et al. 2021, Tempered sigmoid activations",
+    ),
     "output_perturbation": Method(
         "simulations.baselines.output_perturbation:output_perturbation",
         "a softmax regression of pooled records with noise on its weights",
@@ -78,5 +88,10 @@ METHODS: Final[dict[str, Method]] = {
         "simulations.baselines.dp_fedavg:dp_fedavg",
         "federated averaging of a softmax regression, with clipped updates and noise on their sum",
         "party", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
+    ),
+    "dp_ftrl": Method(
+        "simulations.baselines.dp_ftrl:dp_ftrl",
+        "as dp_fedavg, with a quarter of the parties in a round and noise on running sums",
+        "party", "nobody, if the sums of updates are secure", "Kairouz et al. 2021, Algorithm 1",
     ),
 }  # fmt: skip

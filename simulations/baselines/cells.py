@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
 import tomli_w
 
+from coordinator.students import usual_table_student
 from protocols.errors import InvalidInput
 from protocols.plural import counted
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
+from simulations.baselines.encoding import encoded
 from simulations.baselines.method import Task, method_of
 from simulations.datasets.dataset import content_digest
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, write_config
+from simulations.setup.record_votes import population_of
 from simulations.source import source_digest
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 
@@ -30,6 +33,8 @@ _NOT_HERE = {
     "data_seed": "each of --seeds draws the data anew",
     "votes": "methods learn from records",
     "votes_by": "--methods names who votes",
+    "teacher_features": "linear teachers see --features of images",
+    "student_features": "linear students see --features of images",
     "privacy_groups": "every party has one budget",
     "baselines": "--methods names them",
     "attack": "a comparison has no private figures",
@@ -39,17 +44,23 @@ _NOT_HERE = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """What is compared. Each seed draws the split, the parties, the teachers, the noise and the student anew."""
+    """What is compared. Each seed draws the split, the parties, the teachers, the noise and the student anew.
+
+    features: what linear models see of images, and what records are compared by (coordinator.queries.features).
+    """
 
     settings: Experiment
     methods: tuple[str, ...]
     epsilons: tuple[float, ...]
+    features: str
 
     @property
     def config(self) -> str:
         """The comparison as TOML."""
         said = self.settings.model_dump(mode="json", exclude_none=True, exclude=set(_NOT_HERE))
-        return tomli_w.dumps({"methods": list(self.methods), "epsilons": list(self.epsilons), **said})
+        return tomli_w.dumps(
+            {"methods": list(self.methods), "epsilons": list(self.epsilons), "features": self.features, **said}
+        )
 
     @property
     def cells(self) -> list[tuple[int, str, float | None]]:
@@ -110,18 +121,26 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     """
     rows: list[Row] = []
     source = source_digest("simulations.baselines", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
-    read: tuple[int, DatasetInputs] | None = None
+    read: tuple[int, DatasetInputs, DatasetInputs] | None = None
     with reporter.stage(counted(len(comparison.cells), "cell")) as stage:
         for done, (seed, name, epsilon) in enumerate(comparison.cells, 1):
             if read is None or read[0] != seed:
-                read = (seed, _inputs(comparison.settings, seed, host=host, reporter=reporter))
-            inputs = read[1]
-            about = f"{name} {epsilon} {write_config(inputs.settings)} {inputs.fingerprint} {source}"
+                found = _inputs(comparison.settings, seed, host=host, reporter=reporter)
+                read = (seed, found, encoded(found, comparison.features))
+            _, inputs, features = read
+            usual = comparison.settings.student is None
+            about = (
+                f"{name} {epsilon} {write_config(inputs.settings)} {usual} {inputs.fingerprint} {comparison.features} "
+                f"{features.fingerprint} {source}"
+            )
             path = kept / f"{content_digest(text=about)}.json"
             if path.exists():
                 row = read_json(path)
             else:
-                task = Task(inputs=inputs, epsilon=epsilon, seed=seed, host=host, reporter=reporter)
+                task = Task(
+                    inputs=inputs, encoded=features, features=comparison.features, usual_student=usual,
+                    epsilon=epsilon, seed=seed, host=host, reporter=reporter,
+                )  # fmt: skip
                 row = _row(name, task)
                 write_atomically(path, json.dumps(row))
             rows.append(row)
@@ -133,7 +152,10 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
 def _inputs(settings: Experiment, seed: int, *, host: Host, reporter: Reporter) -> DatasetInputs:
     found = read_inputs(settings.model_copy(update={"data_seed": seed}), host=host, reporter=reporter)
     assert isinstance(found, DatasetInputs)  # stored votes are refused
-    return found
+    if settings.student is not None or found.dataset.kind == "image":
+        return found
+    usual = usual_table_student(population_of(settings.unit, found.dataset, len(found.shards)))
+    return replace(found, settings=found.settings.model_copy(update={"student": usual}))
 
 
 def _row(name: str, task: Task) -> Row:

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.students.student import StudentKind
+from party.teachers.teacher import TeacherKind
 from runtime.distribution import lacking
 from simulations.baselines import METHODS
 from simulations.datasets.dataset import Dataset
@@ -22,10 +24,16 @@ from simulations.stages.inputs import DatasetInputs, Host
 class Task:
     """One split of the data, one epsilon and one seed of all that a method draws.
 
-    epsilon: None for a method without privacy; it is of replace-one neighbours, with the delta of the settings.
+    encoded: the same records and parties, with features in the place of pixels (encoding.py); features: their name, see
+    coordinator.queries.features; usual_student: whether no kind of student was named, so that each method takes what
+    suits its labels; epsilon: None for a method without privacy; it is of replace-one neighbours, with the delta of the
+    settings.
     """
 
     inputs: DatasetInputs
+    encoded: DatasetInputs
+    features: str
+    usual_student: bool
     epsilon: float | None
     seed: int
     host: Host
@@ -38,8 +46,12 @@ class Task:
 
     @property
     def dataset(self) -> Dataset:
-        """The private, public and test records, as students see them."""
-        return self.inputs.studied
+        """The private, public and test records, with the features that linear models see."""
+        return self.encoded.dataset
+
+    def seen_by(self, kind: TeacherKind | StudentKind) -> DatasetInputs:
+        """What models of this kind see: images as they are if they need images, otherwise features."""
+        return self.inputs if kind.needs_images else self.encoded
 
     @property
     def holdings(self) -> list[Int64[ndarray, " records"]]:

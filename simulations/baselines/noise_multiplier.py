@@ -5,6 +5,7 @@ The only file that imports dp-accounting.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 import dp_accounting
@@ -35,6 +36,7 @@ def epsilon_of(noise_multiplier: float, *, rate: float, steps: int, delta: float
     return float(one.self_compose(steps).get_epsilon_for_delta(delta))
 
 
+@lru_cache(maxsize=256)
 def noise_multiplier_for(epsilon: float, *, rate: float, steps: int, delta: float) -> float:
     """The least noise multiplier whose epsilon is at most `epsilon`, up to a relative 0.001 above.
 

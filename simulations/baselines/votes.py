@@ -2,27 +2,77 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from coordinator.students import student_kind
+from party.teachers import teacher_kind
+from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
 from simulations.baselines.method import Score, Task
-from simulations.pipeline import released_students, study_of
+from simulations.pipeline import study_of
+from simulations.planning.concentration import default_concentration
+from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.plan import make_plan, must_afford
+from simulations.planning.planned_votes import AssumedVotes
+from simulations.planning.predictions import Planner
+from simulations.planning.search import Optimum, optimise_each
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.record_votes import OF_RECORDS, OF_TEACHERS
-from simulations.stages.inputs import with_settings
+from simulations.stages.inputs import DatasetInputs, with_settings
+from simulations.stages.students import ReleasedStudent
 from simulations.stages.vote_source import labelled, votes_source
+
+# Of the teachers that a plan assumes: what plans of record votes assume of tables.
+ASSUMED_ACCURACY: Final = 0.8
+# Queries whose votes are planned: enough to rank noises, and quick.
+_PLANNED_QUERIES: Final = 500
+# Labels below which a student is a logistic regression of features, where no kind was named.
+FEW_LABELS: Final = 250
 
 
 def teacher_votes(task: Task) -> Score:
-    """The student of the labels that teachers' votes release, as `run` makes it with the same settings."""
-    left_out = {*OF_RECORDS, "votes_by"}
-    return _student(task, _changed(task, left_out=left_out, votes_by="teacher"))
+    """The student of the labels that teachers' votes release.
+
+    Mechanism, noise, threshold and number of queries are those that `plan --optimise --accuracy 0.8` chooses with the
+    exact composition, unless a mechanism is named: then they are those of `run` with the same settings. A plan reads no
+    private record.
+    """
+    inputs = task.seen_by(teacher_kind(task.settings.teacher))
+    settings = _changed(task, left_out={*OF_RECORDS, "votes_by"}, votes_by="teacher")
+    if "mechanism" not in settings.model_fields_set and not settings.parameters:
+        if settings.accountant is None and settings.view == "label":
+            settings = settings.model_copy(update={"accountant": ExactComposition.name})
+        public = settings.model_copy(update={"classes": inputs.classes, "data_seed": 0, "seeds": (0,)})
+        chosen = _plan(tuple(public.model_dump(exclude_unset=True).items()), inputs.queries)
+        if isinstance(chosen, str):
+            return Score(None, note=chosen)
+        found = chosen.chosen
+        inputs = _with_pool(inputs, found.queries)
+        settings = experiment(
+            **{
+                **settings.model_dump(exclude_unset=True),
+                "mechanism": chosen.mechanism,
+                "answer_rate": found.answer_rate,
+                **dict(found.noise.values),
+            }
+        )
+    return _score(task, inputs, settings)
 
 
 def record_votes(task: Task) -> Score:
     """The student of the soft labels that records' votes release, as `run --votes-by record` makes it."""
     left_out = {*OF_TEACHERS, *task.settings.parameters, "votes_by", "view"}
+    settings = _changed(task, left_out=left_out, votes_by="record")
+    inputs = task.inputs
+    if inputs.dataset.kind == "image" and task.features != "auto":
+        # The queries of `inputs` are those of auto, and made once.
+        settings = settings.model_copy(update={"features": task.features})
+        inputs = replace(inputs, settings=inputs.settings.model_copy(update={"features": task.features}))
     try:
-        return _student(task, _changed(task, left_out=left_out, votes_by="record"))
+        return _score(task, inputs, settings)
     except InvalidInput as error:
         return Score(None, note=str(error))
 
@@ -34,16 +84,54 @@ def _changed(task: Task, *, left_out: set[str], votes_by: str) -> Experiment:
     return experiment(**{**given, **own, "student": task.settings.student, "parties": len(task.inputs.shards)})
 
 
-def _student(task: Task, settings: Experiment) -> Score:
+@lru_cache(maxsize=64)
+def _plan(settings: tuple[tuple[str, Hashable], ...], pool: int) -> Optimum | str:
+    """The best setting of any mechanism for an experiment of these settings, and a pool of at most so many queries; or
+    why there is none.
+    """
+    said = experiment(**dict(settings)).model_copy(update={"queries": pool})
+    assert said.classes is not None  # as the data determine
+    votes = AssumedVotes(
+        classes=said.classes, accuracy=ASSUMED_ACCURACY, concentration=default_concentration(said.classes)
+    )
+    planner = Planner.of(said, votes, OBJECTIVES["information"], pool=pool, bank=_PLANNED_QUERIES)
+    try:
+        return optimise_each(planner, min_accuracy=ASSUMED_ACCURACY, first=None)[0][0]
+    except (BudgetExceeded, InvalidInput) as error:
+        return str(error)
+
+
+def _with_pool(inputs: DatasetInputs, queries: int) -> DatasetInputs:
+    """The inputs with the first queries of the pool alone."""
+    dataset = inputs.dataset
+    first = replace(
+        dataset, public_inputs=dataset.public_inputs[:queries], public_labels=dataset.public_labels[:queries]
+    )
+    return replace(inputs, dataset=first)
+
+
+def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     """The accuracy of the student; none, with the reason, where the epsilon affords no label."""
-    inputs = with_settings(task.inputs, settings, reporter=task.reporter)
-    budgets, study = study_of(inputs)
+    # Of a mechanism of two rounds alone: the student between them sees what teachers see.
+    between = str(task.settings.student)
+    if task.seen_by(student_kind(between)) is not task.seen_by(teacher_kind(task.settings.teacher)):
+        between = "logistic_regression"
+    given = with_settings(inputs, settings.model_copy(update={"student": between}), reporter=task.reporter)
+    budgets, study = study_of(given)
     try:
         must_afford(make_plan(study, budgets))
     except BudgetExceeded as error:
         return Score(None, note=str(error))
-    source = votes_source(inputs, host=task.host, reporter=task.reporter)
-    result = labelled(study, source, task.seed, inputs.settings, task.host)
-    found = released_students(inputs.settings, source, [result], task.host)[0].accuracy()
-    details = {"labels": float(len(result.training_set(inputs.classes)[0]))}
+    source = votes_source(given, host=task.host, reporter=task.reporter)
+    result = labelled(study, source, task.seed, given.settings, task.host)
+    positions, targets = result.training_set(inputs.classes)
+    few = task.usual_student and len(targets) < FEW_LABELS
+    student = "logistic_regression" if few else str(task.settings.student)
+    dataset = task.seen_by(student_kind(student)).dataset
+    trained = ReleasedStudent(
+        dataset, positions, targets, student=student, seed=task.seed, cache_dir=task.host.cache_dir
+    )
+    found = trained.accuracy()
+    right = result.label_accuracy
+    details = {"labels": float(len(targets))} | ({} if right is None else {"right": float(right)})
     return Score(found, note="" if found is not None else "no label was released", details=details)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from coordinator.students import student_kind
+from party.teachers import teacher_kind
 from simulations.baselines.method import Score, Task
 from simulations.stages.alone import alone_accuracy
 from simulations.stages.students import pooled_student
@@ -20,7 +22,7 @@ def alone(task: Task) -> Score:
     """The mean of what parties reach with a teacher of their own records, and what each reaches."""
     settings = task.settings
     found = alone_accuracy(
-        task.dataset,
+        task.seen_by(teacher_kind(settings.teacher)).dataset,
         task.inputs.shards,
         teacher=settings.teacher,
         seed=settings.data_seed,
@@ -32,6 +34,14 @@ def alone(task: Task) -> Score:
 
 def pooled(task: Task) -> Score:
     """The accuracy of the student's kind of model, of all private records."""
-    settings = task.settings
-    model = pooled_student(task.dataset, student=str(settings.student), seed=task.seed, cache_dir=task.host.cache_dir)
-    return Score(model.accuracy())
+    return _pooled(task, str(task.settings.student))
+
+
+def pooled_linear(task: Task) -> Score:
+    """The accuracy of a logistic regression of all private records: what linear methods could reach."""
+    return _pooled(task, "logistic_regression")
+
+
+def _pooled(task: Task, student: str) -> Score:
+    dataset = task.seen_by(student_kind(student)).dataset
+    return Score(pooled_student(dataset, student=student, seed=task.seed, cache_dir=task.host.cache_dir).accuracy())

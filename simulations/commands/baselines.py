@@ -13,7 +13,7 @@ from simulations.commands.folder import results_folder
 from simulations.exits import EPILOG_OF_RUN, Interrupted
 from simulations.options import given_settings, host_from, reporter_from, settings_flags, study_words, worded_settings
 
-_OWN = ("methods", "epsilons")
+_OWN = ("methods", "epsilons", "features")
 
 
 @click.command(name="baselines", epilog=EPILOG_OF_RUN)
@@ -29,7 +29,8 @@ def baselines_flags(**flags: Any) -> None:
     """Compare methods on the same records at equal epsilon: PATE, private training, parties alone, pooled data.
 
     Every method is scored on the same test records. Each of --seeds draws split, parties, teachers and noise anew.
-    The student is a logistic_regression unless told otherwise, as the other methods train linear models.
+    Linear models see features of images, made of the public pool, by which records are compared, too (--features).
+    Without --student, students are those of a run, and logistic regressions where few labels were released.
 
     \b
     Examples:
@@ -44,12 +45,13 @@ def baselines_flags(**flags: Any) -> None:
 
     reporter, host = reporter_from(flags), host_from(flags)
     given = {**worded_settings(flags), **given_settings(flags)}
-    said = {name: _words(flags[name] if flags[name] is not None else given.get(name)) for name in _OWN}
+    said = {name: _words(given.get(name) if flags.get(name) is None else flags[name]) for name in _OWN}
     chosen = {name: value for name, value in given.items() if name not in _OWN}
     comparison = Comparison(
-        experiment(**{"student": "logistic_regression", **chosen}),
+        experiment(**chosen),
         parse_methods(said["methods"]),
         parse_epsilons(said["epsilons"] or "0.5,1,2,8"),
+        said["features"] or "auto",
     )
     check_comparison(comparison, tuple(chosen))
     out = results_folder(flags, kind="baselines", config=comparison.config)

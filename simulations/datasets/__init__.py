@@ -13,19 +13,26 @@ from simulations.datasets.request import DatasetRequest
 if TYPE_CHECKING:
     from simulations.datasets.dataset import Dataset
 
-__all__ = ["DATASETS", "RENDERED", "DatasetRequest", "load"]
+__all__ = ["DATASETS", "DRAWN", "RENDERED", "DatasetRequest", "load"]
 
 # These are computed rather than read, so they take any size, and can be made harder.
 RENDERED = ("glyphs", "clear_glyphs")
+# Those that are computed, and so worth keeping.
+DRAWN = (*RENDERED, "garments", "street_digits")
 
 DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
     "dataset",
     {
         "glyphs": "simulations.datasets.glyphs:load",
         "clear_glyphs": "simulations.datasets.glyphs:load_clear",
+        "garments": "simulations.datasets.garments:load",
+        "street_digits": "simulations.datasets.street_digits:load",
         "digits": "simulations.datasets.digits:load",
         "breast_cancer": "simulations.datasets.breast_cancer:load",
         "mnist": "simulations.datasets.mnist:load",
+        "fashion_mnist": "simulations.datasets.published_images:load_fashion_mnist",
+        "svhn": "simulations.datasets.published_images:load_svhn",
+        "cifar10": "simulations.datasets.published_images:load_cifar10",
         "adult": "simulations.datasets.adult:load",
         "diabetes130": "simulations.datasets.diabetes130:load",
         "notes": "simulations.datasets.notes:load",

@@ -143,21 +143,25 @@ def render_samples(
     pixels = templates.reshape(-1)
     for start in range(0, count, _CHUNK):
         rows = slice(start, start + _CHUNK)
-        ink = _sample(pixels, template[rows], matrix[rows], shift[rows])
+        ink = sample(pixels, template[rows], matrix[rows], shift[rows], side=SIDE)
         ink *= (contrast[rows] / 255.0)[:, None]
         ink += rng.standard_normal(ink.shape, dtype=np.float32) * np.float32(noise)
         np.clip(ink, 0.0, 1.0, out=images[rows].reshape(ink.shape))
     return images
 
 
-def _sample(
+def sample(
     pixels: UInt8[ndarray, " all"],
     template: Int64[ndarray, " records"],
     matrix: Float32[ndarray, "records 2 2"],
     shift: Float32[ndarray, "records 2"],
+    *,
+    side: int,
 ) -> Float32[ndarray, "records pixels"]:
-    """Reads each record's template at the mapped position of every image pixel; the margin is empty."""
-    axis = np.arange(SIDE, dtype=np.float32) - np.float32((SIDE - 1) / 2)
+    """Reads each record's template at the mapped position of every pixel of an image of side x side; the margin is
+    empty. pixels: of all templates, flat; matrix and shift: as in render_samples.
+    """
+    axis = np.arange(side, dtype=np.float32) - np.float32((side - 1) / 2)
     vertical, horizontal = (grid.reshape(-1) for grid in np.meshgrid(axis, axis, indexing="ij"))
     y = vertical[None, :] - shift[:, :1]
     x = horizontal[None, :] - shift[:, 1:]

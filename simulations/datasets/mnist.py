@@ -6,17 +6,12 @@ LeCun, Bottou, Bengio, Haffner, Gradient-based learning applied to document reco
 
 from __future__ import annotations
 
-import math
-from pathlib import Path
-
 import numpy as np
-from jaxtyping import UInt8
-from numpy import ndarray
 
-from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
+from simulations.datasets.idx_files import read_images
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import DataSource, check_content, find, read_bytes, read_npz, row_digests
+from simulations.datasets.sources import DataSource, check_content, row_digests
 from simulations.datasets.split import choose, fixed_public_and_test
 
 SOURCE = DataSource(
@@ -29,13 +24,6 @@ TRAIN_CHECKSUM = "54e1ab866c9484947dd4821c52bb7a43938f555d6b046be6af55247f8e6ffc
 TEST_CHECKSUM = "f7fcf1e9ddc514516467e2f69994c4b2f1e65c6de8ec7260f54e34fba6483f5e"
 PUBLIC_SIZE, TEST_SIZE = 9_000, 1_000
 
-_IDX = (
-    "train-images-idx3-ubyte",
-    "train-labels-idx1-ubyte",
-    "t10k-images-idx3-ubyte",
-    "t10k-labels-idx1-ubyte",
-)
-
 
 def load(request: DatasetRequest) -> Dataset:
     """Images f32 [N, 28, 28] in [0, 1]. Private: the training set; public: the test set's first 9,000; test:
@@ -43,7 +31,7 @@ def load(request: DatasetRequest) -> Dataset:
 
     Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
     """
-    path, arrays = _read(request.data_dir)
+    path, arrays = read_images(SOURCE, request.data_dir, archive="mnist.npz")
     train_images, train_labels, test_images, test_labels = arrays
     check_content(path, row_digests(train_images, train_labels), TRAIN_CHECKSUM, ordered=False)
     check_content(path, row_digests(test_images, test_labels), TEST_CHECKSUM, ordered=True)
@@ -68,35 +56,3 @@ def load(request: DatasetRequest) -> Dataset:
             "and the last of the 10,000 test images, in file order."
         ),
     )
-
-
-def _read(data_dir: Path | None) -> tuple[Path, list[UInt8[ndarray, ...]]]:
-    """The four arrays (train images and labels, test images and labels) and the file that errors name."""
-    path = find(SOURCE, data_dir, ["mnist.npz", f"{_IDX[0]}.gz", _IDX[0]])
-    if path.suffix == ".npz":
-        names = ("x_train", "y_train", "x_test", "y_test")
-        archive = read_npz(path, names)
-        arrays = [archive[name] for name in names]
-    else:
-        arrays = [_read_idx(find(SOURCE, data_dir, [f"{name}.gz", name])) for name in _IDX]
-    for array, dimensions in zip(arrays, (3, 1, 3, 1), strict=True):
-        if array.dtype != np.uint8 or array.ndim != dimensions:
-            raise DataCorrupt(
-                f"{path} holds an array {array.dtype}{list(array.shape)}; allowed: uint8 with {dimensions} dimensions"
-            )
-    for images, labels in (arrays[:2], arrays[2:]):
-        if len(images) != len(labels):
-            raise DataCorrupt(f"{path} holds {len(images)} images but {len(labels)} labels; allowed: equally many")
-    return path, arrays
-
-
-def _read_idx(path: Path) -> UInt8[ndarray, ...]:
-    """An idx file: two zero bytes, type (8 = unsigned byte), rank, sizes as big-endian u32, then the
-    values."""
-    content = read_bytes(path)
-    rank = content[3] if len(content) > 3 else 0
-    header = 4 + 4 * rank
-    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
-    if content[:3] != b"\0\0\x08" or rank == 0 or len(content) != header + math.prod(shape):
-        raise DataCorrupt(f"{path} is not an idx file of unsigned bytes: {len(content)} bytes do not fit its header")
-    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)

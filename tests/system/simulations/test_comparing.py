@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from simulations.baselines import cells
+from simulations.baselines import cells, votes
 from tests.harness.simulating import run
 
 METHODS = "majority,alone,pooled,fedavg"
@@ -84,6 +84,8 @@ def test_settings_that_a_comparison_does_not_have_are_refused_before_anything_is
 @pytest.mark.usefixtures("folder")
 def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
     wide = (
+        "--mechanism",
+        "thresholded_gnmax",
         "--unit",
         "party",
         "--teacher",
@@ -102,5 +104,21 @@ def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
     assert run("run", *said, "--budgets", "9", "--no-baselines", "--out", "run") == 0
     alone = json.loads(capsys.readouterr().out)
     assert (pate["accuracy"], pate["labels"]) == (alone["student_accuracy"], alone["seeds"][0]["answered"])
+    said = tuple(word for word in said if word not in ("--mechanism", "thresholded_gnmax"))
     assert run("run", *said, "--budgets", "9", "--no-baselines", "--votes-by", "record", "--out", "records") == 0
     assert record["accuracy"] == json.loads(capsys.readouterr().out)["student_accuracy"]
+
+
+@pytest.mark.usefixtures("folder")
+def test_without_a_mechanism_teachers_are_asked_as_the_plan_says_and_few_labels_make_a_linear_student(
+    capsys, monkeypatch
+):
+    monkeypatch.setattr(votes, "_PLANNED_QUERIES", 40)
+    said = ("--dataset", "digits", "--parties", "40", "--queries", "60", "--quiet", "--json", "--engine", "in_process")
+    flags = ("--epsilons", "8", "--features", "pca:16", "--methods", "alone,pooled_linear,pate,dp_sgd", "--out", "out")
+    assert run("baselines", *said, *flags) == 0
+    alone, pooled, pate, private = json.loads(capsys.readouterr().out)
+    assert alone["accuracy"] < pooled["accuracy"]
+    assert 0 < pate["labels"] <= 60
+    assert pate["accuracy"] > 0.2
+    assert private["accuracy"] > 0.5

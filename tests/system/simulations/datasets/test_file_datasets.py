@@ -26,20 +26,21 @@ needs_files = pytest.mark.skipif(
 needs_messages = pytest.mark.skipif(
     not Path(os.environ.get("CONCLAVE_DATA", ""), "sms_spam").is_dir(), reason="CONCLAVE_DATA has no folder sms_spam"
 )
-WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes")
+WITHOUT_FILES = ("glyphs", "clear_glyphs", "garments", "street_digits", "digits", "breast_cancer", "notes")
+# Tested on small files of their formats: tests/unit/simulations/datasets/test_published_images.py.
+ELSEWHERE = ("fashion_mnist", "svhn", "cifar10")
 ALL = [
     name
     if name in WITHOUT_FILES
     else pytest.param(name, marks=[needs_files, *([needs_messages] * (name == "sms_spam"))])
     for name in DATASETS
+    if name not in ELSEWHERE
 ]
 
 
 @cache
 def _load(name, **options):
-    sizes = (
-        {"private_size": 2000, "public_size": 500, "test_size": 200} if name in (*datasets.RENDERED, "notes") else {}
-    )
+    sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if name in (*datasets.DRAWN, "notes") else {}
     return datasets.load(name, DatasetRequest(**({"seed": 0} | sizes | options)))
 
 
@@ -65,7 +66,7 @@ def test_every_data_set_loads_with_its_name_and_says_how_it_is_split(name):
         low, high = (0, 1) if dataset.kind == "image" else (-10, 10)
         assert inputs.min() >= low
         assert inputs.max() <= high
-        assert inputs.ndim == (3 if dataset.kind == "image" else 2)
+        assert inputs.ndim == (2 if dataset.kind == "table" else 4 if name == "street_digits" else 3)
 
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer", pytest.param("heart_disease", marks=needs_files)])
@@ -92,7 +93,7 @@ def test_the_same_seed_gives_the_same_parts_of_the_sizes_asked_for(name):
         assert not np.array_equal(first.private_inputs, other.private_inputs)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in WITHOUT_FILES[:2]][:3])
+@pytest.mark.parametrize("name", [name for name in ALL if name not in (*datasets.DRAWN, "digits")][:3])
 def test_more_private_records_than_there_are_is_refused(name):
     with pytest.raises(InvalidInput, match="1000000"):
         datasets.load(name, DatasetRequest(seed=0, private_size=1_000_000))

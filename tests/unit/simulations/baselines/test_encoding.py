@@ -1,0 +1,25 @@
+"""What linear models see: features that no private record decides, of images only."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from simulations.baselines.encoding import encoded
+from simulations.datasets import load
+from simulations.datasets.request import DatasetRequest
+from simulations.setup.experiment import experiment
+from simulations.stages.inputs import DatasetInputs
+
+
+def test_images_are_features_of_the_pool_and_tables_stay():
+    images = load("glyphs", DatasetRequest(seed=0, private_size=30, public_size=40, test_size=10))
+    inputs = DatasetInputs(experiment(), images, [[np.arange(30)]])
+    made = encoded(inputs, "pca:5").dataset
+    assert (made.kind, made.private_inputs.shape, made.test_inputs.shape) == ("table", (30, 5), (10, 5))
+    assert made.public_inputs.mean(axis=0) == pytest.approx(np.zeros(5), abs=1e-4)
+    assert (made.public_inputs.astype(float) ** 2).mean() == pytest.approx(1, rel=1e-4)
+    dark = replace(inputs, dataset=replace(images, private_inputs=images.private_inputs * 0))
+    assert (encoded(dark, "pca:5").dataset.test_inputs == made.test_inputs).all()
+    table = DatasetInputs(experiment(), made, [[np.arange(30)]])
+    assert encoded(table, "hog") is table

@@ -1,0 +1,56 @@
+"""Garments and street digits: images drawn at run time, as asked for, the same for the same seed."""
+
+import hashlib
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from coordinator.queries.features import features_for
+from protocols.errors import InvalidInput
+from simulations import datasets
+from simulations.datasets import DatasetRequest
+
+SHAPES = {"garments": (28, 28), "street_digits": (32, 32, 3)}
+both = pytest.mark.parametrize("name", SHAPES)
+
+
+def drawn(name, **options):
+    sizes = {"private_size": 300, "public_size": 60, "test_size": 100}
+    return datasets.load(name, DatasetRequest(**({"seed": 1} | sizes | options)))
+
+
+@both
+def test_images_are_in_the_unit_interval_classes_are_even_and_no_two_are_the_same(name):
+    data = drawn(name)
+    assert data.private_inputs.shape == (300, *SHAPES[name])
+    assert data.private_inputs.dtype == np.float32
+    assert 0 <= data.private_inputs.min() <= data.private_inputs.max() <= 1
+    assert (np.bincount(data.private_labels) == 30).all()
+    images = np.concatenate([data.private_inputs, data.public_inputs, data.test_inputs])
+    assert len({hashlib.sha256(image.tobytes()).digest() for image in images}) == len(images)
+
+
+@both
+def test_the_seed_alone_decides_and_parts_have_streams_of_their_own(name):
+    data, again = drawn(name), drawn(name, private_size=20)
+    np.testing.assert_array_equal(data.test_inputs, again.test_inputs)
+    assert not np.array_equal(data.test_inputs, drawn(name, seed=2).test_inputs)
+
+
+@both
+def test_classes_are_learned_better_than_by_chance_and_not_by_brightness(name):
+    data = drawn(name)
+    found = features_for(data.public_inputs, "hog", seed=0)
+    rows = [found(part) for part in (data.private_inputs, data.test_inputs)]
+    model = LogisticRegression(max_iter=50).fit(rows[0], data.private_labels)
+    assert 0.4 < model.score(rows[1], data.test_labels) < 0.98
+    bright = [part.mean(axis=tuple(range(1, part.ndim)))[:, None] for part in (data.private_inputs, data.test_inputs)]
+    dull = LogisticRegression().fit(bright[0], data.private_labels)
+    assert dull.score(bright[1], data.test_labels) < 0.4
+
+
+@both
+def test_another_number_of_classes_is_refused(name):
+    with pytest.raises(InvalidInput, match="classes is 5; allowed: 10"):
+        drawn(name, classes=5)
