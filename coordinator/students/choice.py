@@ -19,11 +19,11 @@ from protocols.errors import InvalidInput
 
 AUTO: Final = "auto"
 FOLDS: Final = 3
-# Kinds that a release can contain, the simpler first, which wins a tie; each with the package that it needs.
+# Kinds that a release can contain, the simpler first, which wins a tie; each with the packages that it needs.
 _FOR_IMAGES: Final = {
     "logistic_regression": "sklearn",
     "cnn": "torch",
-    "freematch": "torch",
+    "propagation": "torch sklearn",
     "mean_teacher": "torch",
     "vat": "torch",
 }
@@ -39,7 +39,7 @@ _FOR_ROWS: Final = {
 @dataclass(frozen=True)
 class Score:
     """agreement: the share of the weight of held-out labels that students of this kind predict, in [0, 1]; deviation:
-    its standard deviation over the folds. Both are None for a kind whose package is not installed."""
+    its standard deviation over the folds. Both are None for a kind of which a package is not installed."""
 
     kind: str
     agreement: float | None
@@ -74,8 +74,8 @@ def choose_student(
     kinds = _FOR_IMAGES if image else _FOR_ROWS
     fold = folds(targets.argmax(axis=1), seed)
     scores = []
-    for kind, package in kinds.items():
-        if find_spec(package) is None:
+    for kind, packages in kinds.items():
+        if any(find_spec(package) is None for package in packages.split()):
             scores.append(Score(kind, None, None))
             continue
         found = [
@@ -90,7 +90,7 @@ def choose_student(
 
 
 def _needs_torch(kind: str) -> bool:
-    return (_FOR_IMAGES | _FOR_ROWS)[kind] == "torch"
+    return "torch" in (_FOR_IMAGES | _FOR_ROWS)[kind]
 
 
 def folds(labels: Int64[ndarray, " answered"], seed: int) -> Int64[ndarray, " answered"]:
