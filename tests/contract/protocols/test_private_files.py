@@ -86,7 +86,8 @@ def test_files_locks_and_folders_are_their_owners_alone_whatever_the_umask(tmp_p
         private_folder(tmp_path / "a" / "b")
         write_atomically(tmp_path / "a" / "b" / "c", "text")
         write_atomically(tmp_path / "a" / "b" / "d", b"text")
-        (tmp_path / "a" / "b" / "lock").touch(mode=0o644)
+        (tmp_path / "a" / "b" / "lock").touch()
+        (tmp_path / "a" / "b" / "lock").chmod(0o644)
         with open_private(tmp_path / "a" / "b" / "lock", "ab"), open_private(tmp_path / "a" / "b" / "new", "wb"):
             pass
     assert {mode(each) for each in (tmp_path / "a", tmp_path / "a" / "b")} == {0o700}
