@@ -219,9 +219,8 @@ def test_an_inline_figure_refers_to_nothing_outside_itself(drawn):
 
 def test_a_figure_on_a_page_has_the_background_of_the_page(drawn):
     for drawing in drawn:
-        sink = io.StringIO()
+        shown, sink = inline_svg(drawing), io.StringIO()
         drawing.figure.savefig(sink, format="svg", transparent=True)
-        shown = inline_svg(drawing)
         for fill in ("fill: none", "fill: #ffffff"):
             assert shown.count(fill) == sink.getvalue().count(fill)
         assert drawing.svg.count("fill: #ffffff") > shown.count("fill: #ffffff")
