@@ -77,8 +77,8 @@ def _of_feature(feature: Feature, inputs: Float32[ndarray, "test width"]) -> Gro
         place = np.where(known, inputs.argmax(axis=1), len(feature.categories))
         names = np.array([*feature.categories, _MISSING])[place]
         return _grouping(feature.column, names, order=feature.categories)
-    if feature.centre is None or feature.scale is None:
-        raise InvalidInput(f"groups has {feature.column!r}, a column of text; allowed: numbers and categories")
+    assert feature.centre is not None
+    assert feature.scale is not None
     numbers = inputs[:, 0].astype(np.float64) * feature.scale + feature.centre
     numbers = np.expm1(numbers) if feature.log else numbers
     if feature.may_miss:

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from protocols.errors import InvalidInput
 from protocols.features.grams import words
 from simulations.datasets import DatasetRequest, load
-from simulations.datasets.groups import groupings
 from simulations.datasets.notes import draw_notes
 from simulations.datasets.notes_grammar import CLASSES, FORMS, HOSPITALS, LIKELY, MENTIONED, draw_mentions, write_note
 from simulations.setup.experiment import experiment
@@ -84,8 +83,6 @@ def test_records_of_text_vote_in_clusters_of_meanings():
     assert (queries.queries, queries.votes, queries.features.width) == (5, 1, 30)
     with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
         query_map(settings.model_copy(update={"record_queries": "columns"}), dataset, population=24)
-    with pytest.raises(InvalidInput, match="groups has 'note', a column of text"):
-        groupings(dataset, ["note"])
 
 
 def test_a_hospital_misspells_as_often_as_it_does_and_nowhere_else():
