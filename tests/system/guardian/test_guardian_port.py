@@ -5,6 +5,7 @@ import json
 import os
 import socket
 import threading
+from dataclasses import replace
 
 import pytest
 
@@ -106,7 +107,7 @@ def test_however_a_conversation_fails_the_coordinator_is_told_no_more_than_it_ma
 
 
 def test_a_guardian_that_is_silent_counts_as_gone():
-    world, hold = Guardianship(silence_s=0.3), threading.Event()
+    world, hold = Guardianship(), threading.Event()
 
     class Silent:
         def serve(self, channel):
@@ -114,14 +115,15 @@ def test_a_guardian_that_is_silent_counts_as_gone():
 
     world.guardian = Silent()
     with world.open() as line:
-        with pytest.raises(ChannelClosed, match="sent nothing"), dial(world.study, line) as channel:
+        impatient = replace(line, silence_s=0.3)
+        with pytest.raises(ChannelClosed, match="sent nothing"), dial(world.study, impatient) as channel:
             channel.recv(9)
         hold.set()
 
 
 def test_a_coordinator_that_is_silent_counts_as_gone():
-    world = Guardianship(silence_s=0.3)
-    with world.open() as line, dial(world.study, line):
+    world = Guardianship(silence_s=1.0)
+    with world.open() as line, dial(world.study, replace(line, silence_s=300.0)):
         wait_until(lambda: not world.busy.locked() and "conversation_broke" in world.codes())
 
 
