@@ -121,8 +121,8 @@ def _lead(result: RunResult, figures: Summary) -> str:
     did = "voted" if result.source.dataset is None else "trained teachers on their own records, which voted"
     seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
-        f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels "
-        f"until {STOP_MEANINGS[figures['stop']]}.{seeds}"
+        f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels. "
+        f"The study ended as {STOP_MEANINGS[figures['stop']]}.{seeds}"
     )
 
 

@@ -78,6 +78,7 @@ def test_labels_ledgers_and_means_agree_with_each_other(folder, figures) -> None
 
 def test_the_report_says_what_each_epsilon_means_and_loads_nothing(folder, figures) -> None:
     page = (folder / "run" / "report.html").read_text()
+    assert "with these labels. Asking ended as" in " ".join(page.split())
     text = re.sub(r"\s+", " ", re.sub(r"<[^>]*>", " ", page))
     for words in ("all 2 querying parties together, colluding", "the guardian", "Not for release", "protects nobody"):
         assert words in text

@@ -65,6 +65,10 @@ def page(result, drawn):
     return Page(render_report(result, summary(result), drawn))
 
 
+def test_a_sentence_says_why_the_study_ended(page):
+    assert "released labels. The study ended as a budget cannot pay for one more query." in page.words
+
+
 def test_the_report_is_one_file_that_loads_nothing(result, drawn, tmp_path):
     path = write_report(result, summary(result), drawn, tmp_path)
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
