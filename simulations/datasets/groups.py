@@ -55,7 +55,7 @@ def _of_column(dataset: Dataset, column: str) -> Grouping:
         return _of_texts(column, dataset.test_names[column])
     start = 0
     for feature in dataset.columns:
-        if feature.column == column:
+        if feature.column == column and feature.kind != "text":
             return _of_feature(feature, dataset.test_inputs[:, start : start + feature.width])
         start += feature.width
     known = ", ".join([*dataset.test_names, *(each.column for each in dataset.columns if each.kind != "text")])
