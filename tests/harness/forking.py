@@ -105,7 +105,9 @@ def _is_program(words: list[str]) -> bool:
 def forking() -> Iterator[str]:
     """The process that forks runs; where it listens."""
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    with tempfile.TemporaryDirectory(prefix="forking-") as folder:
+    # A socket's path has 107 bytes at most, and the path of temporary files may be longer.
+    place = None if len(tempfile.gettempdir()) < 80 else "/tmp"
+    with tempfile.TemporaryDirectory(prefix="forking-", dir=place) as folder:
         address = f"{folder}/socket"
         with subprocess.Popen(
             [sys.executable, "-m", "tests.harness.forking", address],
