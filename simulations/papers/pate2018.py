@@ -83,7 +83,7 @@ def paper() -> Paper:
             ),
             PaperTable(
                 "glyph",
-                "Glyph at its own size, 5,000 teachers and 150 classes, on rendered characters; some 15 minutes",
+                "Glyph at its own size, 5,000 teachers and 150 classes, on rendered characters",
                 tuple(Part("Glyph", partial(glyph_like, row, Size())) for row in rows if row["dataset"] == "Glyph"),
             ),
             PaperTable(

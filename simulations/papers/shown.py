@@ -69,6 +69,8 @@ def notes(cells: Sequence[Cell]) -> list[str]:
 def verdict_text(cells: Sequence[Cell]) -> str:
     """How many of the cells that have a printed figure and ours, on the paper's own data, are near."""
     counted = [cell for cell in cells if cell.reproduces]
+    if not counted:
+        return "no cell to compare"
     return f"{sum(bool(cell.near) for cell in counted)} of {len(counted)} cells {NEAR}"
 
 
