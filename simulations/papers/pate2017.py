@@ -63,6 +63,7 @@ def paper() -> Paper:
             "part the last 1,000.",
             "A paper's noise of inverse scale 0.05 is gamma here: a moved vote changes two counts, so a label costs "
             "at most 0.1, not 0.05.",
+            "What appendix C prints was not checked against the paper's text.",
         ),
         tables=(
             PaperTable(
