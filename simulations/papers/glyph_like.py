@@ -23,7 +23,7 @@ from protocols.votes import plurality
 from simulations import datasets
 from simulations.datasets import DatasetRequest
 from simulations.datasets.rendered import rendered
-from simulations.papers.paper import Cell, Task
+from simulations.papers.paper import Cell, Task, points
 from simulations.papers.released import counts_of, ensemble_votes, released, student_accuracy
 from simulations.papers.votes import DATA_DEPENDENT_MEANS, WORST_CASE_MEANS, confident_figures, worst_case
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
@@ -97,7 +97,7 @@ def glyph_like(row: dict[str, Any], size: Size, task: Task) -> Sequence[Cell]:
         cell("labels that are right", "percent", 100 * float((labels == truth)[answered].mean()),
              means=released_means),
         cell("student", "percent", student_accuracy(task, dataset, labels, kind=size.student, seed=seed),
-             100 * row["student"], released_means),
+             points(row["student"]), released_means),
         *_study(cell, task, size, votes, truth, classes=dataset.classes, scale=scale, threshold=row["T"]),
         cell("training and voting", "seconds", cast_s, means="a moment where teachers and votes are in the cache"),
         cell("peak memory", "mebibytes", _peak_mebibytes(), means="of the largest process, with mapped files"),

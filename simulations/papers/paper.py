@@ -124,6 +124,11 @@ def printed_figures(paper: str) -> dict[str, Any]:
     return found
 
 
+def points(share: float) -> float:
+    """A printed share as a percentage, without the rounding error of the product."""
+    return round(100 * share, 6)
+
+
 def over_seeds(values: Sequence[float]) -> dict[str, Any]:
     """`ours`, `half` and `seeds` of a cell: the mean of at least one value, one for each seed, and its interval."""
     mean, half = mean_and_interval(np.asarray(values, dtype=np.float64))

@@ -16,7 +16,7 @@ from protocols.votes import ABSTAIN
 from simulations import datasets
 from simulations.datasets import DatasetRequest, adult, diabetes130, mnist
 from simulations.datasets.dataset import Dataset
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
+from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
 from simulations.papers.released import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from simulations.papers.votes import (
     DATA_DEPENDENT_MEANS,
@@ -119,17 +119,17 @@ def _labels(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
 
     return (
         ours("teachers, mean", 100 * float((counts[queries, truth] / counts.sum(axis=1)).mean()),
-             100 * printed["teacher_accuracy"]["MNIST"], _OTHER_VOTES),
+             points(printed["teacher_accuracy"]["MNIST"]), _OTHER_VOTES),
         ours("plurality of votes", _percent(counts.argmax(axis=1) == truth)),
         ours("gap of the two top classes", 100 * float((top[:, -1] - top[:, -2]).mean() / counts[0].sum())),
         *(
             Cell(row="MNIST", figure=f"labels, gamma {gamma:g}", unit="percent",
-                 printed=100 * printed["noisy_label_accuracy_eps_0.05"]["MNIST"] if gamma == _GAMMA else None,
+                 printed=points(printed["noisy_label_accuracy_eps_0.05"]["MNIST"]) if gamma == _GAMMA else None,
                  **over_seeds(accuracies(gamma)))
             for gamma in (0.01, _GAMMA, 0.1, 1.0)
         ),
         ours("labels, gamma 0.05, as published", _percent(published_array(task, _LABELS) == truth),
-             100 * printed["noisy_label_accuracy_eps_0.05"]["MNIST"]),
+             points(printed["noisy_label_accuracy_eps_0.05"]["MNIST"])),
     )  # fmt: skip
 
 
@@ -139,7 +139,7 @@ def _svhn(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
         f"labels, gamma {_GAMMA:g}": printed["noisy_label_accuracy_eps_0.05"]["SVHN"],
     }
     return [
-        Cell(row="SVHN", figure=figure, unit="percent", printed=100 * value, ours=None, why=NO_VOTES)
+        Cell(row="SVHN", figure=figure, unit="percent", printed=points(value), ours=None, why=NO_VOTES)
         for figure, value in figures.items()
     ]
 
@@ -159,7 +159,7 @@ def _figure_4(row: dict[str, Any], task: Task) -> Sequence[Cell]:
 
 def _student(row: dict[str, Any], task: Task) -> Sequence[Cell]:
     """The labels are those that the authors published, where they did; otherwise each seed draws its noise."""
-    cell = partial(Cell, row=_row(row), figure="student", unit="percent", printed=100 * row["student"])
+    cell = partial(Cell, row=_row(row), figure="student", unit="percent", printed=points(row["student"]))
     if row["dataset"] != "MNIST":
         return [cell(ours=None, why=NO_VOTES)]
     counts, dataset, asked = published_counts(task, "MNIST"), _mnist(task), _asked(row, task)
@@ -219,9 +219,9 @@ def _forests(printed: dict[str, Any], dataset: Dataset, task: Task, *, row: str,
              why=why, **over_seeds(epsilons)),
         Cell(row=row, figure="epsilon, worst case", unit="epsilon", printed=None, ours=worst, means=WORST_CASE_MEANS),
         Cell(row=row, figure="labels", unit="percent", printed=None, **over_seeds(labelled)),
-        Cell(row=row, figure="student", unit="percent", printed=100 * printed["student"], means=forest,
+        Cell(row=row, figure="student", unit="percent", printed=points(printed["student"]), means=forest,
              why=why, **over_seeds(students)),
-        Cell(row=row, figure="without privacy", unit="percent", printed=100 * printed["nonprivate"], means=forest,
+        Cell(row=row, figure="without privacy", unit="percent", printed=points(printed["nonprivate"]), means=forest,
              why=why, **over_seeds(pooled)),
     ]  # fmt: skip
 

@@ -14,7 +14,7 @@ from simulations import datasets
 from simulations.datasets import DatasetRequest, adult, mnist
 from simulations.datasets.sources import DataSource
 from simulations.papers.glyph_like import Size, glyph_like
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
+from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
 from simulations.papers.released import released, student_accuracy
 from simulations.papers.votes import (
     DATA_DEPENDENT_MEANS,
@@ -137,7 +137,7 @@ def _table_1(row: dict[str, Any], task: Task) -> Sequence[Cell]:
 
 def _student(row: dict[str, Any], task: Task) -> Sequence[Cell]:
     cell = partial(Cell, row=_row(row), unit="percent")
-    student, printed = _STUDENTS.get(row["dataset"]), 100 * row["student"]
+    student, printed = _STUDENTS.get(row["dataset"]), points(row["student"])
     if student is None:
         return [cell(figure="student", printed=printed, ours=None, why=NO_VOTES)]
     counts = published_counts(task, row["dataset"])[: row["queries"]]
