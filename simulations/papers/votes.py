@@ -27,7 +27,10 @@ VOTES = DataSource(
 DATA_DEPENDENT_MEANS = (
     "computed from the votes that were cast, as the paper printed it: private itself, and not publishable"
 )
-WORST_CASE_MEANS = "worst case over all votes, if every query that was asked were answered: it may be published"
+WORST_CASE_MEANS = (
+    "worst case over all votes, if every query that was asked were answered, for ideal noise: it may be published; a "
+    "study also sets aside what float64 noise takes of delta"
+)
 NO_VOTES = "the votes are not published"
 
 

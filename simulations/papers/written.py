@@ -66,7 +66,8 @@ def write_papers(asked: Wanted, measured: Sequence[Measured], out: Path) -> pd.D
 def papers_page(asked: Wanted, measured: Sequence[Measured]) -> str:
     """The page as HTML: the verdict, then paper by paper its tables."""
     cells = [cell for one in measured for cell in one.cells]
-    tone: Tone = "good" if all(cell.near for cell in cells if cell.reproduces) else "warn"
+    counted = [bool(cell.near) for cell in cells if cell.reproduces]
+    tone: Tone = "plain" if not counted else "good" if all(counted) else "warn"
     body = [verdict(f"{verdict_text(cells)}.", verdict_points(measured), tone=tone)]
     for paper in asked.papers:
         mine = [one for one in measured if one.paper is paper]
