@@ -87,7 +87,13 @@ def by_epsilon(summary: pd.DataFrame) -> tuple[list[str], list[list[object]]]:
 
 
 def markdown(summary: pd.DataFrame) -> str:
-    """The table of `by_epsilon` for a page of Markdown."""
+    """The table of `by_epsilon` for a page of Markdown, with the largest mean of each epsilon in bold."""
     head, rows = by_epsilon(summary)
-    lines = [head, ["---"] * len(head), *([str(cell) for cell in row] for row in rows)]
-    return "".join(f"| {' | '.join(line)} |\n" for line in lines)
+    known = summary.dropna(subset=["epsilon", "accuracy"]).sort_values("accuracy", kind="stable")
+    last = known.drop_duplicates("epsilon", keep="last")
+    best = {(method, f"ε = {epsilon:g}") for method, epsilon in zip(last["method"], last["epsilon"], strict=True)}
+    shown = [
+        [f"**{cell}**" if (row[0], name) in best else str(cell) for name, cell in zip(head, row, strict=True)]
+        for row in rows
+    ]
+    return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *shown])

@@ -15,6 +15,7 @@ import pytest
 
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
+from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, means
 from simulations.groups.figures import FEWEST
 from simulations.planning.plan import make_plan
@@ -73,17 +74,17 @@ def test_a_table_of_stored_results_is_theirs(page: Path, name: str, table: str) 
 
 def test_what_follows_from_the_comparison_is_what_its_runs_say() -> None:
     text = (ROOT / "docs" / "explanation" / "when-pate-is-wrong.md").read_text(encoding="utf-8")
-    found = []
-    for name in ("adult.csv", "diabetes130.csv"):
-        table = means(stored(name))
-        of = table[(table["method"] == "pate") & (table["epsilon"] == 2)].iloc[0]
-        found += [round(of["labels"]), round(100 * of["parties_that_gain"])]
-    for said in re.findall(
-        r"ε = 2 it released (\d+) on `adult` and was better than (\d+) % of the parties alone, and (\d+) on "
-        r"`diabetes130`, where it was\s+better than (\d+) %",
-        text,
-    ):
-        assert [int(number) for number in said] == found
+    said = re.findall(
+        r"`(\w+)` at\s+ε\s+=\s+(\d+):\s+([\d,]+)\s+labels,\s+better\s+than\s+(\d+)\s+%\s+of\s+the\s+parties", text
+    )
+    assert len(said) >= 4
+    for name, epsilon, labels, gain in said:
+        table = means(stored(f"{name}.csv"))
+        of = table[(table["method"] == "pate") & (table["epsilon"] == float(epsilon))].iloc[0]
+        found = (round(of["labels"]), round(100 * of["parties_that_gain"]))
+        assert (int(labels.replace(",", "")), int(gain)) == found
+    for name in METHODS:
+        assert f"| `{name}` |" in text
 
 
 def test_shares_of_the_gaussian_bound_are_those_of_the_label_only_bound() -> None:
