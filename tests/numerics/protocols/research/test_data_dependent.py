@@ -141,7 +141,8 @@ def test_a_unit_that_abstained_in_private_is_not_taken_for_one_that_took_no_part
 
 
 def test_interactive_votes_are_held_against_the_student():
-    student = 60 * RNG.dirichlet([1.0, 1.0, 1.0], size=40)
+    rng = np.random.default_rng(7)
+    student = 60 * rng.dirichlet([1.0, 1.0, 1.0], size=40)
     setting = exact.QuerySetting(sigma=6.0, threshold=36.0, sigma_threshold=15.0, student_votes=student)
     figures = DATA_DEPENDENT["exact"].figures(evidence(INTERACTIVE, student), units()).for_research()
     total = exact.total_rdp(COUNTS, ORDERS, setting=setting, sensitivity=np.array([1.0])).for_research()[0]
@@ -234,7 +235,8 @@ def test_smooth_sensitivity_names_the_condition_that_fails():
 
 
 def test_figures_do_not_depend_on_the_order_of_the_units():
-    present = RNG.random((4, 40)) < 0.6
+    rng = np.random.default_rng(7)
+    present = rng.random((4, 40)) < 0.6
     given = units(present=present)
     turned = Units(
         sensitivity=given.sensitivity[::-1].copy(), cast=given.cast, delta=given.delta[::-1].copy(),

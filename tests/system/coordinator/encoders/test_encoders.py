@@ -57,7 +57,8 @@ def test_training_follows_from_the_pool_and_the_seed(made, pool):
 
 
 def test_the_contrast_is_that_of_a_loop_over_views():
-    projected = RNG.normal(size=(6, 4))
+    rng = np.random.default_rng(0)
+    projected = rng.normal(size=(6, 4))
     unit = projected / np.linalg.norm(projected, axis=1, keepdims=True)
     losses = []
     for view in range(6):

@@ -33,8 +33,9 @@ def test_wrong_labels_are_outvoted_by_their_neighbours() -> None:
 
 
 def test_colours_decide_where_gradients_say_nothing() -> None:
+    rng = np.random.default_rng(0)
     colour = np.arange(60) % 2
-    images = RNG.uniform(0, 0.3, (60, 8, 8, 3)).astype(np.float32)
+    images = rng.uniform(0, 0.3, (60, 8, 8, 3)).astype(np.float32)
     images[np.arange(60), :, :, 2 * colour] += 0.5
     np.testing.assert_array_equal(propagated(images, one_hot(colour[:24], 2), seed=0).argmax(axis=1), colour)
 

@@ -21,10 +21,11 @@ MEMBERS = CENTRES.nearest_queries(POOL)
 
 def cells_of(records, sigma):
     """Private records on the same rings."""
-    picked = RNG.integers(0, 600, records)
+    rng = np.random.default_rng(8)
+    picked = rng.integers(0, 600, records)
     cells = np.zeros((CENTRES.queries, 2))
     np.add.at(cells, (MEMBERS[picked, 0], LABELS[picked]), 1)
-    return cells + RNG.normal(0, sigma, cells.shape)
+    return cells + rng.normal(0, sigma, cells.shape)
 
 
 def right(found):
@@ -63,12 +64,13 @@ def test_records_that_are_copies_or_far_from_all_others_have_labels_too() -> Non
 
 
 def test_labels_are_propagated_where_queries_say_which_records_are_close() -> None:
+    rng = np.random.default_rng(8)
     cells = cells_of(2000, 10.0)
     made = soft_labels_of(CENTRES, POOL, cells, records=2000, sigma=10)
     expected = propagated_labels(cells, MEMBERS, POOL, records=2000, sigma=10)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
     columns = QueryMap(FeatureMap((2,)), tuple(Partition.of(RINGS[:, [k]], columns=np.array([k])) for k in (0, 1)))
-    cells = RNG.normal(0, 5, (columns.queries, 2)) + 50
+    cells = rng.normal(0, 5, (columns.queries, 2)) + 50
     made = soft_labels_of(columns, POOL, cells, records=2000, sigma=5)
     expected = soft_labels(cells, columns.nearest_queries(POOL), records=2000, sigma=5)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)

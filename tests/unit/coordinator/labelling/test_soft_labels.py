@@ -19,12 +19,13 @@ def truth(members):
 
 
 def cells_of(records, sigma):
-    members = np.stack([RNG.integers(0, 3, records), 3 + RNG.integers(0, 2, records)], axis=1)
-    labels = (RNG.random(records) < truth(members)[:, 1]).astype(int)
+    rng = np.random.default_rng(5)
+    members = np.stack([rng.integers(0, 3, records), 3 + rng.integers(0, 2, records)], axis=1)
+    labels = (rng.random(records) < truth(members)[:, 1]).astype(int)
     cells = np.zeros((5, 2))
     for column in members.T:
         np.add.at(cells, (column, labels), 1)
-    return cells + RNG.normal(0, sigma, cells.shape)
+    return cells + rng.normal(0, sigma, cells.shape)
 
 
 def test_many_records_give_the_probabilities_that_they_were_drawn_from() -> None:
@@ -34,7 +35,8 @@ def test_many_records_give_the_probabilities_that_they_were_drawn_from() -> None
 
 
 def test_cells_that_are_all_noise_give_nearly_even_labels_and_no_reliability() -> None:
-    found = soft_labels(RNG.normal(0, 1e4, (5, 2)), MEMBERS, records=100, sigma=1e4)
+    rng = np.random.default_rng(5)
+    found = soft_labels(rng.normal(0, 1e4, (5, 2)), MEMBERS, records=100, sigma=1e4)
     assert np.abs(found.probabilities - 0.5).max() < 0.1
     assert found.reliability.max() < 1e-3
 

@@ -53,11 +53,12 @@ def test_principal_components_are_those_of_scikit_learn() -> None:
 
 
 def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None:
+    rng = np.random.default_rng(3)
     columns = (
         Feature(column="age", kind="numeric", centre=0.0, scale=1.0),
         Feature(column="note", kind="text", vectors="grams:16"),
     )
-    pool = np.concatenate([TABLE[:, :1], RNG.poisson(0.7, (200, 16))], axis=1, dtype=np.float32)
+    pool = np.concatenate([TABLE[:, :1], rng.poisson(0.7, (200, 16))], axis=1, dtype=np.float32)
     weights = [1.0, *(1 + math.log(201 / (1 + sum(row[at] != 0 for row in pool.tolist()))) for at in range(1, 17))]
     weighted = pool.astype(np.float64) * weights
     centred = weighted - weighted.mean(axis=0)
@@ -77,7 +78,8 @@ def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None
 
 
 def test_a_projection_keeps_distances_and_needs_no_pool() -> None:
-    records = RNG.normal(size=(40, 300)).astype(np.float32)
+    rng = np.random.default_rng(3)
+    records = rng.normal(size=(40, 300)).astype(np.float32)
     made = projected(FeatureMap((300,)), 150, seed=1)
     ratios = np.linalg.norm(np.diff(made(records), axis=0), axis=1) / np.linalg.norm(np.diff(records, axis=0), axis=1)
     assert np.abs(ratios - 1).max() < 0.3
@@ -85,7 +87,8 @@ def test_a_projection_keeps_distances_and_needs_no_pool() -> None:
 
 
 def test_the_noise_of_pixels_is_told_from_edges() -> None:
-    assert noise_share(RNG.normal(size=(50, 16, 16)).astype(np.float32)) == pytest.approx(1, abs=0.05)
+    rng = np.random.default_rng(3)
+    assert noise_share(rng.normal(size=(50, 16, 16)).astype(np.float32)) == pytest.approx(1, abs=0.05)
     assert noise_share(BLOBS) < 0.1
     assert noise_share((BLOBS > 0.5).astype(np.float32)) < 0.2
     assert noise_share(np.ones((5, 16, 16), np.float32)) == 0

@@ -44,6 +44,7 @@ def covered(questions: np.ndarray, near: np.ndarray) -> float:
 
 
 def test_coverage_takes_the_question_that_adds_most_and_covers_more_than_random_ones() -> None:
+    rng = np.random.default_rng(4)
     pool = np.concatenate([POOL[:60], [[40, 40]]]).astype(np.float32)
     distances = np.linalg.norm(pool[:, None] - pool, axis=2)  # of records, and of what stands for them
     near = np.zeros((61, 61))
@@ -54,7 +55,7 @@ def test_coverage_takes_the_question_that_adds_most_and_covers_more_than_random_
     for count in range(1, 20):
         best = max(covered(np.append(order[: count - 1], each), near) for each in range(61))
         assert covered(order[:count], near) == pytest.approx(best)
-    random = [covered(RNG.permutation(61)[:8], near) for _ in range(50)]
+    random = [covered(rng.permutation(61)[:8], near) for _ in range(50)]
     assert covered(order[:8], near) > max(random)
     pairs = [covered(np.array(pair), near) for pair in itertools.combinations(range(61), 2)]
     assert covered(order[:2], near) >= (1 - 1 / np.e) * max(pairs)
