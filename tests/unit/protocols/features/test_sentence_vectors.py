@@ -63,7 +63,6 @@ def test_weights_of_another_version_are_refused(monkeypatch, unknown, tmp_path):
 
 
 def test_the_packages_own_weights_find_words_alike():
-    pytest.importorskip("tokenizers")
     vectors = text_vectors(["chest pain", "pain in the chest", "the train to Leeds"], "wordllama:256")
     near, far = vectors[0] @ vectors[1], vectors[0] @ vectors[2]
     assert near > 2 * far
