@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from simulations.baselines import cells, votes
+from simulations.planning import search
 from tests.harness.simulating import run
 
 METHODS = "majority,alone,pooled,fedavg"
@@ -114,11 +115,22 @@ def test_without_a_mechanism_teachers_are_asked_as_the_plan_says_and_few_labels_
     capsys, monkeypatch
 ):
     monkeypatch.setattr(votes, "_PLANNED_QUERIES", 40)
+    monkeypatch.setattr(search, "_STEPS", ())  # the grid alone, which takes less time
     said = ("--dataset", "digits", "--parties", "40", "--queries", "60", "--quiet", "--json", "--engine", "in_process")
-    flags = ("--epsilons", "8", "--features", "pca:16", "--methods", "alone,pooled_linear,pate,dp_sgd", "--out", "out")
+    flags = (
+        "--weights",
+        "uniform",
+        "--epsilons",
+        "8",
+        "--features",
+        "pca:16",
+        "--methods",
+        "alone,pooled_linear,pate",
+        "--out",
+        "out",
+    )
     assert run("baselines", *said, *flags) == 0
-    alone, pooled, pate, private = json.loads(capsys.readouterr().out)
+    alone, pooled, pate = json.loads(capsys.readouterr().out)
     assert alone["accuracy"] < pooled["accuracy"]
     assert 0 < pate["labels"] <= 60
     assert pate["accuracy"] > 0.2
-    assert private["accuracy"] > 0.5
