@@ -1,7 +1,8 @@
 """DP-SGD on pooled records (Abadi et al. 2016): the only file that imports Opacus.
 
 Opacus clips each record's gradient and adds the noise; dp-accounting says how much noise an epsilon needs. All settings
-are constants, chosen on glyphs, digits and breast_cancer, whose records are public. As De et al. 2022 advise, samples
+are constants: of the linear model chosen on glyphs, digits and breast_cancer, whose records are public; of the network
+usual values, not tuned. As De et al. 2022 advise, samples
 are large and models are small; the linear model sees features (Tramer and Boneh 2021).
 """
 
