@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from coordinator.queries.features import features_for
+from protocols.errors import InvalidInput
 from simulations.stages.inputs import DatasetInputs
 
 
@@ -18,10 +19,12 @@ def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:
     """The inputs with tables left alone, and features f32 [N, features] of images in the place of their pixels.
 
     features: see features_for. They are centred on the public pool, and scaled by one number so that their mean square
-    over the pool is 1. Raises InvalidInput for features that the pool does not have.
+    over the pool is 1. Raises InvalidInput for features that the pool does not have, and for any but auto of tables.
     """
     dataset = inputs.dataset
     if dataset.kind != "image":
+        if features != "auto":
+            raise InvalidInput(f"features is {features!r}, and {dataset.name} is a table; allowed: auto, as it is")
         return inputs
     found = features_for(dataset.public_inputs, features, columns=dataset.columns, seed=inputs.settings.data_seed)
     pool = found(dataset.public_inputs).astype(np.float64)

@@ -40,7 +40,7 @@ def baselines_flags(**flags: Any) -> None:
     from simulations.baselines.cells import Comparison, check_comparison, parse_epsilons, parse_methods, run_comparison
     from simulations.baselines.table import COVERED, by_epsilon
     from simulations.baselines.written import write_comparison
-    from simulations.report.terminal import print_rows
+    from simulations.report.terminal import folded, print_rows
     from simulations.setup.experiment import experiment
 
     reporter, host = reporter_from(flags), host_from(flags)
@@ -65,9 +65,9 @@ def baselines_flags(**flags: Any) -> None:
         click.echo(json.dumps(table.astype(object).where(table.notna(), None).to_dict("records"), indent=2))
         return
     print_rows(f"accuracy on the test records, {out / 'report.html'}", *by_epsilon(summary))
-    click.echo(COVERED)
+    click.echo(folded(COVERED))
     for row in summary[summary["note"] != ""].to_dict("records"):
-        click.echo(f"{row['method']}, epsilon {row['epsilon']:g}: {row['note']}")
+        click.echo(folded(f"{row['method']}, epsilon {row['epsilon']:g}: {row['note']}", rest="  "))
 
 
 def _words(value: object) -> str | None:

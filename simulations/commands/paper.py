@@ -76,7 +76,7 @@ def _measured(flags: dict[str, Any]) -> None:
     from simulations.papers.running import check_data, measure, wanted
     from simulations.papers.shown import HEAD, cell_row, notes, verdict_points, verdict_text
     from simulations.papers.written import write_papers
-    from simulations.report.terminal import print_rows
+    from simulations.report.terminal import folded, print_rows
     from simulations.setup.experiment import parse_seeds
 
     asked = wanted(
@@ -95,7 +95,7 @@ def _measured(flags: dict[str, Any]) -> None:
                 rows: list[list[object]] = [list(cell_row(cell)) for cell in one.cells]
                 print_rows(f"{one.paper.name} {one.table.name}: {one.table.caption}", list(HEAD), rows)
                 for note in notes(one.cells):
-                    click.echo(_folded(note))
+                    click.echo(folded(note, first="- ", rest="  "))
     except KeyboardInterrupt:
         raise Interrupted(out) from None
     cells = write_papers(asked, measured, out)
@@ -104,10 +104,4 @@ def _measured(flags: dict[str, Any]) -> None:
         return
     click.echo(f"{verdict_text([cell for one in measured for cell in one.cells])}; {out / 'report.html'}")
     for title, said in verdict_points(measured):
-        click.echo(_folded(f"{title} {said}"))
-
-
-def _folded(sentence: str) -> str:
-    import textwrap
-
-    return textwrap.fill(f"- {sentence}", 80, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False)
+        click.echo(folded(f"{title} {said}", first="- ", rest="  "))

@@ -60,7 +60,7 @@ def run_flags(**flags: Any) -> None:
     from simulations.planning.right_labels import warnings_of
     from simulations.planning.terminal import print_plan
     from simulations.report.headline import compared
-    from simulations.report.terminal import print_summary
+    from simulations.report.terminal import print_compared, print_summary
     from simulations.stages.inputs import read_inputs
 
     if flags["sweep_file"]:
@@ -107,7 +107,7 @@ def run_flags(**flags: Any) -> None:
         click.echo(json.dumps(figures, indent=2))
     else:
         print_summary(figures, out)
-        click.echo(compared(result, figures))
+        print_compared(compared(result, figures), figures)
         for line in printed(result):
             click.echo(line)
 

@@ -92,16 +92,26 @@ def _of_numbers(column: str, numbers: Float64[ndarray, " test"]) -> Grouping:
     present = np.isfinite(numbers)
     values = np.unique(numbers[present])
     if len(values) <= _MOST_NUMBERS:
-        order = tuple(f"{value:g}" for value in values)
-        names = np.array([f"{number:g}" if known else _MISSING for number, known in zip(numbers, present, strict=True)])
+        order = _distinct(values, digits=6)
+        place = np.searchsorted(values, numbers)
+        names = np.array([*order, _MISSING])[np.where(present, place, len(order))]
         return _grouping(column, names, order=order)
     edges = np.unique(np.quantile(numbers[present], [0.25, 0.5, 0.75]))
-    said = [f"{edge:.4g}" for edge in edges]
+    said = _distinct(edges, digits=4)
     between = [f"{low} to {high}" for low, high in pairwise(said)]
     order = (f"below {said[0]}", *between, f"{said[-1]} or more")
     place = np.searchsorted(edges, numbers, side="right")
     names = np.array([*order, _MISSING])[np.where(present, place, len(order))]
     return _grouping(column, names, order=order)
+
+
+def _distinct(numbers: Float64[ndarray, " numbers"], *, digits: int) -> tuple[str, ...]:
+    """Different numbers in words, with so many digits, or as many more as tell them apart."""
+    for each in range(digits, 18):
+        said = tuple(f"{number:.{each}g}" for number in numbers)
+        if len(set(said)) == len(said):
+            break
+    return said
 
 
 def _grouping(attribute: str, names: Shaped[ndarray, " test"], *, order: Sequence[str]) -> Grouping:

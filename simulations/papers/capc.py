@@ -97,7 +97,7 @@ def _gain(row: dict[str, Any], how: str, skew: float | None, task: Task) -> Sequ
     )  # fmt: skip
     inputs = read_ask_inputs(settings, host=task.host, reporter=task.reporter)
     found = ask_summary(ask(inputs, host=task.host, reporter=task.reporter))
-    common: dict[str, Any] = {"row": _row(row, how), "printed": None, "data": _STANDS_IN, "seeds": len(task.seeds)}
+    common: dict[str, Any] = {"row": _row(row, how), "printed": None, "other": _STANDS_IN, "seeds": len(task.seeds)}
     labels, half = found["answered"], found["answered_ci95"]
     percents = {"labels that are right": "label_accuracy", "before": "before", "after": "after", "gain": "gain"}
     return [

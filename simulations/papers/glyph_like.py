@@ -84,7 +84,7 @@ def glyph_like(row: dict[str, Any], size: Size, task: Task) -> Sequence[Cell]:
     data = f"clear_glyphs, each teacher nearest centroids of {size.records} records"
 
     def cell(figure: str, unit: Any, ours: float | None, printed: float | None = None, means: str = "") -> Cell:
-        return Cell(row=where, figure=figure, unit=unit, printed=printed, ours=ours, data=data, means=means, why=_WHY)
+        return Cell(row=where, figure=figure, unit=unit, printed=printed, ours=ours, other=data, means=means, why=_WHY)
 
     worst = worst_case(mechanism, classes=dataset.classes, queries=queries, delta=row["delta"])
     return [

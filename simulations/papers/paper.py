@@ -28,8 +28,8 @@ class Cell:
     """One figure: what the paper printed (None: nothing), and what was measured here (None: it cannot be had).
 
     row and figure name it within its table. half: of the 95 % interval over so many `seeds`; None where nothing is
-    random, or for one seed. data: the data set that stands in for the paper's own, "" for none. means: what the figure
-    says, of an epsilon in particular; why: the reason where it is not near, or is missing.
+    random, or for one seed. other: the data or the mechanism that is here in place of the paper's own, "" for none.
+    means: what the figure says, of an epsilon in particular; why: the reason where it is not near, or is missing.
     """
 
     row: str
@@ -39,7 +39,7 @@ class Cell:
     ours: float | None
     half: float | None = None
     seeds: int = 0
-    data: str = ""
+    other: str = ""
     means: str = ""
     why: str = ""
 
@@ -62,8 +62,8 @@ class Cell:
 
     @property
     def reproduces(self) -> bool:
-        """Whether the cell counts in the verdict: both figures are there, and of the same data."""
-        return self.difference is not None and not self.data
+        """Whether the cell counts in the verdict: both figures are there, of the same data and mechanism."""
+        return self.difference is not None and not self.other
 
 
 @dataclass(frozen=True)

@@ -30,11 +30,9 @@ NAME = "pate2018"
 _PUBLIC_VOTES = ("MNIST", "Adult")
 _EXPECTED = "the mean over the threshold's noise; the paper's is of one draw of it"
 _TABLE_1 = "Tables 1 and 2 of the paper print different epsilons for these queries; the votes give that of Table 2"
-_SANITISED = (
-    "the release's cost as the paper states it, which is too small, added to our epsilon, or to the printed one where "
-    "the votes are not published"
-)
+_SANITISED = "our epsilon and the release's cost as the paper states it, which is too small, at its beta and sigma_ss"
 _CORRECTED = "the same with the release's cost as it is (docs/explanation/smooth-sensitivity.md)"
+_OF_PRINTED = "the printed epsilon, not ours, and the release's cost"
 
 
 @dataclass(frozen=True)
@@ -171,13 +169,14 @@ def _table_2(row: dict[str, Any], task: Task) -> Sequence[Cell]:
     release = {
         "order": row["order"], "beta": given["order_times_beta"] / row["order"], "sigma_ss": given["sigma_ss"]
     }  # fmt: skip
-    before = printed if epsilon is None else epsilon
+    stated, corrected = (float(cost(**release)) for cost in (understated_published_cost, corrected_cost))
+    before, means = (printed, _OF_PRINTED) if epsilon is None else (epsilon, _CORRECTED)
     return (
         Cell(row=where, figure="epsilon", unit="epsilon", printed=printed, ours=epsilon, means=DATA_DEPENDENT_MEANS,
              why=why),
         Cell(row=where, figure="order", unit="order", printed=row["order"], ours=order, why=why),
         Cell(row=where, figure="epsilon, sanitised", unit="epsilon", printed=row["sanitised"],
-             ours=before + float(understated_published_cost(**release)), means=_SANITISED),
+             ours=None if epsilon is None else epsilon + stated, means=_SANITISED, why=why),
         Cell(row=where, figure="epsilon, sanitised, corrected", unit="epsilon", printed=None,
-             ours=before + float(corrected_cost(**release)), means=_CORRECTED),
+             ours=before + corrected, means=means),
     )  # fmt: skip

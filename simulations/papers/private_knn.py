@@ -40,7 +40,7 @@ _MEANS: Final = (
     "of sums of votes at this epsilon, a worst case of neighbours that replace one record, which may be published; the "
     "paper's neighbours add or remove one, and its records are sampled"
 )
-_WHY: Final = "another mechanism: here every private record votes once"
+_OTHER: Final = "sums of votes, where every private record votes once"
 
 
 def paper() -> Paper:
@@ -99,9 +99,8 @@ def _measured(epsilon: float, printed: float | None, task: Task) -> Sequence[Cel
     students = [_student(found, each) for each in labelled[:_MOST_STUDENTS]]
     row = _name("MNIST", epsilon)
     return [
-        Cell(
-            row=row, figure="student", unit="percent", printed=printed, means=_MEANS, why=_WHY, **over_seeds(students)
-        ),
+        Cell(row=row, figure="student", unit="percent", printed=printed, means=_MEANS, other=_OTHER,
+             **over_seeds(students)),
         Cell(row=row, figure="labels of the pool", unit="percent", printed=None, **over_seeds(right)),
     ]  # fmt: skip
 

@@ -28,8 +28,9 @@ from simulations.source import source_digest
 
 # What a kept part depends on, besides data and printed figures: the code of papers and stages, and of what they call.
 _CODE = (
-    "simulations.papers", "simulations.stages", "simulations.setup", "protocols.mechanisms", "protocols.budgets",
-    "protocols.research", "protocols.research.published",
+    "simulations.papers", "simulations.stages", "simulations.setup", "simulations.datasets", "simulations.ask",
+    "simulations.retraining", "coordinator.queries", "coordinator.students", "party.teachers", "protocols.mechanisms",
+    "protocols.budgets", "protocols.bounds", "protocols.research", "protocols.research.published",
 )  # fmt: skip
 _CELLS_BYTES = 2**24
 

@@ -32,11 +32,11 @@ def difference(cell: Cell) -> str:
 
 
 def near(cell: Cell) -> str:
-    """Whether the cell is near; with stand-in data it says so instead, as it reproduces nothing."""
+    """Whether the cell is near; of other data or another mechanism it says so instead, as it reproduces nothing."""
     if cell.difference is None:
         return "not had" if cell.ours is None else "–"
-    if cell.data:
-        return "other data"
+    if cell.other:
+        return "other"
     return "yes" if cell.near else "no"
 
 
@@ -57,17 +57,17 @@ def notes(cells: Sequence[Cell]) -> list[str]:
     said = [f"{', '.join(dict.fromkeys(figures))}: {means}" for means, figures in found.items()]
     reasons: dict[str, list[str]] = {}
     for cell in cells:
-        # A figure without a printed one is no miss, and a stand-in is named whether or not it is near.
+        # A figure without a printed one is no miss, and what is other than in the paper is named, near or not.
         missed = cell.ours is None or cell.near is False
-        if cell.data:
-            reasons.setdefault(f"on {cell.data}, not the paper's data", []).append(cell.row)
+        if cell.other:
+            reasons.setdefault(f"{cell.other}, in place of the paper's own", []).append(cell.row)
         if missed:
             reasons.setdefault(cell.why or "no reason is known", []).append(f"{cell.row}, {cell.figure}")
     return [*said, *(f"{'; '.join(dict.fromkeys(where))}: {why}" for why, where in reasons.items())]
 
 
 def verdict_text(cells: Sequence[Cell]) -> str:
-    """How many of the cells that have a printed figure and ours, on the paper's own data, are near."""
+    """How many of the cells that have a printed figure and ours, of the paper's own data and mechanism, are near."""
     counted = [cell for cell in cells if cell.reproduces]
     if not counted:
         return "no cell to compare"
@@ -83,8 +83,8 @@ def verdict_points(measured: Sequence[Measured]) -> list[tuple[str, str]]:
     for title, cells in by_paper.items():
         others = Counter(near(cell) for cell in cells if not cell.reproduces)
         words = {
-            "not had": "whose votes or data cannot be had", "other data": "on other data than the paper's",
-            "–": "of ours alone",
+            "not had": "whose votes or data cannot be had", "–": "of ours alone",
+            "other": "of other data or another mechanism than the paper's",
         }  # fmt: skip
         rest = "".join(f"; {others[key]} {said}" for key, said in words.items() if others[key])
         points.append((f"{title}:", f"{verdict_text(cells)}{rest}."))

@@ -25,7 +25,8 @@ READING = (
     f"Near: percentages {NEAR.replace(' or ', ', counts, orders and epsilons within ')} of the printed figure.",
     "An epsilon that a paper printed is computed from the votes that were cast, so it is private itself and must not "
     "be published. A worst-case epsilon may be.",
-    f"A worst-case epsilon is of {ADJACENCY} neighbours, as are the papers' own.",
+    f"A worst-case epsilon is of {ADJACENCY} neighbours, as are those of the papers on PATE; a figure of a paper that "
+    "has others says so.",
 )
 
 

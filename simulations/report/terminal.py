@@ -68,7 +68,21 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     if (gain := measured["single_parties_that_gain"]) is not None:
         click.echo(f"{MARK}parties that gain {gain} of {measured['single_parties_measured']}")
     if (most := measured["pays_most"]) is not None:
-        click.echo(f"{MARK}pays most for privacy: {pays_most_words(most, seeds=len(figures['seeds']))}")
+        said = f"pays most for privacy: {pays_most_words(most, seeds=len(figures['seeds']))}"
+        click.echo(folded(said, first=MARK, rest=MARK))
+
+
+def print_compared(sentence: str, figures: dict[str, Any]) -> None:
+    """Prints the sentence on a party alone, the student and pooled data, with the mark if it has private figures."""
+    private = ("single_party_accuracy_mean", "non_private_student_accuracy")
+    mark = MARK if any(figures["baselines"][name] is not None for name in private) else ""
+    click.echo(folded(sentence, first=mark, rest=mark))
+
+
+def folded(sentence: str, *, first: str = "", rest: str = "") -> str:
+    """The sentence in lines of at most 80 columns, of which each begins as given; words stay whole."""
+    return textwrap.fill(sentence, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
+                         break_on_hyphens=False)  # fmt: skip
 
 
 def level_text(level: str, units: int | None) -> str:

@@ -15,8 +15,9 @@ from simulations.pipeline import RunResult
 from simulations.plots.figures import drawings
 from simulations.plots.style import svg_text
 from simulations.report.compare import compare_runs
+from simulations.report.headline import compared
 from simulations.report.page import render_report
-from simulations.report.terminal import print_summary
+from simulations.report.terminal import print_compared, print_summary
 from simulations.results.files import summary, write_results
 from simulations.results.marks import MARK, NOT_FOR_RELEASE, not_for_release
 from tests.harness.stored_runs import stored_run, with_students
@@ -101,17 +102,26 @@ def test_every_such_figure_says_so_in_a_title(alike):
 def test_every_such_line_of_the_terminal_begins_with_the_mark(alike, tmp_path, capsys):
     printed = []
     for result in alike:
-        print_summary(json.loads(json.dumps(summary(result))), tmp_path)
+        figures = json.loads(json.dumps(summary(result)))
+        print_summary(figures, tmp_path)
+        print_compared(compared(result, figures), figures)
         printed.append(capsys.readouterr().out.splitlines())
-    changed = [one for one, other in zip(*printed, strict=True) if one != other]
-    said = (
+    plain = [[line for line in lines if not line.startswith(MARK)] for lines in printed]
+    assert plain[0] == plain[1]
+    # A sentence that is folded has the mark on each of its lines.
+    marked = [[line for line in lines if line.startswith(MARK)] for lines in printed]
+    assert max(len(line) for lines in marked for line in lines) <= 80
+    for words in (
         "a party alone, mean",
         "a party alone, best",
         "all data pooled",
         "parties that gain",
         "pays most for privacy",
-    )
-    assert [line.startswith(MARK + words) for line, words in zip(changed, said, strict=True)] == [True] * 5
+        "One party alone",
+    ):
+        one, other = ([line for line in lines if line.startswith(MARK + words)] for lines in marked)
+        assert len(one) == len(other) == 1
+        assert one != other, words
 
 
 def test_every_such_row_of_the_report_says_so(alike):

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from protocols.errors import InvalidInput
 from simulations.baselines.encoding import encoded
 from simulations.datasets import load
 from simulations.datasets.request import DatasetRequest
@@ -22,4 +23,6 @@ def test_images_are_features_of_the_pool_and_tables_stay():
     dark = replace(inputs, dataset=replace(images, private_inputs=images.private_inputs * 0))
     assert (encoded(dark, "pca:5").dataset.test_inputs == made.test_inputs).all()
     table = DatasetInputs(experiment(), made, [[np.arange(30)]])
-    assert encoded(table, "hog") is table
+    assert encoded(table, "auto") is table
+    with pytest.raises(InvalidInput, match="features is 'hog', and glyphs is a table; allowed: auto"):
+        encoded(table, "hog")

@@ -48,6 +48,19 @@ def test_many_numbers_become_quarters():
     assert np.bincount(age.member).tolist() == [10, 10, 10, 10]
 
 
+@pytest.mark.parametrize("distinct", [3, 40])
+def test_numbers_that_differ_late_have_different_names(distinct, tmp_path):
+    rows = [f"{part},{row % 2},{10_000_000 + row % distinct}" for part in ("private", "public", "test")
+            for row in range(40)]  # fmt: skip
+    (tmp_path / "own.csv").write_text("\n".join(["part,outcome,ward", *rows]) + "\n")
+    (tmp_path / "own.schema.toml").write_text(
+        'label = "outcome"\nclasses = ["0", "1"]\nsplit = "part"\n[[feature]]\ncolumn = "ward"\nkind = "numeric"\n'
+    )
+    _, ward = groupings(load(str(tmp_path / "own.csv"), DatasetRequest(seed=0, groups=("ward",))), ["ward"])
+    assert len(set(ward.names)) == len(ward.names) == min(distinct, 4)
+    assert np.bincount(ward.member, minlength=len(ward.names)).min() >= 10
+
+
 def test_a_column_of_texts_is_no_way_to_tell_records_apart(tmp_path):
     rows = [f"private,{row % 2},note {row}" for row in range(9)] + ["public,0,more"]
     rows += [f"test,{row % 2},{'long ' * 9}{row}" for row in range(201)]

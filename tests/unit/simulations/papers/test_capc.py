@@ -46,4 +46,4 @@ def test_the_gain_is_that_of_ask_with_the_papers_parties_and_epsilon(task, monke
     assert settings.seeds == task.seeds
     assert (cells["gain"].ours, cells["gain"].half) == pytest.approx((5.0, 1.0))
     assert (cells["labels"].ours, cells["labels"].half, cells["before"].half) == (270, 4, None)
-    assert {(cell.printed, cell.data) for cell in cells.values()} == {(None, "mnist")}
+    assert {(cell.printed, cell.other) for cell in cells.values()} == {(None, "mnist")}

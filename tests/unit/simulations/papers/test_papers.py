@@ -41,14 +41,14 @@ def test_a_percentage_is_near_within_a_point_and_other_figures_within_a_twentiet
     assert made.near is is_near
 
 
-def test_only_cells_with_both_figures_on_the_papers_own_data_count_in_the_verdict():
-    cells = [cell(2.0, 2.0), cell(2.0, 3.0, why="other queries"), cell(2.0, 2.0, data="glyphs"), cell(2.0, None)]
+def test_only_cells_with_both_figures_of_the_papers_own_data_and_mechanism_count_in_the_verdict():
+    cells = [cell(2.0, 2.0), cell(2.0, 3.0, why="other queries"), cell(2.0, 2.0, other="glyphs"), cell(2.0, None)]
     assert verdict_text(cells) == "1 of 2 cells within 1 point or 5 %"
     assert verdict_text(cells[2:]) == "no cell to compare"
-    assert [near(each) for each in cells] == ["yes", "no", "other data", "not had"]
+    assert [near(each) for each in cells] == ["yes", "no", "other", "not had"]
     assert notes(cells) == [
         "MNIST, figure: other queries",
-        "MNIST: on glyphs, not the paper's data",
+        "MNIST: glyphs, in place of the paper's own",
         "MNIST, figure: no reason is known",
     ]
 

@@ -38,6 +38,7 @@ def test_a_student_of_record_votes_is_beside_the_printed_one(tmp_path, monkeypat
     student, pool, missing, alone, _ = [cell for part in table.parts for cell in part.compute(task)]
     assert (student.row, student.printed) == ("MNIST, epsilon 0.47", pytest.approx(98.8))
     assert student.ours > 90
+    assert not student.reproduces  # another mechanism
     assert pool.ours > 90
     assert student.seeds == pool.seeds == 2
     assert (missing.printed, missing.ours) == (pytest.approx(91.6), None)
