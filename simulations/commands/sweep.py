@@ -63,7 +63,7 @@ def sweep_flags(**flags: Any) -> None:
 
 def run_sweep_file(flags: dict[str, Any]) -> None:
     """Runs the sweep of flags["sweep_file"], writes its tables, figures and page, and prints the intervals."""
-    from simulations.report.terminal import print_rows
+    from simulations.report.terminal import folded, print_rows
     from simulations.sweep.cells import prepared, run_cells
     from simulations.sweep.grid import read_sweep
     from simulations.sweep.intervals import covered
@@ -96,6 +96,6 @@ def run_sweep_file(flags: dict[str, Any]) -> None:
         return
     head, shown = printed_columns(settings, sweep.varied)
     print_rows(f"{len(settings)} settings, {out / 'report.html'}", head, shown)
-    click.echo(covered(settings))
+    click.echo(folded(covered(settings)))
     for note, times in settings["note"][settings["note"] != ""].value_counts().head(5).items():
-        click.echo(f"{times} of the settings afford nothing: {note}")
+        click.echo(folded(f"{times} of the settings afford nothing: {note}", rest="  "))

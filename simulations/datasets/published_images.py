@@ -158,7 +158,7 @@ def _read_svhn(path: Path) -> _Part:
     images, labels = found.get("X"), found.get("y")
     if images is None or labels is None or images.dtype != np.uint8 or images.ndim != 4:
         raise DataCorrupt(f"{path} does not hold X, uint8 with 4 dimensions, and y; allowed: both")
-    if labels.shape != (images.shape[3], 1) or labels.min() < 1 or labels.max() > 10:
+    if not labels.size or labels.shape != (images.shape[3], 1) or labels.min() < 1 or labels.max() > 10:
         raise DataCorrupt(f"{path} holds labels {list(labels.shape)}; allowed: [{images.shape[3]}, 1], from 1 to 10")
     return np.moveaxis(images, 3, 0), labels[:, 0].astype(np.int64) % 10
 

@@ -7,7 +7,8 @@ Has Disparate Impact on Model Accuracy"); PATE does, too, less than DP-SGD in th
 Both models are scored on the same records, so the difference is a mean over records. Its interval is a percentile
 bootstrap (Efron and Tibshirani 1993, section 13.3) that draws records, and seeds where there are several, each with
 replacement (the pigeonhole bootstrap of Owen 2007, "The Pigeonhole Bootstrap"). Seeds are drawn once for all groups, so
-that groups are compared in the same worlds. With one seed it covers the choice of test records alone.
+that groups are compared in the same worlds. With one seed it covers the choice of test records alone. Records are taken
+as independent: where a patient has several, the interval is too short.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ from typing import Any, Final  # Any: rows of a JSON file
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from simulations.datasets import mnist as mnist_data
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, printed_figures
-from simulations.papers.votes import worst_case
+from simulations.papers.votes import WORST_CASE_MEANS, worst_case
 
 NAME: Final = "capc"
 _STANDS_IN: Final = "mnist"
@@ -20,7 +20,7 @@ _MODELS: Final = ("logistic_regression", "mlp", "small_cnn")
 _UNLABELLED: Final = 150
 # Dirichlet's concentration where classes are skewed; None: classes alike.
 _SKEWS: Final = {"classes alike": None, "classes skewed": 5.0}
-_WORST: Final = f"worst case over all votes at delta {_DELTA:g}, all queries answered; it may be published"
+_WORST: Final = f"{WORST_CASE_MEANS}; at delta {_DELTA:g}"
 _GAIN: Final = "accuracy of the querying parties on test records, after less before"
 _ASKED: Final = "all querying parties together ask until no round fits the smallest budget"
 

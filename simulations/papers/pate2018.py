@@ -32,7 +32,7 @@ _EXPECTED = "the mean over the threshold's noise; the paper's is of one draw of 
 _TABLE_1 = "Tables 1 and 2 of the paper print different epsilons for these queries; the votes give that of Table 2"
 _SANITISED = "our epsilon and the release's cost as the paper states it, which is too small, at its beta and sigma_ss"
 _CORRECTED = "the same with the release's cost as it is (docs/explanation/smooth-sensitivity.md)"
-_OF_PRINTED = "the printed epsilon, not ours, and the release's cost"
+_OF_PRINTED = "not our epsilon: the printed one, and the release's cost as it is"
 
 
 @dataclass(frozen=True)
@@ -170,13 +170,14 @@ def _table_2(row: dict[str, Any], task: Task) -> Sequence[Cell]:
         "order": row["order"], "beta": given["order_times_beta"] / row["order"], "sigma_ss": given["sigma_ss"]
     }  # fmt: skip
     stated, corrected = (float(cost(**release)) for cost in (understated_published_cost, corrected_cost))
-    before, means = (printed, _OF_PRINTED) if epsilon is None else (epsilon, _CORRECTED)
+    last = partial(Cell, row=where, unit="epsilon", printed=None)
     return (
         Cell(row=where, figure="epsilon", unit="epsilon", printed=printed, ours=epsilon, means=DATA_DEPENDENT_MEANS,
              why=why),
         Cell(row=where, figure="order", unit="order", printed=row["order"], ours=order, why=why),
         Cell(row=where, figure="epsilon, sanitised", unit="epsilon", printed=row["sanitised"],
              ours=None if epsilon is None else epsilon + stated, means=_SANITISED, why=why),
-        Cell(row=where, figure="epsilon, sanitised, corrected", unit="epsilon", printed=None,
-             ours=before + corrected, means=means),
+        last(figure="printed epsilon, sanitised, corrected", ours=printed + corrected, means=_OF_PRINTED)
+        if epsilon is None
+        else last(figure="epsilon, sanitised, corrected", ours=epsilon + corrected, means=_CORRECTED),
     )  # fmt: skip

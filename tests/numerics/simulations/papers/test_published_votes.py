@@ -45,7 +45,7 @@ def test_nothing_of_votes_that_cannot_be_had_counts_as_reproduced(tmp_path):
     found = cells("pate2018", "table-2", "SVHN", tmp_path)
     assert not any(cell.reproduces for cell in found.values())
     # The printed epsilon, with the release's cost as it is.
-    assert found["epsilon, sanitised, corrected"].ours > found["epsilon, sanitised"].printed
+    assert found["printed epsilon, sanitised, corrected"].ours > found["epsilon, sanitised"].printed
 
 
 @needs_data
