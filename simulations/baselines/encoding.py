@@ -12,6 +12,7 @@ import numpy as np
 
 from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
+from simulations.stages.encoded import encoded as of_features
 from simulations.stages.inputs import DatasetInputs
 
 
@@ -27,12 +28,12 @@ def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:
             raise InvalidInput(f"features is {features!r}, and {dataset.name} is a table; allowed: auto, as it is")
         return inputs
     found = features_for(dataset.public_inputs, features, columns=dataset.columns, seed=inputs.settings.data_seed)
-    pool = found(dataset.public_inputs).astype(np.float64)
+    made = of_features(dataset, found, cache_dir=inputs.cache_dir)
+    pool = made.public_inputs.astype(np.float64)
     centre = pool.mean(axis=0)
     scale = float(np.sqrt(((pool - centre) ** 2).mean())) or 1.0
     private, public, test = (
-        ((found(part) - centre) / scale).astype(np.float32)
-        for part in (dataset.private_inputs, dataset.public_inputs, dataset.test_inputs)
+        ((part - centre) / scale).astype(np.float32)
+        for part in (made.private_inputs, made.public_inputs, made.test_inputs)
     )
-    made = replace(dataset, kind="table", private_inputs=private, public_inputs=public, test_inputs=test)
-    return replace(inputs, dataset=made)
+    return replace(inputs, dataset=replace(made, private_inputs=private, public_inputs=public, test_inputs=test))
