@@ -1,9 +1,10 @@
 """What an ONNX file asks its runtime to do, read before it runs: its operators, and where its numbers are.
 
 onnxruntime takes numbers from another file of the working folder, if a model names one, even where the model itself
-comes as bytes; and an operator that draws at random keeps its generator from one run to the next, so that one record
-moves the features of those after it. Both are refused here. The few fields of the format (onnx.proto, IR version 3 on)
-that matter are declared here, so that no package is needed but protobuf, which parses them as onnxruntime does.
+comes as bytes; an operator that draws at random keeps its generator from one run to the next, and a batch normalisation
+that is being trained keeps its running mean, so that one record moves the features of those after it. All are refused
+here. The few fields of the format (onnx.proto, IR version 3 on) that matter are declared here, so that no package is
+needed but protobuf, which parses them as onnxruntime does.
 """
 
 from __future__ import annotations
@@ -19,26 +20,37 @@ from google.protobuf.message_factory import GetMessageClass
 
 from protocols.errors import DataCorrupt
 
-# Message -> its fields: name, number, and the message it holds, "bytes" or "enum" (read as an integer).
+# Message -> its fields: name, number, and the message it holds, "bytes", "int", or "enum" (read as an integer).
 _FORMAT = {
     "Model": (("graph", 7, "Graph"), ("training", 20, "*Training"), ("functions", 25, "*Function")),
     "Training": (("initialization", 1, "Graph"), ("algorithm", 2, "Graph")),
     "Graph": (("node", 1, "*Node"), ("initializer", 5, "*Tensor"), ("sparse_initializer", 15, "*Sparse")),
     "Function": (("name", 1, "bytes"), ("node", 7, "*Node"), ("domain", 10, "bytes")),
-    "Node": (("input", 1, "*bytes"), ("op_type", 4, "bytes"), ("attribute", 5, "*Attribute"), ("domain", 7, "bytes")),
+    "Node": (
+        ("input", 1, "*bytes"),
+        ("output", 2, "*bytes"),
+        ("op_type", 4, "bytes"),
+        ("attribute", 5, "*Attribute"),
+        ("domain", 7, "bytes"),
+    ),
     "Attribute": (
+        ("name", 1, "bytes"),
+        ("i", 3, "int"),
         ("t", 5, "Tensor"),
         ("g", 6, "Graph"),
         ("tensors", 10, "*Tensor"),
         ("graphs", 11, "*Graph"),
         ("sparse_tensor", 22, "Sparse"),
         ("sparse_tensors", 23, "*Sparse"),
+        ("ref_attr_name", 21, "bytes"),
     ),
     "Sparse": (("values", 1, "Tensor"), ("indices", 2, "Tensor")),
     "Tensor": (("external_data", 13, "*Entry"), ("data_location", 14, "enum")),
     "Entry": (("key", 1, "bytes"),),
 }
 _DOMAINS = frozenset({b"", b"ai.onnx", b"ai.onnx.ml"})
+# Domains of onnxruntime: it runs its own operator, whatever function of that name the model has.
+_OF_RUNTIME = (b"com.microsoft", b"com.ms.", b"ai.onnx", b"org.pytorch")
 _DRAWS = frozenset(
     {b"RandomNormal", b"RandomNormalLike", b"RandomUniform", b"RandomUniformLike", b"Multinomial", b"Bernoulli"}
 )
@@ -56,20 +68,30 @@ def check_onnx(content: bytes, *, where: str, draws: bool) -> None:
         model = _message("Model").FromString(content)
     except DecodeError:
         raise DataCorrupt(f"{where} is not a readable ONNX model") from None
-    own = {(each.domain, each.name) for each in model.functions}
+    own = {(each.domain, each.name) for each in model.functions if not each.domain.startswith(_OF_RUNTIME)}
     for nodes, tensors in _parts(model):
         for tensor in tensors:
             if tensor.data_location or tensor.external_data:
                 raise DataCorrupt(f"{where} takes numbers from another file; allowed: a model that is one file")
         for node in () if draws else nodes:
             known = node.domain in _DOMAINS or (node.domain, node.op_type) in own
-            trains = node.op_type == b"Dropout" and len(node.input) > _TRAINS and node.input[_TRAINS]
-            if not known or trains or node.op_type in _DRAWS:
+            if not known or _trains(node) or node.op_type in _DRAWS:
                 named = b":".join((node.domain[:40], node.op_type[:40])).decode(errors="replace")
                 raise DataCorrupt(
                     f"{where} has the operator {named}; allowed: those of the ONNX standard that draw nothing at "
-                    "random, as a model that draws gives a record other features each time"
+                    "random and keep nothing, as others give a record other features each time"
                 )
+
+
+def _trains(node: Any) -> bool:
+    """Whether a node may be in training: a dropout then draws, and a batch normalisation writes its running mean into
+    the model's own numbers."""
+    if node.op_type == b"Dropout":
+        return len(node.input) > _TRAINS and bool(node.input[_TRAINS])
+    modes = [each for each in node.attribute if each.name == b"training_mode"]
+    return node.op_type == b"BatchNormalization" and (
+        len(node.output) > 1 or any(each.i or each.ref_attr_name for each in modes)
+    )
 
 
 def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
@@ -98,7 +120,11 @@ def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
 def _message(name: str) -> Any:
     """The class of a message of the format."""
     file = FileDescriptorProto(name="conclave/onnx.proto", package="conclave.onnx", syntax="proto2")
-    scalars = {"bytes": FieldDescriptorProto.TYPE_BYTES, "enum": FieldDescriptorProto.TYPE_INT32}
+    scalars = {
+        "bytes": FieldDescriptorProto.TYPE_BYTES,
+        "int": FieldDescriptorProto.TYPE_INT64,
+        "enum": FieldDescriptorProto.TYPE_INT32,
+    }
     for message, fields in _FORMAT.items():
         declared = file.message_type.add(name=message)
         for field, number, kind in fields:

@@ -111,6 +111,23 @@ def test_without_the_check_one_record_moves_every_later_one_unseen(monkeypatch) 
     assert moved.tolist() == [False, True, True, True, True, True]
 
 
+def trained(**attributes):
+    """A batch normalisation whose running mean is the output."""
+    node = helper.make_node("BatchNormalization", ["x", *"sbmv"], ["z", "y", "variance"], **attributes)
+    ones = [numpy_helper.from_array(np.ones(2, np.float32), each) for each in "sbmv"]
+    return model([node], initializers=ones)
+
+
+def test_a_running_mean_goes_on_from_record_to_record_unless_it_is_refused(monkeypatch) -> None:
+    """onnxruntime writes it over the model's own numbers, so a batch normalisation in training has a memory."""
+    spy, record = trained(training_mode=1), np.zeros((1, 2), np.float32)
+    with pytest.raises(InvalidInput, match="BatchNormalization; allowed: those of the ONNX standard"):
+        Encoder(spy, 2)(record)
+    monkeypatch.setattr("protocols.features.onnx_model.check_onnx", lambda *_, **__: None)
+    unchecked = OnnxModel.of(spy, where="it", draws=False)
+    assert not np.array_equal(unchecked.first_output(record), unchecked.first_output(record))
+
+
 DROPOUT = helper.make_node("Dropout", ["x", "", "training"], ["y"])
 HIDDEN = helper.make_function(
     "own", "Hidden", ["x"], ["y"], [helper.make_node("RandomNormalLike", ["x"], ["y"])], [helper.make_opsetid("", 17)]
@@ -133,6 +150,23 @@ DRAWING = {
         ),
         "RandomUniform",
     ),
+    "a batch normalisation with a memory": (trained(), "BatchNormalization"),
+    "a function in the place of an operator outside the standard": (
+        model(
+            [helper.make_node("BiasDropout", ["x"], ["y"], domain="com.microsoft")],
+            functions=[
+                helper.make_function(
+                    "com.microsoft",
+                    "BiasDropout",
+                    ["x"],
+                    ["y"],
+                    [helper.make_node("Identity", ["x"], ["y"])],
+                    [helper.make_opsetid("", 17)],
+                )
+            ],
+        ),
+        "com.microsoft:BiasDropout",
+    ),
     "outside the standard": (
         model([helper.make_node("BiasDropout", ["x"], ["y"], domain="com.microsoft")]),
         "com.microsoft:BiasDropout",
@@ -147,12 +181,17 @@ def test_an_operator_that_draws_is_found_wherever_it_is(content, named) -> None:
     check_onnx(content, where="it", draws=True)
 
 
-def test_a_dropout_that_does_not_train_and_a_function_of_the_models_own_are_allowed() -> None:
+def test_operators_that_do_not_train_and_a_function_of_the_models_own_are_allowed() -> None:
     function = helper.make_function(
         "own", "Twice", ["x"], ["y"], [helper.make_node("Add", ["x", "x"], ["y"])], [helper.make_opsetid("", 17)]
     )
-    nodes = [helper.make_node("Dropout", ["x"], ["z"]), helper.make_node("Twice", ["z"], ["y"], domain="own")]
-    made = Encoder(model(nodes, functions=[function]), 2)
+    nodes = [
+        helper.make_node("Dropout", ["x"], ["z"]),
+        helper.make_node("BatchNormalization", ["z", *"sbmv"], ["n"], training_mode=0),
+        helper.make_node("Twice", ["n"], ["y"], domain="own"),
+    ]
+    ones = [numpy_helper.from_array(np.ones(2, np.float32), each) for each in "sbmv"]
+    made = Encoder(model(nodes, initializers=ones, functions=[function]), 2)
     np.testing.assert_array_equal(made(np.ones((1, 2), np.float32)), [[2.0, 2.0]])
 
 
