@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final  # Any: what JSON gives, checked here
@@ -45,6 +46,8 @@ def _objects(path: Path) -> Iterator[dict[str, Any]]:
         while line := file.readline(LINE_BYTES + 1):
             if len(line) > LINE_BYTES:
                 raise DataCorrupt(f"{path}: row {row + 1} has more than {LINE_BYTES} bytes; allowed: at most that")
+            # Windows programs begin a file with a mark.
+            line = line if row else line.removeprefix(codecs.BOM_UTF8)
             if not line.strip():
                 continue
             row += 1

@@ -195,7 +195,7 @@ class _Examined:
         if feature.kind == "numeric" and any(each.column == column for each in self.problems):
             todo, dates, gone = "", read.wrong & False, gone  # how numbers are written is not known yet
         elif remedy is None:
-            self._problem(column, "no value, where the study needs one", usual, gone)
+            self._problem(column, "no value, where the study needs one", usual, gone, feature)
             self._problem(column, "a date, where the study needs a number", "export a number, such as years", dates)
             self._problem(
                 column, f"cannot be used; allowed: {read.allowed}", todo, read.wrong & ~gone & ~dates, feature

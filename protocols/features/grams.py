@@ -25,6 +25,8 @@ LENGTH: Final = 8.0
 _PIECES: Final = (3, 4)
 _UNICODE: Final = unicodedata.ucd_3_2_0
 _REMEMBERED: Final = 2**16
+# Letters of words whose hashes are remembered: longer ones, of which a pool may hold any number, would fill the memory.
+_USUAL: Final = 64
 
 
 def gram_vectors(texts: Sequence[str], width: int) -> Float32[ndarray, "texts width"]:
@@ -54,7 +56,7 @@ def words(text: str) -> list[str]:
 
 
 def word_hash(gram: str) -> int:
-    """The hash of a gram, in [0, 2**64): the highest bit is its sign, and the rest modulo the width its place."""
+    """The hash of a gram, in [0, 2**64): the highest bit is its sign, and the hash modulo the width its place."""
     return int.from_bytes(hashlib.blake2b(gram.encode(), digest_size=8, person=b"conclave grams 1").digest(), "big")
 
 
@@ -62,24 +64,27 @@ def _grams(found: list[str]) -> tuple[UInt64[ndarray, " grams"], Int64[ndarray, 
     """The hash of each different gram, and what it counts."""
     if not found:
         return np.zeros(0, np.uint64), np.zeros(0, np.int64)
-    pairs = [_pair(*each) for each in pairwise(found)]
-    whole = np.array([_pair(each, "") for each in found] + pairs, np.uint64)
-    hashes, times = np.unique(np.concatenate([whole, *map(_pieces, found)]), return_counts=True)
+    pairs = [*((each, "") for each in found), *pairwise(found)]
+    hashed = ((_known_pair if len(one + other) <= _USUAL else _pair)(one, other) for one, other in pairs)
+    whole = np.fromiter(hashed, np.uint64, len(pairs))
+    pieces = [(_known_pieces if len(each) <= _USUAL else _pieces)(each) for each in found]
+    hashes, times = np.unique(np.concatenate([whole, *pieces]), return_counts=True)
     # frexp gives the number of binary digits: 1 + floor(log2 n).
     return hashes, np.frexp(times)[1].astype(np.int64)
 
 
-@lru_cache(_REMEMBERED)
 def _pair(first: str, second: str) -> int:
     return word_hash(f"{first} {second}")
 
 
-@lru_cache(_REMEMBERED)
 def _pieces(word: str) -> UInt64[ndarray, " pieces"]:
     """The hashes of all runs of 3 and 4 letters of a word between two blanks."""
     within = f" {word} "
     runs = (within[at : at + size] for size in _PIECES for at in range(len(within) - size + 1))
     return np.array([word_hash(f"\t{run}") for run in runs], np.uint64)
+
+
+_known_pair, _known_pieces = lru_cache(_REMEMBERED)(_pair), lru_cache(_REMEMBERED)(_pieces)
 
 
 @lru_cache(_REMEMBERED)

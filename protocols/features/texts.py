@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,7 +16,11 @@ from protocols.features.sentence_vectors import WIDTH, sentence_vectors
 # Of one text: some twenty pages.
 MOST_CHARACTERS: Final = 2**16
 USUAL_VECTORS: Final = "grams:2048"
-ALLOWED: Final = f"a text of at least one word and at most {MOST_CHARACTERS} characters, without NUL and U+FFFD"
+ALLOWED: Final = (
+    f"a text of a word or more and at most {MOST_CHARACTERS} characters, without NUL, U+FFFD or half surrogate pairs"
+)
+# What stands for bytes that some program could not read: NUL, U+FFFD, halves of surrogate pairs.
+_UNREAD: Final = re.compile("[\0\ufffd\ud800-\udfff]")
 _WIDTHS: Final = {"grams": (16, 2**14), "wordllama": (16, WIDTH)}
 
 
@@ -37,5 +42,5 @@ def text_vectors(texts: Sequence[str], vectors: str) -> Float32[ndarray, "texts 
 
 
 def is_text(text: str) -> bool:
-    """Whether it can be read, words or none. U+FFFD stands for bytes that some program could not read."""
-    return len(text) <= MOST_CHARACTERS and not {"\0", "\ufffd"} & set(text)
+    """Whether it can be read, words or none."""
+    return len(text) <= MOST_CHARACTERS and not _UNREAD.search(text)

@@ -74,8 +74,9 @@ def read_column(feature: Feature, values: Sequence[str], *, missing: Collection[
     absent = np.array([text in missing for text in texts], bool)
     beyond = np.zeros(len(texts), bool)
     if feature.vectors is not None:
-        absent |= np.array([not words(text) for text in texts], bool)
-        good = np.array([is_text(text) for text in texts], bool) & ~absent
+        readable = np.array([is_text(text) for text in texts], bool)
+        absent |= np.array([fits and not words(text) for text, fits in zip(texts, readable, strict=True)], bool)
+        good = readable & ~absent
         read = np.zeros((len(texts), feature.width), np.float32)
         read[good] = text_vectors([text for text, fits in zip(texts, good, strict=True) if fits], feature.vectors)
         wrong, allowed = ~good & ~(absent & feature.may_miss), ALLOWED

@@ -19,6 +19,7 @@ from party.data.settings import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput
 from protocols.features.grams import gram_vectors
 from protocols.features.texts import MOST_CHARACTERS
+from protocols.study.features import read_column
 from protocols.study.terms import Feature
 from runtime.pool_files import read_pool_file
 from tests.harness.terms import terms_of
@@ -45,7 +46,7 @@ def test_notes_of_every_kind_of_file_are_the_same_records(tmp_path):
     np.testing.assert_array_equal(from_csv.inputs[:, 64], 1.0)
     rows = [{"note": text, "age": 60, "ill": "no"} for text in TEXTS]
     pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), tmp_path / "a.parquet")
-    lines = "\n\n".join(json.dumps(row, ensure_ascii=row is rows[0]) for row in rows)
+    lines = "\ufeff" + "\n\n".join(json.dumps(row, ensure_ascii=row is rows[0]) for row in rows)
     (tmp_path / "a.jsonl").write_text(lines, encoding="utf-8")
     for name in ("a.parquet", "a.jsonl"):
         other = of_file(csv_of(tmp_path), tmp_path / name)
@@ -63,9 +64,12 @@ def test_notes_of_every_kind_of_file_are_the_same_records(tmp_path):
         (" -- ", "a text of 4 characters"),
         ("Mrs Smith \ufffd", "a text of 11 characters"),
         ("Mrs Smith \0", "a text of 11 characters"),
+        ("\ufffd\ufffd", "a text of 2 characters"),
+        # Letters that came after Unicode 3.2 are no words, and are not shown either.
+        ("\u07ca\u07cb\u07cc", "a text of 3 characters"),
         ("Smith " * (MOST_CHARACTERS // 6 + 1), f"a text of {MOST_CHARACTERS + 2} characters"),
     ],
-    ids=["empty", "missing", "no word", "not read", "zero", "long"],
+    ids=["empty", "missing", "no word", "not read", "zero", "no word and not read", "later letters", "long"],
 )
 def test_a_note_that_is_none_is_refused_by_its_row_and_not_shown(tmp_path, text, found):
     settings = csv_of(tmp_path, TEXTS[0], text, TEXTS[1])
@@ -79,7 +83,7 @@ def test_a_note_that_is_none_is_refused_by_its_row_and_not_shown(tmp_path, text,
     # A sign that people write where there is nothing is proposed as a missing value.
     assert set(problems) == {"note"}
     assert problems["note"].rows == (2,)
-    assert "Smith" not in repr(problems["note"].values)
+    assert problems["note"].values == ((text,) if found == "missing" else (found,))
     left_out = DataSettings(
         name="d", loader="csv", source=settings.source, mapping=DataMapping(unusable={"note": "leave out"})
     )
@@ -94,8 +98,10 @@ def test_a_note_without_a_word_is_all_0_where_the_study_allows_it(tmp_path):
     settings = csv_of(tmp_path, "NA", ":-)", TEXTS[0])
     assert load_records(settings, terms).inputs.any(axis=1).tolist() == [False, False, True]
     assert examine(settings, terms).columns[0].missing == 2
-    with pytest.raises(DataCorrupt, match="row 1: 'a text of 2 characters'"):
-        load_records(csv_of(tmp_path, "a\0"), terms)
+    for text in ("a\0", "\ufffd\ufffd"):
+        with pytest.raises(DataCorrupt, match="row 1: 'a text of 2 characters'"):
+            load_records(csv_of(tmp_path, text), terms)
+    assert read_column(terms.features[0], ["a \ud800"], missing=()).wrong.all()
 
 
 def test_other_bytes_than_the_encoding_has_are_refused_and_a_mapping_reads_them(tmp_path):

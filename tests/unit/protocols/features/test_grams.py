@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.features.grams import LENGTH, gram_vectors, words
+from protocols.features.grams import LENGTH, _known_pair, _known_pieces, gram_vectors, words
 
 TEXTS = st.text(alphabet=st.one_of(st.sampled_from("abno pain /.-123ÄßﬁİΣ٣\n\0"), st.characters()), max_size=60)
 
@@ -45,6 +45,14 @@ def test_vectors_are_those_of_a_slow_computation(text, width):
     np.testing.assert_allclose(vector, slowly(text, width), rtol=1e-6, atol=0)
     assert np.abs(vector).max() <= LENGTH
     assert not (vector.any() and not words(text))
+
+
+def test_long_words_are_hashed_like_others_and_not_remembered():
+    text = " ".join(["x" * 40, "y" * 65, "y" * 65])
+    _known_pair.cache_clear()
+    _known_pieces.cache_clear()
+    np.testing.assert_allclose(gram_vectors([text], 64)[0], slowly(text, 64), rtol=1e-6, atol=0)
+    assert _known_pair.cache_info().currsize == _known_pieces.cache_info().currsize == 1
 
 
 def test_a_note_has_the_same_features_on_every_machine():
