@@ -132,8 +132,9 @@ _SETTINGS = [
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag(
         "--student",
-        f"{' | '.join(STUDENTS)} | none (stop after the labels) [cnn for images, mlp for tables; where records of "
-        "tables vote: logistic_regression below 2,000 units, else gradient_boosting].",
+        f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels) | none (stop after the labels) [cnn for "
+        "images, mlp for tables; where records of tables vote: logistic_regression below 2,000 units, else "
+        "gradient_boosting].",
     ),
     _flag("--groups", "Columns of a table, between commas: the student's accuracy on test records by each of them, "
           "besides by class and by site [none]."),

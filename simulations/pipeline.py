@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from coordinator.students.choice import Choice
 from protocols.study.study import Study
 from protocols.votes import plurality
 from simulations.datasets.groups import groupings
@@ -54,8 +55,8 @@ class Baselines:
 class RunResult:
     """Everything a report is made from. Accuracies are in [0, 1].
 
-    released_student: of the first seed; None where none was trained. by_group: None where no student was. findings:
-    private.
+    released_student: of the first seed; None where none was trained. choices: for each seed how the kind of its student
+    was chosen, None if it was named. by_group: None where no student was. findings: private.
     """
 
     settings: Experiment
@@ -65,6 +66,7 @@ class RunResult:
     seeds: list[SeedResult]
     students: list[float | None]
     released_student: ReleasedStudent | None
+    choices: list[Choice | None]
     teacher_accuracy: Float64[ndarray, "parties teachers"] | None
     plurality_accuracy: float | None
     baselines: Baselines
@@ -106,15 +108,19 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     released = released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)
+    # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
+    settings = settings.model_copy(update={"student": released[0].kind}) if released else settings
     pooled = _pooled(settings, source, host)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
     baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)
     groups = _by_group(settings, source, released, pooled)
     first = released[0] if released else None
+    choices = [student.choice for student in released] or [None] * len(seeds)
     findings = find(inputs, study, source.stored, seeds[0], first, pooled, host=host, reporter=reporter)
     return RunResult(
-        settings, study, budgets, source, seeds, students, first, accuracy, plural, baselines, live, groups, findings
-    )
+        inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
+        groups, findings,
+    )  # fmt: skip
 
 
 def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:
@@ -160,7 +166,9 @@ def _accuracies(
             accuracies.append(student.accuracy())
             stage.update(done, len(students))
         known = [a for a in accuracies if a is not None]
-        stage.result = f"test accuracy {np.mean(known):.4f}" if known else "no label was released"
+        chosen = {student.kind: None for student in students if student.choice and student.trained_on}
+        words = f"test accuracy {np.mean(known):.4f}" if known else "no label was released"
+        stage.result = ", ".join([*chosen, words])
     return accuracies
 
 

@@ -101,7 +101,6 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
     """
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import keep_student, train_student
-    from coordinator.students.choice import FOLDS
 
     with _store(home) as store:
         labelled = store.labelled(study)
@@ -109,7 +108,6 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
         trained = train_student(labelled, pool, kind=kind, seed=seed, device=device)
         file = keep_student(store.home.study(study) / "student", labelled, trained)
     kind = trained.kind
-    scores = () if trained.choice is None else trained.choice.scores
     figures = {
         "student": kind,
         "seed": seed,
@@ -119,16 +117,13 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
         "agreement": trained.agreement,
         "file": str(file),
     }
-    if scores:
-        figures["compared"] = [asdict(score) for score in scores]
+    if trained.choice is not None:
+        figures["compared"] = [asdict(score) for score in trained.choice.scores]
     if as_json:
         print_json(figures)
         return
-    for score in scores:
-        held_out = "not installed" if score.agreement is None else f"{score.agreement:.1%} ± {score.deviation:.1%}"
-        click.echo(f"  {score.kind:20} {held_out}")
-    if scores:
-        click.echo(f"above: agreement with {FOLDS} folds of held-out labels, which are as noisy as all of them")
+    for line in () if trained.choice is None else trained.choice.lines:
+        click.echo(line)
     learned = "released labels" if labelled.study.records is None else "soft labels of the public pool"
     click.echo(f"{kind} trained on {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
     # How often it is right is another figure, which nobody can say without labelled records.

@@ -19,6 +19,7 @@ from protocols.errors import InvalidInput
 
 AUTO: Final = "auto"
 FOLDS: Final = 3
+SIMPLEST: Final = "logistic_regression"
 # Kinds that a release can contain, the simpler first, which wins a tie; each with the packages that it needs.
 _FOR_IMAGES: Final = {
     "logistic_regression": "sklearn",
@@ -48,10 +49,23 @@ class Score:
 
 @dataclass(frozen=True)
 class Choice:
-    """The kind with the largest agreement, and the scores of all that were compared."""
+    """The kind with the largest agreement, and the scores of all that were compared: none where labels were too few,
+    and the kind is SIMPLEST."""
 
     kind: str
     scores: tuple[Score, ...]
+
+    @property
+    def lines(self) -> list[str]:
+        """What a terminal shows: a line for each kind that was compared, and what the figures are."""
+        if not self.scores:
+            return [f"fewer than {FOLDS} labels cannot compare kinds of students: {self.kind}, the simplest, was taken"]
+        shown = [
+            f"  {score.kind:20} "
+            + ("not installed" if score.agreement is None else f"{score.agreement:.1%} ± {score.deviation:.1%}")
+            for score in self.scores
+        ]
+        return [*shown, f"above: agreement with {FOLDS} folds of held-out labels, which are as noisy as all of them"]
 
 
 def choose_student(

@@ -108,8 +108,8 @@ def check_comparison(comparison: Comparison, given: Sequence[str]) -> None:
             f"individualization is {settings.individualization!r}; allowed in a comparison, where all budgets are "
             "equal: weighting"
         )
-    if settings.student == "none":
-        raise InvalidInput("student is 'none'; allowed in a comparison: a kind of student")
+    if settings.student in ("none", "auto"):
+        raise InvalidInput(f"student is {settings.student!r}; allowed in a comparison: a kind of student")
     for name in comparison.methods:
         method_of(name)
 

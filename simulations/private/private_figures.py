@@ -152,7 +152,7 @@ def _attack(
         controls = make_controls(
             dataset,
             non_private=pooled,
-            student=str(settings.student),
+            student=released.kind,
             answered=answered,
             seed=first.seed,
             cache_dir=host.cache_dir,

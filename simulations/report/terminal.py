@@ -13,6 +13,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from coordinator.students.choice import Choice, Score
 from protocols.plural import counted
 from simulations.results.groups import pays_most_words
 from simulations.results.marks import MARK
@@ -46,6 +47,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
             f"({figures['stop']})"
         )
         click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
+    for line in _choices(figures):
+        click.echo(line)
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
@@ -83,6 +86,16 @@ def folded(sentence: str, *, first: str = "", rest: str = "") -> str:
     """The sentence in lines of at most 80 columns, of which each begins as given; words stay whole."""
     return textwrap.fill(sentence, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
                          break_on_hyphens=False)  # fmt: skip
+
+
+def _choices(figures: dict[str, Any]) -> list[str]:
+    """How the kind of student was chosen, seed by seed; nothing where it was named."""
+    lines = []
+    for seed in figures["seeds"]:
+        if (found := seed["student_choice"]) is not None:
+            scores = tuple(Score(**score) for score in found["scores"])
+            lines += [f"student of seed {seed['seed']}: {found['kind']}", *Choice(found["kind"], scores).lines]
+    return lines
 
 
 def level_text(level: str, units: int | None) -> str:

@@ -7,6 +7,7 @@ import io
 import json
 import os
 import platform
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any  # the values of a JSON object
@@ -63,7 +64,7 @@ def summary(result: RunResult) -> Summary:
         "answered_ci95": answered_ci,
         "label_accuracy": label_mean,
         "label_accuracy_ci95": label_ci,
-        "student": result.settings.student,
+        "student": _student(result),
         "student_accuracy": student_mean,
         "student_accuracy_ci95": student_ci,
         "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
@@ -141,11 +142,18 @@ def _seeds(result: RunResult) -> list[Summary]:
             "answered": len(seed.answered),
             "label_accuracy": seed.label_accuracy,
             "student_accuracy": student,
+            "student_choice": None if choice is None else asdict(choice),
             "stop": seed.labelling.stop.reason,
             "batches": len(seed.labelling.batches),
         }
-        for seed, student in zip(result.seeds, result.students, strict=True)
+        for seed, student, choice in zip(result.seeds, result.students, result.choices, strict=True)
     ]
+
+
+def _student(result: RunResult) -> str | None:
+    """The kind of student; with several seeds that chose different ones, all of them."""
+    chosen = {choice.kind: None for choice in result.choices if choice is not None}
+    return ", ".join(chosen) or result.settings.student
 
 
 def write_results(result: RunResult, out: Path) -> Summary:

@@ -10,6 +10,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.students import student_kind
+from coordinator.students.choice import AUTO
 from party.teachers import teacher_kind
 from protocols.array_files import array_bytes
 from protocols.errors import InvalidInput
@@ -51,9 +52,10 @@ def encoded(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -
 
 def check_suited(settings: Experiment, dataset: Dataset, *, student: str) -> None:
     """Raises InvalidInput for a teacher or a student that needs images, and would learn from something else."""
+    named = student not in ("none", AUTO)
     for what, name, images, features in (
         ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images, settings.teacher_features),
-        ("student", student, student != "none" and student_kind(student).needs_images, settings.student_features),
+        ("student", student, named and student_kind(student).needs_images, settings.student_features),
     ):
         if images and (dataset.kind != "image" or features):
             raise InvalidInput(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.students import STUDENTS, student_kind
+from coordinator.students.choice import AUTO, FOLDS, SIMPLEST, Choice, Score, choose_student
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
 from protocols.array_files import array_bytes
@@ -29,6 +31,7 @@ class ReleasedStudent:
 
     positions: the public queries that have a label; targets: the weight of each class for each of them (one_hot where
     labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
+    student: a kind, or "auto", for the one that cross-validation on these labels names.
     """
 
     def __init__(
@@ -41,18 +44,39 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        source = source_digest(
-            STUDENTS[student].__module__, "coordinator.students", "coordinator.queries", "runtime.torch_networks"
-        )
+        module = "coordinator.students.choice" if student == AUTO else STUDENTS[student].__module__
+        source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
+        if student == AUTO:  # chooses among what is installed
+            source += " ".join(package for package in ("sklearn", "torch") if find_spec(package))
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
         self._key = content_digest(positions, targets, text=about)
         self._dataset, self._positions, self._targets = dataset, positions, targets
-        self._kind, self._seed, self._cache_dir = student, seed, cache_dir
+        self._student, self._seed, self._cache_dir = student, seed, cache_dir
 
     @property
     def trained_on(self) -> int:
         """How many public queries have a label to learn from."""
         return len(self._targets)
+
+    @property
+    def kind(self) -> str:
+        """The kind of student that is trained."""
+        return self._student if self.choice is None else self.choice.kind
+
+    @cached_property
+    def choice(self) -> Choice | None:
+        """How the kind was chosen; None if it was named. Below FOLDS labels it is SIMPLEST, without scores."""
+        if self._student != AUTO:
+            return None
+        if len(self._targets) < FOLDS:
+            return Choice(SIMPLEST, ())
+        path = self._cache_dir / "students" / f"{self._key}-choice.json"
+        known = _read_choice(path)
+        if known is None:
+            inputs, rest = self._parts()
+            known = choose_student(inputs, self._targets, unlabelled=rest, seed=self._seed, device="auto")
+            write_atomically(path, json.dumps(asdict(known)))
+        return known
 
     def accuracy(self) -> float | None:
         """Test accuracy; None without labels to train on."""
@@ -80,15 +104,15 @@ class ReleasedStudent:
 
     @cached_property
     def _trained(self) -> Student:
-        dataset = self._dataset
-        rest = np.setdiff1d(np.arange(len(dataset.public_inputs)), self._positions)
-        return student_kind(self._kind).fit(
-            dataset.public_inputs[self._positions],
-            self._targets,
-            unlabelled=dataset.public_inputs[rest],
-            classes=dataset.classes,
-            seed=self._seed,
+        inputs, rest = self._parts()
+        return student_kind(self.kind).fit(
+            inputs, self._targets, unlabelled=rest, classes=self._dataset.classes, seed=self._seed
         )
+
+    def _parts(self) -> tuple[Float32[ndarray, "answered ..."], Float32[ndarray, "rest ..."]]:
+        """The public inputs that have a label, and the others."""
+        pool = self._dataset.public_inputs
+        return pool[self._positions], pool[np.setdiff1d(np.arange(len(pool)), self._positions)]
 
 
 def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
@@ -122,12 +146,21 @@ def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
 
 
 def check_student(name: str | None) -> None:
-    """Raises InvalidInput unless `name` is a student, "none", or None for the data set's own default."""
-    if name not in (None, "none"):
+    """Raises InvalidInput unless `name` is a student, "auto", "none", or None for the data set's own default."""
+    if name not in (None, "none", AUTO):
         try:
             student_kind(str(name))
         except InvalidInput as error:
-            raise InvalidInput(f"{error}; or none to stop after the labels") from None
+            raise InvalidInput(f"{error}; or auto to compare kinds, or none to stop after the labels") from None
+
+
+def _read_choice(path: Path) -> Choice | None:
+    """A cached choice; None if there is no readable one, so that kinds are compared again."""
+    try:
+        known = read_json(path)
+        return Choice(str(known["kind"]), tuple(Score(**score) for score in known["scores"]))
+    except (DataUnavailable, DataCorrupt, KeyError, TypeError):
+        return None
 
 
 def _read_accuracy(path: Path) -> float | None:

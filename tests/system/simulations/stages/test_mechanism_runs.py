@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from simulations.commands.group import run_command
+from simulations.report.terminal import print_summary
+from simulations.setup.experiment import read_config
 from tests.harness.studies import make_votes
 
 DIGITS = [
@@ -136,3 +138,28 @@ def test_the_table_of_accountants_is_printed_and_given_as_json(capsys):
     table = {row["name"]: row for row in json.loads(capsys.readouterr().out)}
     assert table["label_only"]["publishable"]
     assert not table["exact"]["publishable"]
+
+
+def test_released_labels_choose_the_student_and_a_run_that_goes_on_compares_nothing_again(run, monkeypatch, tmp_path):
+    kinds = {"logistic_regression": "sklearn", "random_forest": "sklearn"}
+    monkeypatch.setattr("coordinator.students.choice._FOR_IMAGES", kinds)
+    monkeypatch.setattr("coordinator.students.scikit.FOREST_TREES", 5)
+    flags = ["--student", "auto", *ONE_DRAW, "--budgets", "8"]
+    summary = run(*flags)
+    assert read_config(tmp_path / "out" / "config.toml").student == "auto"
+    choice = summary["seeds"][0]["student_choice"]
+    assert summary["student"] == choice["kind"]
+    assert [score["kind"] for score in choice["scores"]] == list(kinds)
+    monkeypatch.setattr("simulations.stages.students.choose_student", None)
+    assert run(*flags, "--resume") == summary
+    named = run("--student", choice["kind"], *flags[2:], "--out", "named")
+    assert (named["student_accuracy"], named["student"]) == (summary["student_accuracy"], choice["kind"])
+    assert named["seeds"][0]["student_choice"] is None
+
+
+def test_two_labels_compare_no_students_and_the_summary_says_so(run, tmp_path, capsys):
+    summary = run("--student", "auto", "--queries", "2", "--mechanism", "gnmax", "--sigma", "3", "--budgets", "8")
+    assert (summary["answered"], summary["student"]) == (2, "logistic_regression")
+    assert summary["seeds"][0]["student_choice"] == {"kind": "logistic_regression", "scores": []}
+    print_summary(summary, tmp_path)
+    assert "fewer than 3 labels cannot compare kinds of students: logistic_regression" in capsys.readouterr().out
