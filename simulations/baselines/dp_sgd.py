@@ -51,8 +51,8 @@ def dp_sgd(task: Task) -> Score:
     """DP-SGD of a softmax regression, with Poisson samples (Abadi et al. 2016, Algorithm 1).
 
     The learning rate is larger by the square root of epsilon, as there is less noise. The number of private records is
-    public, as neighbours replace one record. The noise is real-valued and its generator is seeded: good for a comparison,
-    not for a release.
+    public, as neighbours replace one record. The noise is real-valued and its generator is seeded: good for a
+    comparison, not for a release.
     """
     dataset = task.dataset
     rows, test = (scaled_rows(dataset, part) for part in (dataset.private_inputs, dataset.test_inputs))
