@@ -22,6 +22,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "gradient_boosting": "coordinator.students.scikit:gradient_boosting",
         "fixmatch": "coordinator.students.fixmatch:fixmatch",
         "freematch": "coordinator.students.fixmatch:freematch",
+        "softmatch": "coordinator.students.softmatch:softmatch",
         "mean_teacher": "coordinator.students.mean_teacher:mean_teacher",
         "mixmatch": "coordinator.students.mixmatch:mixmatch",
         "vat": "coordinator.students.vat:vat",

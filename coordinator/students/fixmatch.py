@@ -6,6 +6,7 @@ in each class; its fairness loss is left out.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,41 +24,43 @@ _WEIGHT: Final = 1.0  # of the unlabelled loss; lambda_u in the paper
 _DECAY: Final = 0.99  # of FreeMatch's running means; the paper has 0.999 for a training of a million steps
 
 
+Weigh = Callable[[Tensor], Tensor]  # guessed probabilities [queries, classes] -> the weight of each guess, in [0, 1]
+
+
 @dataclass(frozen=True)
 class PseudoLabels(Method):
-    """adaptive: FreeMatch's thresholds in the place of _THRESHOLD."""
+    """weighing(classes): how the guesses of one training are weighed, step by step."""
 
     weak: Augmentation
     strong: Augmentation
-    adaptive: bool = False
+    weighing: Callable[[int], Weigh]
     batch: int = UNLABELLED_BATCH
 
     def begin(self, classes: int) -> Loss:
-        """The cross-entropy of the labelled inputs and of the unlabelled ones whose guess is confident."""
-        thresholds = _Adaptive(classes) if self.adaptive else _constant
+        """The cross-entropy of the labelled inputs, and of the unlabelled ones by the weights of their guesses."""
+        weigh = self.weighing(classes)
 
         def loss(step: Step) -> Tensor:
             with torch.no_grad():
                 guessed = step.scores(self.weak(step.queries, step.generator)).softmax(1)
-                confidence, guesses = guessed.max(1)
-                confident = confidence >= thresholds(guessed)[guesses]
+                guesses, weight = guessed.argmax(1), weigh(guessed)
             batch = torch.cat([step.known, self.strong(step.queries, step.generator)])
             goals = torch.cat([step.goals, functional.one_hot(guesses, classes).to(step.goals)])
             labelled = torch.full((len(step.known),), 1 / len(step.known), device=batch.device)
-            weights = torch.cat([labelled, confident * (_WEIGHT / len(step.queries))])
+            weights = torch.cat([labelled, weight * (_WEIGHT / len(step.queries))])
             losses = functional.cross_entropy(step.scores(batch), goals, reduction="none")
             return (losses * weights).sum()
 
         return loss
 
 
-def _constant(guessed: Tensor) -> Tensor:
-    return torch.full_like(guessed[0], _THRESHOLD)
+def _constant(classes: int) -> Weigh:
+    return lambda guessed: (guessed.max(1).values >= _THRESHOLD).to(guessed)
 
 
 class _Adaptive:
-    """FreeMatch's threshold of each class: the mean confidence, times the class's mean probability over the largest
-    one."""
+    """Whether each guess reaches FreeMatch's threshold of its class: the mean confidence, times the class's mean
+    probability over the largest one."""
 
     def __init__(self, classes: int) -> None:
         self._confidence = torch.tensor(1 / classes)
@@ -66,20 +69,24 @@ class _Adaptive:
     def __call__(self, guessed: Tensor) -> Tensor:
         self._confidence = torch.lerp(guessed.max(1).values.mean(), self._confidence.to(guessed), _DECAY)
         self._probabilities = torch.lerp(guessed.mean(0), self._probabilities.to(guessed), _DECAY)
-        return self._confidence * self._probabilities / self._probabilities.max()
+        thresholds = self._confidence * self._probabilities / self._probabilities.max()
+        confidence, guesses = guessed.max(1)
+        return (confidence >= thresholds[guesses]).to(guessed)
 
 
 def fixmatch(*, device: str) -> SemiSupervisedKind:
     """FixMatch, for images and for standardised table rows."""
     return SemiSupervisedKind(
-        PseudoLabels(WEAK_IMAGES, STRONG_IMAGES), PseudoLabels(WEAK_ROWS, STRONG_ROWS), torch_device(device)
+        PseudoLabels(WEAK_IMAGES, STRONG_IMAGES, _constant),
+        PseudoLabels(WEAK_ROWS, STRONG_ROWS, _constant),
+        torch_device(device),
     )
 
 
 def freematch(*, device: str) -> SemiSupervisedKind:
     """FixMatch with FreeMatch's thresholds."""
     return SemiSupervisedKind(
-        PseudoLabels(WEAK_IMAGES, STRONG_IMAGES, adaptive=True),
-        PseudoLabels(WEAK_ROWS, STRONG_ROWS, adaptive=True),
+        PseudoLabels(WEAK_IMAGES, STRONG_IMAGES, _Adaptive),
+        PseudoLabels(WEAK_ROWS, STRONG_ROWS, _Adaptive),
         torch_device(device),
     )
