@@ -21,6 +21,7 @@ from protocols.reading import open_file
 # A table with more values is refused before it is encoded.
 VALUES: Final = 2**31
 _COLUMNS: Final = 20_000
+_DELIMITERS: Final = (",", ";", "\t", "|")
 # In either code page of a mapping file the mark of UTF-8 is read as these letters.
 _CODE_PAGES: Final = ("cp1252", "latin-1")
 _MARK: Final = codecs.BOM_UTF8.decode("latin-1")
@@ -40,6 +41,12 @@ def read_csv(
             header = [name.strip() for name in next(reader, [])]
             if not header:
                 raise DataCorrupt(f"{path} has no header in its first row; allowed: a row of column names")
+            other = next((mark for mark in _DELIMITERS if mark != delimiter and mark in header[0]), None)
+            if len(header) == 1 and other is not None:
+                raise DataCorrupt(
+                    f"{path}: the header has no {delimiter!r}, and the columns seem to be separated by {other!r}; "
+                    f"allowed: columns separated by {delimiter!r}"
+                )
             if len(header) > _COLUMNS:
                 raise DataCorrupt(f"{path} has {len(header)} columns; allowed: at most {_COLUMNS}")
             kept: dict[str, list[str]] = {

@@ -109,6 +109,14 @@ def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tu
         names = tuple(str(name) for name in arrays["classes"].reshape(-1))
     else:
         names = tuple(str(number) for number in range(max(2, int(labels.max()) + 1)))
+        present = np.unique(labels[labels >= 0])
+        if len(present) < len(names):
+            # Labels counted from 1 would otherwise make a class that nobody has.
+            absent = int(np.argmax(np.append(present, -1) != np.arange(len(present) + 1)))
+            raise DataCorrupt(
+                f"{path}: y has no record of class {absent}, and its largest is {int(labels.max())}; allowed: at least "
+                "2 classes, counted from 0, each with a record, or an array `classes` of all their names"
+            )
     wrong = (labels < 0) | (labels >= len(names))
     if wrong.any():
         row = int(np.argmax(wrong))

@@ -34,8 +34,8 @@ def read_schema(path: Path) -> Schema:
         content = read_toml(path)
     except DataUnavailable as error:
         raise DataUnavailable(
-            f"the schema {path} does not exist; `conclave-simulate schema FILE` proposes one "
-            "(docs/reference/datasets.md), and --schema-file names it"
+            f"the schema {path} does not exist; `conclave-simulate schema FILE --out {path}` proposes one, to be read "
+            "and corrected (docs/reference/datasets.md); --schema-file names another"
         ) from error
     table = TomlTable(path, content)
     classes = table.labels("classes")

@@ -27,7 +27,7 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
     """The schema of a CSV or Parquet table or of JSON lines as TOML, with a comment for each guess.
 
     label: the column to predict; None for the one with a usual name. text: the columns of texts, such as notes. Another
-    is numeric if all its values are finite numbers and more than two differ, and categorical with at most 50 values;
+    is numeric if all its values are finite numbers and more than two differ, and categorical with 2 to 50 values;
     others are left out, and named. Raises InvalidInput if there is no such column, or the label has fewer than 2 or
     more than 100 values; DataUnavailable or DataCorrupt for a file that cannot be read.
     """
@@ -36,9 +36,8 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
         raise InvalidInput(f"--text {absent[0]!r}; allowed: one of the columns of {path}, {', '.join(table)}")
     chosen = label or _named(table, _LABELS)
     if chosen is None or chosen not in table:
-        raise InvalidInput(
-            f"the label is {chosen!r}; allowed: --label with one of the columns of {path}, {', '.join(table)}"
-        )
+        wrong = "no column has a usual name of a label" if chosen is None else f"--label {chosen!r}"
+        raise InvalidInput(f"{wrong}; allowed: --label with one of the columns of {path}, {', '.join(table)}")
     classes = _values(table[chosen])
     if not 2 <= len(classes) <= _MOST_CLASSES:
         raise InvalidInput(
@@ -56,11 +55,14 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
         if column is not None and column not in used and (key != "split" or set(_values(table[column])) <= set(PARTS)):
             used.add(column)
             lines.append(f"{key} = {_text(column)}  # {about}")
-    left_out = []
+    left_out, constant = [], []
     for column, values in table.items():
         if column in used:
             continue
         kind = ['kind = "text"', f"vectors = {_text(USUAL_VECTORS)}"] if column in text else _kind(values)
+        if column not in text and len(set(values)) == 1:
+            constant.append(column)
+            continue
         if kind is None:
             left_out.append(column)
             continue
@@ -69,6 +71,8 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
     if left_out:
         named = ", ".join(map(_text, left_out))
         lines += ["", f"# Left out, as neither numbers nor few categories (--text COLUMN for notes): {named}"]
+    if constant:
+        lines += ["", f"# Left out, as all records have the same value: {', '.join(map(_text, constant))}"]
     return "\n".join(lines) + "\n"
 
 

@@ -181,6 +181,10 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
         path.write_bytes(content)
         with pytest.raises(DataCorrupt, match=f"{name} (cannot be read|has no header)"):
             _load(path)
+    separated = tmp_path / "c.csv"
+    separated.write_text("age;sex;dose\n3,5;f;1\n", "utf-8")
+    with pytest.raises(DataCorrupt, match=r"the columns seem to be separated by ';'; allowed: .* ','"):
+        _load(separated)
     with pytest.raises(DataUnavailable, match=r"there is no file .*none\.csv"):
         _load(tmp_path / "none.csv", None)
     with pytest.raises(DataUnavailable, match=r"the schema .*clinic\.schema\.toml does not exist"):
@@ -224,12 +228,13 @@ def test_a_wrong_schema_is_refused(old, new, message, csv):
 @pytest.mark.parametrize("suffix", [".csv.gz", ".parquet"])
 def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, capsys, suffix):
     path, schema = tmp_path / f"clinic{suffix}", tmp_path / "clinic.schema.toml"
-    table = _table().assign(note=[f"free text {row}" for row in range(120)])
+    table = _table().assign(note=[f"free text {row}" for row in range(120)], country="NL")
     table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)
-    with pytest.raises(DataUnavailable, match="conclave-simulate schema FILE"):
+    with pytest.raises(DataUnavailable, match=r"conclave-simulate schema FILE --out .*clinic\.schema\.toml"):
         _load(path, None)
     assert run("schema", path, "--out", schema) == 0
     assert 'numbers nor few categories (--text COLUMN for notes): "note"' in schema.read_text()
+    assert 'as all records have the same value: "country"' in schema.read_text()
     dataset = _load(path, None)
     assert dataset.class_names == ("no", "yes")
     # Age, dose with whether it is missing, two categories.

@@ -90,6 +90,9 @@ def _at(index, value):
     ("change", "message"),
     [
         (_with(y=np.arange(60) - 1), "y, row 1: -1; allowed: 0 to"),
+        (_with(y=np.arange(60) % 3 + 1), "y has no record of class 0, and its largest is 3; allowed"),
+        (_with(y=np.arange(60) % 3 // 2 * 4), "y has no record of class 1, and its largest is 4"),
+        (_with(y=np.zeros(60, dtype=np.int64)), "y has no record of class 1, and its largest is 0"),
         (_with(classes=np.array(["a", "b"])), "y, row 3: 2; allowed: 0 to 1"),
         (_with(y=np.arange(60) / 2), "y is float64"),
         (_with(y=np.arange(59)), r"y has shape \[59\]; allowed: \[60\], as x"),
