@@ -15,6 +15,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from coordinator.students.choice import Choice
+from protocols.plural import counted
 from protocols.study.study import Study
 from protocols.votes import plurality
 from simulations.datasets.groups import groupings
@@ -97,7 +98,7 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
     settings = inputs.settings
     source = votes_source(inputs, host=host, reporter=reporter)
-    with reporter.stage(f"labels, {len(settings.seeds)} seed(s)") as stage:
+    with reporter.stage(f"labels, {counted(len(settings.seeds), 'seed')}") as stage:
         seeds = []
         for done, seed in enumerate(settings.seeds, 1):
             seeds.append(labelled(study, source, seed, settings, host))

@@ -56,7 +56,7 @@ def needed_agreement(study: Study, *, right: float = LEAST_RIGHT) -> float | Non
 
 def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
     """Warnings from released labels alone (class, ABSTAIN or NOT_ASKED): that no more were answered than noise alone
-    would have answered, and that nearly all are of one class.
+    would have answered, that nearly all are of one class, and that some class is missing.
 
     None of record votes. The first is said unless a one-sided binomial test at the level of 5 % finds that more was
     answered: where there is nothing but noise, it is missing in 5 % of studies.
@@ -72,10 +72,12 @@ def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
                 f"{len(released)} of {asked} queries were answered, and noise alone would have answered about "
                 f"{alone * asked:.0f}: the labels may be noise"
             )
-    if len(released) >= _FEWEST_LABELS:
-        share = float(np.bincount(released).max() / len(released))
-        if share >= _ONE_CLASS:
-            found.append(f"{share:.0%} of the released labels are of one class: a student of them names little else")
+    by_class = np.bincount(released, minlength=study.classes)
+    named, share = np.count_nonzero(by_class), by_class.max() / max(len(released), 1)
+    if len(released) >= _FEWEST_LABELS and share >= _ONE_CLASS:
+        found.append(f"{share:.0%} of the released labels are of one class: a student of them names little else")
+    elif 0 < named < study.classes:
+        found.append(f"the released labels name {named} of {study.classes} classes: a student of them names no other")
     return found
 
 

@@ -102,7 +102,7 @@ def ask(inputs: AskInputs, *, host: Host, reporter: Reporter) -> AskResult:
     """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
     settings, dataset, study, who = inputs.settings, inputs.dataset, inputs.study, inputs.who
     cast = heterogeneous_votes(settings, dataset, who, host=host, reporter=reporter)
-    with reporter.stage(f"asking, {len(settings.seeds)} seed(s)") as stage:
+    with reporter.stage(f"asking, {counted(len(settings.seeds), 'seed')}") as stage:
         asked = []
         for done, seed in enumerate(settings.seeds, 1):
             asked.append(ask_all(study, cast.votes, who.queriers, noise=noise_of_both(study, seed=seed)))

@@ -59,8 +59,9 @@ def run_flags(**flags: Any) -> None:
     from simulations.planning.plan import make_plan
     from simulations.planning.right_labels import warnings_of
     from simulations.planning.terminal import print_plan
-    from simulations.report.headline import compared
-    from simulations.report.terminal import print_compared, print_summary
+    from simulations.report.headline import advised, compared
+    from simulations.report.terminal import folded, print_compared, print_summary
+    from simulations.results.marks import MARK
     from simulations.stages.inputs import read_inputs
 
     if flags["sweep_file"]:
@@ -108,6 +109,8 @@ def run_flags(**flags: Any) -> None:
     else:
         print_summary(figures, out)
         print_compared(compared(result, figures), figures)
+        if (advice := advised(figures)) is not None:
+            click.echo(folded(advice, first=MARK, rest=MARK))
         for line in printed(result):
             click.echo(line)
 

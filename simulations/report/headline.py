@@ -37,6 +37,20 @@ def compared(result: RunResult, figures: Summary) -> str:
     return f"{words[0].upper()}{words[1:]}{same}."
 
 
+def advised(figures: Summary) -> str | None:
+    """What to try where teachers voted and the student is worse than a model that one party makes alone.
+
+    Not for release: it follows from private figures.
+    """
+    alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
+    if figures["record_votes"] is not None or alone is None or together is None or together >= alone:
+        return None
+    return (
+        "Together is worse than alone. `conclave-simulate plan --votes-by record`, with the same data set, parties and "
+        "budgets, says whether records should vote instead of teachers."
+    )
+
+
 def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
     points = [("Doubt:", f"{warning}.") for warning in figures["warnings"]]

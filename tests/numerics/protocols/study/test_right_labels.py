@@ -87,3 +87,5 @@ def test_labels_that_noise_alone_would_have_released_are_doubted_and_so_is_one_c
     assert doubtful(made, labels) == []
     labels[labels >= 0] = 2
     assert "100% of the released labels are of one class" in doubtful(made, labels)[0]
+    labels[labels >= 0] = np.arange(enough) % 3
+    assert "the released labels name 3 of 4 classes" in doubtful(made, labels)[0]
