@@ -35,8 +35,8 @@ _TEMPLATE: Final = """\
 [data]
 # The data set's name: lifetime caps belong to it, whichever file holds it and whoever asks.
 {data_name}
-# The kind of source: csv, parquet, npz, images, sql, omop, fhir, dicom, or an installed entry point of the group
-# conclave.loaders. Nothing is ever written to it.
+# The kind of source: csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed entry point of the
+# group conclave.loaders. Nothing is ever written to it.
 {loader}
 # The private records, which never leave. path: a file; images, fhir, dicom: a folder. sql, omop: url, as SQLAlchemy
 # has it, and password_file, which holds the password alone. sql: query, a file with one SELECT. omop, fhir: features, a
@@ -51,9 +51,11 @@ _TEMPLATE: Final = """\
 # mapping = "mapping.toml"  names of columns, meanings of values, decimal sign and the like: conclave-party data map
 
 [teachers]
-# cnn, mlp, logistic_regression, random_forest, hist_gradient_boosting, small_cnn, onnx (with files = [...], one per
-# teacher), an installed entry point of the group conclave.teachers, or package.module:attribute of your own package.
+# cnn, mlp, logistic_regression, nearest_centroid, random_forest, hist_gradient_boosting, label_spreading (needs
+# approve --pool), small_cnn, onnx (with files = [...], one per teacher), an installed entry point of the group
+# conclave.teachers, or package.module:attribute of your own package.
 {teacher}
+# features = "features.npz"  what teachers learn from in place of records, with features_sha256, its digest
 # Drawn once; shards and training derive from it. Whoever knows it and the data can rebuild the teachers: keep it here.
 seed = {seed}
 # idle_s: the teachers' process ends after so many seconds without a request. stalled_s: it is stopped after so many
@@ -85,7 +87,7 @@ policy = "policy.sqlite"
 @home_option
 @click.option("--data-name", help="Name of the data set, to which its lifetime caps belong.")
 @click.option("--data", "data_path", type=click.Path(path_type=Path), help="The private records: a file or a folder.")
-@click.option("--loader", help="csv, parquet, npz, images, sql, omop, fhir, dicom, or an installed loader.")
+@click.option("--loader", help="csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed loader.")
 @click.option("--url", help="Of the database, without a password: sql, omop.")
 @click.option(
     "--with",

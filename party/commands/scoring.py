@@ -42,7 +42,8 @@ _RELEASE = click.Path(path_type=Path, exists=True, file_okay=False)
 def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test_file: Path | None) -> None:
     """Say what this hospital's own model reaches alone, on records that it did not learn from; nothing leaves.
 
-    Alone: a model of teachers.kind of all own records, cross-validated in five parts, or on --test.
+    Alone: a model of teachers.kind of all own records, cross-validated in five parts, or on --test; it learns from
+    teachers.features or the pool where teachers do.
     No patient is in two parts, where data.patient names them. Together: the released student on the same records.
 
     \b
@@ -53,19 +54,21 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
     from party.data import load_records, of_file
     from party.teachers.scores import score as scored
     from party.voting.own_model import FOLDS, predicted_kept_back, predicted_unseen
+    from party.voting.training import kind_in
 
     settings, found = home.settings(), home.find_study(study)
     names = found.terms.class_names
     student = None if release is None else _student(release, home)
     if student is not None and student.study.terms.features != found.terms.features:
         raise InvalidInput(f"{release} is of study {student.study.name!r}; allowed: a release of {found.name!r}")
-    records = load_records(settings.data, found.terms)
+    kind, _ = kind_in(found, settings.teachers, pool=home.pool(found.digest))
+    records, seed = load_records(settings.data, found.terms), settings.teachers.seed
     if test_file is None:
-        judged, alone = records, predicted_unseen(records, settings.teachers, classes=found.classes)
+        judged, alone = records, predicted_unseen(records, kind, seed=seed, classes=found.classes)
         how = f"cross-validated in {FOLDS} parts, by {'patient' if settings.data.patient else 'record'}"
     else:
         judged = load_records(of_file(settings.data, test_file), found.terms)
-        alone = predicted_kept_back(records, judged, settings.teachers, classes=found.classes)
+        alone = predicted_kept_back(records, judged, kind, seed=seed, classes=found.classes)
         how = f"on {test_file}"
     truth = judged.labels[judged.usable]
     together = None if student is None else student.predict(judged.inputs[judged.usable])

@@ -42,6 +42,8 @@ def read_pool(path: Path, terms: Terms) -> Float32[ndarray, "queries ..."]:
             f"pool file {path} (shape {pool.shape}) is not the study's pool; allowed: shape {wanted} with "
             f"SHA-256 {terms.pool_sha256}"
         )
+    if not np.isfinite(pool).all():
+        raise InvalidInput(f"pool file {path} holds NaN or infinite values; allowed: finite")
     return pool
 
 

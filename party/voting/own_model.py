@@ -10,20 +10,19 @@ from numpy import ndarray
 
 from party.data.records import Records
 from party.data.shards import deal, key_of, units_of
-from party.settings import TeacherSettings
-from party.teachers.own import trained_kind
+from party.teachers.teacher import TeacherKind
 from protocols.errors import InvalidInput
 
 FOLDS: Final = 5
 
 
-def predicted_unseen(records: Records, settings: TeacherSettings, *, classes: int) -> Int64[ndarray, " used"]:
+def predicted_unseen(records: Records, kind: TeacherKind, *, seed: int, classes: int) -> Int64[ndarray, " used"]:
     """The class that a model predicts for each used record, trained on the other parts of a division in FOLDS parts.
 
+    kind: of the model; seed: from which parts and training derive.
     All records of a patient are in one part; with fewer patients than FOLDS there are as many parts as patients.
     Raises InvalidInput for a kind that is not trained here, and for fewer than two patients.
     """
-    kind = trained_kind(settings.kind, setting="teachers.kind", others=())
     used = records.usable
     units = units_of(records.patients, len(records.labels))[used]
     inputs, labels = records.inputs[used], records.labels[used]
@@ -31,23 +30,22 @@ def predicted_unseen(records: Records, settings: TeacherSettings, *, classes: in
     if held < 2:
         raise InvalidInput(f"{held} patient; allowed: two or more, to score a model on those that it did not see")
     order = units_of([str(unit) for unit in units], len(units))
-    parts = deal(order, teachers=min(FOLDS, held), key=key_of(settings.seed, "folds"))
+    parts = deal(order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
     predicted = np.empty(len(labels), np.int64)
     for part in range(int(parts.max()) + 1):
-        seen, seed = parts != part, int.from_bytes(key_of(settings.seed, "score", str(part))[:7], "big")
-        (model,) = kind.fit([(inputs[seen], labels[seen])], classes=classes, seeds=[seed])
+        seen, own = parts != part, int.from_bytes(key_of(seed, "score", str(part))[:7], "big")
+        (model,) = kind.fit([(inputs[seen], labels[seen])], classes=classes, seeds=[own])
         predicted[~seen] = model.predict(inputs[~seen])
     return predicted
 
 
 def predicted_kept_back(
-    records: Records, kept: Records, settings: TeacherSettings, *, classes: int
+    records: Records, kept: Records, kind: TeacherKind, *, seed: int, classes: int
 ) -> Int64[ndarray, " used"]:
     """The class that a model of all used records predicts for each used record that was kept back.
 
     Raises InvalidInput for a kind that is not trained here.
     """
-    kind = trained_kind(settings.kind, setting="teachers.kind", others=())
-    used, seed = records.usable, int.from_bytes(key_of(settings.seed, "score", "all")[:7], "big")
-    (model,) = kind.fit([(records.inputs[used], records.labels[used])], classes=classes, seeds=[seed])
+    used, own = records.usable, int.from_bytes(key_of(seed, "score", "all")[:7], "big")
+    (model,) = kind.fit([(records.inputs[used], records.labels[used])], classes=classes, seeds=[own])
     return model.predict(kept.inputs[kept.usable])

@@ -77,8 +77,7 @@ def train(
     """
     terms = study.terms
     check_private(study, settings)
-    kind, features = _kind(settings.teachers, study)
-    kind = _with_pool(kind, settings, home.pool(study.digest), study)
+    kind, features = kind_in(study, settings.teachers, pool=home.pool(study.digest))
     say(f"reading {settings.data.shown}")
     records = load_records(settings.data, terms)
     done = []
@@ -109,6 +108,23 @@ def train(
     return done
 
 
+def kind_in(study: DeployedStudy, settings: TeacherSettings, *, pool: Path) -> tuple[TeacherKind, FeatureMap | None]:
+    """The kind of teacher of the settings, which has the study's pool if it uses one, and what it learns from; None:
+    the records themselves.
+
+    pool: where the pool is, if the hospital was given it. Raises InvalidInput, also where it was not; DataUnavailable.
+    """
+    kind, features = _kind(settings, study)
+    if not kind.uses_pool:
+        return kind, features
+    if not pool.exists():
+        raise InvalidInput(
+            f"teachers.kind is {settings.kind!r}, which learns from the public pool of study {study.name!r}, too; "
+            "allowed: approve the study again, with --pool FILE, as the operator sent it"
+        )
+    return kind.with_pool(np.array(read_pool(pool, study.terms))), features
+
+
 def _kind(settings: TeacherSettings, study: DeployedStudy) -> tuple[TeacherKind, FeatureMap | None]:
     """The kind of teacher of the settings, and what it learns from; None: the records themselves. Raises InvalidInput,
     DataUnavailable.
@@ -123,18 +139,6 @@ def _kind(settings: TeacherSettings, study: DeployedStudy) -> tuple[TeacherKind,
             f"{study.terms.input_shape}, as in terms.input_shape"
         )
     return on_features(kind, features), features
-
-
-def _with_pool(kind: TeacherKind, settings: PartySettings, pool: Path, study: DeployedStudy) -> TeacherKind:
-    """The kind of teacher, which has the study's pool if it uses one. Raises InvalidInput where that was not given."""
-    if not kind.uses_pool:
-        return kind
-    if not pool.exists():
-        raise InvalidInput(
-            f"teachers.kind is {settings.teachers.kind!r}, which learns from the public pool of study {study.name!r}, "
-            "too; allowed: approve the study again, with --pool FILE, as the operator sent it"
-        )
-    return kind.with_pool(np.array(read_pool(pool, study.terms)))
 
 
 def _teachers(

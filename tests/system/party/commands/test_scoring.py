@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,10 +12,12 @@ from onnx import TensorProto, helper, numpy_helper
 import conclave
 from party.commands.group import run_command
 from party.data.records import Records
-from party.settings import TeacherSettings
+from party.teachers.own import kind_of
 from party.voting.own_model import predicted_unseen
 from protocols.crypto.identity import new_key, to_pem
+from protocols.features.feature_map import FeatureMap
 from protocols.features.grams import gram_vectors
+from protocols.features.scale import Scale
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from protocols.study.file import write_study
 from protocols.study.terms import Feature
@@ -101,6 +104,22 @@ def test_records_of_nobody_who_is_named_are_parted_by_record(tmp_path, authority
     assert "cross-validated in 5 parts, by record)" in " ".join(capsys.readouterr().out.split())
 
 
+def test_alone_learns_what_teachers_learn(tmp_path, authority, capsys):
+    home, made = make_member(tmp_path / "a", authority), deployed_study(1)
+    file = study_file(tmp_path, replace(made, terms=replace(made.terms, features=FEATURES)))
+    nothing = FeatureMap((4,), (Scale.of(np.zeros(4), np.zeros(4)),))
+    (home.path / "features.npz").write_bytes(nothing.to_bytes())
+    text = home.settings_file.read_text()
+    named = f'[teachers]\nfeatures = "features.npz"\nfeatures_sha256 = "{nothing.digest}"'
+    home.settings_file.write_text(text.replace("[teachers]", named))
+    capsys.readouterr()
+    assert run(home, "data", "score", file, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["alone"]["accuracy"] < 0.7
+    home.settings_file.write_text(re.sub(r'(\[teachers\]\n(?:#.*\n)*kind = )"\w+"', r'\1"label_spreading"', text))
+    assert run(home, "data", "score", file) == Exit.INVALID_INPUT
+    assert "learns from the public pool" in " ".join(capsys.readouterr().err.split())
+
+
 def test_records_that_were_kept_back_score_both(place, tmp_path, capsys):
     home, file, release = place
     kept = write_records(tmp_path / "kept.csv", rows=40, seed=9)
@@ -172,8 +191,8 @@ def test_a_patient_is_never_on_both_sides_of_a_cross_validation():
     inputs = np.repeat(rng.standard_normal((100, 3)).astype(np.float32), 2, axis=0)
     labels = np.repeat(rng.integers(0, 2, 100), 2)
     patients = [f"p{row // 2}" for row in range(200)]
-    kind = TeacherSettings(kind="sklearn.neighbors:KNeighborsClassifier", seed=3)
-    apart = predicted_unseen(Records(inputs, labels, patients), kind, classes=2) == labels
-    together = predicted_unseen(Records(inputs, labels), kind, classes=2) == labels
+    kind = kind_of("sklearn.neighbors:KNeighborsClassifier")
+    apart = predicted_unseen(Records(inputs, labels, patients), kind, seed=3, classes=2) == labels
+    together = predicted_unseen(Records(inputs, labels), kind, seed=3, classes=2) == labels
     assert apart.mean() < 0.65
     assert together.mean() > apart.mean() + 0.05

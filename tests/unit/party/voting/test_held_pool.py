@@ -36,6 +36,14 @@ def test_another_pool_is_refused_and_nothing_is_kept(tmp_path, other):
     assert not (tmp_path / "pool.npy").exists()
 
 
+def test_a_pool_that_is_not_finite_is_refused_though_the_study_names_it(tmp_path):
+    pool = POOL.copy()
+    pool[3, 1] = np.nan
+    np.save(tmp_path / "given.npy", pool)
+    with pytest.raises(InvalidInput, match="NaN or infinite values; allowed: finite"):
+        keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", replace(TERMS, pool_sha256=pool_digest(pool)))
+
+
 def test_a_table_of_the_pool_is_read_by_the_studys_terms_and_kept_as_what_is_asked(tmp_path):
     values = [["0.5", "yes"], ["", "no"], ["2", "yes"]]
     features = (
