@@ -247,4 +247,4 @@ def _cells(figure: FigureDifference) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    return "not set" if value is None else str(value)
+    return "the default" if value is None else str(value)

@@ -19,6 +19,8 @@ from simulations.results.groups import pays_most_words
 from simulations.results.marks import MARK
 
 _WIDTH: Final = 80
+# What a figure begins with; a cell may be empty.
+_FIGURE: Final = ("", *"0123456789+-<>≥≤∞–")
 
 
 def print_summary(figures: dict[str, Any], out: Path) -> None:
@@ -120,8 +122,8 @@ def _seats(figures: dict[str, Any]) -> str:
 def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None:
     """Prints a table on standard output; floats with four digits.
 
-    It is as wide as the terminal, or as COLUMNS says; 80 columns where neither is known. Cells fold between words;
-    where the words do not fit side by side, each row is a paragraph.
+    It is as wide as the terminal, or as COLUMNS says; 80 columns where neither is known. Cells fold between words,
+    and columns of figures are on the right; where the words do not fit side by side, each row is a paragraph.
     """
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     console = Console(width=None if known else _WIDTH)
@@ -140,8 +142,9 @@ def print_rows(title: str, columns: list[str], rows: list[list[object]]) -> None
         wanted = [max(map(len, each)) - width for each, width in zip(texts, widths, strict=True)]
         widths[wanted.index(max(wanted))] += max(wanted) > 0
     table = Table(title=title, title_justify="left")
-    for name, width in zip(columns, widths, strict=True):
-        table.add_column(name, justify="right", width=width)
+    for at, (name, width) in enumerate(zip(columns, widths, strict=True)):
+        figures = all(row[at][:1] in _FIGURE for row in cells)
+        table.add_column(name, justify="right" if figures else "left", width=width)
     for row in cells:
         table.add_row(*row)
     console.print(table)

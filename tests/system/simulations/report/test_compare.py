@@ -74,7 +74,7 @@ def test_a_run_against_itself_differs_in_nothing(runs):
         ({"view": "histogram"}, "view is label in a, histogram in b"),
         ({"accountant": "gaussian_dp"}, "accountant is gaussian in a, gaussian_dp in b"),
         ({"delta": 1e-6}, "delta is 1e-05 in a, 1e-06 in b"),
-        ({"queries": 100}, "queries is not set in a, 100 in b"),
+        ({"queries": 100}, "queries is the default in a, 100 in b"),
     ],
 )
 def test_runs_that_cannot_be_compared_are_marked(plain, settings, warning):

@@ -16,6 +16,10 @@ def test_a_table_that_is_piped_is_as_wide_as_is_said_and_loses_nothing(monkeypat
     print_rows("a title", COLUMNS, [ROW])
     lines = capsys.readouterr().out.splitlines()
     assert max(map(len, lines)) <= width
+    # Words begin on the left of their column, figures end on its right.
+    body = [re.split("│", line)[1:-1] for line in lines if line.startswith("│")]
+    assert body[0][0].startswith(" thresholded_gnmax")
+    assert body[0][2].endswith("1.235 ")
     # Column by column, the folded pieces make the cells again, each word in one piece.
     rows = [re.split("[│┃]", line)[1:-1] for line in lines if re.match("[│┃]", line)]
     shown = [" ".join(" ".join(column).split()) for column in zip(*rows, strict=True)]
