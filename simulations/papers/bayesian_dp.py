@@ -39,7 +39,8 @@ def paper() -> Paper:
             "The paper's experiments are of gradient descent. Its accountant is applied to PATE here: Confident-GNMax "
             f"with the settings of Papernot et al. 2018, {_PARTIES} teachers of logistic regression, a budget of "
             f"{_EPSILON:g}; {_RETRAININGS} records of each of {_ANALYSED} parties are replaced by others, one at a "
-            "time, and the teacher is trained again.",
+            "time, and the teacher is trained again. Seeds draw the noise alone: teachers and replaced records are the "
+            "same for all of them.",
         ),
         tables=(
             PaperTable(
