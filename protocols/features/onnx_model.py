@@ -64,7 +64,8 @@ class OnnxModel:
         return wanted[0] if wanted and isinstance(wanted[0], int) else None
 
     def first_output(self, inputs: Float32[ndarray, "records ..."]) -> Shaped[ndarray, "..."]:
-        """The first output. Raises InvalidInput for inputs that it cannot take."""
+        """The first output. Raises InvalidInput for inputs that it cannot take; the message shows none of their values,
+        as onnxruntime's own may."""
         if self.rows is None or not len(inputs):
             return self._once(inputs)
         chunks = []
@@ -82,7 +83,9 @@ class OnnxModel:
                 {self.session.get_inputs()[0].name: np.ascontiguousarray(inputs)},
             )[0]
         except _FAILURES as error:
+            taken = [each if isinstance(each, int) else "any" for each in self.session.get_inputs()[0].shape]
             raise InvalidInput(
-                f"the ONNX model cannot take inputs of shape {inputs.shape}: {str(error)[:200]}"
+                f"the ONNX model cannot take inputs of shape {inputs.shape}, or what they hold "
+                f"({type(error).__name__}); allowed: of shape ({', '.join(map(str, taken))})"
             ) from None
         return np.asarray(output)

@@ -105,8 +105,10 @@ class DatasetInputs:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the data that the run starts from."""
-        return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest}")
+        """A digest of the data that the run starts from, and of what maps them, as an encoder's file has only a name in
+        the settings."""
+        features = "" if self.features is None else self.features.digest
+        return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest} {features}")
 
     @property
     def classes(self) -> int:

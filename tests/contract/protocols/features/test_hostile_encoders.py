@@ -128,6 +128,19 @@ def test_a_running_mean_goes_on_from_record_to_record_unless_it_is_refused(monke
     assert not np.array_equal(unchecked.first_output(record), unchecked.first_output(record))
 
 
+def test_a_model_that_fails_on_a_value_does_not_show_it() -> None:
+    """onnxruntime names the index that a table does not have: here a value of a hospital's record."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["index"], to=TensorProto.INT64),
+        helper.make_node("Gather", ["table", "index"], ["y"]),
+    ]
+    spy = Encoder(model(nodes, initializers=[numpy_helper.from_array(np.zeros(9, np.float32), "table")]), 2)
+    with pytest.raises(InvalidInput, match=r"what they hold .*; allowed: of shape \(1, 2\)") as refused:
+        spy(np.array([[3.0, 4711.0]], np.float32))
+    assert "4711" not in str(refused.value)
+    assert refused.value.__suppress_context__
+
+
 DROPOUT = helper.make_node("Dropout", ["x", "", "training"], ["y"])
 HIDDEN = helper.make_function(
     "own", "Hidden", ["x"], ["y"], [helper.make_node("RandomNormalLike", ["x"], ["y"])], [helper.make_opsetid("", 17)]
