@@ -127,7 +127,9 @@ def _csv(rows: list[Row]) -> str:
 
 def pays_most_words(most: Row, *, seeds: int) -> str:
     """In one sentence: the group for which privacy costs most, as `pays_most` of summary.json says, and whether it may
-    be chance."""
+    be chance. Or that it costs none of them accuracy."""
+    if most["cost"] <= 0:
+        return f"none of {most['compared']} groups loses accuracy"
 
     def points(name: str) -> str:
         return f"{100 * most[name]:+.1f}"

@@ -30,6 +30,8 @@ def test_of_many_groups_those_that_pay_most_are_shown_and_a_small_one_says_so():
     # The small one pays most of all, and is not named.
     assert figures["baselines"]["pays_most"]["group"] == "c23"
     assert pays_most_words(figures["baselines"]["pays_most"], seeds=1).startswith("class c23: +95.0 points (95 %: ")
+    free = baseline_groups(by_group([GROUPS], [TRUTH], TRUTH, LABELS))["pays_most"]
+    assert pays_most_words(free, seeds=1) == f"none of {free['compared']} groups loses accuracy"
 
 
 def test_without_a_pooled_model_those_that_are_right_least_are_shown():
