@@ -114,9 +114,14 @@ def show_error(error: ConclaveError, pasteable: Callable[[str], str] = str) -> E
         while text.startswith(prefix):  # a reason from the other side may repeat its code
             text = text.removeprefix(prefix)
         exit_code = Exit.BUDGET if code in _BUDGET_CODES else exit_code
-    click.echo(f"error [{code}]: {pasteable(text)}", err=True)
+    click.echo(f"error [{code}]: {pasteable(on_terminal(text))}", err=True)
     click.echo(f"next: {pasteable(meaning_of(code).next_step)}", err=True)
     return exit_code
+
+
+def on_terminal(text: str) -> str:
+    """The text with "?" for what a terminal might obey: a message may quote a file of somebody else."""
+    return "".join(each if each.isprintable() or each in "\n\t" else "?" for each in text)
 
 
 def simulation_exit(error: ConclaveError) -> SimulationExit:

@@ -11,7 +11,7 @@ import click
 from protocols.errors import ConclaveError
 from protocols.installing import DISTRIBUTION
 from runtime.cli import CONTEXT, CommandTable
-from runtime.exits import SimulationExit, simulation_exit
+from runtime.exits import SimulationExit, on_terminal, simulation_exit
 from simulations.exits import EPILOG, Interrupted
 
 # Each command, and the first sentence of its help: to list them, none is imported, as flags name the mechanisms and
@@ -129,5 +129,5 @@ def run_command(arguments: list[str]) -> int:
         print(f"\ninterrupted; {rest}", file=sys.stderr)
         return SimulationExit.INTERRUPTED
     except ConclaveError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"error: {on_terminal(str(error))}", file=sys.stderr)
         return simulation_exit(error)
