@@ -13,9 +13,11 @@ from simulations.stages.label import mean_and_interval
 COLUMNS = (
     "method epsilon delta protects adjacency seed accuracy parties_that_gain best_party noise_multiplier labels note"
 ).split()
+# Of two seeds Student's t is 12.7 standard errors: an interval that says nothing.
+_FEWEST_SEEDS = 3
 COVERED = (
     "95 % confidence intervals: Student's t over seeds, each of which draws the split, the parties, the teachers, the "
-    "noise and the student anew."
+    "noise and the student anew. A mean of fewer than three seeds has none."
 )
 
 
@@ -35,13 +37,14 @@ def tidy(rows: Sequence[Row]) -> pd.DataFrame:
 
 def means(table: pd.DataFrame) -> pd.DataFrame:
     """One row for each method and epsilon, in the order of the table: the mean accuracy, the ends of its interval
-    (empty for one seed), the mean share of parties that gain, and on how many seeds they rest:
+    (empty for fewer than three seeds), the mean share of parties that gain, and on how many seeds they rest:
     those in which the method gave a model.
     """
     found = []
     for (method, epsilon), group in table.groupby(["method", "epsilon"], sort=False, dropna=False):
         known = pd.to_numeric(group["accuracy"]).dropna().to_numpy(dtype=np.float64)
         mean, half = mean_and_interval(known) if len(known) else (None, None)
+        half = half if len(known) >= _FEWEST_SEEDS else None
         notes = group["note"][group["note"] != ""]
         gains, labels = (pd.to_numeric(group[name]).dropna() for name in ("parties_that_gain", "labels"))
         found.append(

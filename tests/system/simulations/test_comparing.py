@@ -6,6 +6,7 @@ import pandas as pd
 import pytest
 
 from simulations.baselines import cells, votes
+from simulations.baselines.table import means as means_over_seeds
 from simulations.planning import search
 from tests.harness.simulating import run
 
@@ -54,11 +55,14 @@ def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_i
     pd.testing.assert_frame_equal(table, pd.DataFrame(rows)[list(table)], check_dtype=False)
     means = pd.read_csv(written / "means.csv").set_index("method")
     pair = [accuracy["fedavg", seed] for seed in (0, 1)]
-    half = 12.7062047362 * abs(pair[0] - pair[1]) / 2  # the 0.975 quantile of Student's t with one degree of freedom
-    assert means["accuracy_high"]["fedavg"] == pytest.approx(sum(pair) / 2 + half)
+    assert means["accuracy"]["fedavg"] == pytest.approx(sum(pair) / 2)
+    assert pd.isna(means["accuracy_high"]["fedavg"])  # of two seeds
+    three = means_over_seeds(pd.concat([table, table[table["seed"] == 1].assign(seed=2)])).set_index("method")
+    half = 4.30265272991 * abs(pair[0] - pair[1]) / 3  # the 0.975 quantile of Student's t with two degrees of freedom
+    assert three["accuracy_high"]["fedavg"] == pytest.approx((pair[0] + 2 * pair[1]) / 3 + half)
     lines = (written / "methods.md").read_text().splitlines()
     assert lines[0] == "| method | protects | no ε |"
-    assert lines[-1].startswith(f"| fedavg | nobody | {50 * sum(pair):.1f} ± ")
+    assert lines[-1] == f"| fedavg | nobody | {50 * sum(pair):.1f} % |"
     assert "Which parties gain" in (written / "report.html").read_text()
     assert run("baselines", "out/baselines.toml", "--engine", "in_process", "--quiet", "--json", "--out", "again") == 0
     assert json.loads(capsys.readouterr().out) == rows
