@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     "pool_file",
     type=click.Path(path_type=Path),
     required=True,
-    help="Public records, the study's pool: csv, parquet, npy, npz.",
+    help="Public records, the study's pool: csv, jsonl, parquet, npy, npz.",
 )
 @click.option(
     "--draft", type=click.Path(path_type=Path), help="The study: how columns are encoded, and which pool it is."

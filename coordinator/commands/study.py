@@ -28,7 +28,9 @@ def study() -> None:
 
 @study.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path), required=False)
-@click.option("--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: csv, parquet, npy, npz.")
+@click.option(
+    "--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: csv, jsonl, parquet, npy, npz."
+)
 @click.option(
     "--queries",
     "queries_file",
@@ -135,12 +137,10 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
     "pool_file",
     type=click.Path(path_type=Path),
     required=True,
-    help="Public queries: csv, parquet, npy, npz.",
+    help="Public queries: csv, jsonl, parquet, npy, npz.",
 )
 @click.option("--questions", default="coverage", show_default=True, help=f"What is asked first: {QUESTIONS_HELP}.")
-@click.option(
-    "--features", help="By what records are compared: auto | raw | hog | pca:N | projection:N | lsa:N [auto]."
-)
+@click.option("--features", help="By what records are compared, as in `queries` [auto].")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("ordered.npy"), show_default=True, help="The ordered pool."
@@ -175,7 +175,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     "pool_file",
     type=click.Path(path_type=Path),
     required=True,
-    help="Public records: csv, parquet, npy, npz.",
+    help="Public records: csv, jsonl, parquet, npy, npz.",
 )
 @click.option(
     "--out",
