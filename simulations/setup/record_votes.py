@@ -41,7 +41,8 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
         learns = settings.teacher_features or settings.student_features
         if learns and settings.features is None:
             raise InvalidInput(
-                "features is None; allowed with teacher_features or student_features: what they learn from"
+                "features is not given; allowed with teacher_features or student_features: what they learn from, "
+                "such as auto"
             )
         of_records = [name for name in OF_RECORDS if name != "features" or (settings.questions == GIVEN and not learns)]
         idle = [name for name in of_records if given.get(name) is not None]
