@@ -105,8 +105,7 @@ class DatasetInputs:
 
     @property
     def fingerprint(self) -> str:
-        """A digest of the data that the run starts from, and of what maps them, as an encoder's file has only a name in
-        the settings."""
+        """A digest of the data that the run starts from, and of what maps them: settings just name an encoder."""
         features = "" if self.features is None else self.features.digest
         return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest} {features}")
 
@@ -151,8 +150,7 @@ class VoteInputs:
 
 
 Inputs = DatasetInputs | VoteInputs
-# What stays of inputs whose data and features stay.
-_OF_FEATURES = ("features", "_encoded", "taught", "studied")
+_OF_FEATURES = ("features", "_encoded", "taught", "studied")  # what stays where data and features stay
 
 
 def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
