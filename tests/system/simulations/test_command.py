@@ -107,7 +107,7 @@ def test_bad_input_is_one_clear_error_and_leaves_nothing_behind(stored, tmp_path
 @pytest.mark.parametrize(
     ("flags", "code", "reason"),
     [
-        (["--dataset", "cifar"], 2, "allowed: glyphs, digits"),
+        (["--dataset", "cifar"], 2, "allowed: glyphs, clear_glyphs, "),
         (["--teacher", "oracle"], 2, "allowed: cnn, mlp"),
         (["--student", "oracle"], 2, "or none to stop after the labels"),
         (["--engine", "slurm"], 2, "allowed: flower, in_process"),
