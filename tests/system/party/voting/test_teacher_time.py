@@ -46,8 +46,13 @@ def test_a_question_that_comes_during_the_measuring_takes_its_place(gated):
     measuring = threading.Thread(target=lambda: measured.append(child.measure(batch())))
     measuring.start()
     wait_until(lambda: child._wishes.task is not None)
+    votes = []
+    asking = threading.Thread(target=lambda: votes.append(child(batch(number=1))))
+    asking.start()
+    wait_until(lambda: child._wishes.task.digest == batch(number=1).digest)
     gated.let(1 + 2)
-    assert child(batch(number=1)).shape == (2, 5)
+    asking.join()
+    assert votes[0].shape == (2, 5)
     measuring.join()
     assert "deadline_short" not in events
     assert measured == [None]
