@@ -44,8 +44,8 @@ def build(out: Path, *, epoch: int) -> tuple[Path, Path]:
         made = _made("build_sdist", Path(place, "source"), epoch=epoch)
         sources = out / made.name
         sources.write_bytes(evened(made.read_bytes(), epoch=epoch))
-        with tarfile.open(sources) as packed:
-            packed.extractall(place, filter="data")
+        # Not by tarfile: safe extraction came with Python 3.11.4, and Debian 12 has 3.11.2.
+        subprocess.run(["tar", "-xpzf", str(sources), "-C", place], check=True)
         made = _made("build_wheel", Path(place, sources.name.removesuffix(".tar.gz")), epoch=epoch)
         wheel = out / made.name
         wheel.write_bytes(made.read_bytes())
