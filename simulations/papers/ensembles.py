@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
+from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
@@ -51,7 +52,7 @@ class Pool:
         self, votes: Int8[ndarray, "teachers queries"], weights: Float64[ndarray, " teachers"]
     ) -> Float64[ndarray, "queries classes"]:
         """The weighted votes for each class."""
-        return np.stack([weights @ (votes == each) for each in range(self.classes)], axis=1)
+        return count_votes(votes[:, None], weights, classes=self.classes)
 
 
 @lru_cache(maxsize=1)
