@@ -2,13 +2,15 @@
 
 onnxruntime takes numbers from another file of the working folder, if a model names one, even where the model itself
 comes as bytes; an operator that draws at random keeps its generator from one run to the next, and a batch normalisation
-that is being trained keeps its running mean, so that one record moves the features of those after it. All are refused
-here. The few fields of the format (onnx.proto, IR version 3 on) that matter are declared here, so that no package is
-needed but protobuf, which parses them as onnxruntime does.
+that is being trained keeps its running mean, so that one record moves the features of those after it; and a sparse
+tensor of a few bytes becomes as large as it says while the file is read. All are refused here. The few fields of the
+format (onnx.proto, IR version 3 on) that matter are declared here, so that no package is needed but protobuf, which
+parses them as onnxruntime does.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cache
 from typing import Any  # messages of protobuf made at run time
@@ -44,7 +46,7 @@ _FORMAT = {
         ("sparse_tensors", 23, "*Sparse"),
         ("ref_attr_name", 21, "bytes"),
     ),
-    "Sparse": (("values", 1, "Tensor"), ("indices", 2, "Tensor")),
+    "Sparse": (("values", 1, "Tensor"), ("indices", 2, "Tensor"), ("dims", 3, "*int")),
     "Tensor": (("external_data", 13, "*Entry"), ("data_location", 14, "enum")),
     "Entry": (("key", 1, "bytes"),),
 }
@@ -54,6 +56,8 @@ _OF_RUNTIME = (b"com.microsoft", b"com.ms.", b"ai.onnx", b"org.pytorch")
 _DRAWS = frozenset(
     {b"RandomNormal", b"RandomNormalLike", b"RandomUniform", b"RandomUniformLike", b"Multinomial", b"Bernoulli"}
 )
+# Values of all sparse tensors of a model together, those that are 0 among them.
+MOST_SPARSE = 2**26
 # A dropout draws only where this input of it, whether it is being trained, is given.
 _TRAINS = 2
 
@@ -68,8 +72,12 @@ def check_onnx(content: bytes, *, where: str, draws: bool) -> None:
         model = _message("Model").FromString(content)
     except DecodeError:
         raise DataCorrupt(f"{where} is not a readable ONNX model") from None
+    sparse = 0
     own = {(each.domain, each.name) for each in model.functions if not each.domain.startswith(_OF_RUNTIME)}
-    for nodes, tensors in _parts(model):
+    for nodes, tensors, shapes in _parts(model):
+        sparse += sum(math.prod(max(side, 0) for side in shape) for shape in shapes)
+        if sparse > MOST_SPARSE:
+            raise DataCorrupt(f"{where} has sparse tensors of {sparse:.3g} values; allowed: up to {MOST_SPARSE}")
         for tensor in tensors:
             if tensor.data_location or tensor.external_data:
                 raise DataCorrupt(f"{where} takes numbers from another file; allowed: a model that is one file")
@@ -94,8 +102,8 @@ def _trains(node: Any) -> bool:
     )
 
 
-def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
-    """The nodes and the tensors of every graph and function of a model, at any depth."""
+def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any], list[list[int]]]]:
+    """The nodes, the tensors and the shapes of sparse tensors of every graph and function of a model, at any depth."""
     graphs = [model.graph, *(graph for each in model.training for graph in (each.initialization, each.algorithm))]
     bodies = [*graphs, *model.functions]
     while bodies:
@@ -113,7 +121,7 @@ def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any]]]:
                 if attribute.HasField("g"):
                     bodies.append(attribute.g)
         tensors += (tensor for each in sparse for tensor in (each.values, each.indices))
-        yield list(body.node), tensors
+        yield list(body.node), tensors, [list(each.dims) for each in sparse if each.dims]
 
 
 @cache

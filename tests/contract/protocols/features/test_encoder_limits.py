@@ -1,0 +1,101 @@
+"""An encoder that asks for more memory or time than a hospital has."""
+
+import numpy as np
+import pytest
+from onnx import SparseTensorProto, TensorProto, helper
+
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features import onnx_model
+from protocols.features.encoder import Encoder
+from protocols.features.onnx_graph import MOST_SPARSE, check_onnx
+from protocols.features.onnx_model import BATCH, MOST_ROWS, OnnxModel
+
+RECORD = np.ones((1, 2), np.float32)
+SUM = [helper.make_node("ReduceSum", ["big"], ["sum"], keepdims=0), helper.make_node("Add", ["x", "sum"], ["y"])]
+
+
+def whole(name, values):
+    return helper.make_node("Constant", [], [name], value=helper.make_tensor(name, TensorProto.INT64, [1], [values]))
+
+
+def model(*nodes, rows="records", sparse=()):
+    """A model of [rows, 2] that is these nodes from "x" to "y"."""
+    shown = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [rows, 2]) for name in ("x", "y")]
+    graph = helper.make_graph(list(nodes), "encoder", shown[:1], shown[1:], sparse_initializer=list(sparse))
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9).SerializeToString()
+
+
+def endless():
+    """A loop of 2**62 rounds that changes nothing."""
+    shown = [
+        helper.make_tensor_value_info(name, kind, shape)
+        for name, kind, shape in (
+            ("round", TensorProto.INT64, []), ("go", TensorProto.BOOL, []), ("value", TensorProto.FLOAT, None),
+            ("on", TensorProto.BOOL, []), ("same", TensorProto.FLOAT, None),
+        )
+    ]  # fmt: skip
+    body = helper.make_graph(
+        [helper.make_node("Identity", ["go"], ["on"]), helper.make_node("Identity", ["value"], ["same"])],
+        "body", shown[:3], shown[3:],
+    )  # fmt: skip
+    return model(whole("rounds", 2**62), helper.make_node("Loop", ["rounds", "", "x"], ["y"], body=body))
+
+
+def sparse(size):
+    """A tensor "big" of zeros and one 1."""
+    values, places = (helper.make_tensor(*each, [1], [1]) for each in (("big", 1), ("places", TensorProto.INT64)))
+    return SparseTensorProto(values=values, indices=places, dims=[size])
+
+
+def test_an_encoder_that_never_ends_is_given_up(monkeypatch) -> None:
+    made = Encoder(endless(), 2)
+    assert made._model.rows is None  # read before the limit is lowered
+    monkeypatch.setattr(onnx_model, "LONGEST_S", 0.01)
+    with pytest.raises(InvalidInput, match=r"not finished inputs of shape \(1, 2\) after"):
+        made(RECORD)
+
+
+def test_a_file_that_is_not_read_in_time_is_given_up(monkeypatch) -> None:
+    def never(*_, limit_s):
+        raise TimeoutError
+
+    monkeypatch.setattr(onnx_model, "in_time", never)
+    with pytest.raises(DataCorrupt, match="it was not read in 300 s"):
+        OnnxModel.of(model(helper.make_node("Identity", ["x"], ["y"])), where="it", draws=False)
+
+
+@pytest.mark.parametrize("name", ["ConstantOfShape", "Expand"])
+def test_an_encoder_that_wants_a_terabyte_gets_none(name) -> None:
+    """Neither as the file is read, when constants would be computed, nor as it runs."""
+    grown = ["x", "size"] if name == "Expand" else ["size"]
+    size = helper.make_node(
+        "Constant", [], ["size"], value=helper.make_tensor("size", TensorProto.INT64, [3], [2**19, 2**19, 2])
+    )
+    with pytest.raises(InvalidInput, match="computed in at most 4 GiB of memory"):
+        Encoder(model(size, helper.make_node(name, grown, ["big"]), *SUM), 2)(RECORD)
+
+
+def test_a_sparse_tensor_is_refused_before_it_is_filled_up() -> None:
+    """One value of it would be 4 GiB of zeros as onnxruntime reads the file."""
+    check_onnx(model(*SUM, sparse=[sparse(MOST_SPARSE)]), where="it", draws=True)
+    for many in ([sparse(2**30)], [sparse(MOST_SPARSE), sparse(1)]):
+        with pytest.raises(DataCorrupt, match=r"sparse tensors of .* values; allowed: up to 67108864"):
+            check_onnx(model(*SUM, sparse=many), where="it", draws=True)
+    within = Encoder(model(*SUM, sparse=[sparse(4)]), 2)
+    np.testing.assert_array_equal(within(RECORD), RECORD + 1)
+
+
+@pytest.mark.parametrize("rows", [0, MOST_ROWS + 1, 2**40])
+def test_a_file_that_fixes_too_many_records_is_refused(rows) -> None:
+    """A single record would be copied as often."""
+    with pytest.raises(InvalidInput, match=f"takes {rows} records at once; allowed: 1 to 4096, or any number"):
+        Encoder(model(helper.make_node("Identity", ["x"], ["y"]), rows=rows), 2)(RECORD)
+
+
+def test_many_records_are_run_in_batches() -> None:
+    """A mean over all that is run at once shows what was."""
+    mean = helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0])
+    made = OnnxModel.of(model(mean, helper.make_node("Sub", ["x", "mean"], ["y"])), where="it", draws=False)
+    records = np.arange(2 * BATCH + 4, dtype=np.float32).reshape(-1, 2)
+    wanted = [part - part.mean(axis=0) for part in (records[:BATCH], records[BATCH:])]
+    np.testing.assert_array_equal(made.first_output(records), np.concatenate(wanted))
