@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
-from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.glyphs import draw_labels
+from simulations.datasets.drawn import drawn
 from simulations.datasets.request import DatasetRequest
 
 CLASSES: Final = (
@@ -36,33 +35,18 @@ _Plane = Float64[ndarray, "samples pixels"]
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """Images f32 [N, 28, 28] in [0, 1], cloth bright; each part is drawn from its own random stream of (seed, part).
-
-    Classes are equally frequent in every part. Raises InvalidInput for another number of classes than 10.
-    """
-    if request.classes not in (None, len(CLASSES)):
-        raise InvalidInput(f"garments: classes is {request.classes}; allowed: {len(CLASSES)}")
-    asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
-    drawn = {}
-    for part, size in asked.items():
-        rng = np.random.default_rng([request.seed, *f"garments {part}".encode()])
-        labels = draw_labels(DEFAULT_SIZES[part] if size is None else size, np.ones(len(CLASSES)), rng)
-        drawn[part] = draw(labels, rng), labels
-    return Dataset(
+    """Images f32 [N, 28, 28] in [0, 1], cloth bright. Raises InvalidInput for another number of classes than 10."""
+    return drawn(
+        request,
         name="garments",
-        kind="image",
         class_names=CLASSES,
-        private_inputs=drawn["private"][0],
-        private_labels=drawn["private"][1],
-        public_inputs=drawn["public"][0],
-        public_labels=drawn["public"][1],
-        test_inputs=drawn["test"][0],
-        test_labels=drawn["test"][1],
+        sizes=DEFAULT_SIZES,
+        draw=_draw,
         about="Silhouettes of ten garments, drawn from shapes of random measures; every sample is drawn anew.",
     )
 
 
-def draw(labels: Int64[ndarray, " samples"], rng: np.random.Generator) -> ndarray:
+def _draw(labels: Int64[ndarray, " samples"], rng: np.random.Generator) -> ndarray:
     """One image f32 [28, 28] for each label."""
     images = np.empty((len(labels), SIDE, SIDE), dtype=np.float32)
     for start in range(0, len(labels), _CHUNK):

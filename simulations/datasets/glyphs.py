@@ -13,6 +13,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
+from simulations.datasets.drawn import drawn
 from simulations.datasets.glyph_faces import CANVAS, CHARACTERS, EXTENT, FACES, render_templates
 from simulations.datasets.request import DatasetRequest
 
@@ -47,12 +48,7 @@ def load_clear(request: DatasetRequest) -> Dataset:
 
 
 def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
-    """Renders the three parts; each is drawn from its own random stream of (seed, part).
-
-    Images are f32 [N, 28, 28] in [0, 1], ink bright. Classes are equally frequent; with `imbalance` r the
-    private class sizes fall geometrically, the first r times the last (Cui et al. 2019, "Class-Balanced
-    Loss", section 5), public and test stay balanced. `mislabelled` of the private labels are replaced by
-    another class, uniformly.
+    """Images f32 [N, 28, 28] in [0, 1], ink bright; imbalance and wrong labels as `drawn` has them.
 
     Raises InvalidInput when classes is outside [10, 150].
     """
@@ -60,28 +56,12 @@ def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
     if not MIN_CLASSES <= classes <= MAX_CLASSES:
         raise InvalidInput(f"{name}: classes is {classes}; allowed: {MIN_CLASSES} to {MAX_CLASSES}")
     templates = render_templates(CHARACTERS[:classes])
-    asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
-    inputs: dict[str, Float32[ndarray, "records 28 28"]] = {}
-    labels: dict[str, Int64[ndarray, " records"]] = {}
-    for part, size in asked.items():
-        rng = np.random.default_rng([request.seed, *f"{name} {part}".encode()])
-        shares = np.ones(classes)
-        if part == "private":
-            shares = request.imbalance ** -np.linspace(0, 1, classes)
-        labels[part] = draw_labels(DEFAULT_SIZES[part] if size is None else size, shares, rng)
-        inputs[part] = render_samples(labels[part], templates, rng, noise=noise)
-        if part == "private":
-            labels[part] = mislabel(labels[part], request.mislabelled, classes, rng)
-    return Dataset(
+    return drawn(
+        request,
         name=name,
-        kind="image",
-        class_names=tuple(CHARACTERS[:classes]),
-        private_inputs=inputs["private"],
-        private_labels=labels["private"],
-        public_inputs=inputs["public"],
-        public_labels=labels["public"],
-        test_inputs=inputs["test"],
-        test_labels=labels["test"],
+        class_names=CHARACTERS[:classes],
+        sizes=DEFAULT_SIZES,
+        draw=lambda labels, rng: render_samples(labels, templates, rng, noise=noise),
         about=(
             f"Printed characters rendered from {len(FACES)} faces shipped with matplotlib, {classes} "
             f"classes, pixel noise {noise:g}, class imbalance {request.imbalance:g}, {request.mislabelled:.1%} of "
@@ -89,28 +69,6 @@ def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
             f"faces, and no rendered sample is in two parts."
         ),
     )
-
-
-def draw_labels(
-    size: int, shares: Float32[ndarray, " classes"] | ndarray, rng: np.random.Generator
-) -> Int64[ndarray, " records"]:
-    """Labels in random order with class sizes in proportion to `shares`, rounded by largest remainder."""
-    exact = size * shares / shares.sum()
-    counts = np.floor(exact).astype(np.int64)
-    counts[np.argsort(counts - exact, kind="stable")[: size - counts.sum()]] += 1
-    labels = np.repeat(np.arange(len(shares), dtype=np.int64), counts)
-    rng.shuffle(labels)
-    return labels
-
-
-def mislabel(
-    labels: Int64[ndarray, " records"], share: float, classes: int, rng: np.random.Generator
-) -> Int64[ndarray, " records"]:
-    """The labels with round(share * records) of them replaced by another class, chosen uniformly."""
-    wrong = rng.choice(len(labels), size=round(share * len(labels)), replace=False)
-    changed = labels.copy()
-    changed[wrong] = (labels[wrong] + rng.integers(1, classes, size=len(wrong))) % classes
-    return changed
 
 
 def render_samples(

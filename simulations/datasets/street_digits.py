@@ -12,10 +12,10 @@ import numpy as np
 from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
 
-from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
+from simulations.datasets.drawn import drawn
 from simulations.datasets.glyph_faces import EXTENT, render_templates
-from simulations.datasets.glyphs import draw_labels, sample
+from simulations.datasets.glyphs import sample
 from simulations.datasets.request import DatasetRequest
 
 DIGITS: Final = "0123456789"
@@ -37,29 +37,14 @@ _GREY: Final = np.array([0.299, 0.587, 0.114])
 
 
 def load(request: DatasetRequest) -> Dataset:
-    """Images f32 [N, 32, 32, 3] in [0, 1]; each part is drawn from its own random stream of (seed, part).
-
-    Classes are equally frequent in every part. Raises InvalidInput for another number of classes than 10.
-    """
-    if request.classes not in (None, len(DIGITS)):
-        raise InvalidInput(f"street_digits: classes is {request.classes}; allowed: {len(DIGITS)}")
+    """Images f32 [N, 32, 32, 3] in [0, 1]. Raises InvalidInput for another number of classes than 10."""
     templates = render_templates(DIGITS)
-    asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
-    drawn = {}
-    for part, size in asked.items():
-        rng = np.random.default_rng([request.seed, *f"street_digits {part}".encode()])
-        labels = draw_labels(DEFAULT_SIZES[part] if size is None else size, np.ones(len(DIGITS)), rng)
-        drawn[part] = render(labels, templates, rng), labels
-    return Dataset(
+    return drawn(
+        request,
         name="street_digits",
-        kind="image",
-        class_names=tuple(DIGITS),
-        private_inputs=drawn["private"][0],
-        private_labels=drawn["private"][1],
-        public_inputs=drawn["public"][0],
-        public_labels=drawn["public"][1],
-        test_inputs=drawn["test"][0],
-        test_labels=drawn["test"][1],
+        class_names=DIGITS,
+        sizes=DEFAULT_SIZES,
+        draw=lambda labels, rng: render(labels, templates, rng),
         about="House numbers rendered from faces shipped with matplotlib; every sample is rendered anew.",
     )
 
