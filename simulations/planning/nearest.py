@@ -6,15 +6,21 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10, sqrt
 
+import numpy as np
+
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import MECHANISMS, check_view
+from protocols.study.query_map import Partition, QueryMap
 from protocols.study.released_noise import thin_queries
 from protocols.study.right_labels import LEAST_RIGHT, most_right
 from protocols.study.study import Study
+from simulations.datasets.dataset import Dataset
 from simulations.planning.agreement import agreement_of
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.results.text import command
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
+from simulations.setup.record_votes import usual_clusters
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
 
@@ -205,15 +211,24 @@ def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
     pooled = given.individualization == "upsampling" or given.privacy_groups
     if given.votes_by == "record" or given.unit == "party" or pooled:
         return None
-    # Of images and text the queries are clusters of the pool, which take too long for advice.
-    if not isinstance(inputs, DatasetInputs) or not inputs.dataset.has_cells:
+    if not isinstance(inputs, DatasetInputs):
         return None
     said = given.model_dump(exclude_defaults=True, exclude={*_OF_TEACHERS, *given.parameters})
     try:
         chosen = experiment(**said, votes_by="record")
         of_records = replace(inputs, settings=chosen.model_copy(update={"parties": inputs.settings.parties}))
+        if not inputs.dataset.has_cells:
+            vars(of_records).update(query_map=_as_many_queries(inputs.dataset))
         study = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))
     except InvalidInput:
         return None
     sums = f"labels for all of the pool, with noise of {study.gaussian.label_sigma:.3g} votes on each sum"
     return Affordable("record votes", chosen, sums if (thin := thin_queries(study)) is None else f"{sums}, but {thin}")
+
+
+def _as_many_queries(dataset: Dataset) -> QueryMap:
+    """As many queries as a study of images or text has by default, but not where they are: clusters take seconds to
+    find, and the noise depends on their number alone.
+    """
+    points = np.arange(usual_clusters(dataset), dtype=np.float32)[:, None]
+    return QueryMap(FeatureMap((1,)), (Partition.of(points, columns=np.zeros(1, dtype=np.int64)),))

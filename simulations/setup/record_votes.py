@@ -77,7 +77,7 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Que
     queries that the data do not have, and for settings that do not go with them.
     """
     images = dataset.kind == "image"
-    kind = settings.record_queries or ("columns" if dataset.has_cells else _usual_clusters(dataset))
+    kind = settings.record_queries or ("columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}")
     if kind == "columns" and not dataset.has_cells:
         has = "images" if images else "text"
         raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has {has}: clusters:N")
@@ -139,6 +139,6 @@ def make_record_study(
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
 
 
-def _usual_clusters(dataset: Dataset) -> str:
+def usual_clusters(dataset: Dataset) -> int:
     """One centre for about six public records: enough that a cluster's records mostly share a class."""
-    return f"clusters:{max(2, len(dataset.public_labels) // 6)}"
+    return max(2, len(dataset.public_labels) // 6)

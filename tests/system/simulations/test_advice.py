@@ -44,6 +44,16 @@ def test_budgets_that_afford_nothing_are_told_the_nearest_settings_whose_command
     assert not (tmp_path / "out").exists()
 
 
+def test_of_images_record_votes_are_advised_with_the_noise_that_their_run_has(capsys):
+    assert run("plan", "--dataset", "digits", "--parties", "12", "--budgets", "0.5", "--quiet") == 0
+    pattern = r"record votes: .* noise of ([\d.]+) votes on each sum\n  run it   (.*)"
+    (said,) = re.findall(pattern, capsys.readouterr().out)
+    assert run(*shlex.split(said[1])[1:], "--dry-run", "--quiet", "--engine", "in_process") == 0
+    has = re.search(r"noise of ([\d.]+)\s+votes", capsys.readouterr().out)
+    assert has is not None
+    assert float(has[1]) == pytest.approx(float(said[0]), rel=1e-3)
+
+
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):
     flags = ["--dataset", "digits", "--parties", "40", "--budgets", "6"]
     assert run("plan", *flags) == 0
