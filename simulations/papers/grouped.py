@@ -13,6 +13,7 @@ from numpy import ndarray
 from protocols.crypto.randomness import simulation_rng
 from simulations.papers import ensembles
 from simulations.papers.ensembles import Pool
+from simulations.papers.following import Following
 from simulations.papers.paper import Task
 from simulations.papers.stand_ins import Teacher
 from simulations.papers.until_spent import (
@@ -33,11 +34,15 @@ _MOST_STUDENTS: Final = {"mnist": 3, "adult": 100}
 
 @dataclass(frozen=True)
 class Ensemble:
-    """A pool with the terms under which its 250 teachers, or more, vote; teachers are trained as they are needed."""
+    """A pool with the terms under which its 250 teachers, or more, vote; teachers are trained as they are needed.
+
+    following: what some votes follow in place of their teacher, None for nothing.
+    """
 
     task: Task
     pool: Pool
     terms: Terms
+    following: Following | None = None
 
     def labelled(
         self,
@@ -53,8 +58,12 @@ class Ensemble:
 
     def plain(self, fit: Teacher, epsilon: float) -> list[Labelled]:
         """Of PATE, where everybody has the same budget."""
+        return self.labelled(self.plain_counts(fit), np.array([epsilon]), np.ones(1))
+
+    def plain_counts(self, fit: Teacher) -> Float64[ndarray, "queries classes"]:
+        """How many of 250 disjoint teachers voted for each class."""
         votes = self.disjoint(fit)
-        return self.labelled(self.pool.counts(votes, np.ones(len(votes))), np.array([epsilon]), np.ones(1))
+        return self.pool.counts(votes, np.ones(len(votes)))
 
     def weighted(
         self,
@@ -75,11 +84,17 @@ class Ensemble:
         self, fit: Teacher, epsilon: Float64[ndarray, " groups"], member: Int64[ndarray, " records"]
     ) -> list[Labelled]:
         """Of Upsample: member: each record's group. Votes are scaled to 250 teachers, in place of noise to more."""
+        counts, charged = self.upsampled_counts(fit, epsilon, member)
+        return self.labelled(counts, epsilon, charged)
+
+    def upsampled_counts(
+        self, fit: Teacher, epsilon: Float64[ndarray, " groups"], member: Int64[ndarray, " records"]
+    ) -> tuple[Float64[ndarray, "queries classes"], Float64[ndarray, " groups"]]:
+        """The scaled counts of Upsample, and how many of their votes a record of each group moves."""
         copies = duplicates(epsilon)
-        votes = ensembles.cast(self.task.host, self.pool, ensembles.upsampled(copies[member]), fit)
+        votes = self._cast(ensembles.upsampled(copies[member]), fit)
         weight = ensembles.TEACHERS / len(votes)
-        counts = self.pool.counts(votes, np.full(len(votes), weight))
-        return self.labelled(counts, epsilon, copies * weight)
+        return self.pool.counts(votes, np.full(len(votes), weight)), copies * weight
 
     def most(self, epsilon: Float64[ndarray, " groups"], charged: Float64[ndarray, " groups"]) -> float:
         """How many labels the threshold tests alone leave, on average."""
@@ -87,8 +102,11 @@ class Ensemble:
 
     def disjoint(self, fit: Teacher) -> Int8[ndarray, "teachers queries"]:
         """The votes of 250 teachers, each with records of its own."""
-        shards = ensembles.disjoint(len(self.pool.private_labels))
-        return ensembles.cast(self.task.host, self.pool, shards, fit)
+        return self._cast(ensembles.disjoint(len(self.pool.private_labels)), fit)
+
+    def _cast(self, shards: Sequence[Int64[ndarray, " shard"]], fit: Teacher) -> Int8[ndarray, "teachers queries"]:
+        votes = ensembles.cast(self.task.host, self.pool, shards, fit)
+        return votes if self.following is None else self.following.votes(votes, self.pool)
 
     def members(self, shares: Float64[ndarray, " groups"]) -> Int64[ndarray, " records"]:
         """Each private record's group, at random."""

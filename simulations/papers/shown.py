@@ -48,22 +48,36 @@ def cell_row(cell: Cell) -> list[str]:
     ]  # fmt: skip
 
 
+def meanings(cells: Sequence[Cell]) -> dict[str, list[str]]:
+    """What figures of a table mean, and which figures: each sentence once."""
+    found: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell.means:
+            named = found.setdefault(cell.means, [])
+            if cell.figure not in named:
+                named.append(cell.figure)
+    return found
+
+
+def reasons(cell: Cell) -> list[str]:
+    """Why the cell does not count, or is not near; nothing of a cell that is near, or has no printed figure."""
+    # What is other than in the paper is named, near or not.
+    found = [f"{cell.other}, in place of the paper's own"] if cell.other else []
+    if cell.ours is None or cell.near is False:
+        found.append(cell.why or "no reason is known")
+    return found
+
+
 def notes(cells: Sequence[Cell]) -> list[str]:
     """What the figures of a table mean, and why cells are not near or are missing: each sentence once."""
     found: dict[str, list[str]] = {}
     for cell in cells:
-        if cell.means:
-            found.setdefault(cell.means, []).append(cell.figure)
-    said = [f"{', '.join(dict.fromkeys(figures))}: {means}" for means, figures in found.items()]
-    reasons: dict[str, list[str]] = {}
-    for cell in cells:
-        # A figure without a printed one is no miss, and what is other than in the paper is named, near or not.
-        missed = cell.ours is None or cell.near is False
-        if cell.other:
-            reasons.setdefault(f"{cell.other}, in place of the paper's own", []).append(cell.row)
-        if missed:
-            reasons.setdefault(cell.why or "no reason is known", []).append(f"{cell.row}, {cell.figure}")
-    return [*said, *(f"{'; '.join(dict.fromkeys(where))}: {why}" for why, where in reasons.items())]
+        for reason in reasons(cell):
+            # All of a row is other, not one figure of it.
+            where = cell.row if cell.other and reason.startswith(cell.other) else f"{cell.row}, {cell.figure}"
+            found.setdefault(reason, []).append(where)
+    said = [f"{', '.join(figures)}: {means}" for means, figures in meanings(cells).items()]
+    return [*said, *(f"{'; '.join(dict.fromkeys(where))}: {why}" for why, where in found.items())]
 
 
 def verdict_text(cells: Sequence[Cell]) -> str:

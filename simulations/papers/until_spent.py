@@ -7,6 +7,7 @@ it reproduces what was printed, and is no way to run a study. Unit: one record. 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self  # Any: the values of a JSON object
 
@@ -64,26 +65,65 @@ def label_until_spent(
     counts: weighted votes; epsilon, sensitivity (votes that one record moves): of each group. The order and the noise
     are drawn from the seed. Epsilons are converted as in Mironov 2017. Raises InvalidInput.
     """
+    order, shuffled, answered, labels = _drawn(counts, terms, seed=seed)
+    asked = 0
+    for spent in _spent(shuffled, answered, terms, sensitivity=sensitivity):
+        over = (spent > epsilon).any(axis=1)
+        if over.any():
+            asked += int(over.argmax())
+            break
+        asked += len(spent)
+    rows = np.flatnonzero(answered[:asked])
+    return Labelled(order[rows], labels[rows], asked)
+
+
+def spent_after(
+    counts: Float64[ndarray, "queries classes"],
+    terms: Terms,
+    *,
+    labels: Sequence[int],
+    sensitivity: Float64[ndarray, " groups"],
+    seed: int,
+) -> Float64[ndarray, "labels groups"]:
+    """The epsilon of each group once so many labels (ascending, at least 1) are out, in the order and with the noise of
+    `label_until_spent`. NaN from the number on that the whole pool does not give.
+    """
+    _, shuffled, answered, _ = _drawn(counts, terms, seed=seed)
+    out = np.flatnonzero(answered)
+    last = [int(out[number - 1]) for number in labels if number <= len(out)]
+    found = np.full((len(labels), len(sensitivity)), np.nan)
+    if last:
+        until = last[-1] + 1
+        spent = np.concatenate(list(_spent(shuffled[:until], answered[:until], terms, sensitivity=sensitivity)))
+        found[: len(last)] = spent[last]
+    return found
+
+
+def _drawn(
+    counts: Float64[ndarray, "queries classes"], terms: Terms, *, seed: int
+) -> tuple[
+    Int64[ndarray, " queries"],
+    Float64[ndarray, "queries classes"],
+    Bool[ndarray, " queries"],
+    Int64[ndarray, " queries"],
+]:
+    """The order of asking, the counts in that order, which of them are answered, and every query's label."""
     rng = simulation_rng(seed, "until spent")
     order = rng.permutation(len(counts))
     shuffled = counts[order]
     tested = shuffled.max(axis=1) + rng.normal(0.0, terms.sigma_threshold, len(counts))
     labels = (shuffled + rng.normal(0.0, terms.sigma, shuffled.shape)).argmax(axis=1)
-    answered = tested >= terms.threshold
-    asked = _affordable(shuffled, answered, terms, epsilon=epsilon, sensitivity=sensitivity)
-    rows = np.flatnonzero(answered[:asked])
-    return Labelled(order[rows], labels[rows], asked)
+    return order, shuffled, tested >= terms.threshold, labels
 
 
-def _affordable(
+def _spent(
     counts: Float64[ndarray, "queries classes"],
     answered: Bool[ndarray, " queries"],
     terms: Terms,
     *,
-    epsilon: Float64[ndarray, " groups"],
     sensitivity: Float64[ndarray, " groups"],
-) -> int:
-    """How many of the first queries may be asked before a group's epsilon passes its budget."""
+) -> Iterator[Float64[ndarray, "part groups"]]:
+    """The epsilon of each group after each query, part by part of the queries."""
     tests = papernot2018.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     spent = np.zeros_like(tests)
     for start in range(0, len(counts), _AT_ONCE):
@@ -97,11 +137,8 @@ def _affordable(
             axis=1,
         )
         sums = spent + np.cumsum(answered[part, None, None] * labels + tests, axis=0)
-        over = ((sums - np.log(terms.delta) / (_ORDERS - 1)).min(axis=2) > epsilon).any(axis=1)
-        if over.any():
-            return start + int(over.argmax())
+        yield (sums - np.log(terms.delta) / (_ORDERS - 1)).min(axis=2)
         spent = sums[-1]
-    return len(counts)
 
 
 def most_labels(

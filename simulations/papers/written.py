@@ -7,6 +7,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any  # values of a row
 
 import pandas as pd
 import pyarrow as pa
@@ -15,7 +16,8 @@ import pyarrow.parquet as pq
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import Tone, document, facts, lines, table, text, verdict
-from simulations.papers.paper import NEAR, Cell, Measured
+from simulations.papers.markdown import papers_markdown
+from simulations.papers.paper import NEAR, Cell, Measured, Paper
 from simulations.papers.running import Wanted
 from simulations.papers.shown import HEAD, cell_row, notes, verdict_points, verdict_text
 from simulations.results.files import environment
@@ -50,7 +52,7 @@ def tidy(measured: Sequence[Measured]) -> pd.DataFrame:
 
 
 def write_papers(asked: Wanted, measured: Sequence[Measured], out: Path) -> pd.DataFrame:
-    """Writes cells.csv, cells.parquet, env.json and report.html; returns the cells.
+    """Writes cells.csv, cells.parquet, env.json, report.html and report.md; returns the cells.
 
     Raises StorageFailed; each file is whole or absent.
     """
@@ -61,7 +63,26 @@ def write_papers(asked: Wanted, measured: Sequence[Measured], out: Path) -> pd.D
     write_atomically(out / "cells.csv", found.to_csv(index=False))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     write_atomically(out / "report.html", papers_page(asked, measured))
+    write_atomically(out / "report.md", papers_markdown(measured))
     return found
+
+
+def from_tidy(table: pd.DataFrame, papers: Sequence[Paper]) -> list[Measured]:
+    """What `tidy` made the rows of; papers: those that the rows name. Tables without a row are left out."""
+    words = table.astype(object).where(table.notna(), None)
+    found = []
+    for paper in papers:
+        for one in paper.tables:
+            rows = words[(words["paper"] == paper.name) & (words["table"] == one.name)].to_dict("records")
+            cells = tuple(_cell({field: row[field] for field in Cell.__dataclass_fields__}) for row in rows)
+            if cells:
+                found.append(Measured(paper, one, cells))
+    return found
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    """A row's cell; words that are missing in a file of comma-separated values are empty."""
+    return Cell(**{**row, **{name: row[name] or "" for name in ("other", "means", "why")}})
 
 
 def papers_page(asked: Wanted, measured: Sequence[Measured]) -> str:

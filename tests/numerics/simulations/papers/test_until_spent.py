@@ -11,6 +11,7 @@ from simulations.papers.until_spent import (
     most_labels,
     proportional_weights,
     published_weights,
+    spent_after,
 )
 
 TERMS = Terms(sigma=4.0, sigma_threshold=5.0, threshold=14.0, delta=1e-3)
@@ -45,6 +46,15 @@ def test_a_study_ends_before_the_first_group_would_pass_its_budget(monkeypatch, 
     ]
     assert (np.array(spent[0]) <= epsilon).all()
     assert (np.array(spent[1]) > epsilon).any()
+    # What is said of the number of labels out is what those queries cost.
+    out = np.flatnonzero(answered)
+    numbers = [1, len(found.queries), len(out) + 1]
+    after = spent_after(counts, TERMS, labels=numbers, sensitivity=sensitivity, seed=0)
+    for row, number in zip(after, numbers[:2], strict=False):
+        until = out[number - 1] + 1
+        slow = [epsilon_of(counts[order[:until]], answered[:until], votes) for votes in sensitivity.tolist()]
+        assert row == pytest.approx(slow)
+    assert np.isnan(after[2]).all()
 
 
 def test_the_published_program_charges_groups_for_the_weight_of_others():

@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from simulations.papers import ensembles, find_papers, individualized
+from simulations.papers import ensembles, find_papers, individualized, individualized_figures
 from simulations.papers.ensembles import Pool
+from simulations.papers.following import Following
 from simulations.papers.paper import Task, printed_figures
 from simulations.papers.stand_ins import Forest, KernelRidge
 from simulations.progress import Reporter
@@ -34,8 +35,8 @@ def pools(monkeypatch):
     monkeypatch.setattr(ensembles, "mnist", lambda host: invented("mnist", 3))
     monkeypatch.setattr(ensembles, "adult", lambda host, **sizes: invented("adult", 2))
     # Forests take seconds, students minutes: what stands for them is tested elsewhere.
-    monkeypatch.setitem(individualized._WEIGHT, "Adult", KernelRidge(1.0))
-    monkeypatch.setitem(individualized._UPSAMPLE, "Adult", KernelRidge(1.0))
+    monkeypatch.setitem(individualized.WEIGHT, "Adult", KernelRidge(1.0))
+    monkeypatch.setitem(individualized.UPSAMPLE, "Adult", KernelRidge(1.0))
 
 
 def part(table, name):
@@ -49,7 +50,7 @@ def test_every_printed_figure_has_its_part():
     (paper,) = find_papers("individualized")
     assert {one.name: len(one.parts) for one in paper.tables} == {
         "table-1": 4, "mnist-labels": 10, "mnist-students": 10, "adult-labels": 10, "adult-students": 10,
-        "adult-unbalanced": 13,
+        "adult-unbalanced": 13, "calibrated": 12, "figure-2": 1, "labels-over-budgets": 9,
     }  # fmt: skip
     printed = printed_figures("individualized")
     assert printed["table_1"]["rows"][1]["labels"] == [361, 949, 1894]
@@ -103,6 +104,39 @@ def test_students_of_a_higher_budget_for_one_class_are_counted_class_by_class(ta
     assert [cell.figure for cell in cells] == ["labels", "student, low income", "student, high income"]
     assert [cell.printed for cell in cells] == pytest.approx([95, 93.11, 45.93])
     assert cells[1].ours > 90
+
+
+def test_calibrated_votes_agree_and_none_of_their_cells_counts(task, pools):
+    assert [cell.figure for cell in part("calibrated", "log 2").compute(task)] == ["labels, PATE", "right, PATE"]
+    cells = [*part("calibrated", "Table 1, 54-37-9 %").compute(task), *part("calibrated", "log 8, 25 %").compute(task)]
+    assert [cell.printed for cell in cells[::2]] == [361, 949, 1894, 231]
+    assert not any(cell.reproduces for cell in cells)
+    assert all("calibrated" in cell.other for cell in cells)
+
+
+def test_as_many_votes_follow_one_model_as_are_said_to():
+    pool = invented("mnist", 3)
+    cast = np.full((ensembles.TEACHERS, 250), -1, dtype=np.int8)
+    assert np.array_equal(Following(200, 0.0).votes(cast, pool), cast)
+    all_follow = Following(200, 1.0).votes(cast, pool)
+    assert (all_follow == all_follow[0]).all()
+    some = Following(200, 0.57).votes(cast, pool)
+    assert (some >= 0).mean() == pytest.approx(0.57, abs=0.01)
+    assert np.array_equal(some[some >= 0], all_follow[some >= 0])
+
+
+def test_what_groups_spend_grows_with_labels_and_the_figure_says_where_budgets_end(task, pools, monkeypatch):
+    monkeypatch.setattr(individualized_figures, "_STEPS", (20, 60))
+    cells = {(cell.row, cell.figure): cell.ours for cell in part("figure-2", "MNIST").compute(task)}
+    for curve in ("PATE", "budget log 2", "budget log 8"):
+        assert 0 < cells["20 labels", f"epsilon, {curve}"] < cells["60 labels", f"epsilon, {curve}"]
+    # Three votes of each record of the larger budget for one of the others.
+    assert cells["60 labels", "epsilon, budget log 2"] < cells["60 labels", "epsilon, budget log 8"]
+    alone = [cells["Upsample", f"labels, budget {name} alone"] for name in ("log 2", "log 8")]
+    assert cells["Upsample", "labels"] == pytest.approx(min(alone))
+    labels = part("labels-over-budgets", "50 %, budget 2").compute(task)
+    assert [cell.figure for cell in labels] == ["labels, Upsample", "labels, Weight"]
+    assert all(cell.printed is None and cell.ours > 50 for cell in labels)
 
 
 def test_votes_are_cast_once(task, pools):

@@ -11,9 +11,11 @@ from protocols.errors import DataUnavailable, InvalidInput
 from simulations.commands.group import run_command
 from simulations.datasets.sources import DataSource
 from simulations.papers import PAPERS, find_papers
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, over_seeds, printed_figures
+from simulations.papers.markdown import papers_markdown
+from simulations.papers.paper import Cell, Measured, Paper, PaperTable, Part, over_seeds, printed_figures
 from simulations.papers.running import check_data, wanted
 from simulations.papers.shown import difference, near, notes, number, verdict_text
+from simulations.papers.written import from_tidy
 
 FILES = DataSource(folder="votes", url="https://example.org", steps="download votes.npy")
 
@@ -51,6 +53,16 @@ def test_only_cells_with_both_figures_of_the_papers_own_data_and_mechanism_count
         "MNIST: glyphs, in place of the paper's own",
         "MNIST, figure: no reason is known",
     ]
+
+
+def test_a_page_says_below_each_table_why_a_cell_does_not_count():
+    cells = (cell(2.0, 2.0, means="spent"), cell(2.0, 3.0, other="glyphs", why="easier"), cell(2.0, None, why="easier"))
+    page = papers_markdown([Measured(invented(), PaperTable("table-1", "A table", ()), cells)])
+    shown = [line.split(" | ")[-1] for line in page.splitlines() if line.startswith("| MNIST")]
+    assert shown == ["yes |", "other (a, b) |", "not had (b) |"]
+    assert page.startswith("1 of 1 cells within 1 point or 5 %.\n")
+    assert page.endswith("- (a) glyphs, in place of the paper's own.\n- (b) easier.\n- figure: spent.\n")
+    assert "### `invented --only table-1`" in page
 
 
 def test_figures_are_shown_with_the_decimals_of_their_unit_and_their_interval():
@@ -129,6 +141,7 @@ def test_a_finished_part_is_kept_and_the_same_command_goes_on(tmp_path, monkeypa
     table = pd.read_csv("out/cells.csv")
     np.testing.assert_array_equal(table["near"].isna(), [False, True, True])
     pd.testing.assert_frame_equal(pd.read_parquet("out/cells.parquet")[["ours"]], table[["ours"]])
+    assert papers_markdown(from_tidy(table, [invented()])) == Path("out/report.md").read_text()
     assert run_command([*command, "--resume", "--json"]) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["ours"] for row in rows] == [98.0, 0.5, None]
