@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any  # the values of a JSON object
@@ -20,8 +20,8 @@ from simulations.baselines.encoding import encoded
 from simulations.baselines.method import Task, method_of
 from simulations.datasets.dataset import content_digest
 from simulations.progress import Reporter
-from simulations.setup.experiment import Experiment, write_config
-from simulations.setup.record_votes import population_of
+from simulations.setup.experiment import Experiment, experiment, setting, write_config
+from simulations.setup.record_votes import OF_RECORDS
 from simulations.source import source_digest
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 
@@ -73,6 +73,18 @@ class Comparison:
         ]
 
 
+def comparison_settings(given: Mapping[str, object]) -> Experiment:
+    """The settings of all methods: those of teachers' votes, with those of records' votes beside them.
+
+    One experiment of `run` never has both. Raises InvalidInput for a value out of range.
+    """
+    of_records = {name: value for name, value in given.items() if name in OF_RECORDS}
+    if given.get("unit") == "patient":
+        of_records["unit"] = "patient"
+    settings = experiment(**{name: value for name, value in given.items() if name not in of_records})
+    return settings.model_copy(update={name: setting(name, value) for name, value in of_records.items()})
+
+
 def parse_methods(text: str | None) -> tuple[str, ...]:
     """The methods that a list between commas names, all for None. Raises InvalidInput."""
     names = tuple(METHODS) if text is None else tuple(name.strip() for name in text.split(","))
@@ -108,6 +120,14 @@ def check_comparison(comparison: Comparison, given: Sequence[str]) -> None:
             f"individualization is {settings.individualization!r}; allowed in a comparison, where all budgets are "
             "equal: weighting"
         )
+    if settings.unit == "patient" and "pate" in comparison.methods:
+        raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or --methods without pate)")
+    of_records = [*(name for name in OF_RECORDS if name in given), *(["unit"] if settings.unit == "patient" else [])]
+    if of_records and "record_votes" not in comparison.methods:
+        raise InvalidInput(
+            f"{of_records[0]} is {getattr(settings, of_records[0])!r}; allowed with the method record_votes only: "
+            "leave it out"
+        )
     if settings.student in ("none", "auto"):
         raise InvalidInput(f"student is {settings.student!r}; allowed in a comparison: a kind of student")
     for name in comparison.methods:
@@ -125,7 +145,7 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     with reporter.stage(counted(len(comparison.cells), "cell")) as stage:
         for done, (seed, name, epsilon) in enumerate(comparison.cells, 1):
             if read is None or read[0] != seed:
-                found = _inputs(comparison.settings, seed, host=host, reporter=reporter)
+                found = _inputs(comparison, seed, host=host, reporter=reporter)
                 read = (seed, found, encoded(found, comparison.features))
             _, inputs, features = read
             usual = comparison.settings.student is None
@@ -138,8 +158,8 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
                 row = read_json(path)
             else:
                 task = Task(
-                    inputs=inputs, encoded=features, features=comparison.features, usual_student=usual,
-                    epsilon=epsilon, seed=seed, host=host, reporter=reporter,
+                    inputs=inputs, encoded=features, usual_student=usual, epsilon=epsilon, seed=seed, host=host,
+                    reporter=reporter,
                 )  # fmt: skip
                 row = _row(name, task)
                 write_atomically(path, json.dumps(row))
@@ -149,12 +169,17 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     return _with_gains(sorted(rows, key=lambda row: (place[row["method"]], row["epsilon"] or 0.0, row["seed"])))
 
 
-def _inputs(settings: Experiment, seed: int, *, host: Host, reporter: Reporter) -> DatasetInputs:
-    found = read_inputs(settings.model_copy(update={"data_seed": seed}), host=host, reporter=reporter)
+def _inputs(comparison: Comparison, seed: int, *, host: Host, reporter: Reporter) -> DatasetInputs:
+    """The data of one seed. Raises InvalidInput, also for queries of record votes that they do not have."""
+    settings = comparison.settings
+    changes = {"data_seed": seed} | ({} if comparison.features == "auto" else {"features": comparison.features})
+    found = read_inputs(settings.model_copy(update=changes), host=host, reporter=reporter)
     assert isinstance(found, DatasetInputs)  # stored votes are refused
+    if any(getattr(settings, name) is not None for name in OF_RECORDS) or settings.unit == "patient":
+        _ = found.query_map
     if settings.student is not None or found.dataset.kind == "image":
         return found
-    usual = usual_table_student(population_of(settings.unit, found.dataset, len(found.shards)))
+    usual = usual_table_student(found.population)
     return replace(found, settings=found.settings.model_copy(update={"student": usual}))
 
 

@@ -24,15 +24,13 @@ from simulations.stages.inputs import DatasetInputs, Host
 class Task:
     """One split of the data, one epsilon and one seed of all that a method draws.
 
-    encoded: the same records and parties, with features in the place of pixels (encoding.py); features: their name, see
-    coordinator.queries.features; usual_student: whether no kind of student was named, so that each method takes what
-    suits its labels; epsilon: None for a method without privacy; it is of replace-one neighbours, with the delta of the
-    settings.
+    encoded: the same records and parties, with features in the place of pixels (encoding.py); usual_student: whether no
+    kind of student was named, so that each method takes what suits its labels; epsilon: None for a method without
+    privacy; it is of replace-one neighbours, with the delta of the settings.
     """
 
     inputs: DatasetInputs
     encoded: DatasetInputs
-    features: str
     usual_student: bool
     epsilon: float | None
     seed: int

@@ -66,13 +66,8 @@ def record_votes(task: Task) -> Score:
     """The student of the soft labels that records' votes release, as `run --votes-by record` makes it."""
     left_out = {*OF_TEACHERS, *task.settings.parameters, "votes_by", "view"}
     settings = _changed(task, left_out=left_out, votes_by="record")
-    inputs = task.inputs
-    if inputs.dataset.kind == "image" and task.features != "auto":
-        # The queries of `inputs` are those of auto, and made once.
-        settings = settings.model_copy(update={"features": task.features})
-        inputs = replace(inputs, settings=inputs.settings.model_copy(update={"features": task.features}))
     try:
-        return _score(task, inputs, settings)
+        return _score(task, task.inputs, settings)
     except InvalidInput as error:
         return Score(None, note=str(error))
 

@@ -37,18 +37,24 @@ def baselines_flags(**flags: Any) -> None:
       conclave-simulate baselines --dataset adult --parties 50 --seeds 0-4 --out runs/adult
       conclave-simulate baselines --dataset heart_disease --methods alone,pooled --epsilons 1,8
     """
-    from simulations.baselines.cells import Comparison, check_comparison, parse_epsilons, parse_methods, run_comparison
+    from simulations.baselines.cells import (
+        Comparison,
+        check_comparison,
+        comparison_settings,
+        parse_epsilons,
+        parse_methods,
+        run_comparison,
+    )
     from simulations.baselines.table import COVERED, by_epsilon
     from simulations.baselines.written import write_comparison
     from simulations.report.terminal import folded, print_rows
-    from simulations.setup.experiment import experiment
 
     reporter, host = reporter_from(flags), host_from(flags)
     given = {**worded_settings(flags), **given_settings(flags)}
     said = {name: _words(given.get(name) if flags.get(name) is None else flags[name]) for name in _OWN}
     chosen = {name: value for name, value in given.items() if name not in _OWN}
     comparison = Comparison(
-        experiment(**chosen),
+        comparison_settings(chosen),
         parse_methods(said["methods"]),
         parse_epsilons(said["epsilons"] or "0.5,1,2,8"),
         said["features"] or "auto",

@@ -78,6 +78,8 @@ def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_i
         (("--votes-by", "record"), "--methods names who votes"),
         (("--student", "none"), "allowed in a comparison: a kind of student"),
         (("--individualization", "upsampling"), "all budgets are equal: weighting"),
+        (("--unit", "patient"), "allowed where teachers vote: record, party"),
+        (("--bins", "3", "--methods", "alone,pate"), "allowed with the method record_votes only"),
     ],
 )
 def test_settings_that_a_comparison_does_not_have_are_refused_before_anything_is_written(folder, capsys, flags, reason):
@@ -101,7 +103,9 @@ def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
         "in_process",
     )
     said = ("--dataset", "breast_cancer", "--parties", "40", "--private-size", "300", *wide, "--quiet", "--json")
-    assert run("baselines", *said, "--methods", "pate,record_votes", "--epsilons", "0.05,9", "--out", "out") == 0
+    queries = ("--record-queries", "columns", "--bins", "3")
+    methods = ("--methods", "pate,record_votes")
+    assert run("baselines", *said, *queries, *methods, "--epsilons", "0.05,9", "--out", "out") == 0
     none, pate, _, record = json.loads(capsys.readouterr().out)
     assert none["accuracy"] is None
     assert (none["protects"], record["protects"]) == ("party", "party")
@@ -110,7 +114,8 @@ def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
     alone = json.loads(capsys.readouterr().out)
     assert (pate["accuracy"], pate["labels"]) == (alone["student_accuracy"], alone["seeds"][0]["answered"])
     said = tuple(word for word in said if word not in ("--mechanism", "thresholded_gnmax"))
-    assert run("run", *said, "--budgets", "9", "--no-baselines", "--votes-by", "record", "--out", "records") == 0
+    by_record = ("--votes-by", "record", *queries, "--budgets", "9", "--no-baselines")
+    assert run("run", *said, *by_record, "--out", "records") == 0
     assert record["accuracy"] == json.loads(capsys.readouterr().out)["student_accuracy"]
 
 
