@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import torch
 from google.protobuf.message import Message
@@ -13,8 +13,11 @@ from torch import Tensor
 _OPSET = 18
 
 
-def onnx_bytes(module: torch.nn.Module, sample: Tensor, *, outputs: Sequence[str]) -> bytes:
-    """The module in one file. sample: two inputs or more, rows first; outputs: the names of what it returns.
+def onnx_bytes(
+    module: torch.nn.Module, sample: Tensor, *, outputs: Sequence[str], says: Mapping[str, str] | None = None
+) -> bytes:
+    """The module in one file. sample: two inputs or more, rows first; outputs: the names of what it returns; says: what
+    the file says of itself (metadata_props).
 
     The file takes any number of rows, under the name "inputs".
     """
@@ -38,6 +41,8 @@ def onnx_bytes(module: torch.nn.Module, sample: Tensor, *, outputs: Sequence[str
     assert program is not None  # dynamo=True always returns one
     model = program.model_proto
     _forget_origin(model)
+    for name, value in (says or {}).items():
+        model.metadata_props.add(key=name, value=value)
     content: bytes = model.SerializeToString()
     return content
 

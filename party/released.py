@@ -12,8 +12,9 @@ from numpy import ndarray
 
 from party.audit import released_study
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.feature_map import FeatureMap, read_features
 from protocols.reading import read_bytes
-from protocols.release.manifest import check_files
+from protocols.release.manifest import STUDENT_FEATURES_FILE, check_files
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
 from runtime.distribution import lacking
@@ -23,11 +24,15 @@ STUDY_FILE, STUDENT_FILE = "study.toml", "student.onnx"
 
 @dataclass(frozen=True, eq=False)
 class ReleasedStudent:
-    """A student whose release the consortium's coordinator signed, and the study that says how records are encoded."""
+    """A student whose release the consortium's coordinator signed, and the study that says how records are encoded.
+
+    features: what the student sees of a record, None for the record itself.
+    """
 
     study: DeployedStudy
     content: bytes = field(repr=False)
     where: str
+    features: FeatureMap | None = None
 
     def predict(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, " records"]:
         """The class id of each record. Raises InvalidInput without onnxruntime, or if the student cannot take them."""
@@ -36,6 +41,7 @@ class ReleasedStudent:
         except ModuleNotFoundError as missing:
             raise lacking(missing, "a released student", "onnx") from missing
         model = OnnxModel.of(self.content, where=self.where, draws=False)
+        inputs = inputs if self.features is None else self.features(inputs)
         # An image may have one more axis for its channels than the study's inputs.
         wanted = [size for size in model.session.get_inputs()[0].shape[1:] if isinstance(size, int)]
         shaped = inputs.reshape(len(inputs), *wanted) if np.prod(wanted) == np.prod(inputs.shape[1:]) else inputs
@@ -52,10 +58,11 @@ class ReleasedStudent:
 
 
 def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str) -> ReleasedStudent:
-    """The student of a release that the coordinator signed and nobody altered since.
+    """The student of a release that the coordinator signed and nobody altered since, with its features.
 
     authority: the consortium's certificate, as it was obtained at enrolment. Raises Refused or DataCorrupt for a
-    signature or file that is not as signed, InvalidInput for a release without a student.
+    signature or file that is not as signed, InvalidInput for a release without a student, and for features that are not
+    of the study's records.
     """
     digest = released_study(folder, authority=authority, coordinator=coordinator)
     check_files(folder)
@@ -65,4 +72,12 @@ def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str)
     path = folder / STUDENT_FILE
     if not path.is_file():
         raise InvalidInput(f"{folder} has no {STUDENT_FILE}; allowed: a release with a student, not of labels alone")
-    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path))
+    features = None
+    if (folder / STUDENT_FEATURES_FILE).is_file():
+        features = read_features(folder / STUDENT_FEATURES_FILE, None)
+        if features.input_shape != study.terms.input_shape:
+            raise InvalidInput(
+                f"{folder / STUDENT_FEATURES_FILE} is made of records of shape {features.input_shape}; allowed: "
+                f"{study.terms.input_shape}, the study's"
+            )
+    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path), features)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -85,27 +86,45 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
 @click.option(
     "--student", "kind", required=True, help=f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels)."
 )
+@click.option(
+    "--features",
+    "features_file",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="Features of records that the student learns from, a file of `study features`; released with it [records].",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Seed of the training.")
 @click.option("--device", default="auto", show_default=True, help="auto | cpu | cuda.")
 @home_option
 @json_option
-def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, as_json: bool) -> None:
+def train(
+    study: str,
+    kind: str,
+    features_file: Path | None,
+    seed: int,
+    device: str,
+    home: CoordinatorHome,
+    as_json: bool,
+) -> None:
     """Train a student on the released labels of STUDY; it costs no budget.
 
     Where records vote, it learns soft labels of the pool: all that the released sums say of each class. `auto` compares
     kinds by cross-validation on what was released, and trains several times as long.
 
     \b
-    Example:
+    Examples:
       conclave-coordinator train heart --student logistic_regression
+      conclave-coordinator train xrays --student mlp --features features.npz
     """
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import keep_student, train_student
+    from protocols.features.feature_map import read_features
+
+    features = None if features_file is None else read_features(features_file, None)
 
     with _store(home) as store:
         labelled = store.labelled(study)
         pool = stored_pool(labelled.pool, labelled.study)
-        trained = train_student(labelled, pool, kind=kind, seed=seed, device=device)
+        trained = train_student(labelled, pool, kind=kind, seed=seed, device=device, features=features)
         file = keep_student(store.home.study(study) / "student", labelled, trained)
     kind = trained.kind
     figures = {
@@ -115,6 +134,7 @@ def train(study: str, kind: str, seed: int, device: str, home: CoordinatorHome, 
         "reinforced": trained.reinforced,
         "unlabelled": trained.unlabelled,
         "agreement": trained.agreement,
+        "features_sha256": None if features is None else features.digest,
         "file": str(file),
     }
     if trained.choice is not None:

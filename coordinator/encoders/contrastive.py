@@ -14,7 +14,7 @@ from jaxtyping import Float, Float32
 from numpy import ndarray
 from torch import Tensor, nn
 
-from coordinator.encoders.standard import check_images, resized, standardised
+from coordinator.encoders.standard import OF_POOL, check_images, resized, standardised
 from coordinator.students.augmentation import ImageChange
 from runtime.torch_networks import learning_rate_factor
 
@@ -51,7 +51,7 @@ class _Network(nn.Module):
 def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int) -> bytes:
     """The ONNX file. Raises InvalidInput for a pool of other records than images."""
     check_images(pool, kind="contrastive")
-    return standardised(trained(pool, seed=seed, steps=_STEPS), pool)
+    return standardised(trained(pool, seed=seed, steps=_STEPS), pool, **OF_POOL)
 
 
 def trained(pool: Float32[ndarray, "pool height width ..."], *, seed: int, steps: int) -> nn.Module:

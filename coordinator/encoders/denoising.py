@@ -15,7 +15,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from coordinator.encoders.contrastive import draw_weights
-from coordinator.encoders.standard import standardised
+from coordinator.encoders.standard import OF_POOL, standardised
 from protocols.errors import InvalidInput
 from runtime.torch_networks import learning_rate_factor
 
@@ -33,7 +33,7 @@ def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int) -> bytes:
         raise InvalidInput(
             f"the pool's records have the shape {pool.shape[1:]}; allowed for encoder 'denoising': rows of a table"
         )
-    return standardised(trained(pool, seed=seed, steps=_STEPS), pool)
+    return standardised(trained(pool, seed=seed, steps=_STEPS), pool, **OF_POOL)
 
 
 def trained(pool: Float32[ndarray, "pool columns"], *, seed: int, steps: int) -> nn.Module:

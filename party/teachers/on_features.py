@@ -14,9 +14,8 @@ from numpy import ndarray
 
 from party.teachers.teacher import Teacher, TeacherKind
 from party.teachers.validation import Shard, check_queries, check_shards
-from protocols.errors import DataCorrupt, InvalidInput
-from protocols.features.feature_map import FEATURES_BYTES, FeatureMap
-from protocols.reading import read_bytes
+from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 
 
 @dataclass(eq=False)
@@ -83,17 +82,3 @@ def on_features(kind: TeacherKind, features: FeatureMap) -> FeatureKind:
     if kind.needs_images:
         raise InvalidInput("teachers.kind needs images; allowed with teachers.features: one for tables, as mlp")
     return FeatureKind(kind, _Remembered(features))
-
-
-def read_features(path: Path, sha256: str) -> FeatureMap:
-    """The feature map in a file. sha256: its digest, FeatureMap.digest.
-
-    Raises DataUnavailable, and InvalidInput where it is no such file or has another digest.
-    """
-    try:
-        found = FeatureMap.from_bytes(read_bytes(path, most=FEATURES_BYTES), where=str(path))
-    except DataCorrupt as error:
-        raise InvalidInput(f"features file {error}") from None
-    if found.digest != sha256:
-        raise InvalidInput(f"features file {path} has digest {found.digest}; allowed: {sha256[:80]}, as was given")
-    return found

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from party.teachers.on_features import on_features, read_features
+from party.teachers.on_features import on_features
 from party.teachers.own import kind_of
 from party.teachers.teacher import Teacher
 from party.voting.private_file import PRIVATE_FILE, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, StorageFailed
-from protocols.features.feature_map import FeatureMap
+from protocols.features.feature_map import FeatureMap, read_features
 from protocols.levels.hidden_queries.inference.model import Model
 from protocols.private_files import private_folder, tighten
 from protocols.reading import read_json

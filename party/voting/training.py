@@ -15,13 +15,13 @@ from party.data.records import Records
 from party.data.shards import deal, key_of, units_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
-from party.teachers.on_features import on_features, read_features
+from party.teachers.on_features import on_features
 from party.teachers.own import kind_of
 from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
 from party.voting.groups import rows_of_seats
 from party.voting.trained import Manifest, read_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from protocols.features.feature_map import FeatureMap
+from protocols.features.feature_map import FeatureMap, read_features
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from protocols.levels.hidden_queries.inference.model import Model

@@ -11,6 +11,7 @@ own cost does not depend on that.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,6 +22,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.features.onnx_graph import said_of_itself
 from protocols.features.stage import Stage
 from protocols.installing import install
 
@@ -29,6 +31,8 @@ if TYPE_CHECKING:
 
 MOST_MODEL_BYTES = 2**28
 MOST_FEATURES = 2**14
+# The names under which an ONNX file says where its weights come from, and under which licence (metadata_props).
+WEIGHTS, LICENCE = "weights", "licence"
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +72,14 @@ class Encoder(Stage):
         if len(records) and not np.array_equal(self._of_one(records[:1]), found[0]):
             raise InvalidInput("the encoder gives a record other features each time; allowed: one without random parts")
         return found
+
+    def origin(self) -> dict[str, str]:
+        """The file's SHA-256, and what it says of its weights and of their licence, "" where it says nothing.
+
+        Nobody checks what a file says of itself. Raises DataCorrupt for a file that is no ONNX model.
+        """
+        said = {name: said_of_itself(self.content, name) for name in (WEIGHTS, LICENCE)}
+        return {"sha256": hashlib.sha256(self.content).hexdigest(), **said}
 
     def arrays(self) -> dict[str, ndarray]:
         return {"content": np.frombuffer(self.content, dtype=np.uint8), "width": np.array([self.width], dtype="<i8")}

@@ -12,6 +12,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from protocols.features.linear import Linear
 from protocols.features.scale import Scale
 from protocols.features.stage import Stage
 from protocols.ranges import check
+from protocols.reading import read_bytes
 
 KINDS: Final[Mapping[int, type[Stage]]] = {kind.number: kind for kind in (Linear, Deskew, Hog, Encoder, Scale)}
 # The bytes of a file of features, at most; an encoder is the largest part.
@@ -75,6 +77,11 @@ class FeatureMap:
         for stage in self.stages:
             records = stage(records)
         return records.reshape(len(records), self.width)
+
+    @property
+    def encoders(self) -> list[Encoder]:
+        """The stages that are public models."""
+        return [stage for stage in self.stages if isinstance(stage, Encoder)]
 
     def then(self, *stages: Stage) -> FeatureMap:
         """This map with further stages. Raises InvalidInput where they do not fit."""
@@ -127,6 +134,20 @@ class FeatureMap:
             given = stage.arrays()
             arrays |= {f"{place}.{name}": given[name].astype(kind) for name, (kind, _) in stage.layout.items()}
         return arrays
+
+
+def read_features(path: Path, sha256: str | None) -> FeatureMap:
+    """The feature map in a file. sha256: its digest, FeatureMap.digest; None: of any.
+
+    Raises DataUnavailable, and InvalidInput where it is no such file or has another digest.
+    """
+    try:
+        found = FeatureMap.from_bytes(read_bytes(path, most=FEATURES_BYTES), where=str(path))
+    except DataCorrupt as error:
+        raise InvalidInput(f"features file {error}") from None
+    if sha256 not in (None, found.digest):
+        raise InvalidInput(f"features file {path} has digest {found.digest}; allowed: {str(sha256)[:80]}, as was given")
+    return found
 
 
 def _checked(arrays: Mapping[str, ndarray], name: str, kind: tuple[str, int], where: str) -> ndarray:

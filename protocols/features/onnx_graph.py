@@ -24,7 +24,12 @@ from protocols.errors import DataCorrupt
 
 # Message -> its fields: name, number, and the message it holds, "bytes", "int", or "enum" (read as an integer).
 _FORMAT = {
-    "Model": (("graph", 7, "Graph"), ("training", 20, "*Training"), ("functions", 25, "*Function")),
+    "Model": (
+        ("graph", 7, "Graph"),
+        ("metadata_props", 14, "*Entry"),
+        ("training", 20, "*Training"),
+        ("functions", 25, "*Function"),
+    ),
     "Training": (("initialization", 1, "Graph"), ("algorithm", 2, "Graph")),
     "Graph": (("node", 1, "*Node"), ("initializer", 5, "*Tensor"), ("sparse_initializer", 15, "*Sparse")),
     "Function": (("name", 1, "bytes"), ("node", 7, "*Node"), ("domain", 10, "bytes")),
@@ -48,7 +53,7 @@ _FORMAT = {
     ),
     "Sparse": (("values", 1, "Tensor"), ("indices", 2, "Tensor"), ("dims", 3, "*int")),
     "Tensor": (("external_data", 13, "*Entry"), ("data_location", 14, "enum")),
-    "Entry": (("key", 1, "bytes"),),
+    "Entry": (("key", 1, "bytes"), ("value", 2, "bytes")),
 }
 _DOMAINS = frozenset({b"", b"ai.onnx", b"ai.onnx.ml"})
 # Domains of onnxruntime: it runs its own operator, whatever function of that name the model has.
@@ -58,6 +63,8 @@ _DRAWS = frozenset(
 )
 # Values of all sparse tensors of a model together, those that are 0 among them.
 MOST_SPARSE = 2**26
+# Of what a model says of itself under one name, in characters.
+_MOST_SAID = 200
 # A dropout draws only where this input of it, whether it is being trained, is given.
 _TRAINS = 2
 
@@ -89,6 +96,19 @@ def check_onnx(content: bytes, *, where: str, draws: bool) -> None:
                     f"{where} has the operator {named}; allowed: those of the ONNX standard that draw nothing at "
                     "random and keep nothing, as others give a record other features each time"
                 )
+
+
+def said_of_itself(content: bytes, name: str) -> str:
+    """What an untrusted model says of itself under this name, as one line of printable characters; "" if nothing.
+
+    Raises DataCorrupt for a file that is no ONNX model.
+    """
+    try:
+        entries = _message("Model").FromString(content).metadata_props
+    except DecodeError:
+        raise DataCorrupt("the encoder's file is not a readable ONNX model") from None
+    found = next((each.value for each in entries if each.key == name.encode()), b"").decode(errors="replace")
+    return "".join(each for each in found if each.isprintable())[:_MOST_SAID]
 
 
 def _trains(node: Any) -> bool:

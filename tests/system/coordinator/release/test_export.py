@@ -1,20 +1,27 @@
 import functools
+import hashlib
 import json
 import re
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 import safetensors.numpy
+from onnx import TensorProto, helper, numpy_helper
 
-from coordinator.labelling.training import train_student
+from coordinator.labelling.training import keep_student, kept_student, train_student
 from coordinator.release.export import export_student, predict_onnx
 from coordinator.release.export_scikit import write as write_forest
 from coordinator.release.verify import verify_release
 from coordinator.students import student_kind
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
-from protocols.errors import EngineFailed, InvalidInput
+from party.released import read_student
+from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
+from protocols.features.encoder import Encoder
+from protocols.features.feature_map import FeatureMap, read_features
+from protocols.features.scale import Scale
 from tests.harness.released import POOL
 
 
@@ -151,3 +158,45 @@ def test_a_student_is_released_with_files_that_predict_as_it_does(signed, tmp_pa
     )
     assert "No record and no teacher." in page
     assert [check for check in verify_release(folder, None) if not check.passed] == []
+
+
+def encoder_of(weights, *, licence):
+    """A model that multiplies records by the weights, and says under which licence."""
+    graph = helper.make_graph(
+        [helper.make_node("MatMul", ["x", "w"], ["y"])],
+        "encoder",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["records", weights.shape[0]])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["records", weights.shape[1]])],
+        [numpy_helper.from_array(weights, "w")],
+    )
+    made = helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)])
+    made.metadata_props.add(key="licence", value=licence)
+    return made.SerializeToString()
+
+
+def test_a_student_of_features_is_released_with_them_and_is_both_one_after_the_other(signed, tmp_path):
+    consortium, labelled, _ = signed
+    mixed = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
+    content = encoder_of(mixed, licence="MIT\n# not a heading")
+    features = FeatureMap((4,), (Encoder(content, 3),)).then(Scale.of(np.zeros(3), np.full(3, 0.5)))
+    trained = train_student(labelled, POOL, kind="logistic_regression", seed=1, device="cpu", features=features)
+    keep_student(tmp_path / "kept", labelled, trained)
+    kept = kept_student(tmp_path / "kept", labelled, POOL)
+    folder = consortium.release(labelled, tmp_path / "release", trained=kept)
+    assert [check for check in verify_release(folder, None) if not check.passed] == []
+
+    seen = read_features(folder / "features.npz", features.digest)(POOL)
+    np.testing.assert_allclose(seen, POOL @ mixed / 2, atol=1e-2)
+    session = onnxruntime.InferenceSession(folder / "student.onnx", providers=["CPUExecutionProvider"])
+    given = session.run(["probabilities"], {"inputs": seen})[0]
+    parts = trained.student.predict_proba(features(POOL))
+    np.testing.assert_allclose(given, parts[:, trained.student.model.classes_], atol=1e-5)
+    student = read_student(folder, authority=consortium.authority, coordinator="centre")
+    np.testing.assert_array_equal(student.predict(POOL), trained.student.predict(features(POOL)))
+
+    card = (folder / "model_card.md").read_text()
+    assert f"Encoder in `features.npz`, SHA-256 {hashlib.sha256(content).hexdigest()}: weights: not stated" in card
+    assert "licence of the weights, as its file says: MIT# not a heading\n" in card
+    (folder / "features.npz").write_bytes(FeatureMap((4,)).to_bytes())
+    with pytest.raises(DataCorrupt, match=r"features.npz was changed since the release was signed"):
+        read_student(folder, authority=consortium.authority, coordinator="centre")
