@@ -65,7 +65,7 @@ DATA_SETTINGS = (
 )
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
-    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.csv.gz|.parquet|.jsonl|.npz [glyphs, which "
+    _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.tsv|.parquet|.jsonl|.npz [glyphs, which "
           "needs no file]."),
     _flag("--schema-file", "Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path()),
     _flag("--partition", "iid | dirichlet:A | classes:K | size-skew:S | feature-skew:S | by-site | by-column:NAME | "

@@ -43,7 +43,7 @@ LOADERS: Final[Parts[type[Source]]] = Parts(
 )
 # The kinds of files that a command line may name, by what their names end in.
 _FILES: Final = {
-    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".txt"), "csv"),
+    **dict.fromkeys((".csv", ".csv.gz", ".tsv", ".tsv.gz", ".txt"), "csv"),
     **dict.fromkeys((".jsonl", ".ndjson"), "jsonl"),
     ".parquet": "parquet",
     ".npz": "npz",

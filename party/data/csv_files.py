@@ -12,12 +12,16 @@ from runtime.tables import first_rows, read_csv
 
 @dataclass(frozen=True)
 class CsvFile(FileSource, TableSource):
-    """path: a .csv file, or .csv.gz, with a header."""
+    """path: a file with a header, also packed with gzip (.gz): in UTF-8, and parted by commas, or by tabs where its
+    name ends in .tsv, unless the form says otherwise."""
 
     def header(self, form: Form) -> list[str]:
-        rows = first_rows(self.path, delimiter=form.delimiter or ",", encoding=form.encoding or "utf-8", most=1)
+        rows = first_rows(self.path, delimiter=self._delimiter(form), encoding=form.encoding or "utf-8", most=1)
         return [name.strip() for name in rows[0]] if rows else []
 
     def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
-        """The columns, in UTF-8 and between commas unless the form says otherwise."""
-        return read_csv(self.path, names, delimiter=form.delimiter or ",", encoding=form.encoding or "utf-8")
+        return read_csv(self.path, names, delimiter=self._delimiter(form), encoding=form.encoding or "utf-8")
+
+    def _delimiter(self, form: Form) -> str:
+        tabs = self.path.name.lower().endswith((".tsv", ".tsv.gz"))
+        return form.delimiter or ("\t" if tabs else ",")

@@ -66,35 +66,44 @@ def read_mapping(path: Path) -> DataMapping:
         return DataMapping()
     values = table.table("values")
     mapping = DataMapping(
-        form=Form(
-            delimiter=_one_of(table, "delimiter", DELIMITERS),
-            encoding=_one_of(table, "encoding", ENCODINGS),
-            decimal=_one_of(table, "decimal", DECIMALS),
-            thousands=_one_of(table, "thousands", THOUSANDS),
-            missing=table.texts("missing", MISSING),
-        ),
+        form=read_form(table),
         columns=table.names("columns"),
         values={column: values.names(column) for column in values.values},
         unusable=table.names("unusable"),
     )
     table.done()
-    form = mapping.form
-    if form.thousands and form.thousands == (form.decimal or "."):
-        raise InvalidInput(f"{path}: decimal and thousands are both {form.thousands!r}; allowed: two different signs")
     for column, remedy in mapping.unusable.items():
         if remedy not in REMEDIES:
             raise InvalidInput(f"{path}: unusable.{column} is {remedy!r}; allowed: {', '.join(REMEDIES)}")
     return mapping
 
 
+def read_form(table: TomlTable) -> Form:
+    """How texts are written, by the keys of a file. Raises InvalidInput naming file and key."""
+    form = Form(
+        delimiter=_one_of(table, "delimiter", DELIMITERS),
+        encoding=_one_of(table, "encoding", ENCODINGS),
+        decimal=_one_of(table, "decimal", DECIMALS),
+        thousands=_one_of(table, "thousands", THOUSANDS),
+        missing=table.texts("missing", MISSING),
+    )
+    if form.thousands and form.thousands == (form.decimal or "."):
+        raise InvalidInput(
+            f"{table.path}: decimal and thousands are both {form.thousands!r}; allowed: two different signs"
+        )
+    return form
+
+
+def form_lines(form: Form) -> list[str]:
+    """The lines of a TOML file that say it, which read_form reads; none for what nobody said."""
+    said = {key: getattr(form, key) for key in ("delimiter", "encoding", "decimal", "thousands")}
+    lines = [f"{key} = {json.dumps(value)}" for key, value in said.items() if value is not None]
+    return lines + [f"missing = {json.dumps(form.missing, ensure_ascii=False)}"] * (form.missing != MISSING)
+
+
 def mapping_toml(mapping: DataMapping, *, notes: Mapping[str, list[str]] | None = None) -> str:
     """The text of a mapping file, which read_mapping reads. notes: comments, by the study's column, of what is open."""
-    form, lines = mapping.form, [_HEADER]
-    for key in ("delimiter", "encoding", "decimal", "thousands"):
-        value = getattr(form, key)
-        lines += [f"{key} = {json.dumps(value)}"] if value is not None else []
-    if form.missing != MISSING:
-        lines += [f"missing = {json.dumps(form.missing, ensure_ascii=False)}"]
+    lines = [_HEADER, *form_lines(mapping.form)]
     lines += _table("columns", mapping.columns)
     for column, names in mapping.values.items():
         lines += _table(f"values.{json.dumps(column, ensure_ascii=False)}", names)

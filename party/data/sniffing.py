@@ -18,7 +18,7 @@ _LINES: Final = 50
 # A number whose only sign stands before three digits: one and a bit, or above a thousand.
 _THREE: Final = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}", re.ASCII)
 # The forms of numbers that are tried, each a decimal sign and one of thousands.
-_FORMS: Final = ((",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
+FORMS: Final = ((",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
 
 
 def proposed_form(path: Path, form: Form) -> Form:
@@ -45,7 +45,7 @@ def number_forms(texts: Iterable[str]) -> list[tuple[str, str]]:
     """
     distinct = sorted({text.strip() for text in texts})
     plain = sum(reads(text, Form()) for text in distinct)
-    read = {pair: sum(reads(text, Form(decimal=pair[0], thousands=pair[1])) for text in distinct) for pair in _FORMS}
+    read = {pair: sum(reads(text, Form(decimal=pair[0], thousands=pair[1])) for text in distinct) for pair in FORMS}
     best = max(read.values(), default=0)
     if best <= plain:
         return []

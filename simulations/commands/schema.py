@@ -13,7 +13,9 @@ from simulations.exits import EPILOG
 
 @click.command(name="schema", epilog=EPILOG)
 @click.argument("file", type=click.Path())
-@click.option("--label", help="The column to predict [the first of label, outcome, target, class, diagnosis, y].")
+@click.option(
+    "--label", help="The column to predict [the first of label, labels, outcome, target, class, diagnosis, species, y]."
+)
 @click.option("--text", multiple=True, help="A column of texts, such as notes; may be given again [none].")
 @click.option("--out", help="Write it to this file, which must be new [standard output].", type=click.Path())
 def schema_flags(file: str, label: str | None, text: tuple[str, ...], out: str | None) -> None:
@@ -29,9 +31,11 @@ def schema_flags(file: str, label: str | None, text: tuple[str, ...], out: str |
     path = Path(file)
     table_name(path)
     proposed = proposed_schema(path, label=label, text=text)
+    for note in proposed.notes:
+        click.echo(f"note: {note}", err=True)
     if out is None:
-        click.echo(proposed, nl=False)
+        click.echo(proposed.text, nl=False)
         return
     if Path(out).exists():
         raise InvalidInput(f"--out {out} exists; allowed: a new file")
-    write_atomically(Path(out), proposed)
+    write_atomically(Path(out), proposed.text)

@@ -48,8 +48,8 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
 
 
 def load(name: str, request: DatasetRequest) -> Dataset:
-    """The named data set, or the user's own file if `name` ends in .csv, .csv.gz, .parquet, .jsonl or
-    .npz.
+    """The named data set, or the user's own file if `name` ends in .csv, .tsv (or these and .gz), .parquet, .jsonl,
+    .ndjson or .npz.
 
     Everything random in it comes from the request's seed. Raises InvalidInput (an unknown name, a value out of range,
     an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)

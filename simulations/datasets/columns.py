@@ -5,7 +5,7 @@ Centres and scales are constants, or statistics of the public rows; private rows
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,12 +26,12 @@ class Standardised:
     log: bool = False
     may_miss: bool = False
 
-    def feature(self, values: Sequence[str], public: Int64[ndarray, " public"]) -> Feature:
-        """The feature; values: of all rows. Raises DataCorrupt if the public ones are too large for their
-        statistics.
+    def feature(self, values: Sequence[str], public: Int64[ndarray, " public"], *, missing: Collection[str]) -> Feature:
+        """The feature; values: of all rows; missing: the texts that mean no value. Raises DataCorrupt if the public
+        ones are too large for their statistics.
         """
         texts = [values[row].strip() for row in public]
-        numbers = read_numbers([text for text in texts if text not in MISSING])
+        numbers = read_numbers([text for text in texts if text not in missing])
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             present = np.log1p(numbers) if self.log else numbers
             present = present[np.isfinite(present)]  # encode refuses the others
@@ -63,17 +63,26 @@ def text(column: str, vectors: str, *, may_miss: bool = False) -> Feature:
 
 
 def features_of(
-    table: Mapping[str, Sequence[str]], columns: Sequence[Column], public: Int64[ndarray, " public"]
+    table: Mapping[str, Sequence[str]],
+    columns: Sequence[Column],
+    public: Int64[ndarray, " public"],
+    *,
+    missing: Collection[str],
 ) -> tuple[Feature, ...]:
-    """The columns with their constants; public: the rows whose statistics may be used. Raises DataCorrupt."""
-    return tuple(each if isinstance(each, Feature) else each.feature(table[each.column], public) for each in columns)
+    """The columns with their constants; public: the rows whose statistics may be used; missing: the texts that mean no
+    value. Raises DataCorrupt."""
+    return tuple(
+        each if isinstance(each, Feature) else each.feature(table[each.column], public, missing=missing)
+        for each in columns
+    )
 
 
 def encode(
-    table: Mapping[str, Sequence[str]], columns: Sequence[Feature], *, where: str
+    table: Mapping[str, Sequence[str]], columns: Sequence[Feature], *, missing: Collection[str], where: str
 ) -> Float32[ndarray, "rows features"]:
-    """All features of all rows, column after column; where: the file, for messages. Raises DataCorrupt."""
-    return encode_table(table, columns, missing=MISSING, where=lambda column: f"{where}: column {column!r}")
+    """All features of all rows, column after column; missing: the texts that mean no value; where: the file, for
+    messages. Raises DataCorrupt."""
+    return encode_table(table, columns, missing=missing, where=lambda column: f"{where}: column {column!r}")
 
 
 def encode_published(
@@ -81,4 +90,4 @@ def encode_published(
 ) -> Float32[ndarray, "rows features"]:
     """The features of a published table of strings, NaN where missing; encoded with constants only."""
     texts = {each.column: table[each.column].fillna("").tolist() for each in columns}
-    return encode(texts, columns, where=where)
+    return encode(texts, columns, missing=MISSING, where=where)

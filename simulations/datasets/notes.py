@@ -13,6 +13,7 @@ from jaxtyping import Int8, Int64
 from numpy import ndarray
 
 from protocols.features.texts import USUAL_VECTORS
+from protocols.study.features import MISSING
 from simulations.datasets.columns import encode, text
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.notes_grammar import CLASSES, HOSPITALS, draw_mentions, write_note
@@ -45,7 +46,10 @@ def load(request: DatasetRequest) -> Dataset:
     """Features f32 [N, 2048] of the notes. Each part is drawn from its own random stream, in any size."""
     asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
     notes = {part: draw_notes(size or SIZES[part], seed=request.seed, part=part) for part, size in asked.items()}
-    inputs = {part: encode({"note": each.texts}, COLUMNS, where=f"notes {part}") for part, each in notes.items()}
+    inputs = {
+        part: encode({"note": each.texts}, COLUMNS, missing=MISSING, where=f"notes {part}")
+        for part, each in notes.items()
+    }
     return Dataset(
         name="notes",
         kind="table",

@@ -14,7 +14,7 @@ from simulations.datasets.own_schema import read_schema
 from simulations.datasets.own_table import load_table
 from simulations.datasets.request import DatasetRequest
 
-_TABLES = (".csv", ".csv.gz", ".parquet", ".jsonl")
+_TABLES = (".csv", ".csv.gz", ".tsv", ".tsv.gz", ".parquet", ".jsonl", ".ndjson")
 SUFFIXES = (*_TABLES, ".npz")
 
 

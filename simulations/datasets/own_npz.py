@@ -10,9 +10,10 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset
+from simulations.datasets.npz_labels import class_labels
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.sources import read_npz
-from simulations.datasets.usual_npz import in_parts
+from simulations.datasets.usual_npz import in_parts, without_part
 
 SHARES = (0.6, 0.25, 0.15)
 
@@ -25,18 +26,20 @@ _IN_PARTS = {f"{what}_{part}" for what in ("x", "y", "patient") for part in PART
 
 
 def load_npz(path: Path, *, seed: int, sizes: tuple[int | None, int | None, int | None]) -> Dataset:
-    """The archive's data set: x [N, features] is a table, used as it is; x [N, height, width] are grey
-    images and x [N, height, width, 3] colour ones, bytes or floats in [0, 1]. Raises DataCorrupt naming file, array and
-    row, InvalidInput on sizes.
+    """The archive's data set: x [N, features] is a table, used as it is; x [N, height, width] are grey images and
+    x [N, height, width, 3] or [N, 3, height, width] colour ones, bytes or floats in [0, 1]. Classes are the different
+    values of y. Raises DataCorrupt naming file, array and row, InvalidInput on sizes.
     """
-    arrays = read_npz(path)
+    arrays = without_part(read_npz(path))
     if "x" not in arrays:
         arrays = _joined(path, in_parts(path, arrays, seed=seed) or arrays)
     if not {"x", "y"} <= set(arrays) or not set(arrays) <= _ONE_POOL:
         raise DataCorrupt(f"{path} holds {', '.join(sorted(arrays))}; allowed: x, y and of {', '.join(_ONE_POOL)}")
     inputs = _inputs(path, arrays["x"])
-    labels, class_names = _labels(path, arrays)
-    for name in ("y", "site", "patient", "split"):
+    labels, class_names = class_labels(arrays["y"], arrays.get("classes"), where=str(path))
+    if len(labels) != len(inputs):
+        raise DataCorrupt(f"{path}: y has shape {list(arrays['y'].shape)}; allowed: [{len(inputs)}], as x")
+    for name in ("site", "patient", "split"):
         if name in arrays and arrays[name].shape != (len(inputs),):
             raise DataCorrupt(f"{path}: {name} has shape {list(arrays[name].shape)}; allowed: [{len(inputs)}], as x")
     pool = Pool(
@@ -80,48 +83,33 @@ def _joined(path: Path, arrays: _Arrays) -> _Arrays:
 
 
 def _inputs(path: Path, x: Shaped[ndarray, "*shape"]) -> Float32[ndarray, "records ..."]:
+    given = f"{x.dtype}{list(x.shape)}"
+    if x.ndim == 4 and 1 in (x.shape[1], x.shape[3]):
+        x = x[..., 0] if x.shape[3] == 1 else x[:, 0]
+    elif x.ndim == 4 and x.shape[1] == 3 != x.shape[3]:
+        x = np.moveaxis(x, 1, 3)
     shaped = x.ndim in (2, 3) or (x.ndim == 4 and x.shape[3] == 3)
-    if not shaped or x.size == 0 or not (np.issubdtype(x.dtype, np.floating) or x.dtype == np.uint8):
+    if not shaped or x.size == 0 or not (np.issubdtype(x.dtype, np.floating) or np.issubdtype(x.dtype, np.integer)):
         raise DataCorrupt(
-            f"{path}: x is {x.dtype}{list(x.shape)}; allowed: floats or uint8, [N, features], [N, height, width] or "
-            "[N, height, width, 3]"
+            f"{path}: x is {given}; allowed: numbers, [N, features], [N, height, width], [N, height, width, 3] or "
+            "[N, 3, height, width]"
         )
-    image = x.ndim > 2
+    image, whole = x.ndim > 2, np.issubdtype(x.dtype, np.integer)
     inputs = x.astype(np.float32)
-    if image and x.dtype == np.uint8:
+    if image and whole:
         inputs /= 255
     low, high = (0.0, 1.0) if image else (-np.finfo(np.float32).max, np.finfo(np.float32).max)
     wrong = ~((inputs >= low) & (inputs <= high))
     if wrong.any():
         row, *place = (int(index) for index in np.argwhere(wrong)[0])
+        allowed = (
+            "finite numbers" if not image else "0 to 255" if whole else "[0, 1]; divide by the largest there can be"
+        )
         raise DataCorrupt(
-            f"{path}: x, row {row + 1}, position {place}: {x[(row, *place)]}; allowed: "
-            f"{'[0, 1]' if image else 'finite numbers'} ({int(wrong.sum())} such values)"
+            f"{path}: x, row {row + 1}, position {place}: {x[(row, *place)]}; allowed: {allowed} "
+            f"({int(wrong.sum())} such values)"
         )
     return inputs
-
-
-def _labels(path: Path, arrays: _Arrays) -> tuple[Int64[ndarray, " records"], tuple[str, ...]]:
-    labels = arrays["y"]
-    if not np.issubdtype(labels.dtype, np.integer) or labels.size == 0:
-        raise DataCorrupt(f"{path}: y is {labels.dtype}{list(labels.shape)}; allowed: whole numbers, one per row")
-    if "classes" in arrays:
-        names = tuple(str(name) for name in arrays["classes"].reshape(-1))
-    else:
-        names = tuple(str(number) for number in range(max(2, int(labels.max()) + 1)))
-        present = np.unique(labels[labels >= 0])
-        if len(present) < len(names):
-            # Labels counted from 1 would otherwise make a class that nobody has.
-            absent = int(np.argmax(np.append(present, -1) != np.arange(len(present) + 1)))
-            raise DataCorrupt(
-                f"{path}: y has no record of class {absent}, and its largest is {int(labels.max())}; allowed: at least "
-                "2 classes, counted from 0, each with a record, or an array `classes` of all their names"
-            )
-    wrong = (labels < 0) | (labels >= len(names))
-    if wrong.any():
-        row = int(np.argmax(wrong))
-        raise DataCorrupt(f"{path}: y, row {row + 1}: {labels[row]}; allowed: 0 to {len(names) - 1}")
-    return labels.astype(np.int64), names
 
 
 def _parts(path: Path, split: Shaped[ndarray, " records"]) -> Int64[ndarray, " records"]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Literal
 
@@ -46,7 +46,8 @@ def cut_pool(
     seed: int,
 ) -> Split:
     """The file's own split (a given size takes the first public and test records, and a random choice of private
-    ones), or else a split by shares or sizes, stratified by class and site, that keeps patients whole.
+    ones), or else a split by shares or sizes, stratified by class and site, that keeps patients whole and has the
+    public records in random order.
 
     Raises DataCorrupt if a part is empty or a patient is in two parts, InvalidInput if a size does not fit.
     """
@@ -62,7 +63,9 @@ def cut_pool(
     if pool.sites is not None:
         strata = np.unique(pool.sites, return_inverse=True)[1] * len(pool.class_names) + pool.labels
     groups = None if pool.patients is None else np.unique(pool.patients, return_inverse=True)[1]
-    return cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
+    parts = cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
+    # Many files are sorted by class, and teachers are asked about the pool's first records.
+    return replace(parts, public=rng.permutation(parts.public))
 
 
 def as_dataset(

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
+from party.data.mapping import Form, read_form
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.reading import read_toml
@@ -15,7 +16,8 @@ from simulations.datasets.columns import Column, Standardised, categorical, nume
 
 @dataclass(frozen=True)
 class Schema:
-    """How to read a table. `shares` are those of the private, public and test parts if no column gives a split."""
+    """How to read a table. shares: those of the private, public and test parts if no column gives a split; form: how
+    its texts are written; only_labelled: whether rows without a label are left out, rather than refused."""
 
     name: str
     label: str
@@ -25,6 +27,8 @@ class Schema:
     patient: str | None
     split: str | None
     shares: tuple[float, float, float]
+    form: Form = field(default_factory=Form)
+    only_labelled: bool = False
 
 
 def read_schema(path: Path) -> Schema:
@@ -50,6 +54,8 @@ def read_schema(path: Path) -> Schema:
         patient=table.text("patient", "") or None,
         split=table.text("split", "") or None,
         shares=_shares(table),
+        form=read_form(table),
+        only_labelled=table.flag("only_labelled", False),
     )
     table.done()
     if not schema.label:

@@ -1,8 +1,8 @@
-"""The user's own CSV or Parquet table, read by its schema and by the same rules as on a hospital's node."""
+"""The user's own table, read by its schema and by the same code as on a hospital's node."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -10,25 +10,29 @@ import numpy as np
 from jaxtyping import Float64, Shaped
 from numpy import ndarray
 
+from party.data import source_kind
+from party.data.mapping import Form
+from party.data.number_texts import plain_number
+from party.data.source import Source
 from protocols.errors import DataCorrupt
-from protocols.study.features import MISSING, check_rows, class_ids, read_numbers, record_names
-from runtime.jsonl_tables import read_jsonl
-from runtime.parquet_tables import read_parquet
-from runtime.tables import read_csv
-from simulations.datasets.columns import encode, features_of
+from protocols.study.features import check_rows, class_ids, read_numbers, record_names
+from simulations.datasets.columns import Standardised, encode, features_of
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.own_schema import Schema
 
+_LOADERS = {".parquet": "parquet", ".jsonl": "jsonl", ".ndjson": "jsonl"}
 
-def read_table(path: Path, names: Sequence[str] | None) -> Mapping[str, list[str]]:
+
+def read_table(path: Path, names: Sequence[str] | None, form: Form) -> Mapping[str, Sequence[str]]:
     """The named columns of a table, or all, as strings. Raises DataUnavailable, DataCorrupt."""
-    match path.suffix.lower():
-        case ".parquet":
-            return read_parquet(path, names, missing=MISSING[0])
-        case ".jsonl":
-            return read_jsonl(path, names, missing=MISSING[0])
-    return read_csv(path, names)
+    return source_of(path).columns(names, form)
+
+
+def source_of(path: Path) -> Source:
+    """The file as a hospital's node would read it."""
+    kind: Callable[[Path], Source] = source_kind(_LOADERS.get(path.suffix.lower(), "csv"))
+    return kind(path)
 
 
 def load_table(
@@ -42,21 +46,35 @@ def load_table(
 ) -> Dataset:
     """The table's data set. groups: columns that name what records belong to; time: the column that orders them.
 
-    Raises DataCorrupt naming file, column and row, InvalidInput on sizes.
+    Rows without a label are left out where the schema says so. Raises DataCorrupt naming file, column and row,
+    InvalidInput on sizes.
     """
     given = [schema.label, schema.site, schema.patient, schema.split, *(each.column for each in schema.columns)]
     asked = [*given, *(column for column in groups if column not in ("class", "site")), time]
     names = list(dict.fromkeys(name for name in asked if name is not None))
-    table = read_table(path, names)
-    if not table[schema.label]:
-        raise DataCorrupt(f"{path} has no rows; allowed: at least one each for the private, public and test part")
+    missing = frozenset({"", *schema.form.missing})
+    table = {**read_table(path, names, schema.form)}
+    numeric = [each.column for each in schema.columns if isinstance(each, Standardised) or each.kind == "numeric"]
+    for name in numeric:
+        table[name] = plain_numbers(table[name], schema.form, missing)
+    kept = np.ones(len(table[schema.label]), bool)
+    if schema.only_labelled:
+        absent = missing - {*schema.classes}
+        kept = np.array([label.strip() not in absent for label in table[schema.label]], bool)
+    if not kept.any():
+        what = "no row with a label" if len(kept) else "no rows"
+        raise DataCorrupt(f"{path} has {what}; allowed: at least one each for the private, public and test part")
+    rows = np.flatnonzero(kept)
 
     def codes(column: str, known: tuple[str, ...]) -> Shaped[ndarray, " rows"]:
         numbers = {name: number for number, name in enumerate(known)}
-        return class_ids(table[column], numbers, missing=MISSING, where=f"{path}: column {column!r}")
+        values = table[column]
+        if column == schema.label:
+            values = [value if fits else known[0] for value, fits in zip(values, kept, strict=True)]
+        return class_ids(values, numbers, missing=missing, where=f"{path}: column {column!r}")[rows]
 
     def texts(column: str) -> Shaped[ndarray, " rows"]:
-        return np.array(record_names(table[column], missing=MISSING, where=f"{path}: column {column!r}"))
+        return np.array(record_names(table[column], missing=missing, where=f"{path}: column {column!r}"))[rows]
 
     pool = Pool(
         path=path,
@@ -67,22 +85,29 @@ def load_table(
         sites=None if schema.site is None else texts(schema.site),
         patients=None if schema.patient is None else texts(schema.patient),
         part=None if schema.split is None else codes(schema.split, PARTS),
-        names={column: _named(table[column]) for column in groups if column in table},
-        times=None if time is None else _times(table[time], where=f"{path}: column {time!r}"),
+        names={column: _named(table[column], missing)[rows] for column in groups if column in table},
+        times=None if time is None else _times(table[time], missing, where=f"{path}: column {time!r}")[rows],
     )
     parts = cut_pool(pool, schema.shares, sizes, seed)
-    columns = features_of(table, schema.columns, parts.public)
-    return as_dataset(pool, encode(table, columns, where=str(path)), parts, columns)
+    columns = features_of(table, schema.columns, rows[parts.public], missing=missing)
+    inputs = encode(table, columns, missing=missing, where=str(path))[rows]
+    return as_dataset(pool, inputs, parts, columns)
 
 
-def _named(values: Sequence[str]) -> Shaped[ndarray, " rows"]:
+def plain_numbers(values: Sequence[str], form: Form, missing: Collection[str]) -> list[str]:
+    """The texts of a column of numbers with a decimal point and no thousands signs; others as they are."""
+    known = {text: text if text.strip() in missing else plain_number(text, form) for text in dict.fromkeys(values)}
+    return [known[text] for text in values]
+
+
+def _named(values: Sequence[str], missing: Collection[str]) -> Shaped[ndarray, " rows"]:
     """What each record belongs to; a missing value is a name of its own."""
     plain = [value.strip() for value in values]
     # As objects: of a fixed width, one long text would make all of them long.
-    return np.array(["missing" if value in MISSING else value for value in plain], dtype=object)
+    return np.array(["missing" if value in missing else value for value in plain], dtype=object)
 
 
-def _times(values: Sequence[str], *, where: str) -> Float64[ndarray, " rows"]:
+def _times(values: Sequence[str], missing: Collection[str], *, where: str) -> Float64[ndarray, " rows"]:
     """Numbers that order records in time: the column's own, or seconds since 1970 of its dates or times (ISO 8601;
     UTC where a time names no zone). Raises DataCorrupt for the first row that is neither, or missing.
     """
@@ -97,5 +122,5 @@ def _times(values: Sequence[str], *, where: str) -> Float64[ndarray, " rows"]:
             continue
         seconds[row] = (read if read.tzinfo else read.replace(tzinfo=UTC)).timestamp()
     allowed = "numbers, or dates and times as 2024-05-31 or 2024-05-31T14:05"
-    check_rows(values, ~np.isfinite(seconds), allowed, missing=MISSING, where=where)
+    check_rows(values, ~np.isfinite(seconds), allowed, missing=missing, where=where)
     return seconds

@@ -6,38 +6,64 @@ Kinds and categories are guessed from all values of the file: where the file is 
 from __future__ import annotations
 
 import json
-import math
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Final
 
+from party.data.csv_files import CsvFile
+from party.data.mapping import Form, form_lines
+from party.data.number_texts import reads
+from party.data.proposals import is_date, means_absent
+from party.data.sniffing import FORMS, number_forms, proposed_form
 from protocols.errors import InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
 from simulations.datasets.own_pool import PARTS
-from simulations.datasets.own_table import read_table
+from simulations.datasets.own_table import plain_numbers, read_table, source_of
+from simulations.datasets.telling_columns import tells_label
 
-_LABELS = ("label", "outcome", "target", "class", "diagnosis", "y")
+_LABELS = ("label", "labels", "outcome", "target", "class", "diagnosis", "species", "y")
 _PATIENTS = ("patient", "patient_id", "subject", "subject_id", "person", "person_id", "mrn")
 _SITES = ("site", "site_id", "hospital", "hospital_id", "hospitalid", "center", "centre", "clinic")
 _SPLITS = ("split", "part", "subset")
 _MOST_CLASSES, _MOST_CATEGORIES = 100, 50
+# Of a class: with fewer, a part of the data or a party has none.
+_FEW_RECORDS: Final = 10
+# Names of columns that number the rows, or whatever these are about.
+_IDENTIFIER: Final = re.compile(r"|unnamed: \d+|(.*[_ .-])?(id|uuid|index|row|nr|no)|[a-z]+ID", re.ASCII)
+# Words that are no category in any column; others, such as "none" and "unknown", are one unless a column of numbers
+# has them.
+_NEVER_A_CATEGORY: Final = frozenset({*MISSING, "N/A", "n/a", "#N/A", "NULL", "Null", "null", "NAN", "na"})
 
 
-def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) -> str:
-    """The schema of a CSV or Parquet table or of JSON lines as TOML, with a comment for each guess.
+@dataclass(frozen=True)
+class Proposal:
+    """text: the schema; notes: what a person should know before using it, a sentence each."""
+
+    text: str = field(repr=False)
+    notes: tuple[str, ...]
+
+
+def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) -> Proposal:
+    """The schema of a table as TOML, with a comment for each guess.
 
     label: the column to predict; None for the one with a usual name. text: the columns of texts, such as notes. Another
     is numeric if all its values are finite numbers and more than two differ, and categorical with 2 to 50 values;
-    others are left out, and named. Raises InvalidInput if there is no such column, or the label has fewer than 2 or
-    more than 100 values; DataUnavailable or DataCorrupt for a file that cannot be read.
+    others are left out, and named, and so are identifiers. How a CSV file is written is guessed, too: encoding,
+    delimiter, signs of numbers, and the words that mean no value. Raises InvalidInput if there is no such column, or
+    the label has fewer than 2 or more than 100 values; DataUnavailable or DataCorrupt for a file that cannot be read.
     """
-    table = read_table(path, None)
+    form = proposed_form(path, Form()) if isinstance(source_of(path), CsvFile) else Form()
+    table = read_table(path, None, form)
     if absent := [each for each in text if each not in table]:
         raise InvalidInput(f"--text {absent[0]!r}; allowed: one of the columns of {path}, {', '.join(table)}")
     chosen = label or _named(table, _LABELS)
     if chosen is None or chosen not in table:
         wrong = "no column has a usual name of a label" if chosen is None else f"--label {chosen!r}"
         raise InvalidInput(f"{wrong}; allowed: --label with one of the columns of {path}, {', '.join(table)}")
+    form = _with_numbers({name: values for name, values in table.items() if name != chosen}, form)
     classes = _values(table[chosen])
     if not 2 <= len(classes) <= _MOST_CLASSES:
         raise InvalidInput(
@@ -45,6 +71,8 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
         )
     lines = ["# Proposed from the file: check every line. Categories are values of the records.",
              f"label = {_text(chosen)}", f"classes = {_list(classes)}  # class 0 first"]  # fmt: skip
+    columns = _Columns(table, form, table[chosen], notes=_notes_on_label(table[chosen], classes))
+    lines += ["only_labelled = true  # rows without a label are left out"] * columns.has_unlabelled
     used = {chosen}
     for key, names, about in (
         ("patient", _PATIENTS, "its records are never split"),
@@ -55,56 +83,110 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
         if column is not None and column not in used and (key != "split" or set(_values(table[column])) <= set(PARTS)):
             used.add(column)
             lines.append(f"{key} = {_text(column)}  # {about}")
-    left_out, constant = [], []
-    for column, values in table.items():
-        if column in used:
-            continue
-        kind = ['kind = "text"', f"vectors = {_text(USUAL_VECTORS)}"] if column in text else _kind(values)
-        if column not in text and len(set(values)) == 1:
-            constant.append(column)
-            continue
-        if kind is None:
-            left_out.append(column)
-            continue
-        lines += ["", "[[feature]]", f"column = {_text(column)}", *kind]
-        lines += ["may_miss = true"] if any(value in MISSING for value in values) else []
-    if left_out:
-        named = ", ".join(map(_text, left_out))
-        lines += ["", f"# Left out, as neither numbers nor few categories (--text COLUMN for notes): {named}"]
-    if constant:
-        lines += ["", f"# Left out, as all records have the same value: {', '.join(map(_text, constant))}"]
-    return "\n".join(lines) + "\n"
+    lines += [f"{line}  # how the file is written" for line in form_lines(form)]
+    for column in table:
+        if column not in used:
+            lines += columns.feature(column, is_text=column in text)
+    for why, left_out in columns.left_out.items():
+        lines += ["", f"# Left out, as {why}: {', '.join(map(_text, left_out))}"]
+    return Proposal("\n".join(lines) + "\n", tuple(columns.notes))
 
 
-def _named(table: Mapping[str, list[str]], names: Sequence[str]) -> str | None:
+@dataclass
+class _Columns:
+    """The columns of a table, what was left out so far, by reason, and what a person should know."""
+
+    table: Mapping[str, Sequence[str]]
+    form: Form
+    labels: Sequence[str]
+    notes: list[str]
+    left_out: dict[str, list[str]] = field(default_factory=dict)
+
+    @property
+    def has_unlabelled(self) -> bool:
+        return any(value.strip() in _NEVER_A_CATEGORY for value in self.labels)
+
+    def feature(self, column: str, *, is_text: bool) -> list[str]:
+        """The lines of a feature; none for a column of which no feature can be made."""
+        values = [value.strip() for value in self.table[column]]
+        missing = {"", *self.form.missing}
+        known = {*values} - missing
+        if is_text:
+            kind = ['kind = "text"', f"vectors = {_text(USUAL_VECTORS)}"]
+        elif len({*values}) == 1 or not known:
+            return self._without(column, "all records have the same value")
+        elif _IDENTIFIER.fullmatch(column) and len(known) > _MOST_CATEGORIES:
+            return self._without(column, "identifiers say nothing about other records")
+        elif len(known) > 2 and all(reads(value, self.form) for value in known):
+            kind = ['kind = "numeric"']
+            values = plain_numbers(values, self.form, missing)
+        elif len(known) > _MOST_CATEGORIES:
+            dates = all(is_date(value) for value in known)
+            return self._without(
+                column,
+                "dates are no numbers (--partition by-time:COLUMN orders records by them)"
+                if dates
+                else "neither numbers nor few categories (--text COLUMN for notes)",
+            )
+        else:
+            kind = ['kind = "categorical"', f"categories = {_list(_values(values, missing))}"]
+            missing |= _NEVER_A_CATEGORY
+        lines = ["", "[[feature]]", f"column = {_text(column)}", *kind]
+        if not is_text and tells_label(values, self.labels, numeric="numeric" in kind[0], missing=missing):
+            lines[1:1] = ["# This column alone tells the label: delete it if it is known only after the label."]
+            self.notes.append(f"column {column!r} alone tells the label: delete it if it is known only afterwards")
+        return lines + ["may_miss = true"] * any(value in missing for value in values)
+
+    def _without(self, column: str, why: str) -> list[str]:
+        self.left_out.setdefault(why, []).append(column)
+        return []
+
+
+def _notes_on_label(labels: Sequence[str], classes: Sequence[str]) -> list[str]:
+    plain = [label.strip() for label in labels]
+    found = {name: plain.count(name) for name in classes}
+    unlabelled = len(plain) - sum(found.values())
+    few = [f"class {name!r} has {count}" for name, count in found.items() if count < _FEW_RECORDS]
+    notes = [f"{unlabelled} of {len(plain)} rows have no label, and are left out"] * (unlabelled > 0)
+    return notes + [f"{', '.join(few[:5])} of {len(plain)} records, too few to learn and to test"] * bool(few)
+
+
+def _with_numbers(table: Mapping[str, Sequence[str]], form: Form) -> Form:
+    """The form with the signs of numbers, and with the words that columns of numbers have where there is no value."""
+    words: set[str] = set()
+    texts: set[str] = set()
+    for values in table.values():
+        known = {value.strip() for value in values} - {"", *MISSING}
+        absent = {value for value in known if means_absent(value)}
+        numbers = known - absent
+        if len(numbers) > 2 and any(
+            all(reads(value, Form(decimal=decimal, thousands=thousands)) for value in numbers)
+            for decimal, thousands in ((".", ""), *FORMS)
+        ):
+            words |= absent
+            texts |= numbers
+    for values in table.values():
+        words |= {value.strip() for value in values} & _NEVER_A_CATEGORY
+    missing = (*MISSING, *sorted(words - {*MISSING}))
+    fits = number_forms(texts)
+    # "1,234" may be either: where commas part columns, hardly anybody has decimal ones.
+    usual = [pair for pair in fits if (pair[0] == ",") == (form.delimiter is not None)] or fits
+    if not usual:
+        return replace(form, missing=missing)
+    decimal, thousands = usual[0]
+    return replace(form, decimal=decimal, thousands=thousands or None, missing=missing)
+
+
+def _named(table: Mapping[str, Sequence[str]], names: Sequence[str]) -> str | None:
     """The column with the first of these names, whatever its case."""
     lower = {column.lower(): column for column in table}
     return next((lower[name] for name in names if name in lower), None)
 
 
-def _kind(values: list[str]) -> list[str] | None:
-    """The lines of a feature with these values; None for a column of which no feature can be made."""
-    known = _values(values)
-    if not known:
-        return None
-    if len(known) > 2 and all(_number(value) for value in known):
-        return ['kind = "numeric"']
-    if len(known) > _MOST_CATEGORIES:
-        return None
-    return ['kind = "categorical"', f"categories = {_list(known)}"]
-
-
-def _values(values: list[str]) -> list[str]:
+def _values(values: Sequence[str], missing: set[str] | None = None) -> list[str]:
     """The distinct values that are not missing: in the order of numbers where all are, else of text."""
-    known = {value.strip() for value in values} - set(MISSING)
-    return sorted(known, key=float) if all(_number(value) for value in known) else sorted(known)
-
-
-def _number(value: str) -> bool:
-    try:
-        return math.isfinite(float(value))
-    except ValueError:
-        return False
+    known = {value.strip() for value in values} - _NEVER_A_CATEGORY - (missing or set())
+    return sorted(known, key=float) if all(reads(value, Form()) for value in known) else sorted(known)
 
 
 def _text(value: str) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
+from protocols.study.features import MISSING
 from simulations.datasets.columns import encode, text
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
@@ -48,7 +49,7 @@ def load(request: DatasetRequest) -> Dataset:
     same = np.unique(messages, return_inverse=True)[1]
     parts = cut_as_asked(request, labels, groups=same, sizes=(PUBLIC_SIZE, TEST_SIZE), name="sms_spam")
     return Dataset.of(
-        encode({"message": messages}, COLUMNS, where="sms_spam"),
+        encode({"message": messages}, COLUMNS, missing=MISSING, where="sms_spam"),
         labels,
         parts,
         name="sms_spam",

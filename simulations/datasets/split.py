@@ -14,7 +14,7 @@ from simulations.datasets.request import DatasetRequest
 
 @dataclass(frozen=True)
 class Split:
-    """Indices into one pool of records, disjoint and ascending."""
+    """Indices into one pool of records, disjoint; of `cut` ascending."""
 
     private: Int64[ndarray, " private"]
     public: Int64[ndarray, " public"]

@@ -12,12 +12,26 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt
 
 _Arrays = dict[str, Shaped[ndarray, "*shape"]]
-_WHAT = {"x": "x", "images": "x", "data": "x", "features": "x", "y": "y", "labels": "y", "targets": "y"}
+_WHAT = {
+    **dict.fromkeys(("x", "images", "data", "features", "inputs"), "x"),
+    **dict.fromkeys(("y", "labels", "targets", "target"), "y"),
+}
+_CLASSES = ("classes", "class_names", "target_names", "label_names")
 _PART = {"train": "train", "val": "val", "valid": "val", "validation": "val", "test": "test"}
 _FIRST = re.compile(rf"({'|'.join(_WHAT)})_({'|'.join(_PART)})", re.IGNORECASE)
 _LAST = re.compile(rf"({'|'.join(_PART)})_({'|'.join(_WHAT)})", re.IGNORECASE)
 # Of the training part, where there is no validation part: as many as of a file that is cut by shares.
 _PUBLIC_SHARE = 0.25 / (0.25 + 0.6)
+
+
+def without_part(arrays: _Arrays) -> _Arrays:
+    """The archive with x, y and classes in place of usual names of one pool, such as X, images and labels, or data,
+    target and target_names. A name that stands for what another one already is stays."""
+    renamed: _Arrays = {}
+    for name, array in arrays.items():
+        plain = "classes" if name.lower() in _CLASSES else _WHAT.get(name.lower(), name)
+        renamed[name if plain in arrays or plain in renamed else plain] = array
+    return renamed
 
 
 def in_parts(path: Path, arrays: _Arrays, *, seed: int) -> _Arrays | None:
@@ -47,10 +61,10 @@ def in_parts(path: Path, arrays: _Arrays, *, seed: int) -> _Arrays | None:
                 "allowed: one label each"
             )
     if "val" not in parts:
-        public = _even_choice(path, found["y", "train"], seed=seed)
+        public, private = _even_choice(path, found["y", "train"], seed=seed)
         for what in "xy":
             found[what, "val"] = found[what, "train"][public]
-            found[what, "train"] = found[what, "train"][~public]
+            found[what, "train"] = found[what, "train"][private]
     ours = {"train": "private", "val": "public", "test": "test"}
     made = {f"{what}_{ours[part]}": array for (what, part), array in found.items()}
     return made | ({"classes": arrays["classes"]} if "classes" in arrays else {})
@@ -69,13 +83,16 @@ def _flat(array: Shaped[ndarray, "*shape"], what: str) -> Shaped[ndarray, "*shap
     return array[..., 0] if array.ndim == axes and array.shape[-1] == 1 else array
 
 
-def _even_choice(path: Path, labels: Shaped[ndarray, "*shape"], *, seed: int) -> Shaped[ndarray, " records"]:
-    """Which records of the training part become public: every so many-th of each class, in a random order."""
+def _even_choice(
+    path: Path, labels: Shaped[ndarray, "*shape"], *, seed: int
+) -> tuple[Int64[ndarray, " public"], Int64[ndarray, " private"]]:
+    """Which records of the training part become public, in random order: every so many-th of each class of the shuffled
+    part; and which do not."""
     if labels.ndim != 1 or len(labels) < 2:
         raise DataCorrupt(f"{path}: the training labels are {list(labels.shape)}; allowed: at least 2 in one dimension")
-    shuffled: Int64[ndarray, " records"] = np.random.default_rng([seed, *b"own file train"]).permutation(len(labels))
+    rng = np.random.default_rng([seed, *b"own file train"])
+    shuffled: Int64[ndarray, " records"] = rng.permutation(len(labels))
     by_class = shuffled[np.argsort(labels[shuffled], kind="stable")]
     wanted = max(1, round(_PUBLIC_SHARE * len(labels)))
-    chosen = np.zeros(len(labels), dtype=bool)
-    chosen[by_class[(np.arange(wanted) * len(labels)) // wanted]] = True
-    return chosen
+    public = by_class[(np.arange(wanted) * len(labels)) // wanted]
+    return rng.permutation(public), np.setdiff1d(np.arange(len(labels)), public)

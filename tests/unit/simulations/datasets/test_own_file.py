@@ -144,6 +144,21 @@ def test_a_split_column_is_followed_and_sizes_take_its_first_rows(csv):
         _load(csv(lambda table: table.assign(part=part)), 'patient = "person"\n' + schema)
 
 
+def test_a_pool_is_in_random_order_however_the_file_is_sorted(csv):
+    dataset = _load(csv(lambda table: table.sort_values("outcome")), SCHEMA.replace('patient = "person"', ""))
+    assert len(set(dataset.public_labels[:8])) == 2
+
+
+def test_rows_without_a_label_are_left_out_where_the_schema_says_so(csv):
+    labelled = _load(csv(lambda table: table.iloc[5:]))
+    some = _load(csv(lambda table: _set("outcome", slice(0, 4), "?")(table)), "only_labelled = true" + SCHEMA)
+    np.testing.assert_array_equal(some.private_inputs, labelled.private_inputs)
+    np.testing.assert_array_equal(some.public_labels, labelled.public_labels)
+    assert (some.site_names, some.about) == (labelled.site_names, labelled.about)
+    with pytest.raises(DataCorrupt, match=r"clinic\.csv has no row with a label"):
+        _load(csv(lambda table: table.assign(outcome="?")), "only_labelled = true" + SCHEMA)
+
+
 def _set(column, row, value):
     def change(table):
         table = table.astype({column: object})
@@ -248,3 +263,60 @@ def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, ca
     assert run("schema", path, "--label", "note") == 2
     assert run("schema", path, "--label", "absent") == 2
     assert "columns of" in capsys.readouterr().err
+
+
+WRITTEN = {
+    "semicolons.csv": {"sep": ";", "decimal": ",", "encoding": "cp1252"},
+    "tabs.tsv": {"sep": "\t", "encoding": "utf-16"},
+    "marked.csv.gz": {"encoding": "utf-8-sig"},
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_however_a_table_is_written_its_proposed_schema_reads_the_same(name, tmp_path):
+    table = _table().assign(dose=lambda table: table["dose"].round(2), sex=lambda table: table["sex"] + "é")
+    words = table["dose"].map(lambda dose: f"{dose:.2f}".replace(".", WRITTEN[name].get("decimal", ".")))
+    written = table.assign(dose=words.where(table["dose"].notna(), "n/a"))
+    path, plain = tmp_path / name, tmp_path / "plain.csv"
+    written.to_csv(path, index=False, **WRITTEN[name])
+    table.to_csv(plain, index=False)
+    loaded = []
+    for each in (path, plain):
+        schema = each.with_name(f"{each.name}.toml")
+        assert run("schema", each, "--out", schema) == 0
+        loaded.append(_load(each, None, schema=schema))
+    np.testing.assert_array_equal(loaded[0].private_inputs, loaded[1].private_inputs)
+    np.testing.assert_array_equal(loaded[0].test_labels, loaded[1].test_labels)
+    assert loaded[0].columns == loaded[1].columns
+
+
+def test_a_proposal_says_what_tells_the_label_what_is_unlabelled_and_what_is_left_out(tmp_path, capsys):
+    table = _table(400)
+    sick = table["outcome"] == "yes"
+    table = table.assign(code=np.where(sick, "I21", "Z00"), days=sick * 30 + np.arange(400) % 25)
+    table = table.assign(
+        admitted=[f"{day % 28 + 1:02}.{day % 12 + 1:02}.2024" for day in range(400)], case_id=range(400)
+    )
+    table.loc[:2, "outcome"] = np.nan
+    table.loc[3, "outcome"] = "perhaps"
+    table.to_csv(tmp_path / "a.csv", index=False)
+    assert run("schema", tmp_path / "a.csv") == 0
+    out, err = capsys.readouterr()
+    assert 'classes = ["no", "perhaps", "yes"]' in out
+    assert out.count("# This column alone tells the label") == 2
+    assert "column 'code' alone tells the label" in err
+    assert "column 'days' alone tells the label" in err
+    assert "3 of 400 rows have no label, and are left out" in err
+    assert "class 'perhaps' has 1 of 400 records, too few" in err
+    assert "only_labelled = true" in out
+    assert 'as dates are no numbers (--partition by-time:COLUMN orders records by them): "admitted"' in out
+    assert 'as identifiers say nothing about other records: "case_id"' in out
+
+
+@pytest.mark.parametrize(("delimiter", "says"), [(";", 'decimal = ","'), (",", 'decimal = "."\nthousands = ","')])
+def test_a_comma_before_three_digits_means_what_it_means_beside_such_delimiters(delimiter, says, tmp_path, capsys):
+    numbers = [f'"{row % 7 + 1},{row:03}"' for row in range(60)]
+    rows = [f"{number}{delimiter}{'yes' if row % 3 else 'no'}" for row, number in enumerate(numbers)]
+    (tmp_path / "a.csv").write_text("\n".join([f"dose{delimiter}label", *rows]))
+    assert run("schema", tmp_path / "a.csv") == 0
+    assert says in capsys.readouterr().out.replace("  # how the file is written", "")

@@ -43,6 +43,40 @@ def test_an_npz_of_images_or_of_rows_is_cut_by_shares(tmp_path):
     assert table.private_inputs.max() == 255
 
 
+@pytest.mark.parametrize(
+    ("y", "names"),
+    [
+        (np.arange(60) % 3 + 1, ("1", "2", "3")),
+        (np.arange(60) % 3 * 10.0 - 10, ("-10", "0", "10")),
+        (np.array(["b ", "a", "c"])[np.arange(60) % 3], ("a", "b", "c")),
+        (np.arange(60)[:, None] % 3 == 2, ("False", "True")),
+        (np.eye(4, dtype=np.float32)[np.arange(60) % 3], ("0", "1", "2", "3")),
+    ],
+)
+def test_classes_are_the_different_labels_in_their_order(y, names, tmp_path):
+    arrays = _images()
+    dataset = _load(_npz(tmp_path, X=arrays["x"], labels=y))
+    assert dataset.class_names == names
+    known = {row.tobytes(): at for at, row in enumerate((arrays["x"] / np.float32(255)).astype(np.float32))}
+    places = [known[row.tobytes()] for row in dataset.private_inputs]
+    texts = [str(each).strip() for each in (y.argmax(axis=1) if y.ndim == 2 and y.shape[1] > 1 else y.ravel())]
+    found = [names[label] for label in dataset.private_labels]
+    assert found == [texts[at].removesuffix(".0") for at in places]
+
+
+def test_images_with_colours_first_or_of_one_channel_are_read_as_the_usual_ones(tmp_path):
+    arrays = _images()
+    colour = np.random.default_rng(2).integers(0, 256, (60, 9, 12, 3))
+    usual = _load(_npz(tmp_path, x=colour.astype(np.uint8), y=arrays["y"]))
+    first = _load(_npz(tmp_path, x=np.moveaxis(colour, 3, 1), y=arrays["y"], class_names=["a", "b", "c"]))
+    np.testing.assert_array_equal(usual.private_inputs, first.private_inputs)
+    assert first.class_names == ("a", "b", "c")
+    grey = _load(_npz(tmp_path, **arrays))
+    for axis in (1, 3):
+        one = _load(_npz(tmp_path, data=np.expand_dims(arrays["x"], axis), target=arrays["y"]))
+        np.testing.assert_array_equal(one.test_inputs, grey.test_inputs)
+
+
 def test_an_npz_in_parts_keeps_them(tmp_path):
     arrays = _images()
     parted = {
@@ -89,19 +123,21 @@ def _at(index, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_with(y=np.arange(60) - 1), "y, row 1: -1; allowed: 0 to"),
-        (_with(y=np.arange(60) % 3 + 1), "y has no record of class 0, and its largest is 3; allowed"),
-        (_with(y=np.arange(60) % 3 // 2 * 4), "y has no record of class 1, and its largest is 4"),
-        (_with(y=np.zeros(60, dtype=np.int64)), "y has no record of class 1, and its largest is 0"),
+        (_with(y=np.arange(60) % 3 - 1), "y, row 1: -1, beside 0; allowed: rows with a label"),
+        (_with(y=np.arange(60)), "y has 60 different values in 60 rows; allowed: 2 to 200 classes"),
+        (_with(y=np.zeros(60, dtype=np.int64)), "y has 1 different values"),
         (_with(classes=np.array(["a", "b"])), "y, row 3: 2; allowed: 0 to 1"),
+        (_with(y=np.repeat(["a", "b", "c"], 20), classes=np.array(["a", "b"])), "y, row 41: c; allowed: a, b"),
+        (_with(y=np.repeat(np.inf, 60)), "y is float64"),
         (_with(y=np.arange(60) / 2), "y is float64"),
-        (_with(y=np.arange(59)), r"y has shape \[59\]; allowed: \[60\], as x"),
+        (_with(y=np.arange(59) % 2), r"y has shape \[59\]; allowed: \[60\], as x"),
         (_with(site=np.zeros((60, 2))), r"site has shape \[60, 2\]"),
         (_with(split=np.repeat("train", 60)), "split, row 1: 'train'; allowed: private, public, test"),
         (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
         (_with(x=np.zeros((60, 2, 2, 4))), r"x is float64\[60, 2, 2, 4\]; allowed"),
         (_with(x=np.array(["a"] * 60)), "x is <U1"),
-        (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\] \(1 such"),
+        (_with(x=np.full((60, 2, 2), 300)), "x, row 1, .*: 300; allowed: 0 to 255"),
+        (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\]; divide by .* \(1 such"),
         (_at((7, 2, 3), 1.5), r"x, row 8, .*: 1\.5; allowed: \[0, 1\]"),
     ],
 )
