@@ -137,7 +137,7 @@ _SETTINGS = [
         "gradient_boosting].",
     ),
     _flag("--groups", "Columns of a table, between commas: the student's accuracy on test records by each of them, "
-          "besides by class and by site [none]."),
+          "besides by class and by site; baselines: that of every method [none]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
     _flag("--attack/--no-attack", "Run a membership inference attack on the student [off].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),

@@ -25,7 +25,7 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.stages.alone import alone_accuracy
+from simulations.stages.alone import alone_right
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
@@ -236,10 +236,10 @@ def _baselines(
     # Where a record is learned by several teachers, the shards are not those of parties.
     if source.taught is not None and settings.individualization != "upsampling":
         with reporter.stage(f"baseline, single parties, {settings.teacher}") as stage:
-            alone = alone_accuracy(
+            alone = alone_right(
                 source.taught, shards, teacher=settings.teacher, seed=settings.data_seed,
                 cache_dir=host.cache_dir, trained=source.teachers,
-            )  # fmt: skip
+            ).mean(axis=1)  # fmt: skip
             stage.result = f"test accuracy {alone.mean():.4f} in the mean, {alone.max():.4f} of the best"
     seeds: list[SeedResult] = []
     students: list[float | None] = []

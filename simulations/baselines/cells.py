@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any  # the values of a JSON object
 
 import tomli_w
 
@@ -16,16 +15,16 @@ from protocols.plural import counted
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
+from simulations.baselines.by_group import of_groups
 from simulations.baselines.encoding import encoded
-from simulations.baselines.method import Task, method_of
+from simulations.baselines.method import Row, Task, method_of
 from simulations.datasets.dataset import content_digest
+from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment, setting, write_config
 from simulations.setup.record_votes import OF_RECORDS
 from simulations.source import source_digest
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
-
-Row = dict[str, Any]  # Any: JSON
 
 # Settings that a comparison does not have, and what it has instead.
 _NOT_HERE = {
@@ -140,18 +139,27 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     Raises ConclaveError; each cell is kept there once it is finished.
     """
     rows: list[Row] = []
-    source = source_digest("simulations.baselines", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
-    read: tuple[int, DatasetInputs, DatasetInputs] | None = None
+    source = source_digest(
+        "simulations.baselines",
+        "simulations.datasets.groups",
+        "simulations.stages",
+        "protocols.mechanisms",
+        "protocols.budgets",
+    )
+    read: tuple[int, DatasetInputs, DatasetInputs, list[Grouping]] | None = None
+    first: list[Grouping] = []  # numbers are cut where those of the first seed are, so that seeds have the same groups
     with reporter.stage(counted(len(comparison.cells), "cell")) as stage:
         for done, (seed, name, epsilon) in enumerate(comparison.cells, 1):
             if read is None or read[0] != seed:
                 found = _inputs(comparison, seed, host=host, reporter=reporter)
-                read = (seed, found, encoded(found, comparison.features))
-            _, inputs, features = read
+                groups = groupings(found.dataset, comparison.settings.group_columns, like=first)
+                first = first or groups
+                read = (seed, found, encoded(found, comparison.features), groups)
+            _, inputs, features, groups = read
             usual = comparison.settings.student is None
             about = (
                 f"{name} {epsilon} {write_config(inputs.settings)} {usual} {inputs.fingerprint} {comparison.features} "
-                f"{features.fingerprint} {source}"
+                f"{features.fingerprint} {[(each.attribute, each.names) for each in groups]} {source}"
             )
             path = kept / f"{content_digest(text=about)}.json"
             if path.exists():
@@ -161,7 +169,7 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
                     inputs=inputs, encoded=features, usual_student=usual, epsilon=epsilon, seed=seed, host=host,
                     reporter=reporter,
                 )  # fmt: skip
-                row = _row(name, task)
+                row = _row(name, task, groups)
                 write_atomically(path, json.dumps(row))
             rows.append(row)
             stage.update(done, len(comparison.cells))
@@ -183,7 +191,7 @@ def _inputs(comparison: Comparison, seed: int, *, host: Host, reporter: Reporter
     return replace(found, settings=found.settings.model_copy(update={"student": usual}))
 
 
-def _row(name: str, task: Task) -> Row:
+def _row(name: str, task: Task, groups: Sequence[Grouping]) -> Row:
     score, method = method_of(name)(task), METHODS[name]
     protects = task.settings.unit if method.protects == OF_STUDY else method.protects
     return {
@@ -196,6 +204,7 @@ def _row(name: str, task: Task) -> Row:
         "accuracy": score.accuracy,
         "details": score.details,
         "by_party": list(score.by_party),
+        "groups": of_groups(score.right, groups),
         "note": score.note,
     }
 

@@ -15,7 +15,7 @@ from numpy import ndarray
 from simulations.baselines.federated import held, local_update, start
 from simulations.baselines.method import Score, Task
 from simulations.baselines.noise_multiplier import noise_multiplier_for
-from simulations.baselines.softmax import accuracy
+from simulations.baselines.softmax import right_on_test
 
 # Few rounds: each adds noise, and parties are few.
 _ROUNDS: Final = 5
@@ -33,7 +33,7 @@ def dp_fedavg(task: Task) -> Score:
     for _ in range(_ROUNDS):
         updates = [local_update(rows, labels, weights) for rows, labels in parties]
         weights = weights + noisy_mean(updates, noise_multiplier=noise, rng=rng)
-    return Score(accuracy(weights, task.dataset), details={"noise_multiplier": noise})
+    return Score(right_on_test(weights, task.dataset), details={"noise_multiplier": noise})
 
 
 def noisy_mean(

@@ -15,7 +15,7 @@ from numpy import ndarray
 from simulations.baselines.federated import held, local_update, start
 from simulations.baselines.method import Score, Task
 from simulations.baselines.noise_multiplier import noise_multiplier_for
-from simulations.baselines.softmax import accuracy
+from simulations.baselines.softmax import right_on_test
 
 # Few epochs: a party pays for each. Parties are few, so a round has a quarter of them.
 EPOCHS: Final = 2
@@ -46,7 +46,7 @@ def dp_ftrl(task: Task) -> Score:
                 total += update / max(1.0, float(np.linalg.norm(update)) / _LARGEST_UPDATE)
             # A round has a share of the parties, so the sum of its updates is over that share.
             weights = before + (total + noisy[at]) * ROUNDS / len(parties)
-    return Score(accuracy(weights, task.dataset), details={"noise_multiplier": noise})
+    return Score(right_on_test(weights, task.dataset), details={"noise_multiplier": noise})
 
 
 def depth(leaves: int) -> int:

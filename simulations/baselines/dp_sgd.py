@@ -85,7 +85,7 @@ def _score(task: Task, model: nn.Module, how: Steps, private: ndarray, test: nda
     with torch.no_grad():
         scores = [model(torch.from_numpy(rows)) for rows in np.array_split(test, -(-len(test) // _TESTED_AT_ONCE))]
     predicted = torch.cat(scores).argmax(dim=1).numpy()
-    return Score(float((predicted == task.dataset.test_labels).mean()), details={"noise_multiplier": noise})
+    return Score(predicted == task.dataset.test_labels, details={"noise_multiplier": noise})
 
 
 def trained(

@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from simulations.baselines.method import Score, Task
-from simulations.baselines.softmax import accuracy, gradient, scaled_rows
+from simulations.baselines.softmax import gradient, right_on_test, scaled_rows
 
 _ROUNDS: Final = 50
 _LOCAL_STEPS: Final = 5
@@ -24,7 +24,7 @@ def fedavg(task: Task) -> Score:
     for _ in range(_ROUNDS):
         updates = np.stack([local_update(rows, labels, weights) for rows, labels in parties])
         weights = weights + np.tensordot(sizes / sizes.sum(), updates, axes=1)
-    return Score(accuracy(weights, task.dataset), details={"rounds": _ROUNDS})
+    return Score(right_on_test(weights, task.dataset), details={"rounds": _ROUNDS})
 
 
 def held(task: Task) -> list[tuple[Float64[ndarray, "records features"], Int64[ndarray, " records"]]]:

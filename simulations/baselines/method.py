@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from importlib import import_module
+from typing import Any  # the values of a JSON object
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from coordinator.students.student import StudentKind
@@ -18,6 +19,8 @@ from simulations.datasets.dataset import Dataset
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment
 from simulations.stages.inputs import DatasetInputs, Host
+
+Row = dict[str, Any]  # Any: JSON
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,18 +66,24 @@ class Task:
         return self.epsilon
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Score:
-    """How right a method is on the test records, in [0, 1]; None where it could not be run, and note says why.
+    """On which test records a method is right; None where it could not be run, and note says why.
 
-    details: figures of the method, by name, as the scale of its noise. by_party: where parties have models of their
-    own, the accuracy of each that was measured.
+    right: of each test record the share of the method's models that are right on it, in [0, 1]; a method has one model,
+    but for parties with models of their own. details: figures of the method, by name, as the scale of its noise.
+    by_party: where parties have models of their own, the accuracy of each that was measured.
     """
 
-    accuracy: float | None
+    right: Bool[ndarray, " test"] | Float64[ndarray, " test"] | None
     note: str = ""
     details: dict[str, float] = field(default_factory=dict)
     by_party: tuple[float, ...] = ()
+
+    @property
+    def accuracy(self) -> float | None:
+        """The accuracy on the test records, in [0, 1]."""
+        return None if self.right is None else float(self.right.mean())
 
 
 def method_of(name: str) -> Callable[[Task], Score]:

@@ -17,7 +17,7 @@ from scipy.optimize import minimize
 from protocols.errors import InvalidInput
 from simulations.baselines.method import Score, Task
 from simulations.baselines.noise_multiplier import noise_multiplier_for
-from simulations.baselines.softmax import accuracy, gradient, loss, scaled_rows
+from simulations.baselines.softmax import gradient, loss, right_on_test, scaled_rows
 
 # The length of a record's gradient of the softmax loss, of a row in the unit ball: that of probabilities less one-hot.
 _LIPSCHITZ: Final = sqrt(2)
@@ -44,7 +44,7 @@ def output_perturbation(task: Task) -> Score:
     rng = np.random.default_rng([task.seed, *b"output perturbation"])
     noisy = weights + noise * rng.standard_normal(weights.shape)
     # A test row's length changes no class's rank, so it is not cut.
-    return Score(accuracy(noisy, dataset), details={"noise_multiplier": multiplier})
+    return Score(right_on_test(noisy, dataset), details={"noise_multiplier": multiplier})
 
 
 def unit_rows(rows: Float64[ndarray, "records features"]) -> Float64[ndarray, "records features"]:

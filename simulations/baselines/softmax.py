@@ -6,7 +6,7 @@ Rows are scaled by the public pool alone, so that no private record decides how 
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 from scipy.special import log_softmax, softmax
 
@@ -41,7 +41,7 @@ def gradient(
     return np.asarray(rows.T @ residual / len(rows))
 
 
-def accuracy(weights: Float64[ndarray, "features classes"], dataset: Dataset) -> float:
-    """The share of test records whose class has the largest score."""
-    predicted = (scaled_rows(dataset, dataset.test_inputs) @ weights).argmax(axis=1)
-    return float((predicted == dataset.test_labels).mean())
+def right_on_test(weights: Float64[ndarray, "features classes"], dataset: Dataset) -> Bool[ndarray, " test"]:
+    """Whether the class with the largest score is right, of each test record."""
+    scores = scaled_rows(dataset, dataset.test_inputs) @ weights
+    return np.asarray(scores.argmax(axis=1) == dataset.test_labels)

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import numpy as np
 import pandas as pd
 
-from simulations.baselines.cells import Row
+from simulations.baselines.method import Row
 from simulations.stages.label import mean_and_interval
 
 COLUMNS = (
     "method epsilon delta protects adjacency seed accuracy parties_that_gain best_party noise_multiplier labels note"
 ).split()
 # Of two seeds Student's t is 12.7 standard errors: an interval that says nothing.
-_FEWEST_SEEDS = 3
+FEWEST_SEEDS = 3
 COVERED = (
     "95 % confidence intervals: Student's t over seeds, each of which draws the split, the parties, the teachers, the "
     "noise and the student anew. A mean of fewer than three seeds has none."
@@ -44,7 +44,7 @@ def means(table: pd.DataFrame) -> pd.DataFrame:
     for (method, epsilon), group in table.groupby(["method", "epsilon"], sort=False, dropna=False):
         known = pd.to_numeric(group["accuracy"]).dropna().to_numpy(dtype=np.float64)
         mean, half = mean_and_interval(known) if len(known) else (None, None)
-        half = half if len(known) >= _FEWEST_SEEDS else None
+        half = half if len(known) >= FEWEST_SEEDS else None
         notes = group["note"][group["note"] != ""]
         gains, labels = (pd.to_numeric(group[name]).dropna() for name in ("parties_that_gain", "labels"))
         found.append(
@@ -99,4 +99,9 @@ def markdown(summary: pd.DataFrame) -> str:
         [f"**{cell}**" if (row[0], name) in best else str(cell) for name, cell in zip(head, row, strict=True)]
         for row in rows
     ]
-    return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *shown])
+    return markdown_table(head, shown)
+
+
+def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown, of cells as they are."""
+    return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rows])

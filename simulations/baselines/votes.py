@@ -126,7 +126,6 @@ def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     trained = ReleasedStudent(
         dataset, positions, targets, student=student, seed=task.seed, cache_dir=task.host.cache_dir
     )
-    found = trained.accuracy()
     right = result.label_accuracy
     details = {"labels": float(len(targets))} | ({} if right is None else {"right": float(right)})
-    return Score(found, note="" if found is not None else "no label was released", details=details)
+    return Score(trained.right(), note="" if len(targets) else "no label was released", details=details)

@@ -7,7 +7,7 @@ import numpy as np
 from coordinator.students import student_kind
 from party.teachers import teacher_kind
 from simulations.baselines.method import Score, Task
-from simulations.stages.alone import alone_accuracy
+from simulations.stages.alone import alone_right
 from simulations.stages.students import pooled_student
 
 
@@ -15,13 +15,13 @@ def majority(task: Task) -> Score:
     """The accuracy of saying the private records' most frequent class every time."""
     dataset = task.dataset
     most = np.bincount(dataset.private_labels, minlength=dataset.classes).argmax()
-    return Score(float((dataset.test_labels == most).mean()))
+    return Score(dataset.test_labels == most)
 
 
 def alone(task: Task) -> Score:
     """The mean of what parties reach with a teacher of their own records, and what each reaches."""
     settings = task.settings
-    found = alone_accuracy(
+    found = alone_right(
         task.seen_by(teacher_kind(settings.teacher)).dataset,
         task.inputs.shards,
         teacher=settings.teacher,
@@ -29,7 +29,8 @@ def alone(task: Task) -> Score:
         cache_dir=task.host.cache_dir,
         trained=None,
     )
-    return Score(float(found.mean()), details={"best": float(found.max())}, by_party=tuple(found.tolist()))
+    own = found.mean(axis=1)
+    return Score(found.mean(axis=0), details={"best": float(own.max())}, by_party=tuple(own.tolist()))
 
 
 def pooled(task: Task) -> Score:
@@ -44,4 +45,4 @@ def pooled_linear(task: Task) -> Score:
 
 def _pooled(task: Task, student: str) -> Score:
     dataset = task.seen_by(student_kind(student)).dataset
-    return Score(pooled_student(dataset, student=student, seed=task.seed, cache_dir=task.host.cache_dir).accuracy())
+    return Score(pooled_student(dataset, student=student, seed=task.seed, cache_dir=task.host.cache_dir).right())

@@ -17,10 +17,11 @@ from protocols.claims import SIMULATED
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import document, facts, lines, table, text, verdict
-from simulations.baselines import METHODS
-from simulations.baselines.cells import Comparison, Row
+from simulations.baselines import METHODS, by_group
+from simulations.baselines.cells import Comparison
 from simulations.baselines.drawing import comparison_drawing
-from simulations.baselines.table import COVERED, accuracy_text, by_epsilon, markdown, means, tidy
+from simulations.baselines.method import Row
+from simulations.baselines.table import COVERED, accuracy_text, by_epsilon, markdown, markdown_table, means, tidy
 from simulations.plots.figures import write_figures
 from simulations.plots.style import Drawing, inline_svg, pdf_bytes
 from simulations.results.files import environment
@@ -39,16 +40,34 @@ def write_comparison(comparison: Comparison, rows: Sequence[Row], out: Path) -> 
     write_atomically(out / "methods.csv", found.to_csv(index=False))
     write_atomically(out / "means.csv", summary.to_csv(index=False))
     write_atomically(out / "methods.md", markdown(summary))
+    groups = by_group.tidy_groups(rows)
+    worst = by_group.worst_groups(groups)
+    write_atomically(out / "by_group.csv", groups.to_csv(index=False))
+    write_atomically(out / "worst_groups.csv", worst.to_csv(index=False))
+    write_atomically(out / "worst_groups.md", markdown_table(*by_group.worst_rows(worst)))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     drawn = comparison_drawing(summary)
     write_figures([drawn], out)
     write_atomically(out / "figures" / f"{drawn.name}.pdf", pdf_bytes(drawn.figure))
-    write_atomically(out / "report.html", _page(comparison, summary, drawn, out))
+    write_atomically(out / "report.html", _page(comparison, summary, drawn, _of_groups(groups, worst), out))
     return found, summary
 
 
-def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, out: Path) -> str:
-    """The page as HTML; all its numbers come from the table of means."""
+def _of_groups(groups: pd.DataFrame, worst: pd.DataFrame) -> str:
+    """The section on groups of test records as HTML; nothing where no method gave a model."""
+    if groups.empty:
+        return ""
+    tables = [] if worst.empty else [table(by_group.COVERED, *by_group.worst_rows(worst))]
+    tables += [
+        table(f"Accuracy by {attribute}. {COVERED}", *by_group.accuracy_rows(groups, attribute))
+        for attribute in groups["attribute"].unique()
+    ]
+    head = '<section aria-labelledby="groups"><h2 id="groups">Groups of test records</h2>'
+    return "\n".join([head, *tables, "</section>"])
+
+
+def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, groups: str, out: Path) -> str:
+    """The page as HTML; groups: its section on groups. All its numbers come from the tables of means."""
     settings = comparison.settings
     head, rows = by_epsilon(summary)
     notes = summary[summary["note"] != ""]
@@ -69,6 +88,7 @@ def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, out: Pa
             [_gain(row) for _, row in summary.iterrows()],
         ),
         "</section>",
+        groups,
         '<section aria-labelledby="what"><h2 id="what">The methods</h2>',
         table(
             "What each is, whose data its epsilon covers, and who sees records or models in the clear.",

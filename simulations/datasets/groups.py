@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -23,20 +23,25 @@ _MISSING = "missing"
 
 @dataclass(frozen=True, eq=False)
 class Grouping:
-    """One way to tell test records apart. member: of each test record, an index into names, of which each has some."""
+    """One way to tell test records apart. member: of each test record, an index into names, of which each has some.
+
+    edges: where numbers are cut; empty where they are not, or names are no numbers.
+    """
 
     attribute: str
     names: tuple[str, ...]
     member: Int64[ndarray, " test"]
+    edges: tuple[float, ...] = ()
 
 
-def groupings(dataset: Dataset, columns: Sequence[str]) -> list[Grouping]:
+def groupings(dataset: Dataset, columns: Sequence[str], *, like: Sequence[Grouping] = ()) -> list[Grouping]:
     """The test records by class, by site where there are several, and by each of the columns.
 
     A column is a feature of the data set, or was asked for when an own table was read. Numbers with more than 10
-    different values are cut at the quartiles of the test records. Raises InvalidInput for a column that the data do not
-    have, and for one with more than 200 names.
+    different values are cut at the quartiles of the test records, or where `like` cuts them: groupings of other test
+    records. Raises InvalidInput for a column that the data do not have, and for one with more than 200 names.
     """
+    edges = {each.attribute: each.edges for each in like}
     made = [_grouping("class", np.array(dataset.class_names)[dataset.test_labels], order=dataset.class_names)]
     sites = dataset.test_names.get("site")
     if sites is not None and len(set(sites.tolist())) > 1:
@@ -46,31 +51,31 @@ def groupings(dataset: Dataset, columns: Sequence[str]) -> list[Grouping]:
             if column not in {each.attribute for each in made}:
                 raise InvalidInput(f"groups has {column!r}; {dataset.name} has no test records of several sites")
             continue
-        made.append(_of_column(dataset, column))
+        made.append(_of_column(dataset, column, edges.get(column, ())))
     return made
 
 
-def _of_column(dataset: Dataset, column: str) -> Grouping:
+def _of_column(dataset: Dataset, column: str, edges: tuple[float, ...]) -> Grouping:
     if column in dataset.test_names:
-        return _of_texts(column, dataset.test_names[column])
+        return _of_texts(column, dataset.test_names[column], edges)
     start = 0
     for feature in dataset.columns:
         if feature.column == column and feature.kind != "text":
-            return _of_feature(feature, dataset.test_inputs[:, start : start + feature.width])
+            return _of_feature(feature, dataset.test_inputs[:, start : start + feature.width], edges)
         start += feature.width
     known = ", ".join([*dataset.test_names, *(each.column for each in dataset.columns if each.kind != "text")])
     raise InvalidInput(f"groups has {column!r}; allowed with {dataset.name}: class{', ' * bool(known)}{known}")
 
 
-def _of_texts(column: str, texts: Shaped[ndarray, " test"]) -> Grouping:
+def _of_texts(column: str, texts: Shaped[ndarray, " test"], edges: tuple[float, ...]) -> Grouping:
     present = texts != _MISSING
     numbers = read_numbers(texts.tolist())
     if present.any() and np.isfinite(numbers[present]).all():
-        return _of_numbers(column, np.where(present, numbers, np.nan))
+        return _of_numbers(column, np.where(present, numbers, np.nan), edges)
     return _grouping(column, texts, order=())
 
 
-def _of_feature(feature: Feature, inputs: Float32[ndarray, "test width"]) -> Grouping:
+def _of_feature(feature: Feature, inputs: Float32[ndarray, "test width"], edges: tuple[float, ...]) -> Grouping:
     """The values of a column that became features, as they were before."""
     if feature.kind == "categorical":
         known = inputs.any(axis=1)
@@ -84,28 +89,28 @@ def _of_feature(feature: Feature, inputs: Float32[ndarray, "test width"]) -> Gro
     if feature.may_miss:
         numbers[inputs[:, 1] > 0] = np.nan
     # Features are 32 bits: what was 43 comes back as 43.0000001.
-    return _of_numbers(feature.column, np.array([float(f"{number:.6g}") for number in numbers]))
+    return _of_numbers(feature.column, np.array([float(f"{number:.6g}") for number in numbers]), edges)
 
 
-def _of_numbers(column: str, numbers: Float64[ndarray, " test"]) -> Grouping:
-    """Distinct numbers where they are few, else quarters of the records; NaN is missing."""
+def _of_numbers(column: str, numbers: Float64[ndarray, " test"], edges: tuple[float, ...]) -> Grouping:
+    """Distinct numbers where they are few, else quarters of the records, or as `edges` cut them; NaN is missing."""
     present = np.isfinite(numbers)
     values = np.unique(numbers[present])
-    if len(values) <= _MOST_NUMBERS:
+    if len(values) <= _MOST_NUMBERS and not edges:
         order = _distinct(values, digits=6)
         place = np.searchsorted(values, numbers)
         names = np.array([*order, _MISSING])[np.where(present, place, len(order))]
         return _grouping(column, names, order=order)
-    edges = np.unique(np.quantile(numbers[present], [0.25, 0.5, 0.75]))
+    edges = edges or tuple(np.unique(np.quantile(numbers[present], [0.25, 0.5, 0.75])).tolist())
     said = _distinct(edges, digits=4)
     between = [f"{low} to {high}" for low, high in pairwise(said)]
     order = (f"below {said[0]}", *between, f"{said[-1]} or more")
     place = np.searchsorted(edges, numbers, side="right")
     names = np.array([*order, _MISSING])[np.where(present, place, len(order))]
-    return _grouping(column, names, order=order)
+    return replace(_grouping(column, names, order=order), edges=edges)
 
 
-def _distinct(numbers: Float64[ndarray, " numbers"], *, digits: int) -> tuple[str, ...]:
+def _distinct(numbers: Sequence[float] | Float64[ndarray, " numbers"], *, digits: int) -> tuple[str, ...]:
     """Different numbers in words, with so many digits, or as many more as tell them apart."""
     for each in range(digits, 18):
         said = tuple(f"{number:.{each}g}" for number in numbers)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from party.teachers import TEACHERS, teacher_kind
@@ -26,7 +26,7 @@ def measured_parties(parties: int) -> Int64[ndarray, " measured"]:
     return np.unique(np.linspace(0, parties - 1, min(parties, MOST_MEASURED)).astype(np.int64))
 
 
-def alone_accuracy(
+def alone_right(
     dataset: Dataset,
     shards: Sequence[Sequence[Int64[ndarray, " records"]]],
     *,
@@ -34,10 +34,10 @@ def alone_accuracy(
     seed: int,
     cache_dir: Path,
     trained: Path | None,
-) -> Float64[ndarray, " measured"]:
-    """The test accuracy of a teacher of all records of each party, of at most MOST_MEASURED parties.
+) -> Bool[ndarray, "measured test"]:
+    """On which test records a teacher of all of a party's records is right, of at most MOST_MEASURED parties.
 
-    The party i's accuracy is the i-th figure where all are measured. Cached by what it depends on. trained: the folder
+    The i-th row is the party i's where all are measured. Cached by what it depends on. trained: the folder
     of the teachers that voted, of these shards and this seed: a party's only teacher is the model that it has alone,
     and is not trained again. None where records voted.
     """
@@ -49,8 +49,8 @@ def alone_accuracy(
     about = f"alone {dataset.private_digest} {pool} {dataset.test_digest} {teacher} {seed} {chosen} {source}"
     path = cache_dir / "alone" / f"{content_digest(*holdings, text=about)}.npy"
     known = cached_array(path)
-    if known is not None and known.shape == (len(chosen),):
-        return known.astype(np.float64)
+    if known is not None and known.shape == (len(chosen), len(dataset.test_labels)) and known.dtype == np.bool_:
+        return known
     if trained is not None and all(len(of_party) == 1 for of_party in shards):
         models = [kind.load(teacher_path(trained, str(party), 0)) for party in chosen]
     else:
@@ -59,6 +59,6 @@ def alone_accuracy(
             classes=dataset.classes,
             seeds=[teacher_seed(seed, party, 0) for party in chosen],
         )
-    found = np.array([(model.predict(dataset.test_inputs) == dataset.test_labels).mean() for model in models])
+    found = np.array([model.predict(dataset.test_inputs) == dataset.test_labels for model in models])
     write_atomically(path, array_bytes(found))
     return found

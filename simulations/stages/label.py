@@ -190,9 +190,9 @@ def _absent(study: Study, presence: Presence) -> Callable[[Mapping[str, Request]
     return absent
 
 
-def mean_and_interval(values: Float64[ndarray, " seeds"]) -> tuple[float, float | None]:
-    """The mean and the half-width of its 95 % confidence interval (Student's t); no half-width for one value."""
+def mean_and_interval(values: Float64[ndarray, " seeds"], *, level: float = 0.95) -> tuple[float, float | None]:
+    """The mean and the half-width of its confidence interval (Student's t); no half-width for one value."""
     if len(values) < 2:
         return float(values.mean()), None
-    half = float(scipy.stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
+    half = float(scipy.stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(ddof=1) / np.sqrt(len(values)))
     return float(values.mean()), half

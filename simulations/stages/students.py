@@ -9,7 +9,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.students import STUDENTS, student_kind
@@ -89,6 +89,15 @@ class ReleasedStudent:
             known = float((self._trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
             write_atomically(path, json.dumps({"accuracy": known}))
         return known
+
+    def right(self) -> Bool[ndarray, " test"] | None:
+        """Whether the most probable class is right, of each test record; None without labels to train on."""
+        if len(self._targets) == 0:
+            return None
+        right: Bool[ndarray, " test"] = (
+            self.probabilities(self._dataset.test_inputs).argmax(axis=1) == self._dataset.test_labels
+        )
+        return right
 
     def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
         """The probability of each class; uniform without labels to train on."""

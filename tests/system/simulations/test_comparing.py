@@ -25,14 +25,15 @@ def folder(tmp_path, monkeypatch, here, undrawn):
 def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_it_was_stopped(
     folder, monkeypatch, capsys
 ):
-    flags = ["baselines", *SMALL, "--quiet", "--methods", METHODS, "--seeds", "0-1", "--out", "out"]
+    flags = ["baselines", *SMALL, "--quiet", "--methods", METHODS, "--seeds", "0-1", "--groups", "class"]
+    flags += ["--out", "out"]
     row, made = cells._row, []
 
-    def stopped(name, task):
+    def stopped(name, task, groups):
         made.append(name)
         if len(made) == 4:
             raise KeyboardInterrupt
-        return row(name, task)
+        return row(name, task, groups)
 
     monkeypatch.setattr(cells, "_row", stopped)
     assert run(*flags) == 130
@@ -63,7 +64,12 @@ def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_i
     lines = (written / "methods.md").read_text().splitlines()
     assert lines[0] == "| method | protects | no ε |"
     assert lines[-1] == f"| fedavg | nobody | {50 * sum(pair):.1f} % |"
-    assert "Which parties gain" in (written / "report.html").read_text()
+    groups = pd.read_csv(written / "by_group.csv")
+    for key, of in groups.groupby(["method", "seed"]):
+        assert (of["accuracy"] * of["records"]).sum() / of["records"].sum() == pytest.approx(accuracy[key])
+    page = (written / "report.html").read_text()
+    assert "Which parties gain" in page
+    assert "lost there, points" in page
     assert run("baselines", "out/baselines.toml", "--engine", "in_process", "--quiet", "--json", "--out", "again") == 0
     assert json.loads(capsys.readouterr().out) == rows
 

@@ -46,6 +46,9 @@ def test_many_numbers_become_quarters():
     _, age = groupings(dataset(rows, [0] * 40), ["age"])
     assert age.names == ("below 29.75", "29.75 to 39.5", "39.5 to 49.25", "49.25 or more")
     assert np.bincount(age.member).tolist() == [10, 10, 10, 10]
+    _, again = groupings(dataset(rows[:15], [0] * 15), ["age"], like=[age])  # 20 to 34: cut where those are
+    assert again.names == ("below 29.75", "29.75 to 39.5")
+    assert np.bincount(again.member).tolist() == [10, 5]
 
 
 @pytest.mark.parametrize("distinct", [3, 40])
