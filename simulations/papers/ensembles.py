@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -20,17 +19,17 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations import datasets
-from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.dataset import content_digest
 from simulations.datasets.request import DatasetRequest
 from simulations.papers.stand_ins import Teacher
 from simulations.setup.upsampling import deal
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
+from simulations.stages.encoded import encoded
 from simulations.stages.inputs import Host
 
 TEACHERS: Final = 250
 _SEED: Final = 0
-_FEATURES: Final = ("coordinator.queries.features", "protocols.features")
 _TEACHERS: Final = ("simulations.papers.stand_ins",)
 
 
@@ -61,12 +60,11 @@ def mnist(host: Host) -> Pool:
     from coordinator.queries.features import features_for
 
     data = datasets.load("mnist", DatasetRequest(seed=_SEED, data_dir=host.data_dir))
-    path, kept = _kept(host, f"{data.private_digest} {data.public_digest} {source_digest(*_FEATURES)}")
-    if kept is None:
-        found = features_for(data.public_inputs, "auto", seed=_SEED)
-        kept = np.concatenate([found(data.private_inputs), found(data.public_inputs)])
-        write_atomically(path, array_bytes(kept))
-    return _pool(data, kept)
+    seen = encoded(data, features_for(data.public_inputs, "auto", seed=_SEED), cache_dir=host.cache_dir)
+    return Pool(
+        data.name, data.classes, seen.private_inputs, data.private_labels, seen.public_inputs, data.public_inputs,
+        data.public_labels, data.test_inputs, data.test_labels,
+    )  # fmt: skip
 
 
 @lru_cache(maxsize=1)
@@ -80,14 +78,6 @@ def adult(host: Host, *, private: int, public: int, test: int) -> Pool:
     return Pool(
         "adult", data.classes, inputs[first], labels[first], inputs[second], inputs[second], labels[second],
         inputs[third], labels[third],
-    )  # fmt: skip
-
-
-def _pool(data: Dataset, features: Float32[ndarray, "records features"]) -> Pool:
-    private, public = np.split(features, [len(data.private_labels)])
-    return Pool(
-        data.name, data.classes, private, data.private_labels, public, data.public_inputs, data.public_labels,
-        data.test_inputs, data.test_labels,
     )  # fmt: skip
 
 
@@ -110,12 +100,16 @@ def cast(
 ) -> Int8[ndarray, "teachers queries"]:
     """Every teacher's votes on every query; kept in the cache, where a second call finds them.
 
+    The stage of a run keeps teachers, too, of the kinds that parties have, which these are not.
+
     Raises StorageFailed.
     """
     learned = (np.concatenate(shards), np.array([len(each) for each in shards]), pool.seen_private, pool.private_labels)
     about = content_digest(*learned, pool.seen_public)
-    path, kept = _kept(host, f"{fit} {about} {source_digest(*_TEACHERS)}")
+    path = host.cache_dir / "papers" / f"{content_digest(text=f'{fit} {about} {source_digest(*_TEACHERS)}')}.npy"
+    kept = cached_array(path)
     if kept is None:
+        make_cache(path.parent, cache_dir=host.cache_dir)
         kept = np.stack(
             [
                 fit(pool.seen_private[shard], pool.private_labels[shard], pool.seen_public, teacher).astype(np.int8)
@@ -124,10 +118,3 @@ def cast(
         )
         write_atomically(path, array_bytes(kept))
     return kept
-
-
-def _kept(host: Host, what: str) -> tuple[Path, ndarray | None]:
-    folder = host.cache_dir / "papers"
-    make_cache(folder, cache_dir=host.cache_dir)
-    path = folder / f"{content_digest(text=what)}.npy"
-    return path, cached_array(path)
