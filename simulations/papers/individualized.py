@@ -11,6 +11,7 @@ import numpy as np
 from simulations.papers.individualized_calibrated import calibrated
 from simulations.papers.individualized_figures import figure_2, labels_over_budgets
 from simulations.papers.individualized_setting import (
+    ASSIGNED,
     HIGHER,
     LOW,
     NAME,
@@ -30,10 +31,6 @@ from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, printe
 from simulations.papers.stand_ins import Forest
 from simulations.papers.until_spent import proportional_weights
 
-_ASSIGNED: Final = (
-    "a group's weight is multiplied by its share, and the smallest weight charged to the smallest budget, as the "
-    "published program does: groups are charged for the weight of others, and budgets are passed"
-)
 _ALSO_ASSIGNED: Final = "what is printed is nearer to what the published program's assignment gives"
 _CHOSEN: Final = "the part of the components that a teacher sees was chosen for the printed accuracy, 90.2 %"
 _MOST: Final = (
@@ -66,7 +63,7 @@ def paper() -> Paper:
             "On MNIST two ensembles stand in. Labels of PATE and Weight, and all of Table 1, are of teachers that are "
             "right on 97 %; Upsample in Tables 5 to 8 is of teachers that are right on 90 %, as printed. No single "
             "ensemble comes near all columns: Table 1 and Tables 5 to 8 print different numbers of labels of PATE, of "
-            "which the second is more than any votes of 250 teachers give here.",
+            "which the second is more than any votes of 250 teachers give on average.",
             "Calibrated: teachers agree as often as gives one printed number of labels of each column. Such cells are "
             "compared, and not counted.",
             "Figures: the text of the paper could not be had. Settings are those of the published program's notebooks, "
@@ -124,7 +121,7 @@ def _table_1(name: str, row: dict[str, Any], task: Task) -> Sequence[Cell]:
         cells.append(labels_cell(name, f"labels, {column}", labels, found[column], why=why))
         cells.append(percent_cell(name, f"right, {column}", right, here.right(found[column])))
     published = here.weighted(STRONG, epsilon, shares, as_published=True)
-    return [*cells, labels_cell(name, "labels, Weight as published", None, published, means=_ASSIGNED)]
+    return [*cells, labels_cell(name, "labels, Weight as published", None, published, means=ASSIGNED)]
 
 
 def _most(row: str, figure: str, most: float) -> Cell:
@@ -177,7 +174,7 @@ def _labels(dataset: str, two: TwoGroups, task: Task) -> Sequence[Cell]:
     if two.share == 0.5:  # equal shares: the same weights
         return cells
     published = here.weighted(WEIGHT[dataset], two.epsilon, two.shares, as_published=True)
-    return [*cells, labels_cell(two.name, "labels, Weight as published", None, published, means=_ASSIGNED)]
+    return [*cells, labels_cell(two.name, "labels, Weight as published", None, published, means=ASSIGNED)]
 
 
 def _student_parts(dataset: str) -> tuple[Part, ...]:

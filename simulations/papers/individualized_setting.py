@@ -31,6 +31,10 @@ UPSAMPLE: Final[dict[str, Teacher]] = {"MNIST": KernelRidge(0.6), "Adult": Fores
 LOW: Final = float(np.log(2))
 HIGHER: Final = {f"log {times}": float(np.log(times)) for times in (4, 8, 16)}
 LABELS: Final = f"labels until the first budget is spent, {DATA_DEPENDENT_MEANS}"
+ASSIGNED: Final = (
+    "a group's weight is multiplied by its share, and the smallest weight charged to the smallest budget, as the "
+    "published program does: groups are charged for the weight of others, and budgets are passed"
+)
 STAND_INS: Final = "the teachers are stand-ins, which agree more or less often than the paper's"
 
 

@@ -19,6 +19,10 @@ from simulations.baselines import METHODS
 from simulations.baselines.by_group import worst_groups, worst_rows
 from simulations.baselines.table import markdown, markdown_table, means
 from simulations.groups.figures import FEWEST
+from simulations.papers import find_papers
+from simulations.papers.markdown import papers_markdown
+from simulations.papers.shown import number
+from simulations.papers.written import from_tidy
 from simulations.planning.plan import make_plan
 from simulations.results.marks import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
@@ -73,6 +77,31 @@ def test_a_table_of_stored_results_is_theirs(page: Path, name: str, table: str) 
     rows = stored(name)
     made = markdown_table(*worst_rows(worst_groups(rows))) if "group" in rows else markdown(means(rows))
     assert table == made
+
+
+def test_the_page_of_reproduced_papers_is_that_of_its_run() -> None:
+    text = (ROOT / "docs" / "reference" / "reproduced-papers.md").read_text(encoding="utf-8")
+    _, mark, page = text.partition(" of the cells in tests/vectors/measured/papers.csv -->\n\n")
+    cells = pd.read_csv(STORED / "papers.csv")
+    assert mark
+    assert page == papers_markdown(from_tidy(cells, find_papers("all")))
+    assert len(cells) > 100
+
+
+def test_labels_of_both_assignments_of_weights_are_those_of_the_run() -> None:
+    head = "| table | row | printed | in proportion to budgets | as the published program assigns them |"
+    (paper,) = find_papers("individualized")
+    cells = {
+        (one.table.name, cell.row, cell.figure): cell
+        for one in from_tidy(pd.read_csv(STORED / "papers.csv"), [paper])
+        for cell in one.cells
+    }
+    rows = rows_below("../how-to/reproduce-a-paper.md", head)
+    assert len(rows) >= 10
+    for table, row, *said in rows:
+        ours, published = (cells[table.strip("`"), row, f"labels, Weight{how}"] for how in ("", " as published"))
+        shown = [number(cell.ours, "count", half=cell.half) for cell in (ours, published)]
+        assert said == [number(ours.printed, "count"), *shown]
 
 
 def test_what_follows_from_the_comparison_is_what_its_runs_say() -> None:
