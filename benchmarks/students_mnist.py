@@ -2,7 +2,7 @@ r"""Accuracy of students of the PATE 2018 MNIST votes at epsilon 1.97, kind by k
 
     CONCLAVE_DATA=... python benchmarks/students_mnist.py vat mean_teacher
     CONCLAVE_DATA=... python benchmarks/students_mnist.py propagation --planned 58.5,152,641 --questions coverage \
-        --seeds 5
+        --seeds 0-4
 
 Delta 1e-5, uniform weights. Confident-GNMax at the paper's noise, T = 200, sigma1 = 150, sigma2 = 40, or with --planned
 Thresholded GNMax under exact_composition, at the noise that this command chooses:
@@ -12,12 +12,13 @@ Thresholded GNMax under exact_composition, at the noise that this command choose
 
 The pool is MNIST's first 9,000 test images, the test part the last 1,000. Students
 are those of the last epoch: nothing is chosen by test accuracy. Lines are means over seeds of noise, questions and
-student, with the half-width of the 95 % interval.
+student, with the half-width of the 95 % interval. --rows FILE.csv keeps the row of each seed and student.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import os
 import time
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from numpy import ndarray
 from coordinator.queries import QUESTIONS_HELP
 from coordinator.queries.questions import in_order
 from coordinator.students import student_kind
-from simulations.setup.experiment import experiment, experiment_budgets, make_study
+from simulations.setup.experiment import experiment, experiment_budgets, make_study, parse_seeds
 from simulations.stages.label import label_seed, mean_and_interval
 from simulations.stages.stored_votes import VoteCounts
 from simulations.stages.votes_file import read_labels, read_votes
@@ -58,20 +59,33 @@ def main() -> None:
     parser.add_argument("--questions", default="given", help=QUESTIONS_HELP)
     parser.add_argument("--planned", metavar="SIGMA,THRESHOLD,QUERIES", help="of plan's command [the paper's noise]")
     parser.add_argument("--epsilon", default="1.97")
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", default="0", help="3, 0-4 or 0,2,5-7 [0]")
+    parser.add_argument("--rows", type=Path, metavar="FILE.csv", help="where rows are appended [nowhere]")
     asked = parser.parse_args()
     if "CONCLAVE_DATA" not in os.environ:
         print("not measured: CONCLAVE_DATA is not set")
         return
     votes = _read(Path(os.environ["CONCLAVE_DATA"]))
     rows = []
-    for seed in range(asked.seeds):
+    for seed in parse_seeds(asked.seeds):
         rows.append(_one(asked, votes, seed))
         print(f"  seed {seed}: " + ", ".join(f"{each:.4f}" for each in rows[-1]), flush=True)
+        _keep(asked, seed, rows[-1])
     names = ("labels", "right", *(name for kind in asked.kinds for name in (kind, "CPU seconds")))
     for name, values in zip(names, np.array(rows).T, strict=True):
         mean, half = mean_and_interval(values)
         print(f"{name:20} {mean:.4f}" + ("" if half is None else f" +- {half:.4f}"), flush=True)
+
+
+def _keep(asked: argparse.Namespace, seed: int, row: list[float]) -> None:
+    """Appends a line for each student: noise, questions, seed, labels, right, student, accuracy, cpu_seconds."""
+    if asked.rows is None:
+        return
+    labels, right, *figures = row
+    with asked.rows.open("a", encoding="utf-8", newline="") as file:
+        for kind, accuracy, seconds in zip(asked.kinds, figures[::2], figures[1::2], strict=True):
+            setting = (asked.planned or "paper", asked.questions, seed, int(labels), f"{right:.6f}")
+            csv.writer(file, lineterminator="\n").writerow((*setting, kind, f"{accuracy:.4f}", f"{seconds:.1f}"))
 
 
 def _read(data: Path) -> Votes:

@@ -25,6 +25,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "softmatch": "coordinator.students.softmatch:softmatch",
         "mean_teacher": "coordinator.students.mean_teacher:mean_teacher",
         "mixmatch": "coordinator.students.mixmatch:mixmatch",
+        "gan": "coordinator.students.gan:gan",
         "vat": "coordinator.students.vat:vat",
         "propagation": "coordinator.students.propagation:propagation",
         "label_spreading": "coordinator.students.label_spreading:label_spreading",

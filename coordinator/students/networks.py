@@ -26,7 +26,7 @@ from runtime.torch_networks import (
 )
 
 _SMALLEST_IMAGE: Final = 8
-_FILTERS: Final = (32, 64)
+FILTERS: Final = (32, 64)
 _HIDDEN: Final = 128
 
 
@@ -52,20 +52,29 @@ def is_image(input_shape: tuple[int, ...]) -> bool:
     return len(input_shape) in (2, 3) and input_shape[2:] in ((), (3,)) and min(input_shape[:2]) >= _SMALLEST_IMAGE
 
 
-def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
+def convolutions(name: str, input_shape: tuple[int, ...]) -> tuple[Shapes, int]:
+    """The weights of two convolutions, and how many values the second makes of an image, see _cnn_logits.
+
+    Raises InvalidInput, with the network's name, for what is no image.
+    """
     if not is_image(input_shape):
         raise InvalidInput(
-            f"inputs of the cnn have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side at "
-            f"least {_SMALLEST_IMAGE}"
+            f"inputs of the {name} have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side "
+            f"at least {_SMALLEST_IMAGE}"
         )
-    first, second = _FILTERS
+    first, second = FILTERS
     height, width = ((length - 3) // 2 for length in input_shape[:2])
     channels = 1 if len(input_shape) == 2 else 3
-    features = second * ((height + 1) // 2) * ((width + 1) // 2)
+    weights: Shapes = {"first.weight": (first, channels, 5, 5), "second.weight": (second, first, 3, 3)}
+    return weights, second * ((height + 1) // 2) * ((width + 1) // 2)
+
+
+def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
+    weights, features = convolutions("cnn", input_shape)
     return (
-        {"first.weight": (first, channels, 5, 5), "second.weight": (second, first, 3, 3)}
-        | norm_shapes("first_norm", first)
-        | norm_shapes("second_norm", second)
+        weights
+        | norm_shapes("first_norm", FILTERS[0])
+        | norm_shapes("second_norm", FILTERS[1])
         | dense_shapes(features, hidden=_HIDDEN, classes=classes)
     )
 

@@ -73,13 +73,16 @@ class Step:
     """What the loss of one training step is computed from.
 
     known: changed labelled inputs [labelled, ...]; goals: the weight of each class for them, >= 0; queries: unlabelled
-    inputs, unchanged. `scores` are those of the parameters that are trained, `average` those of their running average,
-    without gradients. progress: the share of the training that is done, in [0, 1).
+    inputs, unchanged. `scores` are those of the `parameters` in training, `average` those of their running average,
+    without gradients; `offsets` are added to both, see seen_offsets. progress: the share of the training that is done,
+    in [0, 1).
     """
 
     known: Tensor = field(repr=False)
     goals: Tensor = field(repr=False)
     queries: Tensor = field(repr=False)
+    parameters: Parameters = field(repr=False)
+    offsets: Tensor = field(repr=False)
     scores: Scores
     average: Scores
     progress: float
@@ -159,7 +162,9 @@ def train(
         optimizer.zero_grad()
         if loss and unlabelled_picks:
             queries = rest[unlabelled_picks.next()]
-            value = loss(Step(batch, goals, queries, scores, average_scores, step / steps, generator))
+            value = loss(
+                Step(batch, goals, queries, parameters, offsets, scores, average_scores, step / steps, generator)
+            )
         else:
             value = cross_entropy(scores(batch), goals)
         value.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it

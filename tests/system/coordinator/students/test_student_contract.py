@@ -15,7 +15,7 @@ import torch
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
-from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, supervised, torch_student
+from coordinator.students import STUDENTS, gan, scikit, semi_supervised, student_kind, supervised, torch_student
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import one_hot
 from protocols.errors import InvalidInput
@@ -38,6 +38,7 @@ LEAST_ACCURACY = {
     "mean_teacher": 0.94,
     "mixmatch": 0.94,
     "vat": 0.95,
+    "gan": 0.90,
     "label_spreading": 0.94,
     "propagation": 0.94,
 }
@@ -48,9 +49,11 @@ SEMI_SUPERVISED = [
     "mean_teacher",
     "mixmatch",
     "vat",
+    "gan",
     "label_spreading",
     "propagation",
 ]
+FOR_IMAGES_ALONE = {"cnn", "gan"}
 SAME_FOR_EVERY_SEED = {"logistic_regression", "gradient_boosting", "label_spreading"}
 
 
@@ -76,8 +79,8 @@ def name(request: pytest.FixtureRequest) -> str:
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     # Full length is measured by the accuracy test; the contract holds for any length.
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
-    monkeypatch.setattr(semi_supervised, "_SCHEDULE", short)
-    monkeypatch.setattr(supervised, "_SCHEDULE", short)
+    for module in (gan, semi_supervised, supervised):
+        monkeypatch.setattr(module, "_SCHEDULE", short)
     monkeypatch.setattr(scikit, "FOREST_TREES", 40)
     monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 10)
     return student_kind(name, device="cpu")
@@ -95,7 +98,8 @@ def test_every_kind_has_a_stated_accuracy() -> None:
 @pytest.mark.parametrize("name", STUDENTS)
 def test_200_digits_with_5_percent_wrong_labels_make_a_good_student(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     # Half the steps that a semi-supervised student takes, which are enough here: 0.953 to 0.997 of 297 are right.
-    monkeypatch.setattr(semi_supervised, "_SCHEDULE", replace(semi_supervised._SCHEDULE, fewest_steps=400))
+    for module in (gan, semi_supervised):
+        monkeypatch.setattr(module, "_SCHEDULE", replace(semi_supervised._SCHEDULE, fewest_steps=400))
     labels = LABELS[:200].copy()
     labels[::20] = (labels[::20] + 1 + np.arange(10) % 9) % CLASSES
     student = fit(student_kind(name, device="cpu"), IMAGES[:200], labels, IMAGES[200:1500])
@@ -188,10 +192,10 @@ def test_semi_supervised_kinds_are_better_than_a_supervised_one_with_the_same_ei
     """Measured with four seeds: mlp 0.86, FixMatch 0.94, FreeMatch 0.94, SoftMatch 0.95, mean teacher 0.94,
     MixMatch 0.93, VAT 0.95, label spreading 0.93."""
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=120, most_steps=120)
-    monkeypatch.setattr(semi_supervised, "_SCHEDULE", short)
-    monkeypatch.setattr(supervised, "_SCHEDULE", short)
+    for module in (gan, semi_supervised, supervised):
+        monkeypatch.setattr(module, "_SCHEDULE", short)
     supervised_alone = mean_accuracy_with_eight_labels("mlp")
-    for name in SEMI_SUPERVISED:
+    for name in set(SEMI_SUPERVISED) - FOR_IMAGES_ALONE:
         assert mean_accuracy_with_eight_labels(name) > supervised_alone + 0.02, name
 
 
@@ -225,7 +229,7 @@ def test_bad_input_is_refused(kind: StudentKind) -> None:
             method(broken)
 
 
-@pytest.mark.parametrize("name", [name for name in STUDENTS if name != "cnn"])
+@pytest.mark.parametrize("name", [name for name in STUDENTS if name not in FOR_IMAGES_ALONE])
 def test_table_rows_are_learned(name: str, kind: StudentKind) -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((600, 6)).astype(np.float32)
@@ -244,10 +248,11 @@ def test_colours_tell_images_apart_that_are_alike_in_grey(name: str, kind: Stude
     assert (student.predict(images[80:]) == labels[80:]).mean() > 0.9
 
 
-def test_the_cnn_refuses_table_rows() -> None:
-    refused(
-        student_kind("cnn", device="cpu"), np.zeros((3, 6), np.float32), np.eye(3, 10, dtype=np.float32), "at least 8"
-    )
+@pytest.mark.parametrize("name", sorted(FOR_IMAGES_ALONE))
+def test_kinds_for_images_refuse_table_rows(name: str) -> None:
+    kind = student_kind(name, device="cpu")
+    assert kind.needs_images
+    refused(kind, np.zeros((3, 6), np.float32), np.eye(3, 10, dtype=np.float32), f"of the {name} .*at least 8")
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
