@@ -67,8 +67,7 @@ def paper() -> Paper:
             "Calibrated: teachers agree as often as gives one printed number of labels of each column. Such cells are "
             "compared, and not counted.",
             "Figures: the text of the paper could not be had. Settings are those of the published program's notebooks, "
-            "which plot Figure 2 and labels over budgets; of other figures nothing is known, and no figure has printed "
-            "numbers that a table does not have.",
+            "which plot Figure 2, and labels over budgets; of other figures, and of numbers in any, nothing is known.",
         ),
         tables=(
             PaperTable(
