@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar  # Any: the keywords 
 import click
 
 from coordinator.queries import QUESTIONS_HELP
-from coordinator.students import STUDENTS
+from coordinator.students import EQUAL, STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.budgets.individualization import WEIGHT_RULES
@@ -132,7 +132,8 @@ _SETTINGS = [
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag(
         "--student",
-        f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels) | none (stop after the labels) [cnn for "
+        f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels) | none (stop after the labels); behind a "
+        f"kind, {EQUAL}: classes count the same [cnn for "
         "images, mlp for tables; where records of tables vote: logistic_regression below 2,000 units, else "
         "gradient_boosting].",
     ),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from coordinator.commands.group import home_option
-from coordinator.students import STUDENTS
+from coordinator.students import EQUAL, STUDENTS
 from protocols.errors import InvalidInput
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
@@ -84,7 +84,11 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
 @click.command(epilog=EPILOG)
 @click.argument("study")
 @click.option(
-    "--student", "kind", required=True, help=f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels)."
+    "--student",
+    "kind",
+    required=True,
+    help=f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels); behind a kind, {EQUAL}: classes count the "
+    "same.",
 )
 @click.option(
     "--features",

@@ -51,7 +51,7 @@ class _Network(nn.Module):
 def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int) -> bytes:
     """The ONNX file. Raises InvalidInput for a pool of other records than images."""
     check_images(pool, kind="contrastive")
-    return standardised(trained(pool, seed=seed, steps=_STEPS), pool, **OF_POOL)
+    return standardised(trained(pool, seed=seed, steps=_STEPS), pool, origin=OF_POOL)
 
 
 def trained(pool: Float32[ndarray, "pool height width ..."], *, seed: int, steps: int) -> nn.Module:

@@ -33,7 +33,7 @@ def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int) -> bytes:
         raise InvalidInput(
             f"the pool's records have the shape {pool.shape[1:]}; allowed for encoder 'denoising': rows of a table"
         )
-    return standardised(trained(pool, seed=seed, steps=_STEPS), pool, **OF_POOL)
+    return standardised(trained(pool, seed=seed, steps=_STEPS), pool, origin=OF_POOL)
 
 
 def trained(pool: Float32[ndarray, "pool columns"], *, seed: int, steps: int) -> nn.Module:

@@ -17,7 +17,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from coordinator.encoders import read_weights
-from coordinator.encoders.standard import PublicImages, check_images, standardised
+from coordinator.encoders.standard import Origin, PublicImages, check_images, standardised
 from protocols.errors import DataCorrupt
 
 _WIDTHS: Final = (64, 128, 256, 512)
@@ -70,8 +70,8 @@ def encoder(pool: Float32[ndarray, "pool ..."], *, side: int, weights: Path, wei
     """
     check_images(pool, kind="resnet18")
     network = PublicImages(with_weights(weights, weights_sha256), side)
-    origin = f"of ResNet-18, brought as a file with SHA-256 {weights_sha256.lower()}"
-    return standardised(network, pool, weights=origin, licence="")
+    origin = Origin(f"of ResNet-18, brought as a file with SHA-256 {weights_sha256.lower()}", licence="")
+    return standardised(network, pool, origin=origin)
 
 
 def with_weights(path: Path, sha256: str) -> ResNet18:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import torch
@@ -15,8 +17,6 @@ from protocols.errors import InvalidInput
 from protocols.features.encoder import LICENCE, WEIGHTS
 from runtime.torch_networks import planes
 
-# Of weights that were learned from the pool alone.
-OF_POOL: Final = {"weights": "learned from the public pool alone", "licence": "whatever the pool's is"}
 # Images with a shorter side say too little for a network; students and teachers have the same limit.
 FEWEST_PIXELS: Final = 8
 # Of the mean deviation of all features: one that hardly varies is not blown up to noise.
@@ -24,10 +24,22 @@ _LEAST_DEVIATION: Final = 0.05
 _ROWS: Final = 64
 
 
-class _Standardised(torch.nn.Module):
-    """The network's features less their mean over the pool, in units of their standard deviation."""
+@dataclass(frozen=True)
+class Origin:
+    """Where weights come from, and under which licence, "" where nobody said."""
 
-    def __init__(self, network: torch.nn.Module, pool: Tensor) -> None:
+    weights: str
+    licence: str
+
+
+OF_POOL: Final = Origin(weights="learned from the public pool alone", licence="whatever the pool's is")
+
+
+class _Standardised(torch.nn.Module):
+    """The network's features less their mean over the pool, in units of their standard deviation; those of each depth
+    times the root of the mean number of features of a depth over its own."""
+
+    def __init__(self, network: torch.nn.Module, pool: Tensor, depths: Sequence[int] | None) -> None:
         super().__init__()
         self.network = network.eval()
         with torch.no_grad():
@@ -35,22 +47,32 @@ class _Standardised(torch.nn.Module):
         deviation = found.std(0, correction=0)
         floor = torch.clamp(_LEAST_DEVIATION * deviation.mean(), min=torch.finfo(torch.float32).tiny ** 0.5)
         self.register_buffer("mean", found.mean(0))
-        self.register_buffer("scale", 1 / torch.maximum(deviation, floor))
+        each = torch.tensor(depths or [found.shape[1]])
+        weight = (each.float().mean() / each).sqrt().repeat_interleave(each)
+        self.register_buffer("scale", weight / torch.maximum(deviation, floor))
 
     def forward(self, inputs: Tensor) -> Tensor:
         features: Tensor = (self.network(inputs) - self.get_buffer("mean")) * self.get_buffer("scale")
         return features
 
 
-def standardised(network: torch.nn.Module, pool: Float32[ndarray, "pool ..."], *, weights: str, licence: str) -> bytes:
+def standardised(
+    network: torch.nn.Module,
+    pool: Float32[ndarray, "pool ..."],
+    *,
+    origin: Origin,
+    depths: Sequence[int] | None = None,
+) -> bytes:
     """The ONNX file of the network's features of records like the pool's, with mean 0 and standard deviation 1 there.
 
     network: takes records [rows, ...] as a hospital holds them, and gives features [rows, width]. Features that hardly
-    vary stay small. weights, licence: where the weights come from, and under which licence, as the file says.
+    vary stay small. origin: what the file says of its weights.
+    depths: how many features each depth of the network gives, where there are several: each depth then varies as much
+    as another in all, and a feature's standard deviation is that of its depth.
     """
     records = torch.from_numpy(pool)
-    says = {WEIGHTS: weights, LICENCE: licence}
-    return onnx_bytes(_Standardised(network, records), records[:2], outputs=("features",), says=says)
+    says = {WEIGHTS: origin.weights, LICENCE: origin.licence}
+    return onnx_bytes(_Standardised(network, records, depths), records[:2], outputs=("features",), says=says)
 
 
 def check_images(pool: Float32[ndarray, "pool ..."], *, kind: str) -> None:

@@ -34,6 +34,9 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
     check=function_of("`device` that returns a StudentKind"),
 )
 
+# Behind a kind: every class counts the same in its training (equal_classes.py).
+EQUAL: Final = "+equal"
+
 
 def usual_table_student(population: int) -> str:
     """The kind that learns the soft labels of record votes on a table; population: the public number of units.
@@ -46,9 +49,15 @@ def usual_table_student(population: int) -> str:
 
 
 def student_kind(name: str, *, device: str = "auto") -> StudentKind:
-    """The kind of student of this name, see STUDENTS; imports the packages that it needs.
+    """The kind of student of this name, see STUDENTS, with or without EQUAL; imports the packages that it needs.
 
     `device` is 'auto' (a CUDA device if there is one and the kind can use it), 'cpu', 'cuda' or 'cuda:N'.
     Raises InvalidInput for an unknown name or device, or when the packages of the kind are not installed.
     """
-    return installed_part(STUDENTS, name)(device=device)
+    base = name.removesuffix(EQUAL)
+    made = installed_part(STUDENTS, base)(device=device)
+    if base == name:
+        return made
+    from coordinator.students.equal_classes import EqualClasses  # NumPy, which --help does without
+
+    return EqualClasses(made)

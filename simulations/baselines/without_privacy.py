@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from coordinator.students import student_kind
+from coordinator.students import EQUAL, student_kind
 from party.teachers import teacher_kind
 from simulations.baselines.method import Score, Task
 from simulations.stages.alone import alone_right
@@ -39,8 +39,12 @@ def pooled(task: Task) -> Score:
 
 
 def pooled_linear(task: Task) -> Score:
-    """The accuracy of a logistic regression of all private records: what linear methods could reach."""
-    return _pooled(task, "logistic_regression")
+    """The accuracy of a logistic regression of all private records: what linear methods could reach.
+
+    Its classes count the same where the student's do.
+    """
+    equal = str(task.settings.student).endswith(EQUAL)
+    return _pooled(task, f"logistic_regression{EQUAL * equal}")
 
 
 def _pooled(task: Task, student: str) -> Score:

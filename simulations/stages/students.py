@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.students import STUDENTS, student_kind
+from coordinator.students import EQUAL, STUDENTS, student_kind
 from coordinator.students.choice import AUTO, FOLDS, SIMPLEST, Choice, Score, choose_student
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
@@ -44,7 +44,7 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
-        module = "coordinator.students.choice" if student == AUTO else STUDENTS[student].__module__
+        module = "coordinator.students.choice" if student == AUTO else STUDENTS[student.removesuffix(EQUAL)].__module__
         source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
         if student == AUTO:  # chooses among what is installed
             source += " ".join(package for package in ("sklearn", "torch") if find_spec(package))

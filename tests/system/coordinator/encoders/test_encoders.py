@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from coordinator.encoders import EncoderChoice, contrastive, denoising, make_encoder, resnet
+from coordinator.encoders.efficientnet import DEPTHS
 from coordinator.encoders.standard import PublicImages
 from coordinator.queries.features import features_for
 from protocols.errors import DataCorrupt, InvalidInput
@@ -121,4 +122,8 @@ def test_public_weights_that_are_not_installed_name_their_extra(monkeypatch):
 
 def test_public_weights_of_a_package_give_the_features_of_images(tmp_path):
     content = make_encoder(IMAGES, EncoderChoice(kind="efficientnet_lite0", side=32))
-    assert features(content, IMAGES[:2], tmp_path).shape == (2, 1280)
+    found = features(content, IMAGES, tmp_path)
+    assert found.shape == (len(IMAGES), sum(DEPTHS))
+    varies = [depth.var(axis=0).sum() for depth in np.split(found, np.cumsum(DEPTHS)[:-1], axis=1)]
+    np.testing.assert_allclose(varies[:-1], np.mean(DEPTHS), rtol=0.02)
+    assert varies[-1] < np.mean(DEPTHS), "most of the last hardly vary between images of noise, and stay small"
