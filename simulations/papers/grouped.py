@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Float64, Int8, Int64
 from numpy import ndarray
 
+from coordinator.students.targets import one_hot
 from protocols.crypto.randomness import simulation_rng
 from simulations.papers import ensembles
 from simulations.papers.ensembles import Pool
 from simulations.papers.following import Following
+from simulations.papers.learned import predicted
 from simulations.papers.paper import Task
 from simulations.papers.stand_ins import Teacher
 from simulations.papers.until_spent import (
@@ -129,12 +131,10 @@ class Ensemble:
 
     def students(self, found: Sequence[Labelled]) -> Float64[ndarray, "seeds test"]:
         """100 where the student of a seed's labels is right on a test record, else 0; of the first seeds."""
-        from coordinator.students import student_kind
-
-        kind, right = student_kind(_STUDENT[self.pool.name], device="cpu"), []
-        for seed, each in zip(self.task.seeds[: _MOST_STUDENTS[self.pool.name]], found, strict=False):
-            targets = np.eye(self.pool.classes, dtype=np.float32)[each.labels]
-            inputs = self.pool.public_inputs[each.queries]
-            student = kind.fit(inputs, targets, unlabelled=inputs[:0], classes=self.pool.classes, seed=seed)
-            right.append(student.predict(self.pool.test_inputs) == self.pool.test_labels)
+        right, pool = [], self.pool
+        for seed, each in zip(self.task.seeds[: _MOST_STUDENTS[pool.name]], found, strict=False):
+            targets = one_hot(each.labels, pool.classes)
+            inputs = pool.public_inputs[each.queries]
+            said = predicted(self.task.host, _STUDENT[pool.name], inputs, targets, pool.test_inputs, seed=seed)
+            right.append(said == pool.test_labels)
         return 100 * np.array(right, dtype=np.float64)

@@ -19,6 +19,7 @@ from protocols.study.study import Study
 from simulations import datasets
 from simulations.datasets import mnist as mnist_data
 from simulations.datasets.request import DatasetRequest
+from simulations.papers.learned import predicted
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host
@@ -96,7 +97,7 @@ def _measured(epsilon: float, printed: float | None, task: Task) -> Sequence[Cel
         for seed in task.seeds
     ]
     right = [100 * each.label_accuracy for each in labelled if each.label_accuracy is not None]
-    students = [_student(found, each) for each in labelled[:_MOST_STUDENTS]]
+    students = [_student(found, each, task.host) for each in labelled[:_MOST_STUDENTS]]
     row = _name("MNIST", epsilon)
     return [
         Cell(row=row, figure="student", unit="percent", printed=printed, means=_MEANS, other=_OTHER,
@@ -152,16 +153,9 @@ def _study(found: _Split, epsilon: float) -> Study:
     return record_study(plan, names=seats.names, epsilon=seats.epsilon, delta=seats.delta)
 
 
-def _student(found: _Split, labelled: SeedResult) -> float:
+def _student(found: _Split, labelled: SeedResult, host: Host) -> float:
     """How often the student of one seed is right, in percent."""
-    from coordinator.students import student_kind
-
     assert labelled.soft is not None  # sums were released: the budget affords the one batch
-    student = student_kind(_STUDENT, device="cpu").fit(
-        found.pool,
-        labelled.soft.probabilities.astype(np.float32),
-        unlabelled=found.pool[:0],
-        classes=found.cells.classes,
-        seed=labelled.seed,
-    )
-    return 100 * float((student.predict(found.test) == found.test_labels).mean())
+    targets = labelled.soft.probabilities.astype(np.float32)
+    said = predicted(host, _STUDENT, found.pool, targets, found.test, seed=labelled.seed)
+    return 100 * float((said == found.test_labels).mean())

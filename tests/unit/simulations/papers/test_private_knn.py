@@ -44,3 +44,6 @@ def test_a_student_of_record_votes_is_beside_the_printed_one(tmp_path, monkeypat
     assert (missing.printed, missing.ours) == (pytest.approx(91.6), None)
     assert (alone.row, alone.printed) == ("MNIST, epsilon 0.1", None)
     assert printed_figures("private_knn")["rows"][0]["answered"] == 735
+    # Its students are trained once.
+    monkeypatch.setattr("coordinator.students.student_kind", lambda kind, *, device: None)
+    assert table.parts[0].compute(task)[0] == student
