@@ -8,7 +8,7 @@ at level `clear`. The student is the usual one for so many units, or of the kind
 pooled are logistic regressions. All accuracies are on the same test records, and nothing is chosen by them. Each line
 is a mean over seeds of the split, with the half-width of its 95 % interval; with --draws above 1 each seed is the
 mean of so many draws of the noise. "Beats" counts the studies whose student is above the hospital that turned out
-best.
+best. With --rows FILE each seed is a line of FILE, too: dataset,epsilon,what,seed,accuracy; FILE is added to.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ def main() -> None:
     parser.add_argument("--unit", choices=("record", "patient"), default="record")
     parser.add_argument("--student", choices=tuple(STUDENTS))
     parser.add_argument("--bins", type=int)
+    parser.add_argument("--rows", type=Path)
     parser.add_argument("--without-pool", action="store_true", help="queries and student of rows drawn from constants")
     asked = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
@@ -84,6 +85,11 @@ def main() -> None:
             ("mean hospital", [np.mean(split.alone) for split in splits]),
             ("pooled", [split.pooled for split in splits]),
         ):
+            if asked.rows:
+                with asked.rows.open("a") as file:
+                    file.writelines(
+                        f"{asked.dataset},{epsilon:g},{what},{seed},{value:.6f}\n" for seed, value in enumerate(values)
+                    )
             mean, half = mean_and_interval(np.array(values))
             print(f"  {what:24} {mean:.4f}" + (f" +- {half:.4f}" if half is not None else ""))
         beaten = sum(each > most for (accuracies, _), most in zip(studies, best, strict=True) for each in accuracies)

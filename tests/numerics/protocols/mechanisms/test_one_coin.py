@@ -1,5 +1,7 @@
 """A bit and a label that share one secret coin never cost more than is charged: exact laws of two classes."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +11,9 @@ from scipy.stats import binom
 
 from protocols.bounds.secret_sampling import sampled_bit_gaussian_rdp, sampled_label_gaussian_rdp
 from protocols.mechanisms import Sensitivity, make_mechanism
+from tests.harness.pages import ROOT
+
+PAGE = ROOT / "docs" / "explanation" / "secret-sampling.md"
 
 
 def law(first, second, bit_sigma, sigma):
@@ -42,19 +47,36 @@ def charged(bit_sigma, sigma, rate, order, s, *, account):
     return float(cost.ask[0, 0]), float(cost.answer[0, 0])
 
 
+def two_coins(bit_sigma, sigma, rate, order):
+    """What a bit and a label would cost with a coin each."""
+    one, rates, orders = np.ones(1), np.array([rate]), np.array([order])
+    bit = sampled_bit_gaussian_rdp(one / bit_sigma, rates, orders)
+    return float((bit + sampled_label_gaussian_rdp(one / sigma, rates, orders))[0, 0])
+
+
 @pytest.mark.parametrize(
     ("bit_sigma", "sigma", "rate", "order"), [(1.7, 3.0, 1 / 128, 30.4), (3.6, 5.0, 1 / 256, 151.5)]
 )
 def test_prices_of_two_coins_would_be_too_low_for_one_and_are_not_what_is_charged(bit_sigma, sigma, rate, order):
     true = exact(bit_sigma, sigma, rate, order, 1.0)
-    one, g = np.ones(1), np.array([rate])
-    orders = np.array([order])
-    two_coins = (
-        sampled_bit_gaussian_rdp(one / bit_sigma, g, orders) + sampled_label_gaussian_rdp(one / sigma, g, orders)
-    )[0, 0]
-    assert true > 1.1 * two_coins
+    assert true > 1.1 * two_coins(bit_sigma, sigma, rate, order)
     for account in ("gaussian", "label_only"):
         assert sum(charged(bit_sigma, sigma, rate, order, 1.0, account=account)) >= true
+
+
+def test_the_page_shows_what_one_coin_costs():
+    rows = re.findall(r"^\| ([\d.]+), ([\d.]+) \| 1/(\d+) \| ([\d.]+) \| (.*) \|$", PAGE.read_text(), re.MULTILINE)
+    assert len(rows) == 4
+    for *terms, said in rows:
+        bit_sigma, sigma, rate, order = map(float, terms)
+        point = (bit_sigma, sigma, 1 / rate, order)
+        costs = (
+            exact(*point, 1.0),
+            two_coins(*point),
+            sum(charged(*point, 1.0, account="label_only")),
+            sum(charged(bit_sigma, sigma, 1.0, order, 1.0, account="label_only")),
+        )
+        assert said.split(" | ") == [f"{cost:.4f}" for cost in costs]
 
 
 @settings(max_examples=30, deadline=None)
