@@ -3,7 +3,8 @@
 A comment directly above a table is one of
 
     measured: FILE.csv       stored rows of tests/vectors/measured (SOURCES.md), of which this file, or
-                             test_stated_numbers.py for those of `baselines`, makes the figures again
+                             test_stated_numbers.py for those of `baselines`, makes the figures again; behind a
+                             semicolon, which figures are not stored, and why
     computed: tests/FILE.py  a test that computes the figures, and names the page
     not stored: REASON       what made them, and why nothing holds them
 
@@ -13,6 +14,7 @@ A table has figures where a cell begins with a number that has decimals.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -37,8 +39,22 @@ def cells(line: str) -> list[str]:
     return [cell.strip().strip("*") for cell in line.strip().strip("|").split("|")]
 
 
-def tables() -> list[tuple[Path, int, str, str, list[list[str]]]]:
-    """Page, line, kind of mark ("" for none), what it names, and the cells, of every table with figures."""
+@dataclass(frozen=True)
+class Table:
+    """A table with figures: its page and line, the mark above it ("" for none) and what that names, and its cells."""
+
+    page: Path
+    line: int
+    kind: str
+    named: str
+    cells: list[list[str]]
+
+    @property
+    def made_here(self) -> bool:
+        return self.kind == "measured" and "value" in pd.read_csv(STORED / self.named, nrows=0)
+
+
+def tables() -> list[Table]:
     found = []
     for page in PAGES:
         if str(page.relative_to(ROOT)).startswith(_LEFT_OUT):
@@ -46,46 +62,40 @@ def tables() -> list[tuple[Path, int, str, str, list[list[str]]]]:
         text = FENCE.sub(lambda block: "\n" * block[0].count("\n"), page.read_text(encoding="utf-8"))
         for match in _TABLE.finditer(text):
             head, _, *rows = map(cells, match[3].splitlines())
+            line, named = text[: match.start()].count("\n") + 1, (match[2] or "").partition(";")[0]
             if any(_BEGINS.match(cell) for row in rows for cell in row):
-                found.append(
-                    (page, text[: match.start()].count("\n") + 1, match[1] or "", match[2] or "", [head, *rows])
-                )
+                found.append(Table(page, line, match[1] or "", named, [head, *rows]))
     return found
 
 
 TABLES = tables()
-NAMES = [f"{page.stem}-{line}" for page, line, _, _, _ in TABLES]
 
 
-@pytest.mark.parametrize(("page", "line", "kind", "named"), [each[:4] for each in TABLES], ids=NAMES)
-def test_a_table_of_figures_says_where_they_come_from(page: Path, line: int, kind: str, named: str) -> None:
-    where = f"{page.relative_to(ROOT)}, line {line}"
-    assert kind in ("measured", "computed", "not stored"), f"{where}: no mark above the table"
-    if kind == "measured":
-        assert (STORED / named).is_file(), where
-    elif kind == "computed":
-        assert page.name in (ROOT / named).read_text(encoding="utf-8"), where
+@pytest.mark.parametrize("table", TABLES, ids=[f"{table.page.stem}-{table.line}" for table in TABLES])
+def test_a_table_of_figures_says_where_they_come_from(table: Table) -> None:
+    where = f"{table.page.relative_to(ROOT)}, line {table.line}"
+    assert table.kind in ("measured", "computed", "not stored"), f"{where}: no mark above the table"
+    if table.kind == "measured":
+        assert (STORED / table.named).is_file(), where
+    elif table.kind == "computed":
+        assert table.page.name in (ROOT / table.named).read_text(encoding="utf-8"), where
     else:
-        assert len(named.split()) >= 5, f"{where}: no reason"
+        assert len(table.named.split()) >= 5, f"{where}: no reason"
 
 
-def of_cells(kind: str, named: str) -> bool:
-    return kind == "measured" and "value" in pd.read_csv(STORED / named, nrows=0)
+HELD = [table for table in TABLES if table.made_here]
 
 
-HELD = [each for each in TABLES if of_cells(*each[2:4])]
-
-
-@pytest.mark.parametrize(("named", "shown"), [each[3:] for each in HELD], ids=[each[3] for each in HELD])
-def test_a_table_of_stored_figures_is_theirs(named: str, shown: list[list[str]]) -> None:
+@pytest.mark.parametrize("table", HELD, ids=[table.named for table in HELD])
+def test_a_table_of_stored_figures_is_theirs(table: Table) -> None:
     """Columns of the file: row and column of the table (from 1), the how manieth figure of the cell, and one value.
 
     A figure is the mean of its values, and what stands behind ± the half-width of their 95 % interval (Student's t).
     """
-    rows = pd.read_csv(STORED / named)
+    rows = pd.read_csv(STORED / table.named)
     assert len(rows)
     for (row, column, figure), of in rows.groupby(["row", "column", "figure"]):
-        found = list(_FIGURE.finditer(shown[int(row)][int(column) - 1]))[int(figure) - 1]
+        found = list(_FIGURE.finditer(table.cells[int(row)][int(column) - 1]))[int(figure) - 1]
         scale = 100 if found[4] else 1
         mean, half = mean_and_interval(scale * of["value"].to_numpy(np.float64))
         decimals = len(found[2] or "")
