@@ -40,7 +40,7 @@ class ReleasedStudent:
             from protocols.features.onnx_model import OnnxModel
         except ModuleNotFoundError as missing:
             raise lacking(missing, "a released student", "onnx") from missing
-        model = OnnxModel.of(self.content, where=self.where, draws=False)
+        model = OnnxModel.of(self.content, where=self.where, own=False)
         inputs = inputs if self.features is None else self.features(inputs)
         # An image may have one more axis for its channels than the study's inputs.
         wanted = [size for size in model.session.get_inputs()[0].shape[1:] if isinstance(size, int)]

@@ -56,7 +56,7 @@ class OnnxKind(TeacherKind):
     def load(self, path: Path) -> Teacher:
         """Reads an ONNX file that needs no other file and no custom operators. Raises DataUnavailable, DataCorrupt."""
         content = read_bytes(path, most=_FILE_BYTES)
-        return OnnxTeacher(content, OnnxModel.of(content, where=str(path), draws=True))
+        return OnnxTeacher(content, OnnxModel.of(content, where=str(path), own=True))
 
 
 def onnx(*, device: str) -> OnnxKind:

@@ -99,7 +99,7 @@ class Encoder(Stage):
                 f"an encoder of features needs {missing.name}, which is not installed: {install('onnx')}"
             ) from missing
         try:
-            return OnnxModel.of(self.content, where="the encoder's file", draws=False)
+            return OnnxModel.of(self.content, where="the encoder's file", own=False)
         except DataCorrupt as error:
             raise InvalidInput(str(error)) from None
 

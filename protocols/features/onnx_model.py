@@ -1,8 +1,8 @@
 """Running an ONNX file on the CPU, on one thread: the file that feature maps and teachers import onnxruntime by.
 
-Whoever made the file decides what it computes, so memory and time have limits. All models of a process share one arena
-of memory of onnxruntime; nothing is computed before a model is run, where that arena is used; and what takes longer
-than anybody would wait is given up.
+Whoever made the file decides what it computes, so memory and time have limits. All models of others share one arena of
+memory of onnxruntime in a process; nothing is computed before a model is run, where that arena is used; and what takes
+longer than anybody would wait is given up.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _FAILURES: tuple[type[Exception], ...] = (
 )
 
 Result = TypeVar("Result")
-# Of all models of a process together, with what they compute.
+# Of all models of others in a process together, with what they compute.
 MOST_MEMORY_BYTES: Final = 2**32
 # Records that are run at once where the file does not fix their number, and the largest number that it may fix.
-BATCH: Final = 64
+BATCH: Final = 32
 MOST_ROWS: Final = 4096
 # For one batch, and for reading a file: no honest model comes near it.
 LONGEST_S: Final = 300.0
@@ -51,19 +51,21 @@ class OnnxModel:
     session: onnxruntime.InferenceSession = field(repr=False)
 
     @classmethod
-    def of(cls, content: bytes, *, where: str, draws: bool) -> OnnxModel:
-        """The model in an untrusted file that needs no other file and no custom operators. Raises DataCorrupt.
+    def of(cls, content: bytes, *, where: str, own: bool) -> OnnxModel:
+        """The model in a file that needs no other file and no custom operators. Raises DataCorrupt.
 
-        where: what it is, for the message; draws: whether it may draw at random, and so give other outputs each time.
+        where: what it is, for the message; own: whether whoever runs it made it, as a hospital its teachers: it may
+        then draw at random, and so give other outputs each time, and have all the memory that there is.
         """
-        check_onnx(content, where=where, draws=draws)
+        check_onnx(content, where=where, draws=own)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4
         # Not onnxruntime's own format, which was not checked.
         options.add_session_config_entry("session.load_model_format", "ONNX")
-        _bound_memory()
-        options.add_session_config_entry("session.use_env_allocators", "1")
+        if not own:
+            _bound_memory()
+            options.add_session_config_entry("session.use_env_allocators", "1")
         try:
             # Constants are not computed in advance, which would be outside the bounded memory.
             session = in_time(
@@ -140,7 +142,7 @@ class OnnxModel:
 
 @cache
 def _bound_memory() -> None:
-    """Makes the arena that every model here takes its memory from."""
+    """Makes the arena that models of others take their memory from."""
     onnxruntime.create_and_register_allocator(
         onnxruntime.OrtMemoryInfo(
             "Cpu", onnxruntime.OrtAllocatorType.ORT_ARENA_ALLOCATOR, 0, onnxruntime.OrtMemType.DEFAULT

@@ -61,7 +61,7 @@ def test_a_file_that_is_not_read_in_time_is_given_up(monkeypatch) -> None:
 
     monkeypatch.setattr(onnx_model, "in_time", never)
     with pytest.raises(DataCorrupt, match="it was not read in 300 s"):
-        OnnxModel.of(model(helper.make_node("Identity", ["x"], ["y"])), where="it", draws=False)
+        OnnxModel.of(model(helper.make_node("Identity", ["x"], ["y"])), where="it", own=False)
 
 
 @pytest.mark.parametrize("name", ["ConstantOfShape", "Expand"])
@@ -95,7 +95,7 @@ def test_a_file_that_fixes_too_many_records_is_refused(rows) -> None:
 def test_many_records_are_run_in_batches() -> None:
     """A mean over all that is run at once shows what was."""
     mean = helper.make_node("ReduceMean", ["x"], ["mean"], axes=[0])
-    made = OnnxModel.of(model(mean, helper.make_node("Sub", ["x", "mean"], ["y"])), where="it", draws=False)
+    made = OnnxModel.of(model(mean, helper.make_node("Sub", ["x", "mean"], ["y"])), where="it", own=False)
     records = np.arange(2 * BATCH + 4, dtype=np.float32).reshape(-1, 2)
     wanted = [part - part.mean(axis=0) for part in (records[:BATCH], records[BATCH:])]
     np.testing.assert_array_equal(made.first_output(records), np.concatenate(wanted))

@@ -78,7 +78,7 @@ def test_that_such_a_model_would_read_the_file_is_no_idle_fear(tmp_path, monkeyp
     (tmp_path / "secret.bin").write_bytes(SECRET.tobytes())
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("protocols.features.onnx_model.check_onnx", lambda *_, **__: None)
-    spy = OnnxModel.of(SPIES["a number that may be given"], where="it", draws=True)
+    spy = OnnxModel.of(SPIES["a number that may be given"], where="it", own=True)
     np.testing.assert_array_equal(spy.first_output(-np.ones((1, 2), np.float32)), SECRET[None, :2])
 
 
@@ -124,7 +124,7 @@ def test_a_running_mean_goes_on_from_record_to_record_unless_it_is_refused(monke
     with pytest.raises(InvalidInput, match="BatchNormalization; allowed: those of the ONNX standard"):
         Encoder(spy, 2)(record)
     monkeypatch.setattr("protocols.features.onnx_model.check_onnx", lambda *_, **__: None)
-    unchecked = OnnxModel.of(spy, where="it", draws=False)
+    unchecked = OnnxModel.of(spy, where="it", own=False)
     assert not np.array_equal(unchecked.first_output(record), unchecked.first_output(record))
 
 
