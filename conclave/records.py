@@ -93,7 +93,8 @@ def label_by_records(
     difference. epsilon > 0 and delta in (0, 1): a number, or one per party. unit: whose data an epsilon protects:
     "record", "patient" (all records of a party with the same number in `patients`) or "party". truth: the pool's true
     labels, for `accuracy` alone. settings: weights, confidentiality, units, colluders, dropout, quorum; and of the
-    queries record_queries ("columns" or "clusters:N"), bins, nearest, partitions, features, as on the command line.
+    queries record_queries ("columns", "clusters:N" or
+    "columns+clusters:N"), bins, nearest, partitions, features, as on the command line.
 
     Raises InvalidInput, with the value and the allowed range.
 

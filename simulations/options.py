@@ -82,12 +82,13 @@ _SETTINGS = [
           "public queries nearest to it (reverse k-nearest neighbours) [teacher].",
           type=click.Choice(["teacher", "record"])),
     _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) | "
-          "clusters:N (centres of the pool) [columns for tables; for images and text a cluster for every six of "
-          "the pool]."),
+          "clusters:N (centres of the pool) | columns+clusters:N (both) [columns for tables; for images and text a "
+          "cluster for every six of the pool]."),
     _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 10].",
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
-    _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1].", type=int),
+    _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1; beside columns as many "
+          "as these, at most 12].", type=int),
     _flag("--features", "What --record-queries clusters:N and --questions compare records by, and what teachers and "
           "students learn from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
           "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]. "

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy
-from jaxtyping import Int64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.study.released_noise import noise_in
@@ -26,6 +26,8 @@ LEAST_RIGHT = 0.8
 _CHANCE = 0.05
 # A share of one class that is too large, and the fewest labels of which that is said.
 _ONE_CLASS, _FEWEST_LABELS = 0.95, 20
+# Of soft labels: a class is seldom the likeliest below this part of its mean probability, if that is this at least.
+_SELDOM, _LEAST_EXPECTED = 0.25, 0.01
 
 
 def most_right(study: Study, agreement: float) -> float:
@@ -79,6 +81,22 @@ def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
     elif 0 < named < study.classes:
         found.append(f"the released labels name {named} of {study.classes} classes: a student of them names no other")
     return found
+
+
+def seldom_named(probabilities: Float64[ndarray, "pool classes"]) -> list[str]:
+    """A warning from the soft labels of a pool alone: that a class of 1 % or more of all probability is hardly ever the
+    likeliest."""
+    expected = probabilities.mean(axis=0)
+    named = np.bincount(probabilities.argmax(axis=1), minlength=len(expected)) / len(probabilities)
+    few = np.flatnonzero((expected >= _LEAST_EXPECTED) & (named < _SELDOM * expected))
+    if not len(few):
+        return []
+    worst = int(few[np.argmax(expected[few])])
+    return [
+        f"class {worst} is the likeliest for {named[worst]:.1%} of the pool, with a probability of "
+        f"{expected[worst]:.1%} in the mean ({len(few)} such of {len(expected)} classes): a student seldom names it. "
+        "It may stand out in clusters of the pool, also beside columns"
+    ]
 
 
 def _outcome(study: Study, agreement: float) -> tuple[float, float]:

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from protocols.budgets.accountant import accountant
 from protocols.installing import DISTRIBUTION
-from protocols.study.right_labels import doubtful
+from protocols.study.right_labels import doubtful, seldom_named
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
@@ -95,7 +95,8 @@ def summary(result: RunResult) -> Summary:
         "weights": result.settings.weight_rule if result.settings.individualization == "weighting" else None,
         "stop_rule": study.stop,
         "groups": _groups(result),
-        "warnings": doubtful(study, seeds[0].labelling.labels),
+        "warnings": doubtful(study, seeds[0].labelling.labels)
+        + ([] if seeds[0].soft is None else seldom_named(seeds[0].soft.probabilities)),
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
         "seeds": _seeds(result),

@@ -9,7 +9,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.queries import GIVEN
-from coordinator.queries.choice import QueryChoice, make_queries
+from coordinator.queries.choice import BOTH, COLUMNS, QueryChoice, make_queries
 from protocols.errors import InvalidInput
 from protocols.study.column_queries import bare_columns
 from protocols.study.query_map import QueryMap
@@ -64,7 +64,7 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
             f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'teacher' only: leave it out (where records vote, "
             "the mechanism is Gaussian noise on sums, the least that every budget affords)"
         )
-    if settings.student_features and settings.record_queries == "columns":
+    if settings.student_features and (settings.record_queries or "").startswith(COLUMNS):
         raise InvalidInput("student_features is True; allowed with record_queries clusters:N only, which have features")
     if settings.view != "histogram":
         raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
@@ -73,12 +73,12 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> QueryMap:
     """The public queries of the experiment, made of the public pool and constants alone.
 
-    columns: the cells of a table's columns; clusters:N: the centres of N clusters of the pool. Raises InvalidInput for
-    queries that the data do not have, and for settings that do not go with them.
+    columns: the cells of a table's columns; clusters:N: the centres of N clusters of the pool; columns+clusters:N:
+    both. Raises InvalidInput for queries that the data do not have, and for settings that do not go with them.
     """
     images = dataset.kind == "image"
     kind = settings.record_queries or ("columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}")
-    if kind == "columns" and not dataset.has_cells:
+    if kind.partition(":")[0] in (COLUMNS, BOTH) and not dataset.has_cells:
         has = "images" if images else "text"
         raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has {has}: clusters:N")
     pool = dataset.public_inputs
@@ -89,7 +89,7 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Que
         nearest=settings.nearest,
         partitions=settings.partitions,
         features=settings.features,
-        seed=None if kind == "columns" else settings.data_seed,
+        seed=None if kind == COLUMNS else settings.data_seed,
     )
     return make_queries(pool, columns, choice, population=population)
 

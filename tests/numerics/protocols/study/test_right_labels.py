@@ -5,7 +5,14 @@ import pytest
 import scipy.integrate
 from scipy.stats import binom, laplace, norm
 
-from protocols.study.right_labels import LEAST_RIGHT, answered_by_noise, doubtful, most_right, needed_agreement
+from protocols.study.right_labels import (
+    LEAST_RIGHT,
+    answered_by_noise,
+    doubtful,
+    most_right,
+    needed_agreement,
+    seldom_named,
+)
 from tests.harness.levels import two_server
 from tests.harness.studies import make_study
 
@@ -89,3 +96,14 @@ def test_labels_that_noise_alone_would_have_released_are_doubted_and_so_is_one_c
     assert "100% of the released labels are of one class" in doubtful(made, labels)[0]
     labels[labels >= 0] = np.arange(enough) % 3
     assert "the released labels name 3 of 4 classes" in doubtful(made, labels)[0]
+
+
+def test_a_class_that_is_hardly_ever_the_likeliest_is_said_where_its_probability_is_more():
+    soft = np.tile([0.9, 0.1, 0.0], (100, 1))
+    soft[:4] = [0.2, 0.8, 0.0]
+    assert seldom_named(soft) == []
+    soft[1:4] = [0.6, 0.4, 0.0]
+    said = (
+        "class 1 is the likeliest for 1.0% of the pool, with a probability of 11.6% in the mean (1 such of 3 classes)"
+    )
+    assert said in seldom_named(soft)[0]

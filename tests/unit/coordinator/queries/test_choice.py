@@ -1,5 +1,7 @@
 """Which queries are made of a pool: what has no effect is refused, and what is chosen is made."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -25,13 +27,26 @@ def test_clusters_take_no_bins():
         made(kind="clusters:4", bins=2)
 
 
+def test_clusters_beside_columns_are_of_the_records_as_they_are():
+    with pytest.raises(InvalidInput, match="features is 'hog'; allowed with record_queries clusters:N only"):
+        made(kind="columns+clusters:4", features="hog")
+    both, cells, centres = made(kind="columns+clusters:5"), made(), made(kind="clusters:5", partitions=3)
+    found = np.concatenate([cells.nearest_queries(POOL), centres.nearest_queries(POOL) + cells.queries], axis=1)
+    np.testing.assert_array_equal(both.nearest_queries(POOL), found)
+
+
 def test_a_record_votes_in_the_nearest_of_each_partition():
     assert made(bins=3).votes == 3
     assert made(kind="clusters:5", nearest=2, partitions=3).votes == 6
     assert made(kind="clusters:5").votes == 1
+    both = made(kind="columns+clusters:5", bins=4)
+    assert (both.votes, both.queries) == (3 + 3, 3 * 4 + 3 * 5)
+    assert made(kind="columns+clusters:5", partitions=1, nearest=2).votes == 3 + 2
 
 
-@pytest.mark.parametrize("kind", ["towns", "clusters", "clusters:few", "columns:3"])
+@pytest.mark.parametrize(
+    "kind", ["towns", "clusters", "clusters:few", "columns:3", "columns+clusters", "clusters:3+columns"]
+)
 def test_other_queries_are_refused(kind):
-    with pytest.raises(InvalidInput, match=f"record_queries is '{kind}'; allowed: columns, clusters:N"):
+    with pytest.raises(InvalidInput, match=rf"record_queries is '{re.escape(kind)}'; allowed: columns, clusters:N"):
         made(kind=kind)
