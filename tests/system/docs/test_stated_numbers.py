@@ -27,7 +27,10 @@ from simulations.papers import find_papers
 from simulations.papers.markdown import papers_markdown
 from simulations.papers.shown import number
 from simulations.papers.written import from_tidy
+from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.plan import make_plan
+from simulations.planning.planned_votes import AssumedVotes
+from simulations.planning.predictions import Noise, Planner, planned_parameters
 from simulations.results.marks import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT
@@ -190,6 +193,39 @@ def test_how_often_a_confidence_of_a_typical_case_fails_is_exact() -> None:
                     break
                 fails += binom.pmf(rare, size, share)
             assert text == f"{fails:.{len(text.partition('.')[2])}f}"
+
+
+def test_what_the_default_noise_gains_on_planned_votes_is_what_a_plan_says() -> None:
+    """Each ensemble with the mean accuracy and the concentration that choose-noise.md fits to it."""
+    fitted = {name: (float(mean), float(spread)) for name, mean, spread in rows_below(
+        "../how-to/choose-noise.md", "| ensemble | mean accuracy | concentration |"
+    )}  # fmt: skip
+    rows = rows_below(
+        "one-draw.md", "| ensemble | Confident-GNMax: labels, accuracy | one draw: gain in labels, in accuracy |"
+    )
+    assert len(rows) == 5
+    for name, usual, gain in rows:
+        mean, spread = next(given for long, given in fitted.items() if long.startswith(name))
+        voters = int(re.findall(r"\d+ (?:teachers|parties)", name)[0].split()[0])
+        classes = 2 if name.startswith(("Adult", "`breast_cancer`")) else 10
+        votes = AssumedVotes(classes=classes, accuracy=mean, concentration=spread)
+        found = []
+        for mechanism in ("confident_gnmax", "thresholded_gnmax"):
+            settings = experiment(
+                parties=voters, budgets="2" if voters == 250 else "4", weights="uniform", mechanism=mechanism,
+                classes=classes,
+            )  # fmt: skip
+            planner = Planner.of(settings, votes, OBJECTIVES["labels"], pool=10_000)
+            usual_noise = {
+                each: told.scaled(told.default, voters)
+                for each, told in planned_parameters(planner.kind).items()
+                if told.default is not None
+            }
+            found.append(planner.predict(Noise.of(**usual_noise)))
+        confident, one = found
+        assert usual == f"{confident.answered:.1f}, {confident.accuracy:.3f}", name
+        more = 100 * (one.answered / confident.answered - 1)
+        assert gain == f"{more:.0f} %, {one.accuracy - confident.accuracy:+.3f}", name
 
 
 def test_what_exact_composition_affords_is_what_a_plan_says() -> None:
