@@ -109,7 +109,7 @@ def run_flags(**flags: Any) -> None:
     else:
         print_summary(figures, out)
         print_compared(compared(result, figures), figures)
-        if (advice := advised(figures)) is not None:
+        if (advice := advised(figures, of_columns=result.source.of_columns)) is not None:
             click.echo(folded(advice, first=MARK, rest=MARK))
         for line in printed(result):
             click.echo(line)

@@ -10,6 +10,10 @@ from simulations.results.files import Summary
 from simulations.results.groups import pays_most_words
 from simulations.results.text import not_measured, percent
 
+# By how much a student of record votes is far behind pooled data; how many clusters are then named, and the fewest
+# records of the pool in each.
+_FAR, _CLUSTERS, _EACH = 0.03, 50, 6
+
 
 def run_verdict(result: RunResult, figures: Summary) -> str:
     """The verdict as HTML."""
@@ -37,13 +41,26 @@ def compared(result: RunResult, figures: Summary) -> str:
     return f"{words[0].upper()}{words[1:]}{same}."
 
 
-def advised(figures: Summary) -> str | None:
-    """What to try where teachers voted and the student is worse than a model that one party makes alone.
+def advised(figures: Summary, *, of_columns: bool) -> str | None:
+    """What to try where teachers voted and the student is worse than a model that one party makes alone, and where
+    records voted in cells of columns and the student is more than _FAR below one of all data pooled.
 
-    Not for release: it follows from private figures.
+    of_columns: whether records voted in cells of single columns. Not for release: it follows from private figures.
     """
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
-    if figures["record_votes"] is not None or alone is None or together is None or together >= alone:
+    if together is None:
+        return None
+    if (records := figures["record_votes"]) is not None:
+        pooled, half = figures["baselines"]["non_private_student_accuracy"], figures["student_accuracy_ci95"] or 0.0
+        if not of_columns or pooled is None or pooled - together <= max(_FAR, half):
+            return None
+        clusters = max(2, min(_CLUSTERS, records["pool_records_labelled"] // _EACH))
+        return (
+            f"Pooled is {100 * (pooled - together):.1f} points better. Cells of single columns do not tell apart what "
+            f"several say together: try `--record-queries columns+clusters:{clusters}`, or `clusters:{clusters}` with "
+            "`--partitions 4`."
+        )
+    if alone is None or together >= alone:
         return None
     return (
         "Together is worse than alone. `conclave-simulate plan --votes-by record`, with the same data set, parties and "

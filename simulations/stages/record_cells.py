@@ -50,6 +50,11 @@ class RecordCells:
         """How many public queries there are."""
         return self.map.queries
 
+    @property
+    def of_columns(self) -> bool:
+        """Whether every query looks at a part of the features only, as the cells of one column do."""
+        return all(len(each.columns) < self.map.features.width for each in self.map.partitions)
+
     def sums(self, study: Study) -> list[Contribution]:
         """Each seat's sum of contributions, in lattice units; nothing of a seat with fewer than FEWEST_UNITS units.
 

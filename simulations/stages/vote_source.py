@@ -49,6 +49,11 @@ class VoteSource:
     studied: Dataset | None = None
 
     @property
+    def of_columns(self) -> bool:
+        """Whether records voted in cells of single columns alone."""
+        return isinstance(self.stored, RecordCells) and self.stored.of_columns
+
+    @property
     def released_words(self) -> str:
         """What is released, in the plural."""
         return "sums of votes released" if isinstance(self.stored, RecordCells) else "labels released"
