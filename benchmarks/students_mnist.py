@@ -28,7 +28,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.queries import QUESTIONS_HELP
+from coordinator.queries import ORDERS_HELP
 from coordinator.queries.questions import in_order
 from coordinator.students import student_kind
 from simulations.setup.experiment import experiment, experiment_budgets, make_study, parse_seeds
@@ -56,7 +56,7 @@ def main() -> None:
     """A line for the labels, and one for each kind of student."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("kinds", nargs="*", metavar="KIND")
-    parser.add_argument("--questions", default="given", help=QUESTIONS_HELP)
+    parser.add_argument("--questions", default="given", help=ORDERS_HELP)
     parser.add_argument("--planned", metavar="SIGMA,THRESHOLD,QUERIES", help="of plan's command [the paper's noise]")
     parser.add_argument("--epsilon", default="1.97")
     parser.add_argument("--seeds", default="0", help="3, 0-4 or 0,2,5-7 [0]")

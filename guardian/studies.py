@@ -21,6 +21,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
 from protocols.private_files import private_folder
 from protocols.refusals.code import Code
+from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import guarded
@@ -95,7 +96,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"Task         {terms.task}",
         f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
         f"Asked        {study.queries_to_ask} {kind} queries, in batches of up to {study.batch_limit}, until "
-        f"{terms.ends}",
+        f"{terms.ends}" + ("" if study.questions == GIVEN else f"; {CHOSEN}"),
         f"Your part    {_part(study)}",
         f"You will see {guardian_sees(about)}",
         "",

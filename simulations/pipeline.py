@@ -132,7 +132,9 @@ def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings:
     if isinstance(source.stored, RecordCells):
         live = live_record_votes(study, source.stored.sums(study), seed=first.seed, dropout=settings.dropout)
     else:
-        live = live_study(study, source.stored, seed=first.seed, dropout=settings.dropout, train=train)
+        live = live_study(
+            study, source.stored, seed=first.seed, dropout=settings.dropout, train=train, choose=source.choose
+        )
     check_live(live, first.labelling)
     return True
 

@@ -10,7 +10,7 @@ import click
 
 from coordinator.commands.encoder import encoder, features
 from coordinator.commands.group import home_option
-from coordinator.queries import QUESTIONS_HELP
+from coordinator.queries import ORDERS_HELP
 from protocols.plural import counted
 from runtime.cli import EPILOG, json_option
 from runtime.pasting import say_next
@@ -139,7 +139,7 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
     required=True,
     help="Public queries: csv, jsonl, parquet, npy, npz.",
 )
-@click.option("--questions", default="coverage", show_default=True, help=f"What is asked first: {QUESTIONS_HELP}.")
+@click.option("--questions", default="coverage", show_default=True, help=f"What is asked first: {ORDERS_HELP}.")
 @click.option("--features", help="By what records are compared, as in `queries` [auto].")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
 @click.option(

@@ -17,6 +17,7 @@ from typing import Protocol
 
 import numpy as np
 
+from coordinator.labelling.choosing import choice_between_batches
 from coordinator.labelling.job_progress import JobProgress
 from coordinator.labelling.late_seats import LATE, LateSeats
 from coordinator.labelling.pool import stored_inputs
@@ -149,13 +150,13 @@ class ServedStudy:
     def _label(self, job: Job, patience_s: float) -> tuple[Labelling, str]:
         """The labelling, and why it stopped before its end ("" if it did not)."""
         pool = stored_inputs(self._store.home.study(self.name) / "pool.npy", self.study)
-        train = self._train(job, pool)
+        train, choose = self._train(job, pool), choice_between_batches(self.study, pool)
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
             progress = JobProgress(self._store, job, noting=self._late.left_out)
             labelling = None
             if self._guardian_is_there():
-                labelling = self._coordinator.label(pool, train=train, on_batch=progress.on_batch)
+                labelling = self._coordinator.label(pool, train=train, choose=choose, on_batch=progress.on_batch)
                 stop = labelling.stop
                 if stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any()):
                     return labelling, ""

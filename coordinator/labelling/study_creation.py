@@ -12,6 +12,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.home import CoordinatorSettings
+from coordinator.labelling.choosing import choice_between_batches
 from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
@@ -52,6 +53,8 @@ def create_study(
     if terms.ended(today):
         raise InvalidInput(f"terms.ends is {terms.ends}, which is over; allowed: today, {today}, or later")
     _check_budgets(study)
+    if pool is not None:
+        _ = choice_between_batches(study, pool)  # refuses a pool, or an installation, that it cannot choose from
     queries = _queries(study, queries_file)
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")

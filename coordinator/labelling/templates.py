@@ -66,6 +66,7 @@ query_limit = 300                    # queries in all, at least as many as the p
 batch_limit = 100                    # queries in one message
 answer_rate = 1.0                    # public estimate, used to choose orders
 stop = "first-exhausted"             # or drop-exhausted: parties without budget stop voting, the others go on
+questions = "given"                  # or uncertainty: each batch asks what a student of the labels so far doubts most
 quorum = 3                           # parties that must answer each batch
 participation_name = "all"           # everybody in every query
 

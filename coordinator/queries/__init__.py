@@ -8,23 +8,44 @@ from typing import Any, Final  # Any: an array, as importing NumPy takes time
 
 from protocols.errors import InvalidInput
 from protocols.plugins import Parts, function_of
+from protocols.study.chosen import GIVEN, UNCERTAINTY
 
-GIVEN: Final = "given"
 # To add an order of questions: one file and one line, or a plugin (docs/how-to/add-a-part.md).
 ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
     "order of questions",
     {"coverage": "coordinator.queries.coverage:most_covering", "centres": "coordinator.queries.centres:centres_first"},
     group="conclave.questions",
     check=function_of("`features`, `number` and `seed` that returns positions of the pool"),
-    reserved=(GIVEN,),
+    reserved=(GIVEN, UNCERTAINTY),
 )
-QUESTIONS_HELP: Final = "given (as the pool has them) | coverage (typical ones) | centres:N (of N clusters)"
+# Questions of a batch that are chosen together, unless a number is given.
+USUAL_BATCH: Final = 20
+ORDERS_HELP: Final = "given (as the pool has them) | coverage (typical ones) | centres:N (of N clusters)"
+QUESTIONS_HELP: Final = (
+    f"{ORDERS_HELP} | uncertainty:N (those that a student of the labels so far doubts, N at a time; {USUAL_BATCH} "
+    "without a number)"
+)
 
 
 def parse_questions(named: str) -> tuple[str, int | None]:
-    """The name of an order, or GIVEN, and the number behind its colon. Raises InvalidInput for another name, and for a
-    number that is none."""
+    """The name of an order, GIVEN or UNCERTAINTY, and the number behind its colon. Raises InvalidInput for another
+    name, and for a number that is none."""
     kind, colon, number = named.partition(":")
-    if kind not in (GIVEN, *ORDERS) or (colon and (kind == GIVEN or not (number.isascii() and number.isdecimal()))):
-        raise InvalidInput(f"questions is {named[:80]!r}; allowed: {GIVEN}, {', '.join(ORDERS)}:N")
+    if kind not in (GIVEN, UNCERTAINTY, *ORDERS) or (
+        colon and (kind == GIVEN or not (number.isascii() and number.isdecimal()))
+    ):
+        raise InvalidInput(f"questions is {named[:80]!r}; allowed: {GIVEN}, {', '.join(ORDERS)}:N, {UNCERTAINTY}:N")
     return kind, int(number) if colon else None
+
+
+def questions_of_a_batch(named: str) -> int | None:
+    """How many questions are chosen together, between batches; None where the order is fixed before the first.
+
+    Raises InvalidInput as parse_questions does, and for a batch of none.
+    """
+    kind, number = parse_questions(named)
+    if kind != UNCERTAINTY:
+        return None
+    if number == 0:
+        raise InvalidInput(f"questions is {named!r}; allowed: {UNCERTAINTY}:N with N from 1")
+    return USUAL_BATCH if number is None else number

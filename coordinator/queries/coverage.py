@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 import scipy.sparse
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.queries.neighbours import nearest, reach, sparse
@@ -32,28 +32,60 @@ def most_covering(
     if number is not None:
         raise InvalidInput(f"questions is 'coverage:{number}'; allowed: coverage")
     rows = len(features)
-    if rows < 2:
-        return np.arange(rows)
-    distances, places = nearest(features, _NEIGHBOURS)
-    weights = np.exp(-((distances / reach(distances)[:, None]) ** 2))
-    # Of each question, whom it stands for; first of all itself.
-    near = scipy.sparse.csr_matrix(sparse(weights, places).T + scipy.sparse.identity(rows))
-    covered = np.zeros(rows)
+    return Cover(features).best(np.arange(rows), rows, counts=np.ones(rows), asked=np.empty(0, np.int64))
 
-    def of(place: int) -> tuple[ndarray, ndarray]:
-        inside = slice(near.indptr[place], near.indptr[place + 1])
-        return near.indices[inside], near.data[inside]
 
-    gains = [(-float(of(place)[1].sum()), place) for place in range(rows)]
-    heapq.heapify(gains)
-    order = []
-    while gains:
-        _, place = heapq.heappop(gains)
-        neighbours, weights = of(place)
-        gain = -float(np.maximum(weights - covered[neighbours], 0.0).sum())
-        if gains and (gain, place) > gains[0]:
-            heapq.heappush(gains, (gain, place))
-            continue
-        order.append(place)
-        covered[neighbours] = np.maximum(covered[neighbours], weights)
-    return np.array(order, np.int64)
+class Cover:
+    """How well each record of a pool would stand for each other one. Raises InvalidInput without scikit-learn."""
+
+    def __init__(self, features: Float32[ndarray, "pool features"]) -> None:
+        rows = len(features)
+        # Of each question, whom it stands for; first of all itself.
+        self._near = scipy.sparse.csr_matrix(scipy.sparse.identity(rows))
+        if rows >= 2:
+            distances, places = nearest(features, _NEIGHBOURS)
+            weights = np.exp(-((distances / reach(distances)[:, None]) ** 2))
+            self._near = scipy.sparse.csr_matrix(sparse(weights, places).T + self._near)
+
+    def best(
+        self,
+        candidates: Int64[ndarray, " candidates"],
+        size: int,
+        *,
+        counts: Float64[ndarray, " pool"],
+        asked: Int64[ndarray, " asked"],
+    ) -> Int64[ndarray, " best"]:
+        """Up to `size` of the candidates, in the order in which each adds most. counts: how much each record is worth,
+        >= 0; asked: questions that stand for records already.
+        """
+        covered = np.zeros(len(counts))
+        for place in asked.tolist():
+            self._cover(covered, place)
+
+        def gain(place: int) -> float:
+            records, weights = self._of(place)
+            return -float((counts[records] * np.maximum(weights - covered[records], 0.0)).sum())
+
+        near = self._near
+        all_gains = counts[near.indices] * np.maximum(near.data - covered[near.indices], 0.0)
+        first = -np.add.reduceat(all_gains, near.indptr[:-1])  # no row is empty
+        gains = list(zip(first[candidates].tolist(), candidates.tolist(), strict=True))
+        heapq.heapify(gains)
+        order: list[int] = []
+        while gains and len(order) < size:
+            _, place = heapq.heappop(gains)
+            now = (gain(place), place)
+            if gains and now > gains[0]:
+                heapq.heappush(gains, now)
+                continue
+            order.append(place)
+            self._cover(covered, place)
+        return np.array(order, np.int64)
+
+    def _of(self, place: int) -> tuple[Int64[ndarray, " records"], Float64[ndarray, " records"]]:
+        inside = slice(self._near.indptr[place], self._near.indptr[place + 1])
+        return self._near.indices[inside], self._near.data[inside]
+
+    def _cover(self, covered: Float64[ndarray, " pool"], place: int) -> None:
+        records, weights = self._of(place)
+        covered[records] = np.maximum(covered[records], weights)

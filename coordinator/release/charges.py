@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Set
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from coordinator.release.evidence import Receipt, ReleaseEvidence
@@ -18,6 +18,7 @@ from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.table import check_believable
 from protocols.levels.two_server.statement import Fate
 from protocols.refusals.code import Code
+from protocols.study.chosen import GIVEN
 from protocols.study.deployed import DeployedStudy
 from protocols.study.stop import check_stop
 from protocols.study.study import party_of
@@ -34,7 +35,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
     if dict(evidence.caps) != caps:
         raise DataCorrupt("the ledger's caps are not those of the study")
     spent, given_up = dict.fromkeys(study.seats, 0), evidence.given_up
-    asked, expected = 0, np.full(len(labels), False)
+    asked, known, expected = 0, np.full(len(labels), False), np.full(len(labels), False)
     for position, charge in enumerate(evidence.charges):
         where = f"batch {position}"
         if charge.settled is not None and position in given_up:
@@ -42,10 +43,11 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         if charge.settled is None and position < len(evidence.charges) - 1 and position not in given_up:
             raise DataCorrupt(f"{where} is neither settled nor given up, but later ones were asked")
         size = len(charge.queries)
-        if charge.number != position or charge.queries != tuple(range(asked, asked + size)):
+        if charge.number != position or not _follows(study, charge.queries, known):
             raise DataCorrupt(f"{where} does not ask the queries that follow the previous batch")
+        ids = np.array(charge.queries, dtype=np.int64)
+        known[ids] = True
         _check_schedule(study, spent, charge.reserved.keys(), asked=asked, size=size, queries=len(labels))
-        ids = np.arange(asked, asked + size)
         takes_part = study.participation.votes(ids)
         answered = labels[ids] >= 0
         worst = study.budgets.amount(takes_part.sum(axis=1), takes_part.sum(axis=1))
@@ -77,6 +79,23 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
     for seat, amount in spent.items():
         if amount > caps[seat]:
             raise DataCorrupt(f"{seat!r} is charged {amount} units of account, above its cap of {caps[seat]}")
+
+
+def _follows(study: DeployedStudy, queries: tuple[int, ...], known: Bool[ndarray, " queries"]) -> bool:
+    """Whether these can be the next batch: the next of the pool, or any ascending ones that were not asked yet where
+    they are chosen by the labels before. known: those that were asked.
+
+    Which are chosen is not computed again: another machine's arithmetic may choose otherwise, and no charge depends on
+    it.
+    """
+    if not queries:
+        return False
+    if study.questions == GIVEN:
+        start = int(known.sum())
+        return queries == tuple(range(start, start + len(queries))) and queries[-1] < len(known)
+    ids = np.array(queries, dtype=np.int64)
+    in_pool = bool((ids >= 0).all() and (ids < len(known)).all())
+    return in_pool and bool((np.diff(ids) > 0).all()) and not known[ids].any()
 
 
 def _check_schedule(

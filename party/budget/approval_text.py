@@ -23,6 +23,7 @@ from protocols.claims import (
     who_sees_votes,
 )
 from protocols.plural import counted
+from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
@@ -72,9 +73,11 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
         ]
     checked = "each is compared with the pool that you were sent; any other is refused"
     unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"
+    chosen = [] if study.questions == GIVEN else [f"             {CHOSEN}"]
     return [
         f"Who asks     {terms.coordinator}; {roster}",
         f"Asked        {terms.pool_size} public queries, {batches}",
+        *chosen,
         f"Questions    {checked if pool_checked else unchecked}",
         f"Your part    each of {study.teachers} teachers per seat votes on each query; records, models and features "
         "stay here",

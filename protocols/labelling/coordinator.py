@@ -16,6 +16,7 @@ from numpy import ndarray
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.outcomes import GUARDIAN, kept_statement, outcomes_of, unanswered
 from protocols.labelling.payload import stored_cells, stored_labels, stored_payload
+from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
 from protocols.levels.level import Aggregation, ReservedBatch
@@ -47,7 +48,8 @@ class Labelling:
     parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, including reservations that
     stand; refusals: party to the reason why its votes were left out of the last batch; ledger_differences: parties
     whose own ledger is, or may be, higher than the coordinator's, and by how much, because of reservations that stand;
-    cells: the noisy histograms in lattice units, where records vote.
+    cells: the noisy histograms in lattice units, where records vote; batch_of: the number of the batch in which each
+    query was asked, -1 for none.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
@@ -58,6 +60,7 @@ class Labelling:
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
     cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+    batch_of: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
 
 class Coordinator:
@@ -92,16 +95,18 @@ class Coordinator:
         inputs: Float32[ndarray, "queries ..."],
         *,
         train: TrainStudent | None = None,
+        choose: Choose | None = None,
         on_batch: Callable[[Sequence[tuple[int, int]]], None] | None = None,
     ) -> Labelling:
-        """Asks the pool's queries in order until budgets or pool run out. on_batch(size and answered queries of
-        each batch so far).
+        """Asks the pool's queries, in order or as `choose` says, until budgets or pool run out. on_batch(size and
+        answered queries of each batch so far).
 
-        train: for an interactive mechanism, trains a student on the labels of round one and predicts the pool; called
-        once, before the first batch of round two, and again after a restart. Stops with "quorum_lost" when too few
-        parties answer a batch, and with "guardian_lost" when the guardian is gone: nothing of that batch is released,
-        its reservations stand, and another call continues with it or, after give_up, with the next one. Raises
-        InvalidInput for a pool above the query limit.
+        choose: for a study whose questions are chosen; called before each new batch, and not for one that was reserved
+        before, whose questions are in the ledger. train: for an interactive mechanism, trains a student on the labels
+        of round one and predicts the pool; called once, before the first batch of round two, and again after a restart.
+        Stops with "quorum_lost" when too few parties answer a batch, and with "guardian_lost" when the guardian is
+        gone: nothing of that batch is released, its reservations stand, and another call continues with it or, after
+        give_up, with the next one. Raises InvalidInput for a pool above the query limit.
         """
         study = self._study
         if len(inputs) > study.query_limit:
@@ -111,6 +116,7 @@ class Coordinator:
                 f"{study.mechanism.name} {'needs' if train is None else 'does not use'} a student trained "
                 "between two rounds"
             )
+        check_choose(study, choose)
         round_one = study.mechanism.round_one
         released = self._nothing(len(inputs))
         predictions: Float64[ndarray, "queries classes"] | None = None
@@ -121,7 +127,7 @@ class Coordinator:
                 predictions = train(released.labels.copy())
                 check_predictions(predictions, shape=(len(inputs), study.classes))
             stored = self._ledger.stored(number)
-            size = 0 if stored is None else stored.queries
+            ids = np.array(self._ledger.queries(number), dtype=np.int64)
             labels = None if stored is None else self._ended(stored)
             if stored is not None and labels is not None:
                 if self._ledger.noted(stored.digest, _TOLD) is None:
@@ -131,35 +137,31 @@ class Coordinator:
                 if stored is not None:
                     active = self._members(number)
                 elif isinstance(step := self._next(asked, len(inputs)), Batch):
-                    size, active = step.size, step.active
+                    active = step.active
+                    ids = next_questions(choose, released.labels, released.batch_of >= 0, step.size)
                 else:
                     return self._with_cells(replace(released, stop=step, spent=self._spent()))
-                ids = np.arange(asked, asked + size)
                 batch = QueryBatch(number, ids, inputs[ids])
                 seen = None if predictions is None else predictions[ids]
                 labels = self._batch(batch, active, seen, released, reserved=stored is not None)
             if labels is None:
                 return self._with_cells(replace(released, stop=self._unreleased, spent=self._spent()))
-            released.labels[asked : asked + size] = labels
+            self._add(released, ids, labels)
             if predictions is not None:
-                of_batch = predictions[asked : asked + size]
-                released.reinforced[asked : asked + size] = study.mechanism.reinforced(labels, of_batch)
-            asked += size
-            released.batches.append((size, int((labels >= 0).sum())))
+                released.reinforced[ids] = study.mechanism.reinforced(labels, predictions[ids])
+            asked += len(ids)
             if on_batch:
                 on_batch(released.batches)
 
     def so_far(self, queries: int, *, reason: StopReason) -> Labelling:
         """What was released of a pool of that many queries, without asking anybody and without the labels that a
         student reinforced."""
-        released, asked = self._nothing(queries), 0
+        released = self._nothing(queries)
         while (stored := self._ledger.stored(len(released.batches))) is not None:
             labels = self._ended(stored)
             if labels is None:
                 break
-            released.labels[asked : asked + stored.queries] = labels
-            released.batches.append((stored.queries, int((labels >= 0).sum())))
-            asked += stored.queries
+            self._add(released, np.array(self._ledger.queries(stored.number), dtype=np.int64), labels)
         return self._with_cells(replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool))))
 
     @property
@@ -246,8 +248,15 @@ class Coordinator:
 
     def _nothing(self, queries: int) -> Labelling:
         """A labelling in which nothing was asked yet."""
-        labels, reinforced = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN))
-        return Labelling(labels, [], _UNFINISHED, self._spent(), reinforced)
+        labels, reinforced, batch_of = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN, -1))
+        return Labelling(labels, [], _UNFINISHED, self._spent(), reinforced, batch_of=batch_of)
+
+    @staticmethod
+    def _add(released: Labelling, ids: Int64[ndarray, " queries"], labels: Int64[ndarray, " queries"]) -> None:
+        """Adds a batch that ended to what was released."""
+        released.labels[ids] = labels
+        released.batch_of[ids] = len(released.batches)
+        released.batches.append((len(ids), int((labels >= 0).sum())))
 
     def _next(self, asked: int, queries: int) -> Batch | Stop:
         study = self._study

@@ -16,7 +16,7 @@ from protocols.ranges import check, check_ascending
 
 @dataclass(frozen=True, eq=False)
 class QueryBatch:
-    """Consecutive queries to every party. `number` counts batches of a study from 0.
+    """Queries to every party. `number` counts batches of a study from 0.
 
     ids: position of each query in the public pool, ascending, see ranges.py; inputs: f32, one row per query, finite.
     """

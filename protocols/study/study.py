@@ -27,6 +27,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
+from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.level_checks import AnyStudy
 from protocols.study.levels import Confidentiality
 from protocols.study.record_votes import RecordVotes
@@ -64,8 +65,9 @@ class Study(AnyStudy):
     seat's weight is the number of teachers that learn one of its records; unit: whose data changes between neighbours;
     view: what an observer sees; accountant: a name of ACCOUNTANTS that is valid for the view; teachers: votes per
     party; records: None where teachers vote, see record_votes.py; query_limit: queries that may be asked in total;
-    batch_limit: queries in one message; answer_rate: the public estimate with which each party's order is chosen; stop
-    and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat per party.
+    batch_limit: queries in one message; questions: see chosen.py; answer_rate: the public estimate with which each
+    party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat per
+    party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -83,6 +85,7 @@ class Study(AnyStudy):
     batch_limit: int
     answer_rate: float
     stop: str
+    questions: str = GIVEN
     quorum: int
     participation_name: str
     confidentiality: Confidentiality
@@ -128,6 +131,10 @@ class Study(AnyStudy):
         self.mechanism.check_view(view)
         self._check_participation()
         self._check_records()
+        check_questions(
+            self.questions, by_records=self.records is not None, hidden=self.confidentiality.hides_queries,
+            two_rounds=self.mechanism.name if self.mechanism.interactive else None, pattern=self.participation_name,
+        )  # fmt: skip
         self.confidentiality.check(self)
         check_stop(self.stop)
         accountant(self.accountant_name).check(

@@ -39,11 +39,11 @@ def batch_costs(study: Study, predicted: Prediction) -> Iterator[BatchCost]:
             size=size,
             stranded=max(0.0, predicted.answered - rate * float(more @ sizes)),
             batches=float(more.sum()),
-            batches_shrinking=_shrinking(study, rate=rate, pool=pool, limit=size),
+            batches_shrinking=batches_asked(study, rate=rate, pool=pool, limit=size),
         )
 
 
-def _shrinking(study: Study, *, rate: float, pool: int, limit: int) -> int:
+def batches_asked(study: Study, *, rate: float, pool: int, limit: int) -> int:
     """How many batches a run asks if exactly the expected share of each is answered."""
     filters = study.budgets
     spent, asked, count = np.zeros(len(filters.cap), dtype=np.int64), 0.0, 0

@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar  # Any: values of flags, as click
 
 import click
 
-from coordinator.queries import GIVEN
+from coordinator.queries import questions_of_a_batch
 from protocols.errors import InvalidInput
+from protocols.plural import counted
+from protocols.study.chosen import GIVEN
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from, worded_settings
 from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
@@ -221,6 +223,7 @@ def _write(optima: tuple[Optimum, ...], document: dict[str, Any], out: Path) -> 
 
 
 def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, Any]) -> None:
+    from simulations.planning.batch_costs import batches_asked
     from simulations.planning.search import BATCH_LOSS
     from simulations.report.terminal import print_rows
 
@@ -230,6 +233,10 @@ def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, An
     click.echo(f"votes      {document['votes']}")
     if planner.settings.questions != GIVEN:
         click.echo(f"questions  {planner.settings.questions}: what is assumed is assumed of those that are asked")
+    if (size := questions_of_a_batch(planner.settings.questions)) is not None:
+        rate = found.chosen.answered / found.chosen.asked
+        batches = batches_asked(found.study, rate=rate, pool=found.chosen.queries, limit=size)
+        click.echo(f"           chosen in {counted(batches, 'batch')} of up to {size}, which costs nothing more")
     click.echo(f"labels     of expected accuracy {document['min_accuracy']:.4g} or more")
     click.echo(
         f"accounting {plan['accounting']}, unit {plan['unit']}, view {plan['view']}, {plan['adjacency']}, "

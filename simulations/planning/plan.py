@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from math import ceil
 from typing import Any  # the values of a JSON object
 
 import numpy as np
@@ -59,6 +60,11 @@ class StudyPlan:
         """The number of labels if every other query is answered."""
         return min(group.answers_half for group in self.groups)
 
+    @property
+    def batches(self) -> int:
+        """In how many batches they are asked if every query is answered, as long as the first budget lasts."""
+        return ceil(min(self.answers_all, self.study.query_limit) / self.study.batch_limit)
+
     def to_json(self) -> dict[str, Any]:
         """The plan as JSON values, with what each epsilon means."""
         study = self.study
@@ -76,6 +82,9 @@ class StudyPlan:
             "parties": len(study.roster),
             "answers_if_all_answered": self.answers_all,
             "answers_if_half_answered": self.answers_half,
+            "questions": study.questions,
+            "batch_limit": study.batch_limit,
+            "batches_if_all_answered": self.batches,
             "groups": [asdict(group) for group in self.groups],
         }
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import click
 
 from protocols.plural import counted
+from protocols.study.chosen import GIVEN
 from simulations.planning.plan import StudyPlan
 from simulations.report.terminal import level_text, print_rows
 
@@ -45,6 +46,11 @@ def print_plan(plan: StudyPlan, warnings: Sequence[str], *, as_json: bool) -> No
         f"If the first exhausted budget ends the study, it releases {counted(plan.answers_all, 'label')} when every "
         f"query is answered, and about {plan.answers_half} when half are."
     )
+    if plan.study.questions != GIVEN:
+        click.echo(
+            f"The questions of a batch are chosen by the labels of those before, which costs nothing more: with all of "
+            f"them answered, {counted(plan.batches, 'batch')} of up to {plan.study.batch_limit}."
+        )
 
 
 def _print_record_votes(plan: StudyPlan) -> None:

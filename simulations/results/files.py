@@ -285,15 +285,12 @@ def _queries(result: RunResult) -> bytes:
     truth = result.source.truth
     for seed in result.seeds:
         labels = seed.labelling.labels
-        sizes = [size for size, _ in seed.labelling.batches]
-        batch = np.full(len(labels), -1, dtype=np.int32)
-        batch[: sum(sizes)] = np.repeat(np.arange(len(sizes)), sizes)
         tables.append(
             pa.table(
                 {
                     "seed": np.full(len(labels), seed.seed, dtype=np.int64),
                     "query": np.arange(len(labels), dtype=np.int64),
-                    "batch": batch,
+                    "batch": seed.labelling.batch_of.astype(np.int32),
                     "label": labels.astype(np.int32),
                     "answered": labels >= 0,
                     "true_label": (np.full(len(labels), -1) if truth is None else truth).astype(np.int32),

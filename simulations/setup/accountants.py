@@ -12,6 +12,7 @@ from numpy import ndarray
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, check_view
+from protocols.study.chosen import GIVEN
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
@@ -115,6 +116,12 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     from protocols.research.data_dependent import DATA_DEPENDENT
     from protocols.research.evidence import Circumstances
 
+    if names and study.questions != GIVEN:
+        raise InvalidInput(
+            f"accountant {names[0]!r} adds up what given queries cost, and questions is {study.questions!r}: what is "
+            "asked depends on the votes before, and a sum of costs that depend on votes bounds nothing then; allowed: "
+            "one that charges budgets"
+        )
     sensitivity = study.votes_per_unit * study.weights
     several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
     dropping = study.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1

@@ -14,7 +14,7 @@ import numpy as np
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from coordinator.queries import parse_questions
+from coordinator.queries import questions_of_a_batch
 from protocols import reading
 from protocols.budgets.accountant import Accountant, accountant, default_accountant
 from protocols.budgets.individualization import weights
@@ -23,6 +23,7 @@ from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
+from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
 from protocols.votes import LATTICE
@@ -127,7 +128,7 @@ def experiment(**values: object) -> Experiment:
         given.setdefault("view", "histogram")
     settings = _validated(given)
     check_votes_by(settings, given)
-    parse_questions(settings.questions)
+    questions_of_a_batch(settings.questions)
     _check_parameters(settings)
     return settings
 
@@ -244,6 +245,8 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         weight = np.full(seats, each)
     else:
         weight = weights(settings.weight_rule, planned, units=level.units or LATTICE)
+    chosen = questions_of_a_batch(settings.questions)
+    usual = level.usual_batch(queries, voters=seats * teachers, classes=classes)
     rows = zip(
         budgets.names,
         budgets.epsilon.tolist(),
@@ -262,9 +265,10 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
         accountant_name=account.name,
         teachers=teachers,
         query_limit=queries,
-        batch_limit=level.usual_batch(queries, voters=seats * teachers, classes=classes),
+        batch_limit=usual if chosen is None else min(usual, chosen),
         answer_rate=settings.answer_rate,
         stop=check_stop(settings.stop),
+        questions=GIVEN if chosen is None else UNCERTAINTY,
         quorum=quorum,
         participation_name=pattern,
         confidentiality=level,

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.queries import GIVEN
 from coordinator.queries.choice import BOTH, COLUMNS, QueryChoice, make_queries
 from protocols.errors import InvalidInput
+from protocols.study.chosen import GIVEN
 from protocols.study.column_queries import bare_columns
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study

@@ -43,14 +43,12 @@ class AskedVotes:
         labels = result.labelling.labels
         self.positions: Int64[ndarray, " queries"] = np.flatnonzero(labels != NOT_ASKED)
         self.answered: Bool[ndarray, " queries"] = labels[self.positions] != ABSTAIN
-        sizes = [size for size, _ in result.labelling.batches]
-        if sum(sizes) != len(self.positions):
-            raise InvalidInput(
-                f"batches hold {sum(sizes)} queries and {len(self.positions)} were asked; allowed: as many"
-            )
+        asked = sum(size for size, _ in result.labelling.batches)
+        if asked != len(self.positions):
+            raise InvalidInput(f"batches hold {asked} queries and {len(self.positions)} were asked; allowed: as many")
         # Every party that voted in a batch was charged for it.
-        paid = np.diff(result.spent_after, axis=0, prepend=0)[: len(sizes)] > 0
-        self.entering: Bool[ndarray, "parties queries"] = np.repeat(paid, sizes, axis=0).T
+        paid = np.diff(result.spent_after, axis=0, prepend=0) > 0
+        self.entering: Bool[ndarray, "parties queries"] = paid[result.labelling.batch_of[self.positions]].T
         if not study.participation.everyone:
             self.entering = self.entering & study.participation.votes(self.positions)
         self.counts = self._count()

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.queries import GIVEN
 from coordinator.queries.features import features_for
-from coordinator.queries.questions import in_order
 from coordinator.students import usual_table_student
 from party.teachers import teacher_kind
 from protocols.contributions import FEWEST_UNITS
@@ -30,6 +28,7 @@ from simulations.setup.experiment import Experiment, experiment_budgets, make_st
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
 from simulations.setup.record_budgets import split_by_group, upsampling
 from simulations.setup.record_votes import population_of, query_map, seat_units
+from simulations.stages.asking import in_order_of_asking
 from simulations.stages.encoded import check_suited, encoded
 from simulations.stages.stored_votes import StoredVotes, VoteCounts
 from simulations.stages.students import check_student
@@ -296,21 +295,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
         dataset = rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
     else:
         dataset = datasets.load(settings.dataset, request)
-    return _in_order(settings, dataset)
-
-
-def _in_order(settings: Experiment, dataset: Dataset) -> Dataset:
-    """The data set with its pool in the order in which teachers are asked. Raises InvalidInput."""
-    if settings.questions == GIVEN:
-        return dataset
-    order = in_order(
-        dataset.public_inputs,
-        settings.questions,
-        columns=dataset.columns,
-        features=settings.features or "auto",
-        seed=settings.data_seed,
-    )
-    return replace(dataset, public_inputs=dataset.public_inputs[order], public_labels=dataset.public_labels[order])
+    return in_order_of_asking(settings, dataset)
 
 
 def stored_inputs(settings: Experiment, path: Path) -> VoteInputs:

@@ -17,6 +17,7 @@ from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed
 from protocols.labelling.coordinator import Coordinator, Labelling, TrainStudent
+from protocols.labelling.questions import Choose
 from protocols.ledger.ledger import Ledger
 from protocols.study.study import Study
 from protocols.votes import NOT_ASKED
@@ -80,8 +81,10 @@ def label_seed(
     dropout: float,
     truth: Int64[ndarray, " queries"] | None,
     train: TrainStudent | None = None,
+    choose: Choose | None = None,
 ) -> SeedResult:
-    """Replays the study with the noise (and drop-outs and secret coins) of one seed. train: see Coordinator.label."""
+    """Replays the study with the noise (and drop-outs and secret coins) of one seed. train, choose: see
+    Coordinator.label."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
     result = replay(
         study,
@@ -90,6 +93,7 @@ def label_seed(
         presence=presence,
         entering=secret_coins(study, seed=seed),
         train=train,
+        choose=choose,
     )
     labels = result.labelling.labels
     answered = labels >= 0
@@ -104,6 +108,7 @@ def live_study(
     seed: int,
     dropout: float,
     train: TrainStudent | None = None,
+    choose: Choose | None = None,
 ) -> Labelling:
     """The same study between real Party objects, each with its own ledger, and a Coordinator with its own.
 
@@ -114,7 +119,7 @@ def live_study(
     def voter(position: int) -> Voter:
         return lambda batch: votes[position][:, batch.ids].astype(np.int64)
 
-    return live_labelling(study, voter, queries=stored.queries, seed=seed, dropout=dropout, train=train)
+    return live_labelling(study, voter, queries=stored.queries, seed=seed, dropout=dropout, train=train, choose=choose)
 
 
 def live_labelling(
@@ -125,6 +130,7 @@ def live_labelling(
     seed: int,
     dropout: float = 0.0,
     train: TrainStudent | None = None,
+    choose: Choose | None = None,
 ) -> Labelling:
     """What a study releases between Party objects and a Coordinator, each with a ledger of its own.
 
@@ -157,7 +163,7 @@ def live_labelling(
             run=simulation_rng(seed, "run").bytes(16),
         )
         pool = np.zeros((queries, 1), dtype=np.float32)
-        labelling = coordinator.label(pool, train=train)
+        labelling = coordinator.label(pool, train=train, choose=choose)
     own = np.array([ledgers[i].balance(seat.party).spent for i, seat in enumerate(study.roster)])
     for party_ledger in ledgers:
         party_ledger.close()
@@ -170,7 +176,8 @@ def live_labelling(
 
 def check_live(live: Labelling, replayed: Labelling) -> None:
     """Raises EngineFailed unless the live study and its replay released the same and charged the same."""
-    same = np.array_equal(live.labels, replayed.labels) and np.array_equal(live.reinforced, replayed.reinforced)
+    same = np.array_equal(live.batch_of, replayed.batch_of) and np.array_equal(live.labels, replayed.labels)
+    same = same and np.array_equal(live.reinforced, replayed.reinforced)
     same = same and (live.cells is None) == (replayed.cells is None)
     if live.cells is not None and replayed.cells is not None:
         same = same and np.array_equal(live.cells, replayed.cells)

@@ -17,6 +17,7 @@ from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource, simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
+from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Stop, next_batch
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
@@ -49,22 +50,25 @@ def replay(
     presence: Presence | None,
     entering: Coins | None = None,
     train: TrainStudent | None = None,
+    choose: Choose | None = None,
 ) -> ReplayedLabelling:
     """The labels and charges that the study would have released had these votes been cast live.
 
     noise(voting parties): that of the next batch; presence(batch number): which parties answer that batch (None: all);
-    entering: the secret coins, for participation "secret"; train: as for Coordinator.label. Raises InvalidInput when
-    votes or arguments do not fit the study.
+    entering: the secret coins, for participation "secret"; train, choose: as for Coordinator.label. Raises InvalidInput
+    when votes or arguments do not fit the study.
     """
     check_fit(study, stored, drops=presence is not None)
     if (entering is None) == (study.secret_coins):
         raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
     if train is None and study.mechanism.interactive:
         raise InvalidInput(f"mechanism is {study.mechanism.name!r}, which needs a student trained between its rounds")
+    check_choose(study, choose)
     budgets, taking, queries = study.budgets, study.participation, stored.queries
     round_one = study.mechanism.round_one
     labels = np.full(queries, NOT_ASKED, dtype=np.int64)
     reinforced = np.full(queries, ABSTAIN, dtype=np.int64)
+    batch_of = np.full(queries, -1, dtype=np.int64)
     spent = np.zeros(len(study.roster), dtype=np.int64)
     batches: list[tuple[int, int]] = []
     history: list[Int64[ndarray, " parties"]] = []
@@ -94,32 +98,33 @@ def replay(
             spent = spent + np.where(step.active, budgets.amount(often, often), 0)
             stop = Stop("quorum_lost", np.zeros(len(spent), dtype=bool))
             break
-        batch = slice(asked, asked + step.size)
+        ids = next_questions(choose, labels, batch_of >= 0, step.size)
         if train is not None and predictions is None and round_one is not None and asked >= round_one:
             predictions = train(labels.copy())
-        of_batch = None if predictions is None else predictions[batch]
+        of_batch = None if predictions is None else predictions[ids]
         enters = None if entering is None else entering(voting, step.size)
-        if isinstance(stored, TeacherVotes) and stored.reach(batch.stop):
+        if isinstance(stored, TeacherVotes) and stored.reach(int(ids[-1]) + 1):
             count = _counter(study, stored, alike=alike)
-        counts = count(voting, batch, enters)
+        counts = count(voting, ids, enters)
         if study.records is None:
             released = study.release(counts, noise(voting), predictions=of_batch)
         else:
             cells = study.noisy_cells(counts, noise(voting))
             released = cells.argmax(axis=1)
-        labels[batch] = released
+        labels[ids] = released
+        batch_of[ids] = len(batches)
         if of_batch is not None:
-            reinforced[batch] = study.mechanism.reinforced(released, of_batch)
+            reinforced[ids] = study.mechanism.reinforced(released, of_batch)
         answered = released != ABSTAIN
         if taking.everyone:
             paid = budgets.amount(step.size, int(answered.sum()))
         else:
-            paid = budgets.amount(often, _answered_with(study, batch, answered))
+            paid = budgets.amount(often, _answered_with(study, ids[answered]))
         spent = spent + np.where(voting, paid, 0)
         batches.append((step.size, int(answered.sum())))
         history.append(spent)
         asked += step.size
-    labelling = Labelling(labels, batches, stop, spent, reinforced, cells=cells)
+    labelling = Labelling(labels, batches, stop, spent, reinforced, cells=cells, batch_of=batch_of)
     return ReplayedLabelling(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
 
 
@@ -155,15 +160,16 @@ def dropout_presence(parties: int, *, rate: float, seed: int) -> Presence:
     return present
 
 
-def _answered_with(study: Study, batch: slice, answered: Bool[ndarray, " queries"]) -> Int64[ndarray, " parties"]:
-    """The number of answered queries of a batch in which each party takes part; computed in chunks of queries."""
-    ids = batch.start + np.flatnonzero(answered)
+def _answered_with(study: Study, ids: Int64[ndarray, " answered"]) -> Int64[ndarray, " parties"]:
+    """The number of these queries in which each party takes part; computed in chunks of queries."""
     step = max(1, _MASKED_CELLS // len(study.roster))
     parts = [study.participation.votes(ids[at : at + step]).sum(axis=1) for at in range(0, len(ids), step)]
     return np.sum(parts, axis=0) if parts else np.zeros(len(study.roster), dtype=np.int64)
 
 
-Counter = Callable[[Bool[ndarray, " parties"], slice, "Entering | None"], Float64[ndarray, "queries classes"]]
+Counter = Callable[
+    [Bool[ndarray, " parties"], Int64[ndarray, " queries"], "Entering | None"], Float64[ndarray, "queries classes"]
+]
 
 
 def _counter(study: Study, stored: StoredVotes | RecordSums, *, alike: bool) -> Counter:
@@ -174,14 +180,14 @@ def _counter(study: Study, stored: StoredVotes | RecordSums, *, alike: bool) -> 
     budgets = study.budgets
     if isinstance(stored, RecordSums):
         # The study is one batch, of all queries.
-        return lambda voting, batch, entering: _total(study, stored, voting)
+        return lambda voting, ids, entering: _total(study, stored, voting)
     if study.pooled_teachers is not None:
         # Seats are groups of records; every teacher of the pooled data has one vote.
         everything = stored.histogram()
-        return lambda voting, batch, entering: everything[batch]
+        return lambda voting, ids, entering: everything[ids]
     if isinstance(stored, VoteCounts):
         # All vote, with the same weight: check_fit.
-        return lambda voting, batch, entering: study.weights[0] * stored.counts[batch]
+        return lambda voting, ids, entering: study.weights[0] * stored.counts[ids]
     if alike:
         # Parties equal in all of these stay or leave together, so a group is active as a whole or not.
         terms = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
@@ -201,12 +207,12 @@ def _total(study: Study, stored: RecordSums, voting: Bool[ndarray, " parties"]) 
 
 def _by_groups(study: Study, groups: Float64[ndarray, "groups cells"], first: Int64[ndarray, " groups"]) -> Counter:
     """Counts by groups; first: the position in the roster of one party of each."""
-    weights = study.weights[first]
+    weights, counts = study.weights[first], groups.reshape(len(groups), -1, study.classes)
 
     def count(
-        voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
+        voting: Bool[ndarray, " parties"], ids: Int64[ndarray, " queries"], entering: Entering | None
     ) -> Float64[ndarray, "queries classes"]:
-        cells = groups[:, batch.start * study.classes : batch.stop * study.classes]
+        cells = counts[:, ids].reshape(len(counts), -1)
         return ((weights * voting[first]) @ cells).reshape(-1, study.classes)
 
     return count
@@ -217,19 +223,19 @@ def _by_party(study: Study, stored: TeacherVotes) -> Counter:
     votes = stored.votes
 
     def count(
-        voting: Bool[ndarray, " parties"], batch: slice, entering: Entering | None
+        voting: Bool[ndarray, " parties"], ids: Int64[ndarray, " queries"], entering: Entering | None
     ) -> Float64[ndarray, "queries classes"]:
         weights = study.weights * voting
         if study.participation.everyone and entering is None:
-            return count_votes(votes[:, :, batch], weights, classes=study.classes)
+            return count_votes(votes[:, :, ids], weights, classes=study.classes)
         parts = []
         step = max(1, _MASKED_CELLS // (votes.shape[0] * votes.shape[1]))
-        for start in range(batch.start, batch.stop, step):
-            part = slice(start, min(start + step, batch.stop))
-            enters = study.participation.votes(np.arange(part.start, part.stop))[:, None, :]
+        for start in range(0, len(ids), step):
+            part = slice(start, start + step)
+            enters = study.participation.votes(ids[part])[:, None, :]
             if entering is not None:
-                enters = enters & entering[:, :, part.start - batch.start : part.stop - batch.start]
-            cast = np.where(enters, votes[:, :, part], ABSTAIN)
+                enters = enters & entering[:, :, part]
+            cast = np.where(enters, votes[:, :, ids[part]], ABSTAIN)
             parts.append(count_votes(cast, weights, classes=study.classes))
         return np.concatenate(parts)
 

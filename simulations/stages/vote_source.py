@@ -10,6 +10,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.labelling.coordinator import TrainStudent
+from protocols.labelling.questions import Choose
 from protocols.study.study import Study
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
@@ -18,6 +19,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, make_study
 from simulations.setup.record_budgets import upsampling
 from simulations.setup.record_votes import make_record_study, units_of
+from simulations.stages.asking import choice_between_batches
 from simulations.stages.cast import Cast, cast_votes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult, label_seed
@@ -35,7 +37,8 @@ class VoteSource:
     """Votes on a pool of queries, from simulated parties or from a file.
 
     dataset: None with a file of votes; taught, studied: the same as teachers and as students see it. truth: of the
-    pool; teachers: the folder of the trained teachers, None where there are none.
+    pool; teachers: the folder of the trained teachers, None where there are none. choose: the questions of the next
+    batch, None where their order is fixed before the first.
     """
 
     settings: Experiment
@@ -47,6 +50,7 @@ class VoteSource:
     teachers: Path | None = None
     taught: Dataset | None = None
     studied: Dataset | None = None
+    choose: Choose | None = None
 
     @property
     def of_columns(self) -> bool:
@@ -114,6 +118,7 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
         cast.folder,
         inputs.taught,
         inputs.studied,
+        choice_between_batches(settings, inputs.dataset),
     )
 
 
@@ -170,6 +175,7 @@ def labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, 
         dropout=settings.dropout,
         truth=source.truth,
         train=train_between(study, source, seed, settings, host),
+        choose=source.choose,
     )
 
 

@@ -77,6 +77,7 @@ class Consortium(Certifying):
         settles=True,
         tell=lambda seat, outcome: outcome,
         train=None,
+        choose=None,
         aggregation=None,
         ballots=None,
         between=None,
@@ -117,10 +118,10 @@ class Consortium(Certifying):
             level = aggregation or ClearAggregation(noise)
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
             asked = pool if queries is None else no_inputs(study.records.queries)
-            labelling = coordinator.label(asked, train=train)
+            labelling = coordinator.label(asked, train=train, choose=choose)
             if between is not None:
                 between(coordinator)
-                labelling = coordinator.label(asked, train=train)
+                labelling = coordinator.label(asked, train=train, choose=choose)
         return LabelledStudy(
             study=study,
             ledger=folder / "ledger.sqlite",

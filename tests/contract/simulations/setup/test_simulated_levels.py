@@ -25,13 +25,17 @@ def study_of(level, **more):
     return make_study(settings, experiment_budgets(settings), classes=10, queries=120)
 
 
-@pytest.mark.parametrize("dropout", [0.0, 0.15])
+def by_labels(labels, left, size):
+    return np.roll(left, -int(labels[labels >= 0].sum()))[::-2][:size]
+
+
+@pytest.mark.parametrize(("dropout", "choose"), [(0.0, None), (0.15, by_labels)])
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(level, dropout):
-    study = study_of(level)
+def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(level, dropout, choose):
+    study = study_of(level, questions="given" if choose is None else "uncertainty:30")
     stored = TeacherVotes(10, VOTES)
-    replayed = label_seed(study, stored, seed=3, dropout=dropout, truth=TRUTH).labelling
-    check_live(live_study(study, stored, seed=3, dropout=dropout), replayed)
+    replayed = label_seed(study, stored, seed=3, dropout=dropout, truth=TRUTH, choose=choose).labelling
+    check_live(live_study(study, stored, seed=3, dropout=dropout, choose=choose), replayed)
     assert (replayed.labels >= 0).any()
 
 

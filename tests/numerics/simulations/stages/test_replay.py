@@ -59,6 +59,11 @@ def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
         assert (replayed.spent_after[-1] == replayed.labelling.spent).all()
 
 
+def by_labels(labels, left, size):
+    """A choice of questions that depends on every label so far, and skips some of the pool."""
+    return np.roll(left, -int(labels[labels >= 0].sum()))[::-1][:size]
+
+
 def quarter_probabilities(labels):
     """A stand-in for a student: sure of class q % 10 at every fourth query of the pool, and undecided elsewhere."""
     queries = np.arange(len(labels))
@@ -74,11 +79,12 @@ def quarter_probabilities(labels):
     mechanism=st.sampled_from(list(MECHANISMS)),
     stop=st.sampled_from(["first-exhausted", "drop-exhausted"]),
     batch_limit=st.sampled_from([1, 7, 120]),
+    chosen=st.booleans(),
     dropout=st.sampled_from([0.0, 0.3]),
     seed=st.integers(0, 2**32),
 )
 def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
-    parties, teachers, participation, mechanism, stop, batch_limit, dropout, seed
+    parties, teachers, participation, mechanism, stop, batch_limit, chosen, dropout, seed
 ):
     rng = np.random.default_rng(seed)
     votes, _ = make_votes(parties, 120, seed=seed)
@@ -90,6 +96,7 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
     interactive = mechanism == "interactive_gnmax"
     if mechanism == "lnmax" and participation == "secret":
         participation = "periodic"
+    chosen = chosen and not interactive and participation != "periodic"
     study = make_study(
         rng.choice([1.0, 2.0, 4.5], parties).tolist(),
         mechanism=mechanism,
@@ -100,17 +107,22 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
         stop=stop,
         queries=120,
         batch_limit=batch_limit,
+        questions="uncertainty" if chosen else "given",
         round_one=40 if interactive else None,
         **{name: terms[name] if name in wanted else None for name in terms},
     )
     stored = TeacherVotes(10, votes)
-    train = quarter_probabilities if interactive else None
-    live = live_study(study, stored, seed=seed, dropout=dropout, train=train)
-    replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None, train=train)
+    how = {"train": quarter_probabilities if interactive else None, "choose": by_labels if chosen else None}
+    live = live_study(study, stored, seed=seed, dropout=dropout, **how)
+    replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None, **how)
     check_live(live, replayed.labelling)
     assert live.batches == replayed.labelling.batches
     assert live.stop.reason == replayed.labelling.stop.reason
     assert (replayed.spent_after <= study.budgets.cap).all()
+    sizes = [size for size, _ in live.batches]
+    assert np.bincount(live.batch_of[live.batch_of >= 0], minlength=len(sizes)).tolist() == sizes
+    if not chosen:
+        assert live.batch_of[: sum(sizes)].tolist() == np.repeat(np.arange(len(sizes)), sizes).tolist()
     reinforced = live.reinforced >= 0
     assert not (reinforced & (live.labels != ABSTAIN)).any()
     if interactive and (live.labels[40:] == ABSTAIN).sum() > 20:

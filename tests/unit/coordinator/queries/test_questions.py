@@ -5,10 +5,11 @@ import itertools
 import numpy as np
 import pytest
 
-from coordinator.queries import GIVEN, ORDERS
+from coordinator.queries import ORDERS
 from coordinator.queries.coverage import most_covering
 from coordinator.queries.questions import in_order
 from protocols.errors import InvalidInput
+from protocols.study.chosen import GIVEN
 
 RNG = np.random.default_rng(4)
 CORNERS = np.array([[0, 0], [0, 9], [9, 0], [9, 9]], np.float32)
@@ -75,6 +76,7 @@ def test_the_smallest_pools_are_covered(rows: int) -> None:
         ("centres", "questions is 'centres'; allowed: centres:N"),
         ("coverage:3", "questions is 'coverage:3'; allowed: coverage"),
         ("centres:1", "1 queries are asked for; allowed: 2 to 400"),
+        ("uncertainty:5", "which is no order of a pool: they are chosen between batches"),
     ],
 )
 def test_other_questions_are_refused(named: str, said: str) -> None:

@@ -32,6 +32,7 @@ def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
         {"unit": "record"},
         {"query_limit": 999},
         {"quorum": 2},
+        {"questions": "uncertainty"},
         {"roster": STUDY.roster[::-1]},
         {"roster": (dataclasses.replace(STUDY.roster[0], epsilon=1.5), STUDY.roster[1])},
     ],
@@ -89,6 +90,25 @@ def test_the_digest_changes_with_every_term(change):
         ({"pooled_teachers": 0}, "pooled_teachers is 0; allowed"),
         ({"answer_rate": 1.5}, r"allowed: in \[0, 1\]"),
         ({"stop": "later"}, "allowed: first-exhausted"),
+        ({"questions": "hardest"}, "questions is 'hardest'; allowed: given, uncertainty"),
+        (
+            {"questions": "uncertainty", "participation_name": "periodic"},
+            "'uncertainty', but participation 'periodic' follows the pool's order; allowed: 'given'",
+        ),
+        (
+            {
+                "questions": "uncertainty",
+                "mechanism": InteractiveGNMax(
+                    sigma=40.0,
+                    sigma_threshold=150.0,
+                    threshold=0.5,
+                    interactive_threshold=1.0,
+                    reinforce_confidence=0.9,
+                    round_one=10,
+                ),
+            },
+            "'uncertainty', but interactive_gnmax splits the pool's order into two rounds",
+        ),
     ],
 )
 def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):

@@ -31,7 +31,8 @@ def test_inputs_and_labels_of_the_pool_are_put_in_order_together(features: str |
 @pytest.mark.parametrize(
     ("values", "said"),
     [
-        ({"questions": "hardest"}, "questions is 'hardest'; allowed: given, coverage, centres:N"),
+        ({"questions": "hardest"}, "questions is 'hardest'; allowed: given, coverage, centres:N, uncertainty:N"),
+        ({"questions": "uncertainty:0"}, "questions is 'uncertainty:0'; allowed: uncertainty:N with N from 1"),
         ({"questions": "coverage", "votes_by": "record"}, "questions is 'coverage'; allowed with votes_by 'teacher'"),
         ({"features": "hog"}, "features is 'hog'; allowed with votes_by 'record' only, or with questions that are"),
     ],
