@@ -151,10 +151,10 @@ def label(
     >>> votes = np.where(rng.random((100, 200)) < 0.8, truth, rng.integers(3, size=(100, 200)))
     >>> epsilon = np.repeat([1.0, 2.0], 50)
     >>> result = conclave.label(votes, epsilon=epsilon, delta=1e-5, unit="record", view="label", truth=truth)
-    >>> len(result.answered), result.accuracy, result.stop
-    (41, 1.0, 'budget_exhausted')
+    >>> len(result.answered), round(result.accuracy, 3), result.stop
+    (67, 0.985, 'budget_exhausted')
     >>> result.epsilon_spent[[0, -1]].round(2)
-    array([0.99, 1.99])
+    array([1.  , 1.99])
     """
     check_whole("seed", seed, least=0)
     stored, parties, known = _checked(votes, classes=classes, truth=truth)
@@ -187,7 +187,7 @@ def replay(
     >>> votes = np.where(rng.random((100, 200)) < 0.8, truth, rng.integers(3, size=(100, 200)))
     >>> many = conclave.replay(votes, budgets=[0.01, 1.0, 4.0], delta=1e-5, unit="record", view="label", truth=truth)
     >>> many.to_pandas()[["epsilon_mean", "answered"]].to_numpy().tolist()
-    [[0.01, 0.0], [1.0, 22.0], [4.0, 146.0]]
+    [[0.01, 0.0], [1.0, 32.0], [4.0, 197.0]]
     """
     for seed in seeds:
         check_whole("seed", seed, least=0)

@@ -111,7 +111,8 @@ _SETTINGS = [
           "tightest; exact_composition affords more where it is valid]; "
           f"in a list with it, those that analyse the votes for research: {', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: retrainings with one record replaced, per party [10].", type=int),
-    _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax].", type=click.Choice(list(MECHANISMS))),
+    _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax]. Noise and threshold that are not given are "
+          "smaller than their defaults where budgets would outlast the pool.", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
     _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
           "queries, by a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; "
@@ -133,10 +134,10 @@ _SETTINGS = [
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag(
         "--student",
-        f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels) | none (stop after the labels); behind a "
-        f"kind, {EQUAL}: classes count the same [cnn for "
-        "images, mlp for tables; where records of tables vote: logistic_regression below 2,000 units, else "
-        "gradient_boosting].",
+        f"{' | '.join(STUDENTS)} | usual | auto (cross-validation on the labels) | none (stop after the labels); "
+        f"behind a kind, {EQUAL}: classes count the same "
+        "[usual: by the number of labels, label_spreading, then cnn for images; logistic_regression, then "
+        "gradient_boosting for tables; where records vote, cnn for images, and by the number of units for tables].",
     ),
     _flag("--groups", "Columns of a table, between commas: the student's accuracy on test records by each of them, "
           "besides by class and by site; baselines: that of every method [none]."),

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from coordinator.students.choice import Choice
+from coordinator.students.choice import AUTO, Choice
 from protocols.plural import counted
 from protocols.study.study import Study
 from protocols.votes import plurality
@@ -109,8 +109,9 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     released = released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student")
     accuracy, plural = _teacher_accuracy(source)
-    # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
-    settings = settings.model_copy(update={"student": released[0].kind}) if released else settings
+    if settings.student == AUTO and released:
+        # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
+        settings = settings.model_copy(update={"student": released[0].kind})
     pooled = _pooled(settings, source, host)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
     baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)

@@ -1,4 +1,5 @@
-"""Which kind of student suits released labels, by cross-validation on these labels alone; it costs no budget.
+"""Which kind of student suits released labels: by how many there are, or by cross-validation on them; neither costs
+budget.
 
 Released labels are noisy, and the held-out ones as wrong as the others: agreement with them ranks kinds, and is not how
 often a student is right. Its maximum over kinds is also a little too high.
@@ -15,9 +16,14 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.students import student_kind
+from coordinator.students.validation import is_image
 from protocols.errors import InvalidInput
 
 AUTO: Final = "auto"
+USUAL: Final = "usual"
+# Labels of images, and of table rows, that are many: docs/how-to/choose-a-student.md.
+MANY_OF_IMAGES: Final = 2000
+MANY_OF_ROWS: Final = 500
 FOLDS: Final = 3
 SIMPLEST: Final = "logistic_regression"
 # Kinds that a release can contain, the simpler first, which wins a tie; each with the packages that it needs.
@@ -50,10 +56,11 @@ class Score:
 @dataclass(frozen=True)
 class Choice:
     """The kind with the largest agreement, and the scores of all that were compared: none where labels were too few,
-    and the kind is SIMPLEST."""
+    and the kind is SIMPLEST. why: of a kind that was not compared with others, the reason, else empty."""
 
     kind: str
     scores: tuple[Score, ...]
+    why: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -66,6 +73,19 @@ class Choice:
             for score in self.scores
         ]
         return [*shown, f"above: agreement with {FOLDS} folds of held-out labels, which are as noisy as all of them"]
+
+
+def usual_student(labels: int, *, image: bool) -> Choice:
+    """The usual kind for so many hard labels of images or of table rows, as measured (docs/how-to/choose-a-student.md).
+
+    A network or boosted trees need many. With fewer, labels of images spread over the pool, and those of rows have a
+    linear model.
+    """
+    many = MANY_OF_IMAGES if image else MANY_OF_ROWS
+    few_kind, many_kind = ("label_spreading", "cnn") if image else ("logistic_regression", "gradient_boosting")
+    number = f"fewer than {many}" if labels < many else f"{many} or more"
+    kind = few_kind if labels < many else many_kind
+    return Choice(kind, (), f"usual for {'images' if image else 'table rows'} with {number} labels")
 
 
 def choose_student(
@@ -83,9 +103,7 @@ def choose_student(
     """
     if len(inputs) < FOLDS:
         raise InvalidInput(f"{len(inputs)} labels were released; allowed for student {AUTO!r}: at least {FOLDS}")
-    # The networks' own rule for images, which torch is needed to ask.
-    image = inputs.shape[3:] in ((), (3,)) and inputs.ndim in (3, 4) and min(inputs.shape[1:3]) >= 8
-    kinds = _FOR_IMAGES if image else _FOR_ROWS
+    kinds = _FOR_IMAGES if is_image(inputs.shape[1:]) else _FOR_ROWS
     fold = folds(targets.argmax(axis=1), seed)
     scores = []
     for kind, packages in kinds.items():

@@ -1,7 +1,9 @@
 """Label spreading on a graph of nearest neighbours (Zhou et al. 2004, "Learning with Local and Global Consistency").
 
-Its student answers with the mean of the nearest inputs of the pool. It holds these inputs, so it has no files for a
-release.
+Neighbours are near by public features of the pool: of images the gradients that record votes use and, where they are
+coloured, the principal components of their pixels beside them, as gradients say nothing of colours; of table rows the
+values themselves. The student answers with the mean of the nearest inputs of the pool. It holds these inputs, so it has
+no files for a release.
 """
 
 from __future__ import annotations
@@ -15,9 +17,11 @@ from numpy import ndarray
 from scipy.sparse import csr_array, diags_array
 from sklearn.neighbors import NearestNeighbors
 
+from coordinator.queries.features import features_for, principal
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import normalised, seen_classes
-from coordinator.students.validation import check_cpu_only, check_queries, check_released
+from coordinator.students.validation import check_cpu_only, check_queries, check_released, is_image
+from protocols.features.feature_map import FeatureMap
 
 _NEIGHBOURS: Final = 7
 _SPREAD: Final = 0.9  # the part of a row that comes from its neighbours; alpha in the paper
@@ -26,8 +30,32 @@ _MOST_ROUNDS: Final = 200  # 0.9 ** 200 < 1e-9
 
 
 @dataclass(frozen=True, eq=False)
+class _Compared:
+    """By what inputs are compared: feature maps side by side, each divided by its scale."""
+
+    parts: tuple[tuple[FeatureMap, float], ...]
+
+    @classmethod
+    def of(cls, pool: Float32[ndarray, "inputs ..."]) -> _Compared:
+        """Of this pool: its values, if it has table rows or is the same input over and over."""
+        raw = FeatureMap(pool.shape[1:])
+        if not is_image(pool.shape[1:]) or bool((pool == pool[0]).all()):
+            return cls(((raw, 1.0),))
+        maps = [features_for(pool, "auto", seed=0)]
+        if pool.ndim > 3:
+            maps.append(principal(pool, raw, None))
+        # Principal components: their mean is 0.
+        return cls(tuple((each, float(np.sqrt((each(pool) ** 2).sum(axis=1).mean())) or 1.0) for each in maps))
+
+    def __call__(self, inputs: Float32[ndarray, "inputs ..."]) -> Float32[ndarray, "inputs features"]:
+        return np.hstack([each(inputs) / scale for each, scale in self.parts])
+
+
+@dataclass(frozen=True, eq=False)
 class SpreadStudent(Student):
     """found: the probabilities of each class for each input of the pool, in the order of `nearest`."""
+
+    features: _Compared = field(repr=False)
 
     nearest: Any = field(repr=False)  # scikit-learn has no types
     found: Float64[ndarray, "inputs classes"] = field(repr=False)
@@ -43,7 +71,7 @@ class SpreadStudent(Student):
         if not len(inputs):
             return np.zeros((0, self.found.shape[1]), np.float32)
         neighbours = min(_NEIGHBOURS, len(self.found))
-        places = self.nearest.kneighbors(inputs.reshape(len(inputs), -1), neighbours, return_distance=False)
+        places = self.nearest.kneighbors(self.features(inputs), neighbours, return_distance=False)
         return self.found[places].mean(axis=1).astype(np.float32)
 
 
@@ -62,7 +90,9 @@ class SpreadKind(StudentKind):
     ) -> Student:
         """Spreads the targets over all inputs, see StudentKind.fit. The seed changes nothing."""
         check_released(inputs, targets, unlabelled, classes, seed)
-        rows = np.concatenate([inputs, unlabelled]).reshape(len(inputs) + len(unlabelled), -1)
+        everything = np.concatenate([inputs, unlabelled])
+        features = _Compared.of(everything)
+        rows = features(everything)
         given = np.zeros((len(rows), classes))
         given[: len(inputs)] = normalised(targets)
         nearest = NearestNeighbors(n_jobs=1).fit(rows)
@@ -71,7 +101,7 @@ class SpreadKind(StudentKind):
         seen = np.isin(np.arange(classes), seen_classes(targets))
         # What no label reaches may be any class that there is.
         probabilities = np.where(total > 0, found / np.where(total > 0, total, 1), seen / seen.sum())
-        return SpreadStudent(nearest, probabilities, inputs.shape[1:])
+        return SpreadStudent(features, nearest, probabilities, inputs.shape[1:])
 
 
 def _spread(nearest: Any, given: Float64[ndarray, "inputs classes"]) -> Float64[ndarray, "inputs classes"]:
@@ -90,6 +120,6 @@ def _spread(nearest: Any, given: Float64[ndarray, "inputs classes"]) -> Float64[
 
 
 def label_spreading(*, device: str) -> SpreadKind:
-    """Label spreading, on flattened inputs; table rows should be standardised."""
+    """Label spreading, on images and on table rows, which should be standardised."""
     check_cpu_only("label_spreading", device)
     return SpreadKind()

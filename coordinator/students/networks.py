@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from coordinator.students.validation import SMALLEST_IMAGE, is_image
 from protocols.errors import InvalidInput
 from runtime.torch_networks import (
     Parameters,
@@ -25,7 +26,6 @@ from runtime.torch_networks import (
     planes,
 )
 
-_SMALLEST_IMAGE: Final = 8
 FILTERS: Final = (32, 64)
 _HIDDEN: Final = 128
 
@@ -47,11 +47,6 @@ class StudentNetwork:
         return initial(self.shapes(input_shape, classes), generator)
 
 
-def is_image(input_shape: tuple[int, ...]) -> bool:
-    """Whether inputs of this shape are images that the cnn takes."""
-    return len(input_shape) in (2, 3) and input_shape[2:] in ((), (3,)) and min(input_shape[:2]) >= _SMALLEST_IMAGE
-
-
 def convolutions(name: str, input_shape: tuple[int, ...]) -> tuple[Shapes, int]:
     """The weights of two convolutions, and how many values the second makes of an image, see _cnn_logits.
 
@@ -60,7 +55,7 @@ def convolutions(name: str, input_shape: tuple[int, ...]) -> tuple[Shapes, int]:
     if not is_image(input_shape):
         raise InvalidInput(
             f"inputs of the {name} have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side "
-            f"at least {_SMALLEST_IMAGE}"
+            f"at least {SMALLEST_IMAGE}"
         )
     first, second = FILTERS
     height, width = ((length - 3) // 2 for length in input_shape[:2])

@@ -21,10 +21,9 @@ from coordinator.queries.features import features_for, principal
 from coordinator.queries.neighbours import laplacian
 from coordinator.students import supervised
 from coordinator.students.choice import FOLDS, folds
-from coordinator.students.networks import is_image
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import normalised
-from coordinator.students.validation import check_released
+from coordinator.students.validation import check_released, is_image
 from protocols.features.feature_map import FeatureMap
 
 _NEIGHBOURS: Final = 10

@@ -11,10 +11,10 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_ROWS
-from coordinator.students.networks import CNN, MLP, is_image
+from coordinator.students.networks import CNN, MLP
 from coordinator.students.student import Student, StudentKind
 from coordinator.students.torch_student import Method, Schedule, train
-from coordinator.students.validation import check_released
+from coordinator.students.validation import check_released, is_image
 
 _SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=800, most_steps=3000)
 UNLABELLED_BATCH: Final = 96

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+
+# The shortest side of an image, in pixels.
+SMALLEST_IMAGE: Final = 8
+
+
+def is_image(input_shape: tuple[int, ...]) -> bool:
+    """Whether inputs of this shape are images that the cnn takes: grey, or with a last axis of 3 colours."""
+    return len(input_shape) in (2, 3) and input_shape[2:] in ((), (3,)) and min(input_shape[:2]) >= SMALLEST_IMAGE
 
 
 def check_released(

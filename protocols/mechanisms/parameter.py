@@ -22,13 +22,15 @@ class Parameter:
     meaning: what it is, for help texts and pages; unit: of the number ("" for none); role: "noise" if it is a noise
     scale (in votes, or the inverse scale per vote), "threshold" if votes are compared with it; default: what a
     simulation uses if it is not given: times the votes cast for a number in votes, divided by them for one per vote,
-    else as it is (None: the simulation computes it); views: those under which it is needed.
+    else as it is (None: the simulation computes it); default_of_two: the same with two classes, None for no other;
+    views: those under which it is needed.
     """
 
     meaning: str
     unit: Unit = ""
     role: Role = "setting"
     default: float | None = None
+    default_of_two: float | None = None
     default_words: str = ""
     views: tuple[View, ...] = VIEWS
 
@@ -39,6 +41,10 @@ class Parameter:
         if value != int(value):
             raise InvalidInput(f"{name} is {value!r}; allowed: a whole number")
         return int(value)
+
+    def usual(self, classes: int) -> float | None:
+        """What a simulation of so many classes uses if it is not given, see `default`."""
+        return self.default_of_two if classes == 2 and self.default_of_two is not None else self.default
 
     def scaled(self, value: Number, votes: float) -> Number:
         """A number given for one vote, scaled to that many votes."""
@@ -58,7 +64,8 @@ class Parameter:
         if self.default_words or self.default is None:
             return self.default_words
         each = {"votes": " per vote cast", "per vote": " over the votes cast"}.get(self.unit, "")
-        return f"{self.default:.3g}{each}"
+        two = "" if self.default_of_two is None else f"; two classes: {self.default_of_two:.3g}"
+        return f"{self.default:.3g}{each}{two}"
 
 
 def parameter(
@@ -67,11 +74,12 @@ def parameter(
     unit: Unit = "",
     role: Role = "setting",
     default: float | None = None,
+    default_of_two: float | None = None,
     default_words: str = "",
     views: tuple[View, ...] = VIEWS,
 ) -> dict[str, Parameter]:
     """The metadata of a dataclass field that is a parameter: `sigma: float = field(metadata=parameter(...))`."""
-    return {"parameter": Parameter(meaning, unit, role, default, default_words, views)}
+    return {"parameter": Parameter(meaning, unit, role, default, default_of_two, default_words, views)}
 
 
 def check_view(view: str) -> View:

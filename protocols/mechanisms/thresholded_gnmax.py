@@ -41,14 +41,19 @@ class ThresholdedGNMax(OneHistogram):
     noise. Under either view nothing but h is drawn, so there is nothing to add when a query is answered.
     """
 
+    # docs/explanation/one-draw.md, section 7.
     sigma: float = field(
         metadata=parameter(
-            "the standard deviation of the label noise, in votes", unit="votes", role="noise", default=0.24
+            "the standard deviation of the label noise, in votes",
+            unit="votes", role="noise", default=0.3, default_of_two=0.46,
         )
-    )
+    )  # fmt: skip
     threshold: float = field(
-        metadata=parameter("the votes that the noisy maximum must reach", unit="votes", role="threshold", default=0.7)
-    )
+        metadata=parameter(
+            "the votes that the noisy maximum must reach",
+            unit="votes", role="threshold", default=0.65, default_of_two=0.7,
+        )
+    )  # fmt: skip
     lattice: Lattice | None = None
     name: ClassVar[str] = "thresholded_gnmax"
     title: ClassVar[str] = "Thresholded GNMax"

@@ -10,6 +10,7 @@ from pathlib import Path
 import tomli_w
 
 from coordinator.students import usual_table_student
+from coordinator.students.choice import AUTO, USUAL
 from protocols.errors import InvalidInput
 from protocols.plural import counted
 from protocols.reading import read_json
@@ -127,7 +128,7 @@ def check_comparison(comparison: Comparison, given: Sequence[str]) -> None:
             f"{of_records[0]} is {getattr(settings, of_records[0])!r}; allowed with the method record_votes only: "
             "leave it out"
         )
-    if settings.student in ("none", "auto"):
+    if settings.student in ("none", AUTO, USUAL):
         raise InvalidInput(f"student is {settings.student!r}; allowed in a comparison: a kind of student")
     for name in comparison.methods:
         method_of(name)
@@ -185,9 +186,9 @@ def _inputs(comparison: Comparison, seed: int, *, host: Host, reporter: Reporter
     assert isinstance(found, DatasetInputs)  # stored votes are refused
     if any(getattr(settings, name) is not None for name in OF_RECORDS) or settings.unit == "patient":
         _ = found.query_map
-    if settings.student is not None or found.dataset.kind == "image":
+    if settings.student is not None:
         return found
-    usual = usual_table_student(found.population)
+    usual = "cnn" if found.dataset.kind == "image" else usual_table_student(found.population)
     return replace(found, settings=found.settings.model_copy(update={"student": usual}))
 
 

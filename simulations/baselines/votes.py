@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Final
 
 from coordinator.students import student_kind
+from coordinator.students.choice import usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
@@ -29,7 +30,7 @@ from simulations.stages.vote_source import labelled, votes_source
 ASSUMED_ACCURACY: Final = 0.8
 # Queries whose votes are planned: enough to rank noises, and quick.
 _PLANNED_QUERIES: Final = 500
-# Labels below which a student is a logistic regression of features, where no kind was named.
+# Records of the pool below which a student of records' votes is a logistic regression, where no kind was named.
 FEW_LABELS: Final = 250
 
 
@@ -105,6 +106,16 @@ def _with_pool(inputs: DatasetInputs, queries: int) -> DatasetInputs:
     return replace(inputs, dataset=first)
 
 
+def _student(task: Task, labels: int, *, votes_by: str) -> str:
+    """The named kind of student, or the usual one: of records' votes, whose labels are soft and of the whole pool, a
+    logistic regression of a small pool, and else that of all other methods."""
+    if not task.usual_student:
+        return str(task.settings.student)
+    if votes_by == "teacher":
+        return usual_student(labels, image=task.inputs.dataset.kind == "image").kind
+    return "logistic_regression" if labels < FEW_LABELS else str(task.settings.student)
+
+
 def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     """The accuracy of the student; none, with the reason, where the epsilon affords no label."""
     # Of a mechanism of two rounds alone: the student between them sees what teachers see.
@@ -120,8 +131,7 @@ def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     source = votes_source(given, host=task.host, reporter=task.reporter)
     result = labelled(study, source, task.seed, given.settings, task.host)
     positions, targets = result.training_set(inputs.classes)
-    few = task.usual_student and len(targets) < FEW_LABELS
-    student = "logistic_regression" if few else str(task.settings.student)
+    student = _student(task, len(targets), votes_by=settings.votes_by)
     dataset = task.seen_by(student_kind(student)).dataset
     trained = ReleasedStudent(
         dataset, positions, targets, student=student, seed=task.seed, cache_dir=task.host.cache_dir

@@ -29,6 +29,7 @@ from simulations.options import (
 )
 
 if TYPE_CHECKING:
+    from protocols.study.study import Study
     from simulations.setup.experiment import Experiment
 
 Flags = dict[str, Any]
@@ -83,7 +84,7 @@ def run_flags(**flags: Any) -> None:
         print_plan(plan, warnings, as_json=flags["as_json"])
         return
     must_afford_or_say(study, settings, inputs)
-    out = _out(flags, inputs.settings, {"study": study.digest.hex(), "data": inputs.fingerprint})
+    out = _out(flags, inputs.settings, study, {"study": study.digest.hex(), "data": inputs.fingerprint})
     from simulations.plots.figures import drawings, write_figures
     from simulations.report.page import write_report
     from simulations.report.private_section import printed, write_private
@@ -115,7 +116,7 @@ def run_flags(**flags: Any) -> None:
             click.echo(line)
 
 
-def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Path:
+def _out(flags: Flags, settings: Experiment, study: Study, started_from: dict[str, str]) -> Path:
     """The results folder, with config.toml and started_from.json in it. Raises InvalidInput when it holds another run.
 
     started_from: digests of the study and of the data, which tell whether a file named in config.toml has changed.
@@ -136,7 +137,7 @@ def _out(flags: Flags, settings: Experiment, started_from: dict[str, str]) -> Pa
                     f"{out} was started from another {what}: a file that its config.toml names has changed since "
                     f"({str(before.get(what))[:16]}, now {digest[:16]}); allowed: the same content, or another --out"
                 )
-    write_atomically(out / "config.toml", write_config(settings))
+    write_atomically(out / "config.toml", write_config(settings, study))
     write_atomically(record, json.dumps(started_from, indent=2) + "\n")
     return out
 

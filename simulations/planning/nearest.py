@@ -10,7 +10,7 @@ import numpy as np
 
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.mechanisms import MECHANISMS, check_view
+from protocols.mechanisms import Mechanism, check_view
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.released_noise import thin_queries
 from protocols.study.right_labels import LEAST_RIGHT, most_right
@@ -51,14 +51,14 @@ def must_afford_or_say(study: Study, given: Experiment, inputs: Inputs) -> None:
     try:
         must_afford(make_plan(study, budgets))
     except BudgetExceeded as error:
-        raise BudgetExceeded("\n".join([str(error), *(each.line for each in nearest(given, inputs))])) from None
+        raise BudgetExceeded("\n".join([str(error), *(each.line for each in nearest(study, given, inputs))])) from None
 
 
-def nearest(given: Experiment, inputs: Inputs) -> list[Affordable]:
+def nearest(study: Study, given: Experiment, inputs: Inputs) -> list[Affordable]:
     """Each of the smallest changes of one kind, as far as there is one: larger budgets, more noise, more parties, one
     teacher each, record votes. Every one was checked by making its study.
     """
-    found = [_budgets(given, inputs), _noise(given, inputs), _parties(given, inputs), _teachers(given, inputs)]
+    found = [_budgets(given, inputs), _noise(study, given, inputs), _parties(given, inputs), _teachers(given, inputs)]
     return [each for each in (*found, _records(given, inputs)) if each is not None]
 
 
@@ -91,16 +91,14 @@ def changed(settings: Experiment, **values: object) -> Experiment:
     return experiment(**{**settings.model_dump(exclude_none=True), **values})
 
 
-def wider(settings: Experiment, factor: float) -> Experiment:
-    """The settings with noise and threshold `factor` times as large, to three digits. Raises InvalidInput."""
-    kind, view = MECHANISMS[settings.mechanism], check_view(settings.view)
+def wider(settings: Experiment, mechanism: Mechanism, factor: float) -> Experiment:
+    """The settings with the noise and threshold of `mechanism`, their own, times `factor`, to three digits. Raises
+    InvalidInput.
+    """
     values: dict[str, object] = {}
-    for name, each in kind.parameters(view=view).items():
-        said = settings.parameters.get(name)
-        if said is None and each.default is not None:
-            said = each.scaled(each.default, float(settings.parties * settings.teachers_per_party))
-        if said is not None and each.role in ("noise", "threshold"):
-            values[name] = float(f"{each.wider(said, factor):.3g}")
+    for name, each in mechanism.parameters(view=check_view(settings.view)).items():
+        if each.role in ("noise", "threshold"):
+            values[name] = float(f"{each.wider(mechanism.values[name], factor):.3g}")
     return changed(settings, **values)
 
 
@@ -162,13 +160,14 @@ def _budgets(given: Experiment, inputs: Inputs) -> Affordable | None:
     return _labels(f"larger budgets, {settings.budgets}", with_factor(given, factor), settings, inputs)
 
 
-def _noise(given: Experiment, inputs: Inputs) -> Affordable | None:
+def _noise(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
     if given.individualization == "upsampling" or given.votes_by == "record":
         return None
-    factor = least_factor(lambda each: afforded(wider(inputs.settings, each), inputs) > 0)
+    mechanism = study.mechanism
+    factor = least_factor(lambda each: afforded(wider(inputs.settings, mechanism, each), inputs) > 0)
     if factor is None:
         return None
-    settings = wider(inputs.settings, factor)
+    settings = wider(inputs.settings, mechanism, factor)
     values = {name: value for name, value in settings.parameters.items() if name != "round_one"}
     said = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
     return _labels(f"more noise, {said}", changed(given, **values), settings, inputs)

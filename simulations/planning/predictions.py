@@ -27,6 +27,7 @@ from simulations.planning.objectives import Objective
 from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, weighted_counts
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.setup.usual_noise import scaled_mechanism
 from simulations.stages.stored_votes import TeacherVotes
 
 # Planned queries, fewer where there are many voters.
@@ -151,6 +152,16 @@ class Planner:
                 del self._seen[next(iter(self._seen))]
             self._seen[key] = PlannedHistograms.of(weighted_counts(self.stored, weights), self.truth)
         return self._seen[key]
+
+    def usual_noise(self) -> Noise:
+        """The noise and threshold of a run that is given none; where no budget affords them, as if they were."""
+        try:
+            made = make_study(self.settings, self.budgets, classes=self.votes.classes, queries=self.pool).mechanism
+        except InvalidInput:
+            made = scaled_mechanism(
+                self.settings.mechanism, {}, view="label", classes=self.votes.classes, votes=self.total
+            )
+        return Noise.rounded(self.kind, (made.values[name] for name in planned_parameters(self.kind)))
 
     def decision(self, noise: Noise) -> Decision:
         """How a query is decided with this noise."""

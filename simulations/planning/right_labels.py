@@ -67,7 +67,7 @@ def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -
     while high / low > _NEAR:
         middle = (low * high) ** 0.5
         low, high = (middle, high) if enough(middle) else (low, middle)
-    settings = wider(inputs.settings, low)
+    settings = wider(inputs.settings, study.mechanism, low)
     values = {name: settings.parameters[name] for name in settings.parameters if name != "round_one"}
     words = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
     labels = afforded(settings, inputs)
@@ -85,7 +85,7 @@ def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -
 
 def _with_noise(study: Study, settings: Experiment, factor: float) -> Study:
     """The same study with other noise and threshold, of which its budgets are not asked."""
-    values = {**study.mechanism.values, **wider(settings, factor).parameters}
+    values = {**study.mechanism.values, **wider(settings, study.mechanism, factor).parameters}
     return replace(study, mechanism=type(study.mechanism).build(view=check_view(study.view), given=values))
 
 

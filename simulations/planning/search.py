@@ -43,8 +43,8 @@ BATCH_LOSS = 0.01
 class Optimum:
     """The best settings of one mechanism, their expected results, and alternatives.
 
-    mechanism: its name; chosen: with the size of pool to ask for; common: the mechanism's default noise and threshold
-    per vote, under the same budgets; frontier: nondominated in (answered, accuracy), sorted by
+    mechanism: its name; chosen: with the size of pool to ask for; common: with the noise and threshold of a run
+    that is given none, under the same budgets; frontier: nondominated in (answered, accuracy), sorted by
     accuracy, for the whole pool.
     """
 
@@ -65,7 +65,6 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
     """
     if planner.settings.accountant is not None:
         accountant(planner.settings.accountant).check(planner.kind, "label")
-    total, common = planner.total, planned_parameters(planner.kind).values()
     grid = predict_grid(planner, Axes.wide(planner))
     fine = grid
     for _ in range(_ZOOMS):
@@ -86,9 +85,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
         mechanism=planner.kind.name,
         study=study,
         chosen=chosen,
-        common=planner.predict(
-            Noise.rounded(planner.kind, (each.scaled(each.default or 0.0, total) for each in common))
-        ),
+        common=planner.predict(planner.usual_noise()),
         frontier=frontier(planner, grid, whole),
         batch_size=max(cost.size for cost in batches if cost.stranded <= BATCH_LOSS * chosen.answered),
         batches=batches,

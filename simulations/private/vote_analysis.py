@@ -25,7 +25,8 @@ from protocols.research.published.private import Private
 from protocols.study.study import votes_per_unit
 from protocols.votes import ABSTAIN
 from simulations.setup.accountants import BAYESIAN, named_accountants
-from simulations.setup.experiment import Experiment, scaled_mechanism
+from simulations.setup.experiment import Experiment
+from simulations.setup.usual_noise import scaled_mechanism
 from simulations.stages.inputs import VoteInputs
 from simulations.stages.stored_votes import TeacherVotes
 
@@ -61,7 +62,9 @@ def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
     settings, stored = inputs.settings, inputs.stored
     teachers = settings.teachers_per_party
     votes = settings.parties * teachers
-    mechanism = scaled_mechanism(settings, float(votes), scale=1.0)
+    mechanism = scaled_mechanism(
+        settings.mechanism, settings.parameters, view="label", classes=stored.classes, votes=float(votes)
+    )
     moved = np.array([float(votes_per_unit(settings.unit, teachers=teachers))])
     own = stored.votes[:, 0].astype(np.int64) if isinstance(stored, TeacherVotes) and teachers == 1 else None
     given = Circumstances(

@@ -92,7 +92,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         student_asked=result.settings.student != "none",
         simulated_truth=result.source.truth is not None,
         command=command(result.settings),
-        config=write_config(result.settings),
+        config=write_config(result.settings, result.study),
         environment=environment(),
     )
     footer = pages.get_template("report_footer.html.j2").render(figures=figures, private=private)

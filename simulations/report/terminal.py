@@ -91,13 +91,17 @@ def folded(sentence: str, *, first: str = "", rest: str = "") -> str:
 
 
 def _choices(figures: dict[str, Any]) -> list[str]:
-    """How the kind of student was chosen, seed by seed; nothing where it was named."""
+    """How the kind of student was chosen: the usual ones, or seed by seed; nothing where it was named."""
     lines = []
     for seed in figures["seeds"]:
-        if (found := seed["student_choice"]) is not None:
-            scores = tuple(Score(**score) for score in found["scores"])
-            lines += [f"student of seed {seed['seed']}: {found['kind']}", *Choice(found["kind"], scores).lines]
-    return lines
+        if (found := seed["student_choice"]) is None or seed["answered"] == 0:
+            continue
+        if found["why"]:
+            lines.append(f"student          {found['kind']}, {found['why']}")
+            continue
+        scores = tuple(Score(**score) for score in found["scores"])
+        lines += [f"student of seed {seed['seed']}: {found['kind']}", *Choice(found["kind"], scores).lines]
+    return list(dict.fromkeys(lines))
 
 
 def level_text(level: str, units: int | None) -> str:

@@ -31,6 +31,7 @@ from simulations.results.groups import (
 )
 from simulations.results.marks import MARK, NOT_FOR_RELEASE
 from simulations.setup.experiment import write_config
+from simulations.setup.usual_noise import is_usual
 from simulations.stages.alone import measured_parties
 from simulations.stages.label import mean_and_interval
 
@@ -87,6 +88,7 @@ def summary(result: RunResult) -> Summary:
             "name": study.mechanism.name,
             **study.mechanism.values,
         },
+        "noise_by_default": study.records is None and is_usual(study.mechanism.name, result.settings.parameters),
         "individualization": result.settings.individualization,
         "participation": study.participation_name,
         "confidentiality": study.confidentiality.name,
@@ -170,7 +172,7 @@ def write_results(result: RunResult, out: Path) -> Summary:
         write_atomically(out / "by_group.csv", groups_table(result.by_group))
         write_atomically(out / "calibration.csv", calibration_table(result.by_group))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
-    write_atomically(out / "config.toml", write_config(result.settings))
+    write_atomically(out / "config.toml", write_config(result.settings, result.study))
     write_atomically(out / "summary.json", json.dumps(figures, indent=2) + "\n")
     return figures
 

@@ -16,13 +16,13 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from coordinator.queries import questions_of_a_batch
 from protocols import reading
-from protocols.budgets.accountant import Accountant, accountant, default_accountant
+from protocols.budgets.accountant import Accountant, ExactComposition, LabelOnly, accountant, default_accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.planned import Planned
 from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.mechanisms import MECHANISMS, Mechanism, check_view, mechanism_parameters
+from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.stop import check_stop
 from protocols.study.study import Seat, Study, Unit, votes_per_unit
@@ -32,6 +32,7 @@ from simulations.setup.budgets import Budgets, parse_budgets
 from simulations.setup.levels import simulated_level
 from simulations.setup.record_budgets import group_budgets, upsampling
 from simulations.setup.record_votes import check_votes_by
+from simulations.setup.usual_noise import check_parameters, is_usual, least_factor_for, scaled_mechanism
 
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
@@ -129,7 +130,7 @@ def experiment(**values: object) -> Experiment:
     settings = _validated(given)
     check_votes_by(settings, given)
     questions_of_a_batch(settings.questions)
-    _check_parameters(settings)
+    check_parameters(settings.mechanism, settings.parameters, view=check_view(settings.view))
     return settings
 
 
@@ -171,9 +172,17 @@ def parse_seeds(text: str) -> tuple[int, ...]:
     return tuple(seeds)
 
 
-def write_config(settings: Experiment) -> str:
-    """The experiment as TOML (keys that are None are left out); read_config gives it back."""
-    return tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
+def write_config(settings: Experiment, study: Study | None = None) -> str:
+    """The experiment as TOML (keys that are None are left out); read_config gives it back.
+
+    study: that of the settings; its noise and threshold are a comment where none were given.
+    """
+    text = tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
+    if study is None or study.records is not None or not is_usual(settings.mechanism, settings.parameters):
+        return text
+    return (
+        text + f"# by default: {', '.join(f'{name} = {value:.6g}' for name, value in study.mechanism.values.items())}\n"
+    )
 
 
 def read_config(path: Path) -> Experiment:
@@ -209,8 +218,27 @@ def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = Non
 def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:
     """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat per budget.
 
-    Raises InvalidInput for settings that do not go together.
+    Usual noise is smaller where the budgets would outlast the pool (usual_noise.py). Raises InvalidInput for settings
+    that do not go together.
     """
+    exact = settings.accountant is not None and ExactComposition.name in settings.accountant
+    # Exact composition affords no fewer queries than the Renyi filter, and takes a second for each noise.
+    guide = settings.model_copy(update={"accountant": LabelOnly.name}) if exact else settings
+    made: dict[float, Study] = {}
+
+    def affords(factor: float) -> int:
+        made[factor] = _study(guide, budgets, classes=classes, queries=queries, factor=factor)
+        room = made[factor].budgets.affordable(np.zeros(len(budgets.names), dtype=np.int64), limit=queries + 1)
+        return int(room.min())
+
+    factor = least_factor_for(queries, affords) if is_usual(settings.mechanism, settings.parameters) else 1.0
+    if not exact and factor in made:
+        return made[factor]
+    return _study(settings, budgets, classes=classes, queries=queries, factor=factor)
+
+
+def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int, factor: float) -> Study:
+    """The study with usual noise and threshold times `factor`."""
     view, unit = check_view(settings.view), _unit(settings.unit)
     _check_individualization(settings)
     pooled = settings.individualization == "upsampling"
@@ -221,7 +249,10 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
     quorum = settings.quorum or level.usual_quorum(seats)
     lattice = level.lattice(quorum=quorum, classes=classes)
-    mechanism = scaled_mechanism(settings, total, scale=1.0 if ensemble is None else ensemble.scale)
+    mechanism = scaled_mechanism(
+        settings.mechanism, settings.parameters, view=view, classes=classes, votes=total,
+        scale=1.0 if ensemble is None else ensemble.scale, factor=factor,
+    )  # fmt: skip
     account = charging_accountant(settings, mechanism.on_lattice(lattice))
     planned = Planned(
         accountant=account,
@@ -295,31 +326,6 @@ def _check_individualization(settings: Experiment) -> None:
         raise InvalidInput("upsampling gives budgets to records; allowed: unit 'record'")
     if settings.teachers_per_party != 1:
         raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
-
-
-def scaled_mechanism(settings: Experiment, total: float, *, scale: float) -> Mechanism:
-    """The mechanism with its parameters: the given ones times `scale`, or its defaults for the `total` votes cast."""
-    view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
-    given: dict[str, int | float | None] = dict(settings.parameters)
-    for name, each in kind.parameters(view=view).items():
-        if (said := given.get(name)) is not None:
-            given[name] = each.scaled(said, scale)
-        elif each.default is not None:
-            given[name] = each.scaled(each.default, total)
-        elif each.unit == "queries":
-            given[name] = 1  # computed once the study is known
-    return kind.build(view=view, given=given)
-
-
-def _check_parameters(settings: Experiment) -> None:
-    """Raises InvalidInput for a parameter of the mechanism that is out of range, however many votes there will be."""
-    view, kind = check_view(settings.view), MECHANISMS[settings.mechanism]
-    given = {
-        name: settings.parameters.get(name, 1 if each.unit == "queries" else each.default)
-        for name, each in kind.parameters(view=view).items()
-    }
-    if None not in given.values():
-        kind.build(view=view, given=given)
 
 
 def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:

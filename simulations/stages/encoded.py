@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.students import student_kind
-from coordinator.students.choice import AUTO
+from coordinator.students.choice import AUTO, USUAL
 from party.teachers import teacher_kind
 from protocols.array_files import array_bytes
 from protocols.errors import InvalidInput
@@ -52,7 +52,7 @@ def encoded(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -
 
 def check_suited(settings: Experiment, dataset: Dataset, *, student: str) -> None:
     """Raises InvalidInput for a teacher or a student that needs images, and would learn from something else."""
-    named = student not in ("none", AUTO)
+    named = student not in ("none", AUTO, USUAL)
     for what, name, images, features in (
         ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images, settings.teacher_features),
         ("student", student, named and student_kind(student).needs_images, settings.student_features),

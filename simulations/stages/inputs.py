@@ -11,6 +11,7 @@ from numpy import ndarray
 
 from coordinator.queries.features import features_for
 from coordinator.students import usual_table_student
+from coordinator.students.choice import USUAL
 from party.teachers import teacher_kind
 from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
@@ -221,7 +222,8 @@ def _check_terms(settings: Experiment) -> None:
 def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
     """The settings with what the data set determines. Raises InvalidInput for models that it does not suit."""
     parties = party_count(settings, dataset)
-    student = settings.student or _usual_student(settings, dataset, parties)
+    usual = _usual_of_records(settings, dataset, parties) if settings.votes_by == "record" else USUAL
+    student = usual if settings.student in (None, USUAL) else str(settings.student)
     check_suited(settings, dataset, student=student)
     if settings.group_columns and student == "none":
         raise InvalidInput(f"groups is {settings.groups!r}; allowed: with a student, whose accuracy they tell apart")
@@ -242,12 +244,10 @@ def _check_units(inputs: DatasetInputs, reporter: Reporter) -> None:
     _ = inputs.query_map
 
 
-def _usual_student(settings: Experiment, dataset: Dataset, parties: int) -> str:
-    if dataset.kind == "image" and not settings.student_features:
-        return "cnn"
-    if settings.votes_by == "record":
-        return usual_table_student(population_of(settings.unit, dataset, parties))
-    return "mlp"
+def _usual_of_records(settings: Experiment, dataset: Dataset, parties: int) -> str:
+    """The usual kind where records vote: all of the pool has soft labels then."""
+    images = dataset.kind == "image" and not settings.student_features
+    return "cnn" if images else usual_table_student(population_of(settings.unit, dataset, parties))
 
 
 def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.students import EQUAL, STUDENTS, student_kind
-from coordinator.students.choice import AUTO, FOLDS, SIMPLEST, Choice, Score, choose_student
+from coordinator.students.choice import AUTO, FOLDS, SIMPLEST, USUAL, Choice, Score, choose_student, usual_student
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
 from protocols.array_files import array_bytes
@@ -31,7 +31,8 @@ class ReleasedStudent:
 
     positions: the public queries that have a label; targets: the weight of each class for each of them (one_hot where
     labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
-    student: a kind, or "auto", for the one that cross-validation on these labels names.
+    student: a kind; "usual", for the one that suits so many labels; or "auto", for the one that cross-validation on
+    these labels names.
     """
 
     def __init__(
@@ -44,6 +45,8 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
     ) -> None:
+        self._usual = usual_student(len(targets), image=dataset.kind == "image") if student == USUAL else None
+        student = student if self._usual is None else self._usual.kind
         module = "coordinator.students.choice" if student == AUTO else STUDENTS[student.removesuffix(EQUAL)].__module__
         source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
         if student == AUTO:  # chooses among what is installed
@@ -65,9 +68,9 @@ class ReleasedStudent:
 
     @cached_property
     def choice(self) -> Choice | None:
-        """How the kind was chosen; None if it was named. Below FOLDS labels it is SIMPLEST, without scores."""
+        """How the kind was chosen; None if it was named. Below FOLDS labels auto is SIMPLEST, without scores."""
         if self._student != AUTO:
-            return None
+            return self._usual
         if len(self._targets) < FOLDS:
             return Choice(SIMPLEST, ())
         path = self._cache_dir / "students" / f"{self._key}-choice.json"
@@ -155,12 +158,12 @@ def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
 
 
 def check_student(name: str | None) -> None:
-    """Raises InvalidInput unless `name` is a student, "auto", "none", or None for the data set's own default."""
-    if name not in (None, "none", AUTO):
+    """Raises InvalidInput unless `name` is a student, "usual", "auto", "none", or None for what is usual."""
+    if name not in (None, "none", AUTO, USUAL):
         try:
             student_kind(str(name))
         except InvalidInput as error:
-            raise InvalidInput(f"{error}; or auto to compare kinds, or none to stop after the labels") from None
+            raise InvalidInput(f"{error}; or usual, auto to compare kinds, or none to stop after the labels") from None
 
 
 def _read_choice(path: Path) -> Choice | None:

@@ -30,7 +30,7 @@ from simulations.papers.written import from_tidy
 from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.plan import make_plan
 from simulations.planning.planned_votes import AssumedVotes
-from simulations.planning.predictions import Noise, Planner, planned_parameters
+from simulations.planning.predictions import Planner
 from simulations.results.marks import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT
@@ -216,12 +216,7 @@ def test_what_the_default_noise_gains_on_planned_votes_is_what_a_plan_says() -> 
                 classes=classes,
             )  # fmt: skip
             planner = Planner.of(settings, votes, OBJECTIVES["labels"], pool=10_000)
-            usual_noise = {
-                each: told.scaled(told.default, voters)
-                for each, told in planned_parameters(planner.kind).items()
-                if told.default is not None
-            }
-            found.append(planner.predict(Noise.of(**usual_noise)))
+            found.append(planner.predict(planner.usual_noise()))
         confident, one = found
         assert usual == f"{confident.answered:.1f}, {confident.accuracy:.3f}", name
         more = 100 * (one.answered / confident.answered - 1)

@@ -60,7 +60,7 @@ def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warni
     assert "many labels will be wrong" not in capsys.readouterr().err
     assert run("plan", *flags, "--partition", "dirichlet:0.3") == 0
     warned = capsys.readouterr().err
-    assert re.search(r"at most \d+% of the votes can be expected to agree, and with sigma 9.6 votes at most", warned)
+    assert re.search(r"at most \d+% of the votes can be expected to agree, and with sigma 12 votes at most", warned)
     (command,) = commands(warned)
     assert run("plan", *command[1:]) == 0
     said = capsys.readouterr()

@@ -222,7 +222,9 @@ def test_a_table_gets_a_student_for_tables_and_a_broken_cache_is_made_again(tmp_
     flags += ["--cache-dir", "cache", "--json"]
     assert run(*flags, "--out", "a") == 0
     first = json.loads(capsys.readouterr().out)
-    assert first["student"] == "mlp"
+    assert first["student"] == "logistic_regression"
+    assert first["seeds"][0]["student_choice"]["why"] == "usual for table rows with fewer than 500 labels"
+    assert first["noise_by_default"]
     assert first["answered"] > 0
     assert first["student_accuracy"] > 0.6
     with (tmp_path / "a" / "parties.csv").open() as file:

@@ -84,7 +84,7 @@ def test_who_sees_features_is_what_the_settings_say_and_they_are_kept(inputs, tm
     both = inputs(features="pca:5", teacher_features=True, student_features=True)
     assert both.studied is both.taught
     assert both.fingerprint == taught.fingerprint != plain.fingerprint, "an encoder's file is no setting"
-    assert both.settings.student == "mlp"
+    assert both.settings.student == "usual"
     assert {path: path.stat().st_mtime_ns for path in (tmp_path / "features").iterdir()} == kept
     voting = inputs(votes_by="record", record_queries="clusters:10", features="hog", student_features=True, budgets="1")
     assert voting.taught is voting.dataset

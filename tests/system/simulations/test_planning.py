@@ -34,7 +34,7 @@ def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_pa
     flags += ["--mechanism", mechanism]
     noise, hint = ("sigma 4.8 votes", "a larger sigma")
     if mechanism == "thresholded_gnmax":
-        noise = "sigma 7.2 votes"
+        noise = "sigma 9 votes"
     if mechanism == "lnmax":
         noise, hint = ("gamma 0.2946 per vote", "a smaller gamma")
     assert run("plan", *flags, "--budgets", "3") == 0

@@ -25,6 +25,7 @@ def test_every_row_of_a_sweep_is_the_run_of_the_same_settings_which_resume_finds
     monkeypatch.setattr("simulations.stages.vote_source._FIRST_CAST", 20)
     monkeypatch.setitem(cast_votes.__kwdefaults__, "block", 20)
     base = {"dataset": "breast_cancer", "parties": 10, "budgets": "6:0.5,12:0.5", "seeds": "0-1", "private_size": 240}
+    base |= {"sigma": 2.4, "threshold": 7.0}
     (tmp_path / "study.toml").write_text("".join(f"{key} = {json.dumps(value)}\n" for key, value in base.items()))
     sweep = ["study.toml", f"individualization=[{','.join(WAYS)}]", "--engine", "in_process"]
     rows = swept(capsys, *sweep, "--parallel", "--out", "s")

@@ -290,6 +290,15 @@ def test_accuracy_or_budgets_that_cannot_be_had_are_one_clear_error(small):
         optimise(planner(budgets="0.05", parties=4, classes=10, accuracy=0.5), min_accuracy=0.3)
 
 
+@pytest.mark.parametrize(("classes", "concentration", "share"), [(2, 0.8, 0.95), (10, 4.0, 0.85)])
+def test_the_usual_noise_is_worth_nearly_as_much_as_a_plans(classes, concentration, share):
+    """As docs/explanation/one-draw.md states, for more parties."""
+    teachers = {"classes": classes, "accuracy": 0.8, "concentration": concentration}
+    found = optimise(planner(**teachers, mechanism="thresholded_gnmax"), min_accuracy=0.8)
+    assert found.common.value > share * found.chosen.value
+    assert found.common.accuracy >= 0.8
+
+
 def test_a_frontier_is_drawn_for_each_mechanism_with_the_chosen_and_the_default_noise(optima, found):
     figure = frontier_figure(optima, min_accuracy=0.75)
     legend = [text.get_text() for text in figure.axes[0].get_legend().get_texts()]

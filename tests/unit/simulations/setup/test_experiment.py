@@ -15,3 +15,13 @@ def test_a_stored_config_is_the_config(tmp_path, given):
     assert found == settings
     studies = [make_study(each, experiment_budgets(each), classes=3, queries=20) for each in (settings, found)]
     assert studies[0].digest == studies[1].digest
+
+
+def test_a_config_names_the_noise_that_nobody_gave_and_other_parties_get_their_own(tmp_path):
+    settings = experiment(parties=10, budgets="8")
+    study = make_study(settings, experiment_budgets(settings), classes=3, queries=200)
+    (tmp_path / "config.toml").write_text(write_config(settings, study))
+    assert (tmp_path / "config.toml").read_text().endswith("# by default: sigma = 3, threshold = 6.5\n")
+    assert read_config(tmp_path / "config.toml") == settings
+    given = experiment(parties=10, budgets="8", sigma=3.0)
+    assert "by default" not in write_config(given, study)
