@@ -11,6 +11,8 @@ docs/explanation/right-labels.md.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import scipy
 from jaxtyping import Float64, Int64
@@ -83,17 +85,18 @@ def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
     return found
 
 
-def seldom_named(probabilities: Float64[ndarray, "pool classes"]) -> list[str]:
+def seldom_named(probabilities: Float64[ndarray, "pool classes"], names: Sequence[str] | None) -> list[str]:
     """A warning from the soft labels of a pool alone: that a class of 1 % or more of all probability is hardly ever the
-    likeliest."""
+    likeliest. names: of the classes, None for their numbers."""
     expected = probabilities.mean(axis=0)
     named = np.bincount(probabilities.argmax(axis=1), minlength=len(expected)) / len(probabilities)
     few = np.flatnonzero((expected >= _LEAST_EXPECTED) & (named < _SELDOM * expected))
     if not len(few):
         return []
     worst = int(few[np.argmax(expected[few])])
+    named_so = worst if names is None else names[worst]
     return [
-        f"class {worst} is the likeliest for {named[worst]:.1%} of the pool, with a probability of "
+        f"class {named_so} is the likeliest for {named[worst]:.1%} of the pool, with a probability of "
         f"{expected[worst]:.1%} in the mean ({len(few)} such of {len(expected)} classes): a student seldom names it. "
         "It may stand out in clusters of the pool, also beside columns"
     ]

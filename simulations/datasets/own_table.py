@@ -53,7 +53,12 @@ def load_table(
     asked = [*given, *(column for column in groups if column not in ("class", "site")), time]
     names = list(dict.fromkeys(name for name in asked if name is not None))
     missing = frozenset({"", *schema.form.missing})
-    table = {**read_table(path, names, schema.form)}
+    try:
+        table = {**read_table(path, names, schema.form)}
+    except DataCorrupt as error:
+        if schema.form != Form():
+            raise
+        raise DataCorrupt(f"{error}. `conclave-simulate schema {path}` says how it seems to be written") from error
     numeric = [each.column for each in schema.columns if isinstance(each, Standardised) or each.kind == "numeric"]
     for name in numeric:
         table[name] = plain_numbers(table[name], schema.form, missing)

@@ -53,12 +53,14 @@ def summary(result: RunResult) -> Summary:
     student_mean, student_ci = _over(result.students)
     spent = np.max([seed.labelling.spent for seed in seeds], axis=0)
     first = _exhausted_first(result)
-    accuracy = result.teacher_accuracy
+    accuracy, dataset = result.teacher_accuracy, result.source.dataset
+    names = None if dataset is None else list(dataset.class_names)
     return {
         "not_for_release": list(NOT_FOR_RELEASE),
         "votes_by": result.settings.votes_by,
         "parties": len(study.roster),
         "teachers_per_party": study.teachers,
+        "class_names": names,
         "queries": result.source.stored.queries,
         "asked": float(np.mean([seed.asked for seed in seeds])),
         "answered": int(answered_mean) if len(seeds) == 1 else answered_mean,
@@ -98,7 +100,7 @@ def summary(result: RunResult) -> Summary:
         "stop_rule": study.stop,
         "groups": _groups(result),
         "warnings": doubtful(study, seeds[0].labelling.labels)
-        + ([] if seeds[0].soft is None else seldom_named(seeds[0].soft.probabilities)),
+        + ([] if seeds[0].soft is None else seldom_named(seeds[0].soft.probabilities, names)),
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
         "seeds": _seeds(result),

@@ -101,9 +101,10 @@ def test_labels_that_noise_alone_would_have_released_are_doubted_and_so_is_one_c
 def test_a_class_that_is_hardly_ever_the_likeliest_is_said_where_its_probability_is_more():
     soft = np.tile([0.9, 0.1, 0.0], (100, 1))
     soft[:4] = [0.2, 0.8, 0.0]
-    assert seldom_named(soft) == []
+    assert seldom_named(soft, None) == []
     soft[1:4] = [0.6, 0.4, 0.0]
     said = (
         "class 1 is the likeliest for 1.0% of the pool, with a probability of 11.6% in the mean (1 such of 3 classes)"
     )
-    assert said in seldom_named(soft)[0]
+    assert said in seldom_named(soft, None)[0]
+    assert seldom_named(soft, ["well", "ill", "dead"])[0].startswith("class ill is the likeliest for 1.0%")

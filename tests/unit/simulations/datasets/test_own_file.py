@@ -198,7 +198,8 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
             _load(path)
     separated = tmp_path / "c.csv"
     separated.write_text("age;sex;dose\n3,5;f;1\n", "utf-8")
-    with pytest.raises(DataCorrupt, match=r"the columns seem to be separated by ';'; allowed: .* ','"):
+    said = r"the columns seem to be separated by ';'; allowed: .* ','\. `conclave-simulate schema .*c\.csv` says how"
+    with pytest.raises(DataCorrupt, match=said):
         _load(separated)
     with pytest.raises(DataUnavailable, match=r"there is no file .*none\.csv"):
         _load(tmp_path / "none.csv", None)
