@@ -3,8 +3,7 @@
 A comment directly above a table is one of
 
     measured: FILE.csv       stored rows of tests/vectors/measured (SOURCES.md), of which this file, or
-                             test_stated_numbers.py for those of `baselines`, makes the figures again; behind a
-                             semicolon, which figures are not stored, and why
+                             test_stated_numbers.py for those of `baselines`, makes the figures again
     computed: tests/FILE.py  a test that computes the figures, and names the page
     not stored: REASON       what made them, and why nothing holds them
 
@@ -41,14 +40,12 @@ def cells(line: str) -> list[str]:
 
 @dataclass(frozen=True)
 class Table:
-    """A table with figures: its page and line, the mark above it ("" for none), what that names and what it says of
-    figures that are not stored, and the cells."""
+    """A table with figures: its page and line, the mark above it ("" for none) and what that names, and its cells."""
 
     page: Path
     line: int
     kind: str
     named: str
-    left_out: str
     cells: list[list[str]]
 
     @property
@@ -64,9 +61,9 @@ def tables() -> list[Table]:
         text = FENCE.sub(lambda block: "\n" * block[0].count("\n"), page.read_text(encoding="utf-8"))
         for match in _TABLE.finditer(text):
             head, _, *rows = map(cells, match[3].splitlines())
-            line, (named, _, left_out) = text[: match.start()].count("\n") + 1, (match[2] or "").partition(";")
+            line = text[: match.start()].count("\n") + 1
             if any(_BEGINS.match(cell) for row in rows for cell in row):
-                found.append(Table(page, line, match[1] or "", named, left_out, [head, *rows]))
+                found.append(Table(page, line, match[1] or "", match[2] or "", [head, *rows]))
     return found
 
 
@@ -93,7 +90,7 @@ def test_a_table_of_stored_figures_is_theirs(table: Table) -> None:
     """Columns of the file: row and column of the table (from 1), the how manieth figure of the cell, and one value.
 
     A figure is the mean of its values, and what stands behind ± the half-width of their 95 % interval (Student's t).
-    Unless the mark says otherwise, all figures of a column are stored, or none.
+    All figures of a column are stored, or none.
     """
     rows = pd.read_csv(STORED / table.named)
     shown = {
@@ -102,9 +99,7 @@ def test_a_table_of_stored_figures_is_theirs(table: Table) -> None:
         for column in rows["column"].unique()
         if _BEGINS.match(row[column - 1])
     }
-    stored = set(zip(rows["row"], rows["column"], strict=True))
-    assert stored <= shown
-    assert table.left_out or stored == shown
+    assert set(zip(rows["row"], rows["column"], strict=True)) == shown
     for (row, column, figure), of in rows.groupby(["row", "column", "figure"]):
         found = list(_FIGURE.finditer(table.cells[int(row)][int(column) - 1]))[int(figure) - 1]
         scale = 100 if found[4] else 1
