@@ -9,8 +9,9 @@ noise, and data, parties and noise anew for each seed; on adult logistic regress
 and glyphs nearest centroids and a pool of 2,000. Delta 1e-5, uniform weights, Thresholded GNMax under
 exact_composition, which charges a question alike whether it is answered or not. 20 questions are asked at a time.
 
-A row for each data set, order, number of questions and seed: labels released, the share of them that is right, and the
-accuracy on the test part of students that learn from the features by which questions are compared.
+A row for each figure of each seed, with its row and column in the table of docs/how-to/choose-a-student.md: in each
+cell the accuracy on the test part of two students that learn from the features by which questions are compared, the
+labels released, and the share of them that is right.
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCount
 from simulations.stages.vote_source import votes_source
 from simulations.stages.votes_file import read_labels, read_votes
 
+NAMES = ("mnist", "adult", "garments", "glyphs")
 ORDERS = ("given", "coverage", "uncertainty")
 ASKED = (20, 60, 200)
 STUDENTS = ("logistic_regression", "random_forest")
@@ -80,18 +82,19 @@ class Case:
 
 def main() -> None:
     """Writes the rows as CSV."""
-    print("data,questions,asked,seed,labels,right," + ",".join(STUDENTS), flush=True)
+    print("row,column,figure,seed,value", flush=True)
     with tempfile.TemporaryDirectory() as folder:
         for name in sys.argv[1:]:
             for seed in range(SEEDS):
                 case = _mnist(seed) if name == "mnist" else _drawn(name, seed, Path(folder))
-                for order in ORDERS:
-                    for row in _rows(case, order, seed):
-                        print(f"{name},{order},{row}", flush=True)
+                for column, order in enumerate(ORDERS, 3):
+                    for row, figures in enumerate(_figures(case, order, seed), 1 + len(ASKED) * NAMES.index(name)):
+                        for figure, value in enumerate(figures, 1):
+                            print(f"{row},{column},{figure},{seed},{value:.4f}", flush=True)
 
 
-def _rows(case: Case, order: str, seed: int) -> list[str]:
-    """One row for each number of questions."""
+def _figures(case: Case, order: str, seed: int) -> list[list[float]]:
+    """Those of a cell, for each number of questions."""
     study = make_study(
         case.settings, experiment_budgets(case.settings), classes=case.stored.classes, queries=len(case.pool)
     )
@@ -113,9 +116,8 @@ def _rows(case: Case, order: str, seed: int) -> list[str]:
                 classes=study.classes,
                 seed=seed,
             )
-            accuracies.append(f"{(student.predict(test) == case.test_labels).mean():.4f}")
-        right = (made.labels[has] == case.truth[has]).mean()
-        rows.append(f"{asked},{seed},{len(has)},{right:.4f},{','.join(accuracies)}")
+            accuracies.append(float((student.predict(test) == case.test_labels).mean()))
+        rows.append([*accuracies, len(has), float((made.labels[has] == case.truth[has]).mean())])
     return rows
 
 

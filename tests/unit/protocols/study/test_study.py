@@ -5,6 +5,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import InteractiveGNMax, LNMax
+from protocols.study.chosen import check_questions
 from protocols.study.file import read_study, write_study
 from protocols.study.study import Seat, votes_per_unit
 from tests.harness.studies import make_study
@@ -155,3 +156,18 @@ def test_a_party_unit_moves_all_of_its_teachers_votes():
     )
     with pytest.raises(InvalidInput, match="allowed: record, patient, party"):
         votes_per_unit("site", teachers=1)
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"by_records": True}, "records vote once, in all questions together"),
+        ({"hidden": True}, "the coordinator sees neither questions nor labels"),
+    ],
+)
+def test_questions_are_not_chosen_where_no_labels_are_known_between_batches(change, why):
+    study = {"by_records": False, "hidden": False, "two_rounds": None, "pattern": "secret"}
+    check_questions("uncertainty", **study)
+    check_questions("given", **(study | change))
+    with pytest.raises(InvalidInput, match=f"questions is 'uncertainty', but {why}; allowed: 'given'"):
+        check_questions("uncertainty", **(study | change))
