@@ -26,8 +26,7 @@ _ORIGIN: Final = Origin(
 
 
 # Blocks whose maps are features, and over how many cells a side each map is averaged: a pyramid of edges and textures
-# in their places, down to what photographs show. Chosen on images of breastmnist and pneumoniamnist that are not test
-# images (docs/how-to/choose-features.md).
+# in their places, down to what photographs show (docs/how-to/choose-features.md).
 _CELLS: Final = {2: 4, 4: 2, 10: 2}
 # Of those maps, and of the last, which are averaged over the whole image.
 DEPTHS: Final = (24 * 4**2, 40 * 2**2, 112 * 2**2, 1280)
