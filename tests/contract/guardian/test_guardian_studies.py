@@ -10,6 +10,7 @@ from guardian.studies import ApprovedStudies, approve_study, check_study, descri
 from protocols.crypto.randomness import system_source
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
+from protocols.study.chosen import CHOSEN
 from tests.harness.guardians import guarded_records, guarded_study
 from tests.harness.studies import deployed_study
 
@@ -84,9 +85,15 @@ def test_what_approving_means_is_said_in_words(home):
     # One noisy histogram decides labels and refusals: there is no other noise.
     assert f"your own noise (sigma {study.mechanism.sigma:g} votes on each class)" in said
     assert "on the threshold" not in said
+    assert CHOSEN not in said
     for seat in study.roster:
         assert f"  {seat.party}: epsilon 12 at delta 1e-05, weight 1 per vote; enough for " in said
     assert "If you and the coordinator combine what you hold" in said
+
+
+def test_a_guardian_is_told_that_labels_choose_what_is_asked(home):
+    study = study_for(home, questions="uncertainty")
+    assert CHOSEN in "\n".join(describe(study, check_study(home, study, today=TODAY)))
 
 
 def test_where_records_vote_the_guardian_is_told_that_it_opens_one_sum_once(home):

@@ -29,6 +29,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.querier import PrivateQueries
 from protocols.levels.hidden_queries.sealing import Beginning, Computation
+from protocols.study.chosen import CHOSEN
 from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.harness.askers import ASKER_KEY, KEYS, asked_study
 from tests.harness.homes import write_records
@@ -160,3 +161,10 @@ def test_steps_are_answered_over_and_over_and_cost_nothing(place):
 def test_before_it_approves_a_hospital_reads_whether_its_node_signs(tmp_path, study, signs):
     lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
     assert ("             Your node signs with its key." in lines) == signs
+
+
+@pytest.mark.parametrize("questions", ["given", "uncertainty"])
+def test_before_it_approves_a_hospital_reads_whether_labels_choose_what_is_asked(tmp_path, questions):
+    study = replace(demo_study(demo_data(None)), questions=questions)
+    lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
+    assert (f"             {CHOSEN}" in lines) == (questions == "uncertainty")
