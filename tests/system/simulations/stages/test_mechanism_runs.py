@@ -160,6 +160,6 @@ def test_released_labels_choose_the_student_and_a_run_that_goes_on_compares_noth
 def test_two_labels_compare_no_students_and_the_summary_says_so(run, tmp_path, capsys):
     summary = run("--student", "auto", "--queries", "2", "--mechanism", "gnmax", "--sigma", "3", "--budgets", "8")
     assert (summary["answered"], summary["student"]) == (2, "logistic_regression")
-    assert summary["seeds"][0]["student_choice"] == {"kind": "logistic_regression", "scores": []}
+    assert summary["seeds"][0]["student_choice"] == {"kind": "logistic_regression", "scores": [], "why": ""}
     print_summary(summary, tmp_path)
     assert "fewer than 3 labels cannot compare kinds of students: logistic_regression" in capsys.readouterr().out
