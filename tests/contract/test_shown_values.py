@@ -56,6 +56,7 @@ SHOWN = {
     "coordinator.students.trained.Trained.labels": "how many",
     "coordinator.encoders.EncoderChoice.seed": "of training on a public pool, an argument of its command",
     "coordinator.encoders.EncoderChoice.weights": "a path",
+    "coordinator.encoders.standard.Origin.weights": "a sentence on where public weights come from",
     "coordinator.queries.choice.QueryChoice.seed": "of public queries, an argument of their command",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
     "coordinator.students.augmentation.RowChange.noise": "a setting of the student",
