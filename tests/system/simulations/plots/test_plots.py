@@ -134,7 +134,7 @@ def test_the_group_that_ran_out_first_is_named(tmp_path):
 
 
 def test_nobody_ran_out_when_the_pool_ended_first(tmp_path):
-    run = stored_run(tmp_path, pool=2)
+    run = stored_run(tmp_path, pool=2, sigma=9.6, threshold=28.0)
     assert "nobody ran out" in words_of(shares(run, budget_groups(run, summary(run)["exhausted_first"])).figure)
 
 
