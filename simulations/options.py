@@ -324,4 +324,5 @@ def say_defaults(settings: Experiment, reporter: Reporter, *, varied: tuple[str,
         given = "" if name in settings.model_fields_set else " (default)"
         parts.append(f"{name} varied" if name in varied else f"{name} {getattr(settings, name)}{given}")
     budgets = "varied" if "budgets" in varied else settings.budgets
-    reporter.say(f"privacy: {', '.join(parts)}; adjacency replace-one; budgets {budgets}")
+    reporter.say(f"privacy: {', '.join(parts)}")
+    reporter.say(f"privacy: adjacency replace-one; budgets {budgets}")

@@ -107,7 +107,7 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
         answered = [len(s.answered) for s in seeds]
         stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} {source.released_words}"
     released = released_students(settings, source, seeds, host)
-    students = _accuracies(settings, released, reporter=reporter, title="student")
+    students = _accuracies(settings, released, reporter=reporter, title="student", private=False)
     accuracy, plural = _teacher_accuracy(source)
     if settings.student == AUTO and released:
         # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
@@ -159,9 +159,10 @@ def released_students(
 
 
 def _accuracies(
-    settings: Experiment, students: list[ReleasedStudent], *, reporter: Reporter, title: str
+    settings: Experiment, students: list[ReleasedStudent], *, reporter: Reporter, title: str, private: bool
 ) -> list[float | None]:
-    """Test accuracy of each student; None for each seed where there is none."""
+    """Test accuracy of each student; None for each seed where there is none. private: not for release, so that the
+    closing line has no figure."""
     if not students:
         return [None] * len(settings.seeds)
     accuracies = []
@@ -169,6 +170,8 @@ def _accuracies(
         for done, student in enumerate(students, 1):
             accuracies.append(student.accuracy())
             stage.update(done, len(students))
+        if private:
+            return accuracies
         known = [a for a in accuracies if a is not None]
         chosen = {student.kind: None for student in students if student.choice and student.trained_on}
         words = f"test accuracy {np.mean(known):.4f}" if known else "no label was released"
@@ -238,12 +241,11 @@ def _baselines(
         return Baselines(None, None, None, None, None, None)
     # Where a record is learned by several teachers, the shards are not those of parties.
     if source.taught is not None and settings.individualization != "upsampling":
-        with reporter.stage(f"baseline, single parties, {settings.teacher}") as stage:
+        with reporter.stage(f"baseline, single parties, {settings.teacher}"):
             alone = alone_right(
                 source.taught, shards, teacher=settings.teacher, seed=settings.data_seed,
                 cache_dir=host.cache_dir, trained=source.teachers,
             ).mean(axis=1)  # fmt: skip
-            stage.result = f"test accuracy {alone.mean():.4f} in the mean, {alone.max():.4f} of the best"
     seeds: list[SeedResult] = []
     students: list[float | None] = []
     if settings.individualization != "upsampling":
@@ -253,13 +255,12 @@ def _baselines(
         study = study_for(plain, budgets, source)
         seeds = [labelled(study, source, seed, plain, host) for seed in settings.seeds]
         trained = released_students(settings, source, seeds, host)
-        students = _accuracies(settings, trained, reporter=reporter, title="baseline, minimum budget")
+        students = _accuracies(settings, trained, reporter=reporter, title="baseline, minimum budget", private=True)
     accuracies = [s.label_accuracy for s in seeds if s.label_accuracy is not None]
     non_private = None
     if pooled is not None:
-        with reporter.stage("baseline, all data pooled without privacy") as stage:
+        with reporter.stage("baseline, all data pooled without privacy"):
             non_private = pooled.accuracy()
-            stage.result = f"test accuracy {non_private:.4f}"
     known = [a for a in students if a is not None]
     return Baselines(
         non_private,

@@ -65,7 +65,7 @@ def worst_groups(table: pd.DataFrame) -> pd.DataFrame:
     three seeds); lost_in_all: on all test records; both lost: empty where REFERENCE was not run. compared: of how many
     groups it is the worst; no row where fewer than two can be compared.
     """
-    found = []
+    found, of_seeds = [], table["seed"].nunique()
     for (attribute, method, epsilon), accuracy, records in _cells(table):
         fit = [name for name in accuracy if (records[name] >= FEWEST).all()]
         if len(fit) < 2:
@@ -76,7 +76,7 @@ def worst_groups(table: pd.DataFrame) -> pd.DataFrame:
         found.append(
             {
                 "attribute": attribute, "method": method, "epsilon": epsilon, "group": worst, "compared": len(fit),
-                "seeds": len(accuracy), "of_seeds": len(accuracy), **_ends("accuracy", accuracy[worst], level),
+                "seeds": len(accuracy), "of_seeds": of_seeds, **_ends("accuracy", accuracy[worst], level),
                 **_ends("lost", lost[worst], level),
                 "lost_in_all": ((lost * records).sum(axis=1, min_count=1) / records.sum(axis=1)).mean(),
             }
@@ -140,14 +140,15 @@ def accuracy_rows(table: pd.DataFrame, attribute: str) -> tuple[list[str], list[
     sizes = of.groupby("group", sort=False)["records"].mean()
     largest = sizes[sizes >= FEWEST].nlargest(_MOST_COLUMNS)
     names = [name for name in sizes.index if name in largest.index]
+    of_seeds = of.groupby("group")["seed"].nunique()
     rows = []
     for (_, method, epsilon), accuracy, _ in _cells(of):
         means = accuracy.reindex(columns=names)
         shown = [
             "" if means[name].isna().all()
             else accuracy_text(pd.Series({
-                **_ends("accuracy", means[name], _LEVEL), "seeds": means[name].count(), "of_seeds": len(means),
-            }))
+                **_ends("accuracy", means[name], _LEVEL), "seeds": means[name].count(), "of_seeds": of_seeds[name],
+            }, dtype=object))
             for name in names
         ]  # fmt: skip
         rows.append([method, "none" if pd.isna(epsilon) else f"{epsilon:g}", *shown])

@@ -8,6 +8,7 @@ import shlex
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
+from typing import Final
 
 import pandas as pd
 import pyarrow as pa
@@ -25,6 +26,11 @@ from simulations.baselines.table import COVERED, accuracy_text, by_epsilon, mark
 from simulations.plots.figures import write_figures
 from simulations.plots.style import Drawing, inline_svg, pdf_bytes
 from simulations.results.files import environment
+
+PRIVATE: Final = (
+    "Not for release where the private records are real: figures of methods without an epsilon, which parties gain, "
+    "and what is lost in groups. They are computed from private records, and no budget pays for them."
+)
 
 
 def write_comparison(comparison: Comparison, rows: Sequence[Row], out: Path) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -73,7 +79,7 @@ def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, groups:
     notes = summary[summary["note"] != ""]
     body = [
         _verdict(summary),
-        f'<p class="notice"><strong>This was a simulation.</strong> {text(SIMULATED)}</p>',
+        f'<p class="notice"><strong>This was a simulation.</strong> {text(SIMULATED)} {text(PRIVATE)}</p>',
         '<section aria-labelledby="methods"><h2 id="methods">Accuracy on the test records</h2>',
         table(f"Means and 95 % intervals. {COVERED}", head, rows),
         f'<figure><div class="scroll" role="region" tabindex="0" aria-label="Figure 1">{inline_svg(drawn)}</div>'
@@ -102,7 +108,9 @@ def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, groups:
                 f"Every epsilon is of {ADJACENCY} neighbours, at delta {settings.delta:g}. Of neighbours that add or "
                 "remove one record, as many papers have them, the same noise has about half that epsilon.",
                 "All methods learn from the same private records and are scored on the same test records. Settings of "
-                "methods are constants, or follow from public numbers: none was chosen by its accuracy.",
+                "methods are constants, or follow from public numbers: none is chosen by the accuracies shown "
+                "here. Some constants were chosen on data sets that this program has "
+                "(docs/explanation/when-pate-is-wrong.md).",
             ]
         ),
         "</section>",

@@ -46,7 +46,7 @@ def baselines_flags(**flags: Any) -> None:
         run_comparison,
     )
     from simulations.baselines.table import COVERED, by_epsilon
-    from simulations.baselines.written import write_comparison
+    from simulations.baselines.written import PRIVATE, write_comparison
     from simulations.report.terminal import folded, print_rows
 
     reporter, host = reporter_from(flags), host_from(flags)
@@ -72,6 +72,7 @@ def baselines_flags(**flags: Any) -> None:
         return
     print_rows(f"accuracy on the test records, {out / 'report.html'}", *by_epsilon(summary))
     click.echo(folded(COVERED))
+    click.echo(folded(PRIVATE))
     for row in summary[summary["note"] != ""].to_dict("records"):
         click.echo(folded(f"{row['method']}, epsilon {row['epsilon']:g}: {row['note']}", rest="  "))
 

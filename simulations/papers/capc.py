@@ -8,7 +8,7 @@ from typing import Any, Final  # Any: rows of a JSON file
 
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from simulations.datasets import mnist as mnist_data
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, printed_figures
+from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, Unit, printed_figures
 from simulations.papers.votes import WORST_CASE_MEANS, worst_case
 
 NAME: Final = "capc"
@@ -21,7 +21,8 @@ _UNLABELLED: Final = 150
 # Dirichlet's concentration where classes are skewed; None: classes alike.
 _SKEWS: Final = {"classes alike": None, "classes skewed": 5.0}
 _WORST: Final = f"{WORST_CASE_MEANS}; at delta {_DELTA:g}"
-_GAIN: Final = "accuracy of the querying parties on test records, after less before"
+_AFTER: Final = "seeds draw the noise alone: the data, the parties and their models are the same in all"
+_GAIN: Final = f"accuracy of the querying parties on test records, after less before; {_AFTER}"
 _ASKED: Final = "all querying parties together ask until no round fits the smallest budget"
 
 
@@ -101,13 +102,18 @@ def _gain(row: dict[str, Any], how: str, skew: float | None, task: Task) -> Sequ
     found = ask_summary(ask(inputs, host=task.host, reporter=task.reporter))
     common: dict[str, Any] = {"row": _row(row, how), "printed": None, "other": _STANDS_IN, "seeds": len(task.seeds)}
     labels, half = found["answered"], found["answered_ci95"]
-    percents = {"labels that are right": "label_accuracy", "before": "before", "after": "after", "gain": "gain"}
+    shares: dict[str, tuple[str, Unit, str]] = {
+        "labels that are right": ("label_accuracy", "percent", ""),
+        "before": ("before", "percent", ""),
+        "after": ("after", "percent", _AFTER),
+        "gain": ("gain", "points", _GAIN),
+    }
     return [
         Cell(figure="labels", unit="count", ours=labels, half=half, means=_ASKED, **common),
         *(
-            Cell(figure=figure, unit="percent", ours=_percent(found[key]), half=_percent(found.get(f"{key}_ci95")),
-                 means=_GAIN if figure == "gain" else "", **common)
-            for figure, key in percents.items()
+            Cell(figure=figure, unit=unit, ours=_percent(found[key]), half=_percent(found.get(f"{key}_ci95")),
+                 means=means, **common)
+            for figure, (key, unit, means) in shares.items()
         ),
     ]  # fmt: skip
 

@@ -16,8 +16,9 @@ from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 from simulations.stages.label import mean_and_interval
 
-# percent: in points of 100; seconds and mebibytes have no printed figure to be near to.
-Unit = Literal["percent", "count", "epsilon", "order", "seconds", "mebibytes"]
+# percent: in points of 100; points: of a difference of percentages; seconds and mebibytes: have no printed figure.
+Unit = Literal["percent", "points", "count", "epsilon", "order", "seconds", "mebibytes"]
+_IN_POINTS: Final = ("percent", "points")
 NEAR_POINTS: Final = 1.0
 NEAR_SHARE: Final = 0.05
 NEAR: Final = f"within {NEAR_POINTS:g} point or {NEAR_SHARE:.0%}".replace("%", " %")
@@ -49,7 +50,7 @@ class Cell:
         if self.printed is None or self.ours is None:
             return None
         less = self.ours - self.printed
-        return less if self.unit == "percent" else less / self.printed
+        return less if self.unit in _IN_POINTS else less / self.printed
 
     @property
     def near(self) -> bool | None:
@@ -58,7 +59,7 @@ class Cell:
         if difference is None:
             return None
         # Rounding of the difference must not decide: 1 % of 100 points is a rounding error of 1e-14.
-        return abs(difference) <= (NEAR_POINTS if self.unit == "percent" else NEAR_SHARE) + 1e-9
+        return abs(difference) <= (NEAR_POINTS if self.unit in _IN_POINTS else NEAR_SHARE) + 1e-9
 
     @property
     def reproduces(self) -> bool:

@@ -9,9 +9,9 @@ from typing import Final
 from simulations.papers.paper import NEAR, Cell, Measured, Unit
 
 _DECIMALS: Final[dict[Unit, int]] = {
-    "percent": 2, "count": 0, "epsilon": 3, "order": 1, "seconds": 1, "mebibytes": 0,
+    "percent": 2, "points": 2, "count": 0, "epsilon": 3, "order": 1, "seconds": 1, "mebibytes": 0,
 }  # fmt: skip
-_AFTER: Final[dict[Unit, str]] = {"percent": " %", "seconds": " s", "mebibytes": " MiB"}
+_AFTER: Final[dict[Unit, str]] = {"percent": " %", "points": " points", "seconds": " s", "mebibytes": " MiB"}
 HEAD: Final = ("of", "figure", "printed", "ours", "difference", "near")
 
 
@@ -28,7 +28,7 @@ def difference(cell: Cell) -> str:
     less = cell.difference
     if less is None:
         return ""
-    return f"{less:+.2f} points" if cell.unit == "percent" else f"{100 * less:+.1f} %"
+    return f"{less:+.2f} points" if cell.unit in ("percent", "points") else f"{100 * less:+.1f} %"
 
 
 def near(cell: Cell) -> str:

@@ -55,6 +55,14 @@ def test_the_worst_group_is_that_of_the_lowest_mean_with_intervals_for_all_that_
     assert pooled[5:] == ["", ""]
 
 
+def test_a_mean_of_some_seeds_says_of_how_many():
+    some = compared().query("method == 'pooled' or seed > 0")
+    _, (_, private) = worst_rows(worst_groups(some))
+    assert private[4].endswith("% (2 of 3 seeds)")
+    _, (_, private) = accuracy_rows(some, "sex")
+    assert all(cell.endswith("% (2 of 3 seeds)") for cell in private[2:])
+
+
 def test_without_the_pooled_model_nothing_is_said_to_be_lost_and_one_group_is_the_worst_of_none():
     alone = compared().query("method == 'private'")
     assert pd.isna(worst_groups(alone)["lost"]).all()

@@ -45,5 +45,6 @@ def test_the_gain_is_that_of_ask_with_the_papers_parties_and_epsilon(task, monke
     assert (settings.parties, settings.queriers, settings.budgets, settings.skew) == (50, 3, "20", 5.0)
     assert settings.seeds == task.seeds
     assert (cells["gain"].ours, cells["gain"].half) == pytest.approx((5.0, 1.0))
+    assert (cells["gain"].unit, cells["after"].unit) == ("points", "percent")
     assert (cells["labels"].ours, cells["labels"].half, cells["before"].half) == (270, 4, None)
     assert {(cell.printed, cell.other) for cell in cells.values()} == {(None, "mnist")}
