@@ -3,9 +3,12 @@
 onnxruntime takes numbers from another file of the working folder, if a model names one, even where the model itself
 comes as bytes; an operator that draws at random keeps its generator from one run to the next, and a batch normalisation
 that is being trained keeps its running mean, so that one record moves the features of those after it; and a sparse
-tensor of a few bytes becomes as large as it says while the file is read. All are refused here. The few fields of the
-format (onnx.proto, IR version 3 on) that matter are declared here, so that no package is needed but protobuf, which
-parses them as onnxruntime does.
+tensor of a few bytes becomes as large as it says while the file is read. The limit of memory (onnx_model.py) holds for
+the numbers in tensors, not for the letters of texts, nor for the empty tensors of which a loop or a sequence makes any
+number. All are refused here.
+
+The few fields of the format (onnx.proto, IR version 3 on) that matter are declared here, so that no package is needed
+but protobuf, which parses them as onnxruntime does.
 """
 
 from __future__ import annotations
@@ -43,8 +46,10 @@ _FORMAT = {
     "Attribute": (
         ("name", 1, "bytes"),
         ("i", 3, "int"),
+        ("s", 4, "bytes"),
         ("t", 5, "Tensor"),
         ("g", 6, "Graph"),
+        ("strings", 9, "*bytes"),
         ("tensors", 10, "*Tensor"),
         ("graphs", 11, "*Graph"),
         ("sparse_tensor", 22, "Sparse"),
@@ -52,7 +57,7 @@ _FORMAT = {
         ("ref_attr_name", 21, "bytes"),
     ),
     "Sparse": (("values", 1, "Tensor"), ("indices", 2, "Tensor"), ("dims", 3, "*int")),
-    "Tensor": (("external_data", 13, "*Entry"), ("data_location", 14, "enum")),
+    "Tensor": (("data_type", 2, "enum"), ("external_data", 13, "*Entry"), ("data_location", 14, "enum")),
     "Entry": (("key", 1, "bytes"), ("value", 2, "bytes")),
 }
 _DOMAINS = frozenset({b"", b"ai.onnx", b"ai.onnx.ml"})
@@ -61,6 +66,10 @@ _OF_RUNTIME = (b"com.microsoft", b"com.ms.", b"ai.onnx", b"org.pytorch")
 _DRAWS = frozenset(
     {b"RandomNormal", b"RandomNormalLike", b"RandomUniform", b"RandomUniformLike", b"Multinomial", b"Bernoulli"}
 )
+# They take memory outside the arena that is bounded: for any number of tensors, or for a tree of a tensor's values.
+_UNBOUNDED = frozenset({b"Loop", b"Scan", b"SplitToSequence", b"Unique"})
+# The data type of texts, whose letters are outside of it, too.
+_TEXT = 8
 # Values of all sparse tensors of a model together, those that are 0 among them.
 MOST_SPARSE = 2**26
 # Of what a model says of itself under one name, in characters.
@@ -69,18 +78,18 @@ _MOST_SAID = 200
 _TRAINS = 2
 
 
-def check_onnx(content: bytes, *, where: str, draws: bool) -> None:
+def check_onnx(content: bytes, *, where: str, own: bool) -> None:
     """Raises DataCorrupt for a file that is no ONNX model, or one whose numbers are in another file.
 
-    where: what it is, for the message; draws: whether it may draw at random, and use operators outside the standard
-    (of which nobody here knows whether they do).
+    where: what it is, for the message; own: whether whoever runs it made it: it may then draw at random, use operators
+    outside the standard (of which nobody here knows whether they do), and take any memory.
     """
     try:
         model = _message("Model").FromString(content)
     except DecodeError:
         raise DataCorrupt(f"{where} is not a readable ONNX model") from None
     sparse = 0
-    own = {(each.domain, each.name) for each in model.functions if not each.domain.startswith(_OF_RUNTIME)}
+    defined = {(each.domain, each.name) for each in model.functions if not each.domain.startswith(_OF_RUNTIME)}
     for nodes, tensors, shapes in _parts(model):
         sparse += sum(math.prod(max(side, 0) for side in shape) for shape in shapes)
         if sparse > MOST_SPARSE:
@@ -88,13 +97,20 @@ def check_onnx(content: bytes, *, where: str, draws: bool) -> None:
         for tensor in tensors:
             if tensor.data_location or tensor.external_data:
                 raise DataCorrupt(f"{where} takes numbers from another file; allowed: a model that is one file")
-        for node in () if draws else nodes:
-            known = node.domain in _DOMAINS or (node.domain, node.op_type) in own
+            if tensor.data_type == _TEXT and not own:
+                raise DataCorrupt(f"{where} has a tensor of texts; allowed: of numbers")
+        for node in () if own else nodes:
+            known = node.domain in _DOMAINS or (node.domain, node.op_type) in defined
+            named = b":".join((node.domain[:40], node.op_type[:40])).decode(errors="replace")
             if not known or _trains(node) or node.op_type in _DRAWS:
-                named = b":".join((node.domain[:40], node.op_type[:40])).decode(errors="replace")
                 raise DataCorrupt(
                     f"{where} has the operator {named}; allowed: those of the ONNX standard that draw nothing at "
                     "random and keep nothing, as others give a record other features each time"
+                )
+            if node.op_type in _UNBOUNDED or _makes_texts(node):
+                raise DataCorrupt(
+                    f"{where} has the operator {named}; allowed: those whose memory is bounded, so no loops, "
+                    "sequences or texts"
                 )
 
 
@@ -120,6 +136,16 @@ def _trains(node: Any) -> bool:
     return node.op_type == b"BatchNormalization" and (
         len(node.output) > 1 or any(each.i or each.ref_attr_name for each in modes)
     )
+
+
+def _makes_texts(node: Any) -> bool:
+    """Whether a node may make texts of what is none."""
+    for each in node.attribute:
+        if b"string" in each.name and (each.s or each.strings):
+            return True
+        if each.name == b"to" and (each.i == _TEXT or each.ref_attr_name):
+            return True
+    return False
 
 
 def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any], list[list[int]]]]:

@@ -57,7 +57,7 @@ class OnnxModel:
         where: what it is, for the message; own: whether whoever runs it made it, as a hospital its teachers: it may
         then draw at random, and so give other outputs each time, and have all the memory that there is.
         """
-        check_onnx(content, where=where, draws=own)
+        check_onnx(content, where=where, own=own)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 4

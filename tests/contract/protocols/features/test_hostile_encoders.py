@@ -190,8 +190,8 @@ DRAWING = {
 @pytest.mark.parametrize(("content", "named"), DRAWING.values(), ids=DRAWING)
 def test_an_operator_that_draws_is_found_wherever_it_is(content, named) -> None:
     with pytest.raises(DataCorrupt, match=named):
-        check_onnx(content, where="it", draws=False)
-    check_onnx(content, where="it", draws=True)
+        check_onnx(content, where="it", own=False)
+    check_onnx(content, where="it", own=True)
 
 
 def test_operators_that_do_not_train_and_a_function_of_the_models_own_are_allowed() -> None:
@@ -211,7 +211,7 @@ def test_operators_that_do_not_train_and_a_function_of_the_models_own_are_allowe
 def test_bytes_that_are_no_model_are_refused_and_so_are_names_that_are_no_text() -> None:
     for content in (b"\x0a", bytes(range(256)), b"\x3a\x05\x0a\xff\xff\xff\xff"):
         with pytest.raises(DataCorrupt, match="not a readable ONNX model"):
-            check_onnx(content, where="it", draws=True)
+            check_onnx(content, where="it", own=True)
     no_text = DRAWING["outside the standard"][0].replace(b"com.microsoft", b"\xff" * 13)
     with pytest.raises(DataCorrupt, match="operator"):
-        check_onnx(no_text, where="it", draws=False)
+        check_onnx(no_text, where="it", own=False)
