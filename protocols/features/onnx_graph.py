@@ -5,7 +5,7 @@ comes as bytes; an operator that draws at random keeps its generator from one ru
 that is being trained keeps its running mean, so that one record moves the features of those after it; and a sparse
 tensor of a few bytes becomes as large as it says while the file is read. The limit of memory (onnx_model.py) holds for
 the numbers in tensors, not for the letters of texts, nor for the empty tensors of which a loop or a sequence makes any
-number. All are refused here.
+number; and functions that call each other become a graph as large as they like. All are refused here.
 
 The few fields of the format (onnx.proto, IR version 3 on) that matter are declared here, so that no package is needed
 but protobuf, which parses them as onnxruntime does.
@@ -72,6 +72,9 @@ _UNBOUNDED = frozenset({b"Loop", b"Scan", b"SplitToSequence", b"Unique"})
 _TEXT = 8
 # Values of all sparse tensors of a model together, those that are 0 among them.
 MOST_SPARSE = 2**26
+# Nodes of a model once every call of a function is what the function does, and how deep such calls may go.
+MOST_NODES = 2**14
+_DEEPEST = 32
 # Of what a model says of itself under one name, in characters.
 _MOST_SAID = 200
 # A dropout draws only where this input of it, whether it is being trained, is given.
@@ -90,7 +93,12 @@ def check_onnx(content: bytes, *, where: str, own: bool) -> None:
         raise DataCorrupt(f"{where} is not a readable ONNX model") from None
     sparse = 0
     defined = {(each.domain, each.name) for each in model.functions if not each.domain.startswith(_OF_RUNTIME)}
-    for nodes, tensors, shapes in _parts(model):
+    if not own and _inlined(model) > MOST_NODES:
+        raise DataCorrupt(
+            f"{where} has functions that make more than {MOST_NODES} nodes; allowed: up to so many, and calls up to "
+            f"{_DEEPEST} deep"
+        )
+    for nodes, tensors, shapes in _parts(*_graphs(model), *model.functions):
         sparse += sum(math.prod(max(side, 0) for side in shape) for shape in shapes)
         if sparse > MOST_SPARSE:
             raise DataCorrupt(f"{where} has sparse tensors of {sparse:.3g} values; allowed: up to {MOST_SPARSE}")
@@ -148,10 +156,40 @@ def _makes_texts(node: Any) -> bool:
     return False
 
 
-def _parts(model: Any) -> Iterator[tuple[list[Any], list[Any], list[list[int]]]]:
-    """The nodes, the tensors and the shapes of sparse tensors of every graph and function of a model, at any depth."""
-    graphs = [model.graph, *(graph for each in model.training for graph in (each.initialization, each.algorithm))]
-    bodies = [*graphs, *model.functions]
+def _graphs(model: Any) -> list[Any]:
+    return [model.graph, *(graph for each in model.training for graph in (each.initialization, each.algorithm))]
+
+
+def _inlined(model: Any) -> int:
+    """How many nodes the graphs have once functions are inlined, or more than MOST_NODES if it is more than that, or
+    calls go deeper than _DEEPEST, as those of a function of itself do."""
+    if not model.functions:
+        return 0
+    made: dict[tuple[bytes, bytes], list[tuple[bytes, bytes]]] = {}
+    for function in model.functions:  # of one name there may be several
+        made.setdefault(_named(function.domain, function.name), []).extend(_called(function))
+    sizes = dict.fromkeys(made, 0)
+    for _ in range(_DEEPEST):
+        before = sizes
+        sizes = {
+            name: min(sum(1 + before.get(each, 0) for each in calls), MOST_NODES + 1) for name, calls in made.items()
+        }
+        if sizes == before:
+            return sum(1 + sizes.get(each, 0) for each in _called(*_graphs(model)))
+    return MOST_NODES + 1
+
+
+def _called(*bodies: Any) -> list[tuple[bytes, bytes]]:
+    return [_named(node.domain, node.op_type) for nodes, _, _ in _parts(*bodies) for node in nodes]
+
+
+def _named(domain: bytes, name: bytes) -> tuple[bytes, bytes]:
+    return (b"" if domain == b"ai.onnx" else domain), name
+
+
+def _parts(*of: Any) -> Iterator[tuple[list[Any], list[Any], list[list[int]]]]:
+    """The nodes, the tensors and the shapes of sparse tensors of graphs and functions, at any depth."""
+    bodies = list(of)
     while bodies:
         body = bodies.pop()
         tensors: list[Any] = []

@@ -115,6 +115,33 @@ def test_a_tensor_of_texts_is_refused_unless_it_is_ones_own() -> None:
     check_onnx(content, where="it", own=True)
 
 
+def doubling(depth, *, last="Neg"):
+    """A model whose functions call the one before twice: 2**depth nodes of the last kind."""
+    opsets = [helper.make_opsetid("", 17), helper.make_opsetid("own", 1)]
+
+    def twice(place):
+        op, domain = (last, "" if last == "Neg" else "own") if place == 0 else (f"f{place - 1}", "own")
+        calls = [helper.make_node(op, [one], [two], domain=domain) for one, two in (("x", "z"), ("z", "y"))]
+        return helper.make_function("own", f"f{place}", ["x"], ["y"], calls, opsets)
+
+    shown = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["records", 2]) for name in ("x", "y")]
+    graph = helper.make_graph(
+        [helper.make_node(f"f{depth - 1}", ["x"], ["y"], domain="own")], "g", shown[:1], shown[1:]
+    )
+    functions = [twice(place) for place in range(depth)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=9, functions=functions).SerializeToString()
+
+
+def test_functions_that_grow_without_bound_are_refused_before_they_are_read() -> None:
+    """2**24 nodes were read for as long as they were given (onnxruntime 1.32); 2**12, and their calls, are within."""
+    np.testing.assert_array_equal(Encoder(doubling(4), 2)(RECORD), RECORD)
+    check_onnx(doubling(12), where="it", own=False)
+    for content in (doubling(24), doubling(40), doubling(2, last="f1")):
+        with pytest.raises(DataCorrupt, match="has functions that make more than 16384 nodes; allowed: up to so many"):
+            check_onnx(content, where="it", own=False)
+        check_onnx(content, where="it", own=True)
+
+
 @pytest.mark.parametrize("rows", [0, MOST_ROWS + 1, 2**40])
 def test_a_file_that_fixes_too_many_records_is_refused(rows) -> None:
     """A single record would be copied as often."""
