@@ -55,7 +55,7 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
     for warning in figures["warnings"]:
-        click.echo(f"warning: {warning}")
+        click.echo(folded(f"warning: {warning}", rest="  "))
     click.echo(f"report           {out / 'report.html'}")
     measured = figures["baselines"]
     if (majority := measured["majority_class_accuracy"]) is not None:
