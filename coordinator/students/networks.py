@@ -26,7 +26,7 @@ from runtime.torch_networks import (
     planes,
 )
 
-FILTERS: Final = (32, 64)
+_FILTERS: Final = (32, 64)
 _HIDDEN: Final = 128
 
 
@@ -57,7 +57,7 @@ def convolutions(name: str, input_shape: tuple[int, ...]) -> tuple[Shapes, int]:
             f"inputs of the {name} have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side "
             f"at least {SMALLEST_IMAGE}"
         )
-    first, second = FILTERS
+    first, second = _FILTERS
     height, width = ((length - 3) // 2 for length in input_shape[:2])
     channels = 1 if len(input_shape) == 2 else 3
     weights: Shapes = {"first.weight": (first, channels, 5, 5), "second.weight": (second, first, 3, 3)}
@@ -68,8 +68,8 @@ def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
     weights, features = convolutions("cnn", input_shape)
     return (
         weights
-        | norm_shapes("first_norm", FILTERS[0])
-        | norm_shapes("second_norm", FILTERS[1])
+        | norm_shapes("first_norm", _FILTERS[0])
+        | norm_shapes("second_norm", _FILTERS[1])
         | dense_shapes(features, hidden=_HIDDEN, classes=classes)
     )
 
