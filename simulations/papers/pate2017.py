@@ -38,7 +38,10 @@ _STUDENT = "mean_teacher"
 _PUBLISHED = 100
 _LABELS = "pate2017/mnist_250_student_labels_lap_20.npy"
 _USED = "pate2017/mnist_250_teachers_100_indices_used_by_student.npy"
-_STUDENT_MEANS = f"a {_STUDENT}; the paper's is a generative adversarial network"
+_STUDENT_MEANS = (
+    f"a {_STUDENT}; the paper's is a generative adversarial network, and the one here learns less "
+    "(docs/how-to/choose-a-student.md)"
+)
 _THE_100 = "the 100 queries whose positions the authors published"
 _THE_FIRST = "which queries the paper asked is not published; ours are the first ones of the pool, in the file's order"
 _ADULT = "our forests, on one-hot columns and other partitions, agree less"
