@@ -19,7 +19,7 @@ def nearest(
 ) -> tuple[Float64[ndarray, "pool neighbours"], Int64[ndarray, "pool neighbours"]]:
     """The distances and the places of each record's nearest others, the nearest first; all others of a smaller pool.
 
-    Of at least 2 records. Raises InvalidInput without scikit-learn.
+    Of at least 2 records. Raises InvalidInput without scikit-learn, and for records whose distance is no number.
     """
     try:
         from sklearn.neighbors import NearestNeighbors
@@ -27,6 +27,11 @@ def nearest(
         raise InvalidInput(f"nearest neighbours need scikit-learn: {install('sklearn')}") from missing
     found = NearestNeighbors(n_neighbors=min(neighbours, len(features) - 1), n_jobs=1).fit(features)
     distances, places = found.kneighbors()
+    if not np.isfinite(distances).all():
+        raise InvalidInput(
+            f"features span [{features.min():.3g}, {features.max():.3g}], too far apart for distances in float32; "
+            "allowed: about 1e19 apart, such as standardised ones"
+        )
     return distances.astype(np.float64), places
 
 

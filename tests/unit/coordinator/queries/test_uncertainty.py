@@ -72,6 +72,12 @@ def test_the_smallest_pools_and_those_of_equal_records_are_asked_too(rows: int) 
         assert sorted(np.concatenate(asked(UncertainFirst(pool), rows, 1, truth))) == list(range(rows))
 
 
+def test_a_record_that_is_infinitely_far_from_others_is_refused() -> None:
+    """Its distances are infinite in float32, and no weight or gain would be a number."""
+    with pytest.raises(InvalidInput, match=r"features span \[.*, 1e\+30\], too far apart for distances in float32"):
+        UncertainFirst(np.concatenate([POOL[:40], np.full((1, 2), 1e30, np.float32)]))
+
+
 def test_the_size_of_a_batch_is_that_behind_the_colon() -> None:
     wanted = {"given": None, "coverage": None, "uncertainty": USUAL_BATCH, "uncertainty:7": 7}
     assert {named: questions_of_a_batch(named) for named in wanted} == wanted
