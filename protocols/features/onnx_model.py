@@ -166,8 +166,8 @@ def in_time(work: Callable[[], Result], *, limit_s: float) -> Result:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     thread.join(limit_s)
-    if errors:
-        raise errors[0]
     if thread.is_alive():
         raise TimeoutError(f"not done after {limit_s} s")
+    if errors:
+        raise errors[0]
     return results[0]
