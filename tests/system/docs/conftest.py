@@ -124,14 +124,17 @@ def _smaller(arguments: list[str]) -> list[str]:
 
 
 def _started(script: str) -> subprocess.Popen[bytes]:
-    """A program that runs on. It has opened its ports when its log has a line."""
+    """A program that runs on. One that serves has opened its ports when its log says so, the page's and all others; a
+    party's node has begun when its log has a line.
+    """
     server = _SERVER.fullmatch(script)
     assert server is not None, f"a program that runs on is one line, with its log: {script}"
+    begun = b"\n" if server[1] == "party" else b'"event": "serving"'
     with open(server[3], "wb") as log:
         process = Forked([sys.executable, "-m", server[1], *shlex.split(server[2])], stderr=log)
     deadline = time.monotonic() + _START_S
-    while b"\n" not in Path(server[3]).read_bytes():
+    while begun not in Path(server[3]).read_bytes():
         assert process.poll() is None, f"{script} ended with {process.returncode}"
-        assert time.monotonic() < deadline, f"{script} logged nothing in {_START_S} s"
+        assert time.monotonic() < deadline, f"{script} did not begin in {_START_S} s"
         time.sleep(0.05)
     return process
