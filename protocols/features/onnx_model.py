@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from concurrent.futures import Future, wait
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Final, TypeVar
@@ -154,20 +155,15 @@ def _bound_memory() -> None:
 def in_time(work: Callable[[], Result], *, limit_s: float) -> Result:
     """What `work` gives, or what it raises. Raises TimeoutError after limit_s; `work` then goes on, and is waited for
     by nobody, not even as the program ends."""
-    results: list[Result] = []
-    errors: list[Exception] = []
+    done: Future[Result] = Future()
 
     def run() -> None:
         try:
-            results.append(work())
-        except Exception as error:  # noqa: BLE001  # whatever it is, it is raised below
-            errors.append(error)
+            done.set_result(work())
+        except BaseException as error:  # noqa: BLE001  # it is raised again by the thread that waits
+            done.set_exception(error)
 
-    thread = threading.Thread(target=run, daemon=True)
-    thread.start()
-    thread.join(limit_s)
-    if thread.is_alive():
+    threading.Thread(target=run, daemon=True).start()
+    if not wait([done], limit_s).done:
         raise TimeoutError(f"not done after {limit_s} s")
-    if errors:
-        raise errors[0]
-    return results[0]
+    return done.result()
