@@ -54,7 +54,11 @@ class LivePage(LoopbackServer):
         class Handler(LoopbackHandler):
             def do_GET(self) -> None:
                 try:
-                    self._answer(urlsplit(self.path))
+                    asked = urlsplit(self.path)
+                except ValueError:  # such as http://[
+                    return self._refuse(400, "this is no address; allowed: /")
+                try:
+                    self._answer(asked)
                 except ConclaveError:
                     self._refuse(503, "the program's files cannot be read or written; its log says more")
 

@@ -104,6 +104,12 @@ def test_no_other_path_is_served_and_a_file_that_cannot_be_read_is_said_without_
     assert "secret" not in body
 
 
+@pytest.mark.parametrize("path", ["http://[", "http://[::1", "http://[x]/open?token=y"])
+def test_what_is_no_address_is_answered_and_leaves_no_traceback(live, path, capfd):
+    assert ask(live, path, cookie=opened(live).split(";")[0])[0] == 400
+    assert capfd.readouterr().err == ""
+
+
 def test_only_the_browsers_that_opened_it_last_are_known_and_a_closed_page_leaves_no_link(tmp_path):
     with LivePage(0, page=str, file=tmp_path / "link") as live:
         first = opened(live).split(";")[0]
