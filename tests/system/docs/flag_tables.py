@@ -1,4 +1,4 @@
-"""The tables of the reference that the program itself knows: flags, exit codes, stops, accountants, ranges, codes.
+"""What the reference has of the program itself: flags, exit codes, stops, accountants, ranges, codes.
 
 python tests/system/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
@@ -6,6 +6,7 @@ python tests/system/docs/flag_tables.py     rewrites them; test_reference.py com
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any  # codes of one enum or the other
@@ -18,6 +19,7 @@ from party.commands.group import cli as party_cli
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
+from protocols.refusals.meaning import Cost, Reader
 from protocols.refusals.table import SECTIONS
 from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS
 from simulations.commands.group import cli as simulate_cli
@@ -31,8 +33,13 @@ WIRE_PAGE = _REFERENCE / "wire.md"
 OUTPUTS_PAGE = _REFERENCE / "outputs.md"
 ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
+_MANY = 10  # choices above which the page leaves their list to --help
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+_READERS = {
+    Reader.COMMAND: "command", Reader.NODE: "hospital", Reader.OPERATOR: "operator", Reader.GUARDIAN: "guardian",
+    Reader.ASKER: "asker", Reader.RELEASE: "release",
+}  # fmt: skip
 _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli, "simulate": simulate_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -65,11 +72,22 @@ def groups() -> dict[str, list[click.Option]]:
 
 
 def page_with_tables(text: str) -> str:
-    """The page with every table between its marks as the command line is now."""
+    """The page with every list of flags between its marks as the command line is now."""
     tables = groups()
-    text = _MARKED.sub(lambda mark: mark[1] + "\n" + _table(tables[mark[2]]) + "\n" + mark[4], text)
-    text = _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2]) + "\n" + mark[4], text)
+    said = {_line(option) for option in (*tables["settings"], *tables["host"])}
+    text = _MARKED.sub(lambda mark: mark[1] + "\n" + _simulated(mark[2], tables[mark[2]], said) + "\n" + mark[4], text)
+    helps: dict[str, str] = {}
+    text = _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2], helps) + "\n" + mark[4], text)
     return _EXITS.sub(lambda mark: mark[1] + "\n" + _exits(mark[2]) + "\n" + mark[4], text)
+
+
+def _simulated(name: str, rows: list[click.Option], said: set[str]) -> str:
+    """A line a flag; in one line those that are as `run` has them, or that every command has."""
+    everywhere = [option for option in rows if option.name in ("json", "quiet")]
+    new = [option for option in rows if option not in everywhere]
+    own = new if name in ("settings", "host") else [option for option in new if _line(option) not in said]
+    same = [f"`{option.opts[0]}`" for option in (*(each for each in new if each not in own), *everywhere)]
+    return "".join([f"- Also {', '.join(same)}.\n"] if same else []) + _lines(own)
 
 
 def page_with_accountants(text: str) -> str:
@@ -100,9 +118,12 @@ def _exits(programs: str) -> str:
 
 
 def _codes(section: str) -> str:
-    lines = ["| code | what it means | what to do | what it cost | seen by |", "|---|---|---|---|---|"]
+    """A line a code: who sees it, what it means, what to do, and what it cost where that is not nothing."""
+    lines = []
     for code, said in SECTIONS[section].items():
-        lines.append(f"| `{code}` | {said.means} | {said.next_step} | {said.cost} | {said.seen_by.words} |")
+        readers = ", ".join(_READERS[each] for each in said.seen_by)
+        cost = "" if said.cost is Cost.NOTHING else f" Cost: {said.cost}."
+        lines.append(f"- `{code}` ({readers}): {said.means}. Next: {said.next_step}.{cost}")
     return "\n".join(lines) + "\n"
 
 
@@ -140,17 +161,33 @@ def commands(program: str) -> dict[str, click.Command]:
     return found
 
 
-def _commands(program: str) -> str:
-    return "\n".join(_command(f"conclave-{program} {words}", command) for words, command in commands(program).items())
+def _commands(program: str, helps: dict[str, str]) -> str:
+    """First the flags that mean the same in several commands, then every command.
+
+    helps: what a command does, and the first command that does it: another program's says it is the same.
+    """
+    found = commands(program)
+    times = Counter(_line(option) for command in found.values() for option in _options(command))
+    shared = {line: None for command in found.values() for line in map(_line, _options(command)) if times[line] > 1}
+    several = "In several commands, which name them:\n\n" + "".join(f"{line}\n" for line in shared)
+    told = [_command(f"conclave-{program} {words}", command, shared, helps) for words, command in found.items()]
+    return "\n".join([several, *told])
 
 
-def _command(words: str, command: click.Command) -> str:
-    """A heading, how it is called, what it does (its help up to the examples), and its flags."""
-    context = click.Context(command)
-    usage = " ".join([words, *command.collect_usage_pieces(context)])
-    says = " ".join((command.help or "").partition("\b")[0].split())
-    own = [one for one in command.params if isinstance(one, click.Option)]
-    return f"### {words}\n\n`{usage}`\n\n{says}\n\n{_table(own)}"
+def _options(command: click.Command) -> list[click.Option]:
+    return [one for one in command.params if isinstance(one, click.Option)]
+
+
+def _command(words: str, command: click.Command, shared: Mapping[str, None], helps: dict[str, str]) -> str:
+    """A heading, what it takes, what it does (the first sentence of its help), and the flags that are its own."""
+    arguments = [one.make_metavar(click.Context(command)) for one in command.params if isinstance(one, click.Argument)]
+    own = [option for option in _options(command) if _line(option) not in shared]
+    others = [f"[{option.opts[0]}]" for option in _options(command) if option not in own]
+    usage = " ".join([*arguments, *(["[OPTIONS]"] if own else []), *others])
+    says = re.split(r"(?<=\.) (?=[A-Z])", " ".join((command.help or "").partition("\b")[0].split()))[0]
+    first = helps.setdefault(says, words)
+    says = says if first == words else f"As [{first}](#{first.replace(' ', '-')})."
+    return f"### {words}\n\n`{usage}`: {says}\n" + (f"\n{_lines(own)}" if own and first == words else "")
 
 
 def _accountants() -> str:
@@ -170,12 +207,16 @@ def _accountants() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _table(rows: list[click.Option]) -> str:
-    lines = ["| flag | value | meaning |", "|---|---|---|"]
-    for option in rows:
-        flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
-        lines.append(f"| {flags} | {_value(option)} | {_escaped(_meaning(option))} |")
-    return "\n".join(lines) + "\n"
+def _lines(rows: list[click.Option]) -> str:
+    return "".join(f"{_line(option)}\n" for option in rows)
+
+
+def _line(option: click.Option) -> str:
+    flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
+    meaning, value = re.sub(r"(?<=[\w)]) \| ", ", ", _meaning(option)), _value(option)
+    if isinstance(option.type, click.Choice) and len(option.type.choices) > _MANY:
+        meaning = f"{meaning.partition(':')[0]}; `--help` has the list."
+    return f"- {flags}{value and f' ({value})'}: {meaning}".rstrip()
 
 
 def _meaning(option: click.Option) -> str:
@@ -185,16 +226,11 @@ def _meaning(option: click.Option) -> str:
 
 
 def _value(option: click.Option) -> str:
-    if option.is_flag:
+    """The choices of an option, where its meaning does not list them."""
+    if not isinstance(option.type, click.Choice) or len(option.type.choices) > _MANY:
         return ""
-    if isinstance(option.type, click.Choice):
-        return _escaped(" | ".join(f"`{choice}`" for choice in option.type.choices))
-    kinds = {"integer": "integer", "integer range": "integer", "float": "number", "float range": "number"}
-    return {**kinds, "path": "path", "directory": "path", "file": "path"}.get(option.type.name, "text")
-
-
-def _escaped(text: str) -> str:
-    return text.replace("|", r"\|")
+    listed = " | ".join(option.type.choices)
+    return "" if listed in (option.help or "") else ", ".join(f"`{choice}`" for choice in option.type.choices)
 
 
 if __name__ == "__main__":

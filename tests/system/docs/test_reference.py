@@ -66,7 +66,7 @@ def test_the_table_of_ranges_is_that_of_the_program() -> None:
 def test_the_tables_of_codes_are_those_of_the_program() -> None:
     text = ERRORS_PAGE.read_text(encoding="utf-8")
     assert text == page_with_codes(text), "run: python tests/system/docs/flag_tables.py"
-    assert set(re.findall(r"^\| `([a-z_]+)` \|", text, re.MULTILINE)) == set(Code)
+    assert set(re.findall(r"^- `([a-z_]+)` \(", text, re.MULTILINE)) == set(Code)
 
 
 def test_the_table_of_reasons_to_stop_is_that_of_the_program() -> None:
