@@ -152,15 +152,14 @@ class AskedProcesses:
         """From an invitation to a certificate."""
         invitation = str(self.folder / f"{name}.toml")
         self.operator("invite", name, "--out", invitation)
-        self.party(
+        said = self.party(
             name, "init", invitation, "--data", str(self.folder / f"{name}.csv"), "--loader", "csv", "--data-name",
             name, "--patient", "", "--teacher", teacher, "--unit", "record", "--epsilon", str(EPSILON), "--delta",
             "1e-5", "--settle",
         )  # fmt: skip
         self.party(name, "enrol", code=4)
-        asked = json.loads(self.operator("requests", "--json"))
-        fingerprint = next(each["fingerprint"] for each in asked if each["party"] == name)
-        self.operator("approve", name, "--fingerprint", fingerprint)
+        words = next(line.split()[-1] for line in said.splitlines() if line.startswith("in words "))
+        self.operator("approve", name, "--fingerprint", words)
         self.party(name, "enrol")
 
     def operator(self, *arguments: str) -> str:

@@ -59,8 +59,7 @@ def students_trained(folder: Path, names: Sequence[str]) -> dict[str, bool]:
 def next_commands(status: Mapping[str, Any], trained: Mapping[str, bool]) -> list[str]:
     """What the operator would type next, for each study and each request that waits."""
     commands = [
-        f"compare fingerprints by telephone, then: conclave-coordinator approve {each['party']} --fingerprint "
-        f"{each['fingerprint']}"
+        f"have {each['party']} read out its words by telephone, then: conclave-coordinator approve {each['party']}"
         for each in status["pending_requests"]
     ]
     if not _members(status) and not commands and not status["open_invitations"]:

@@ -14,7 +14,6 @@ import numpy as np
 from coordinator.connection.relayed_budgets import at_most
 from coordinator.store.rows import Job, Serving
 from coordinator.store.store import Store, ledger_path
-from protocols.crypto.fingerprints import phrase
 from protocols.ledger.ledger import Ledger
 from protocols.plural import counted
 from protocols.study.levels import hidden
@@ -39,10 +38,8 @@ def read_status(store: Store, *, now_s: float) -> dict[str, Any]:
         "parties": _parties(store, set(sessions), denied, now_s),
         "connected": [asdict(each) for each in sessions.values()],
         "silent": [asdict(each) for each in store.silent()] if serving else [],
-        "pending_requests": [
-            {"party": each.party, "fingerprint": each.fingerprint, "words": phrase(each.fingerprint)}
-            for each in store.members.pending()
-        ],
+        # Without their fingerprints, which `approve` asks for: whoever could copy one here would not telephone.
+        "pending_requests": [{"party": each.party, "asked_s": each.asked_s} for each in store.members.pending()],
         "open_invitations": store.members.invited(),
         "studies": [study_status(store, name, set(sessions)) for name in store.studies()],
     }

@@ -129,28 +129,19 @@ def invite(parties: tuple[str, ...], out: Path | None, home: CoordinatorHome, as
 @home_option
 @json_option
 def requests(home: CoordinatorHome, as_json: bool) -> None:
-    """List the certificate requests that wait for approval.
+    """List the certificate requests that wait for approval, without their fingerprints: `approve` asks for them.
 
     \b
     Example:
       conclave-coordinator requests
     """
-    from protocols.crypto.fingerprints import phrase
-
     with _store(home) as store:
         waiting = store.members.pending()
     if as_json:
-        print_json(
-            [
-                {"party": r.party, "fingerprint": r.fingerprint, "words": phrase(r.fingerprint), "asked_s": r.asked_s}
-                for r in waiting
-            ]
-        )
+        print_json([{"party": each.party, "asked_s": each.asked_s} for each in waiting])
     elif waiting:
         for each in waiting:
             click.echo(f"{each.party}, asked {_day(each.asked_s)}")
-            click.echo(f"  fingerprint {each.fingerprint}")
-            click.echo(f"  in words    {phrase(each.fingerprint)}")
         say_next("have each hospital read out its words, then conclave-coordinator approve")
     else:
         click.echo("no requests are waiting")

@@ -68,7 +68,7 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
             "all the same, and waited for again when it connects or answers"
         )
     for request in figures["pending_requests"]:
-        lines.append(f"waiting for approval: {request['party']}  {request['words']}")
+        lines.append(f"waiting for approval: {request['party']}")
     if figures["open_invitations"]:
         lines.append(f"invited: {', '.join(figures['open_invitations'])}")
     for study in figures["studies"]:

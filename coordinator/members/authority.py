@@ -19,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from coordinator.store.members import Issued, Pending
 from coordinator.store.store import Store
-from protocols.crypto.fingerprints import in_both_forms, normal_fingerprint, same_fingerprint
+from protocols.crypto.fingerprints import normal_fingerprint, same_fingerprint
 from protocols.crypto.identity import (
     BACKDATED,
     Identity,
@@ -137,8 +137,8 @@ class Authority:
             self._store.trail.append("fingerprint_mismatch", party=party)
             raise Refused(
                 Code.FINGERPRINT_MISMATCH,
-                f"the pending key of {party!r} is {in_both_forms(requests[0].fingerprint)}, not {read_out}; "
-                "do not approve: somebody else may have used the invitation; revoke it and invite again",
+                f"the pending key of {party!r} has another fingerprint than {read_out}; allowed: the one that the "
+                "hospital reads out. Somebody else may have used the invitation: nothing was approved",
             )
         certificate = self._certify(_public_key(match), party)
         issued = _issued(certificate, party, "party")
@@ -158,8 +158,8 @@ class Authority:
             self._store.trail.append("fingerprint_mismatch", party=name)
             raise Refused(
                 Code.FINGERPRINT_MISMATCH,
-                f"the key of the request of {name!r} is {in_both_forms(print_of_key)}, not {read_out}; do not "
-                "certify it: somebody may have replaced the file",
+                f"the key in the request of {name!r} has another fingerprint than {read_out}; allowed: the one that "
+                "the guardian reads out. Somebody may have replaced the file: nothing was certified",
             )
         if name == self._settings.coordinator:
             raise Refused(Code.SAME_ORGANISATION, f"{name!r} is this coordinator; allowed: another organisation")

@@ -160,16 +160,14 @@ class LocalConsortium:
         seat = self.study.roster[self.study.seats[name]]
         # A lifetime cap adds studies up in Renyi DP, in which queries that are composed exactly cost a little more.
         lifetime = seat.epsilon if self.by_records else 1.25 * seat.epsilon
-        self.party(
+        said = self.party(
             name, "init", str(self.folder / f"{name}.invitation.toml"), "--data", str(self.folder / f"{name}.csv"),
             "--loader", "csv", "--data-name", name, "--patient", "", "--teacher", "logistic_regression", "--unit",
             "record", "--epsilon", str(lifetime), "--delta", str(seat.delta), "--enrol",
         )  # fmt: skip
-        asked = json.loads(self.coordinator("requests", "--json"))
-        fingerprint = next((each["fingerprint"] for each in asked if each["party"] == name), None)
-        if fingerprint is None:
-            raise EngineFailed(f"the coordinator has no request of {name}; {self._ended() or 'see centre.log'}")
-        self.coordinator("approve", name, "--fingerprint", fingerprint)
+        # As a person would read them out from the hospital's own terminal.
+        words = next(line.split()[-1] for line in said.splitlines() if line.startswith("in words "))
+        self.coordinator("approve", name, "--fingerprint", words)
         self.party(name, "enrol")
 
     def _approve(self, name: str) -> None:

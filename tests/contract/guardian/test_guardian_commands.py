@@ -74,6 +74,7 @@ def test_a_guardian_goes_from_nothing_to_an_approved_study(run, tmp_path):
     assert err.startswith("error [fingerprint_mismatch]: ")
     words = phrase(fingerprint)
     assert words in out
+    assert not any(each in err for each in (fingerprint, words))
     code, out, _ = run("certify", "guardian/request.pem", "--fingerprint", words, "--out", "sent", "--json")
     assert code == 0
     sent = json.loads(out)

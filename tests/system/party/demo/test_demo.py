@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -15,9 +16,21 @@ from party.demo.demo_data import HOSPITALS, demo_data
 from party.demo.figures import in_words
 from party.demo.local_consortium import LocalConsortium
 from party.demo.studies import demo_study
+from protocols.crypto.fingerprints import phrase
+from protocols.crypto.identity import fingerprint, key_from_pem
 from protocols.errors import EngineFailed, Refused
 from protocols.installing import install
 from tests.harness.local_consortium import ConsortiumHere
+
+
+class Recorded(ConsortiumHere):
+    """Keeps what was typed at each program."""
+
+    called: ClassVar[list[tuple[str, ...]]] = []
+
+    def call(self, program, home, *arguments, **more):
+        self.called.append((program, *arguments))
+        return super().call(program, home, *arguments, **more)
 
 
 @pytest.fixture(scope="module")
@@ -25,7 +38,7 @@ def demo(tmp_path_factory, forked):
     """The figures of a demo whose servers are processes, and whose commands are called here; its folder."""
     folder = tmp_path_factory.mktemp("demo")
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("party.demo.demo.LocalConsortium", ConsortiumHere)
+        patched.setattr("party.demo.demo.LocalConsortium", Recorded)
         from party.demo.demo import run_demo
 
         said = []
@@ -51,6 +64,14 @@ def test_the_demo_goes_from_nothing_to_a_verified_release_of_record_votes(demo):
         (seat,) = spent["seats"]
         assert seat["epsilon_used"] == pytest.approx(1.0, rel=1e-3)
         assert seat["answers_left"] == 0
+
+
+@pytest.mark.slow
+def test_fingerprints_come_from_each_hospital_s_own_terminal(demo):
+    assert not {("coordinator", "requests"), ("coordinator", "status")} & {each[:2] for each in Recorded.called}
+    for name in HOSPITALS:
+        words = phrase(fingerprint(key_from_pem((demo[1] / name / "key.pem").read_bytes()).public_key()))
+        assert ("coordinator", "approve", name, "--fingerprint", words) in Recorded.called
 
 
 @pytest.mark.slow
