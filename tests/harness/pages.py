@@ -117,7 +117,7 @@ def keys(value: object, name: str = "") -> set[str]:
     return {name}
 
 
-def names_of(table: str) -> set[str]:
-    """The names in backquotes in the first column of a table."""
-    cells = re.findall(r"^\| ([^|]+) \|", table, re.MULTILINE)
-    return {name for cell in cells for name in re.findall(r"`([^`]+)`", cell)}
+def names_of(listed: str) -> set[str]:
+    """The names in backquotes in the first column of a table, or before the colon of a list's points."""
+    cells = re.findall(r"^(?:\| ([^|]+) \||- (`[^`]+`(?:`[^`]+`|[^`:\n])*): )", listed, re.MULTILINE)
+    return {name for cell in cells for name in re.findall(r"`([^`]+)`", "".join(cell))}

@@ -96,15 +96,14 @@ def page_with_accountants(text: str) -> str:
 
 
 def page_with_ranges(text: str) -> str:
-    """The page with the table of ranges between its marks as the program has it now."""
+    """The page with the list of ranges between its marks as the program has it now."""
     return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
 
 
 def page_with_stops(text: str) -> str:
-    """The page with the table of reasons to stop between its marks as the program has it now."""
-    rows = [f"| `{reason}` | {meaning} |" for reason, meaning in STOP_MEANINGS.items()]
-    table = "\n".join(["| reason | meaning |", "|---|---|", *rows]) + "\n"
-    return _STOPS.sub(lambda mark: mark[1] + "\n" + table + "\n" + mark[3], text)
+    """The page with the list of reasons to stop between its marks as the program has it now."""
+    listed = "".join(f"- `{reason}`: {meaning}\n" for reason, meaning in STOP_MEANINGS.items())
+    return _STOPS.sub(lambda mark: mark[1] + "\n" + listed + "\n" + mark[3], text)
 
 
 def page_with_codes(text: str) -> str:
@@ -128,11 +127,10 @@ def _codes(section: str) -> str:
 
 
 def _ranges() -> str:
-    lines = ["| in | integer | from | to | what it is |", "|---|---|---|---|---|"]
-    for (where, field), allowed in RANGES.items():
-        ends = f"{_power(allowed.lowest)} | {_power(allowed.highest)}"
-        lines.append(f"| `{where}` | `{field}` | {ends} | {allowed.why} |")
-    return "\n".join(lines) + "\n"
+    return "".join(
+        f"- `{where}`, `{field}`: {_power(allowed.lowest)} to {_power(allowed.highest)}, {allowed.why}\n"
+        for (where, field), allowed in RANGES.items()
+    )
 
 
 def _power(value: int) -> str:

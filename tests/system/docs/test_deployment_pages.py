@@ -112,13 +112,13 @@ def test_the_table_of_a_nodes_dependencies_is_that_of_the_project() -> None:
 
 def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     text = WIRE.read_text(encoding="utf-8")
-    assert f"| a message | {MESSAGE_BYTES // 2**20} MiB |" in text
+    assert f"- a message: {MESSAGE_BYTES // 2**20} MiB\n" in text
     assert FRAME_BYTES == MESSAGE_BYTES + 64 * 2**10
-    assert f"| a frame that the coordinator takes from a node | {INBOUND_BYTES // 2**20} MiB |" in text
-    assert f"| an enrolment message | {ENROL_BYTES // 2**10} KiB |" in text
-    assert f"| a certificate or request | {PEM_BYTES // 2**10} KiB |" in text
-    assert f"| a frame that is relayed | {RELAYED_BYTES // 2**20} MiB |" in text
-    assert f"relayed at once, and in a second | {AT_ONCE}, and {PER_SECOND:g}; others wait" in text
+    assert f"- a frame that the coordinator takes from a node: {INBOUND_BYTES // 2**20} MiB\n" in text
+    assert f"- an enrolment message: {ENROL_BYTES // 2**10} KiB\n" in text
+    assert f"- a certificate or request: {PEM_BYTES // 2**10} KiB\n" in text
+    assert f"- a frame that is relayed: {RELAYED_BYTES // 2**20} MiB\n" in text
+    assert f"relayed at once, and in a second: {AT_ONCE}, and {PER_SECOND:g}; others wait" in text
     for method in (SESSION_METHOD, ENROL_METHOD, RELAY_METHOD):
         assert f"`{method}`" in text
     for named in (*get_args(Frame), *get_args(Request), *get_args(Reply)):
