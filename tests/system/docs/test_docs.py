@@ -25,6 +25,8 @@ from simulations.setup.experiment import experiment, experiment_budgets, make_st
 from tests.harness.distributions import example
 from tests.harness.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, Call, RunPage, blocks, slug, steps
 
+_ROOMS = r"protocols|party|coordinator|guardian|runtime|conclave|simulations|tests|benchmarks|deploy|docs|\.ci"
+NAMED = re.compile(rf"`((?:{_ROOMS})/[\w./*-]*)`")
 RUNNABLE = [p for p in PAGES if any(b.language in COMMANDS and b.not_run is None for b in blocks(p))]
 
 
@@ -34,18 +36,19 @@ def test_every_command_of_a_page_runs(page: Path, run_page: RunPage) -> None:
     assert any(run_page(page).iterdir())
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_block_names_its_language_and_what_is_not_run_says_why(page: Path) -> None:
-    for block in blocks(page):
-        assert block.language in LANGUAGES, f"line {block.line}: language {block.language!r}"
-        if block.not_run is not None:
-            assert block.language in COMMANDS, f"line {block.line}: only commands are run"
-            assert len(block.not_run.split()) >= 3, f"line {block.line}: no reason"
-    text = page.read_text(encoding="utf-8")
-    assert text.count("```") == 2 * len(blocks(page)), "a fence is indented or not closed"
-    assert text.count("<!-- not run:") == sum(block.not_run is not None for block in blocks(page))
-    outside = FENCE.sub("", text)
-    assert not re.search(r"^ +(\$ )?conclave-simulate", outside, re.MULTILINE), "a command outside of a block"
+def test_every_block_names_its_language_and_what_is_not_run_says_why(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(str(page.relative_to(ROOT))):
+            for block in blocks(page):
+                assert block.language in LANGUAGES, f"line {block.line}: language {block.language!r}"
+                if block.not_run is not None:
+                    assert block.language in COMMANDS, f"line {block.line}: only commands are run"
+                    assert len(block.not_run.split()) >= 3, f"line {block.line}: no reason"
+            text = page.read_text(encoding="utf-8")
+            assert text.count("```") == 2 * len(blocks(page)), "a fence is indented or not closed"
+            assert text.count("<!-- not run:") == sum(block.not_run is not None for block in blocks(page))
+            outside = FENCE.sub("", text)
+            assert not re.search(r"^ +(\$ )?conclave-simulate", outside, re.MULTILINE), "a command outside of a block"
 
 
 def test_a_first_release_takes_as_many_command_lines_as_the_tutorial_says() -> None:
@@ -74,29 +77,29 @@ def test_the_pages_that_teach_the_commands_are_run() -> None:
     assert guides - names == {"how-to/run-on-several-hosts.md", "how-to/add-a-part.md"} | needs_more
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_internal_link_leads_to_a_file_and_a_heading(page: Path) -> None:
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    for target in re.findall(r"\]\(([^)\s]+)\)", text):
-        if target.startswith(("http://", "https://")):
-            continue
-        path, _, anchor = target.partition("#")
-        to = (page.parent / path).resolve() if path else page
-        assert to.exists(), f"{target} leads nowhere"
-        assert to.is_relative_to(ROOT), f"{target} leads out of the repository"
-        if anchor:
-            headings = re.findall(r"^#+ (.+)$", FENCE.sub("", to.read_text(encoding="utf-8")), re.MULTILINE)
-            assert anchor in {slug(heading) for heading in headings}, f"{target}: no such heading"
+def test_every_internal_link_leads_to_a_file_and_a_heading(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(str(page.relative_to(ROOT))):
+            text = FENCE.sub("", page.read_text(encoding="utf-8"))
+            for target in re.findall(r"\]\(([^)\s]+)\)", text):
+                if target.startswith(("http://", "https://")):
+                    continue
+                path, _, anchor = target.partition("#")
+                to = (page.parent / path).resolve() if path else page
+                assert to.exists(), f"{target} leads nowhere"
+                assert to.is_relative_to(ROOT), f"{target} leads out of the repository"
+                if anchor:
+                    headings = re.findall(r"^#+ (.+)$", FENCE.sub("", to.read_text(encoding="utf-8")), re.MULTILINE)
+                    assert anchor in {slug(heading) for heading in headings}, f"{target}: no such heading"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_path_that_is_named_exists(page: Path) -> None:
-    text = FENCE.sub("", page.read_text(encoding="utf-8"))
-    rooms = r"protocols|party|coordinator|guardian|runtime|conclave|simulations|tests|benchmarks|deploy|docs|\.ci"
-    pattern = rf"`((?:{rooms})/[\w./*-]*)`"
-    for name in re.findall(pattern, text):
-        if "NAME" not in name:
-            assert list(ROOT.glob(name.rstrip("/"))), f"{name} does not exist"
+def test_every_path_that_is_named_exists(subtests: pytest.Subtests) -> None:
+    for page in PAGES:
+        with subtests.test(str(page.relative_to(ROOT))):
+            text = FENCE.sub("", page.read_text(encoding="utf-8"))
+            for name in NAMED.findall(text):
+                if "NAME" not in name:
+                    assert list(ROOT.glob(name.rstrip("/"))), f"{name} does not exist"
 
 
 def test_every_page_is_linked_from_another() -> None:

@@ -70,23 +70,27 @@ def tables() -> list[Table]:
 TABLES = tables()
 
 
-@pytest.mark.parametrize("table", TABLES, ids=[f"{table.page.stem}-{table.line}" for table in TABLES])
-def test_a_table_of_figures_says_where_they_come_from(table: Table) -> None:
-    where = f"{table.page.relative_to(ROOT)}, line {table.line}"
-    assert table.kind in ("measured", "computed", "not stored"), f"{where}: no mark above the table"
-    if table.kind == "measured":
-        assert (STORED / table.named).is_file(), where
-    elif table.kind == "computed":
-        assert table.page.name in (ROOT / table.named).read_text(encoding="utf-8"), where
-    else:
-        assert len(table.named.split()) >= 5, f"{where}: no reason"
+def test_a_table_of_figures_says_where_they_come_from(subtests: pytest.Subtests) -> None:
+    for table in TABLES:
+        with subtests.test(f"{table.page.relative_to(ROOT)}, line {table.line}"):
+            assert table.kind in ("measured", "computed", "not stored"), "no mark above the table"
+            if table.kind == "measured":
+                assert (STORED / table.named).is_file()
+            elif table.kind == "computed":
+                assert table.page.name in (ROOT / table.named).read_text(encoding="utf-8")
+            else:
+                assert len(table.named.split()) >= 5, "no reason"
 
 
-HELD = [table for table in TABLES if table.made_here]
+def test_a_table_of_stored_figures_is_theirs(subtests: pytest.Subtests) -> None:
+    held = [table for table in TABLES if table.made_here]
+    assert held
+    for table in held:
+        with subtests.test(table.named):
+            check(table)
 
 
-@pytest.mark.parametrize("table", HELD, ids=[table.named for table in HELD])
-def test_a_table_of_stored_figures_is_theirs(table: Table) -> None:
+def check(table: Table) -> None:
     """Columns of the file: row and column of the table (from 1), the how manieth figure of the cell, and one value.
 
     A figure is the mean of its values, and what stands behind ± the half-width of their 95 % interval (Student's t).

@@ -71,66 +71,70 @@ def said_of(study):
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("study", ALL, ids=name_of)
-def test_no_sentence_claims_more_than_the_level_gives(study):
-    said = said_of(study)
-    hides_votes = ("No vote of a single party", "noisy sums of all votes and no vote", "nobody sees a vote")
-    if study.level == "clear":
-        assert not any(claim in said for claim in hides_votes)
-        assert "it sees every vote in the clear" in said
-        assert "none by differential privacy" in said
-    else:
-        assert "in the clear; which party was absent" not in said
-    # Whatever hides a vote is said with whom it does not hide it from.
-    assert ("collude" in said) == (study.level != "clear")
-    assert ("guardian" in said) == study.guarded
-    assert ("computational" in said) == study.guarded
-    assert ("nobody sees a vote, unless" in said) == study.guarded
-    assert ("more than 2 parties" in said) == (study.level == "secure_sum")
-    assert ("a hospital's model" in said) == (study.level == "hidden_queries")
+def test_no_sentence_claims_more_than_the_level_gives(subtests):
+    for study in ALL:
+        with subtests.test(name_of(study)):
+            said = said_of(study)
+            hides_votes = ("No vote of a single party", "noisy sums of all votes and no vote", "nobody sees a vote")
+            if study.level == "clear":
+                assert not any(claim in said for claim in hides_votes)
+                assert "it sees every vote in the clear" in said
+                assert "none by differential privacy" in said
+            else:
+                assert "in the clear; which party was absent" not in said
+            # Whatever hides a vote is said with whom it does not hide it from.
+            assert ("collude" in said) == (study.level != "clear")
+            assert ("guardian" in said) == study.guarded
+            assert ("computational" in said) == study.guarded
+            assert ("nobody sees a vote, unless" in said) == study.guarded
+            assert ("more than 2 parties" in said) == (study.level == "secure_sum")
+            assert ("a hospital's model" in said) == (study.level == "hidden_queries")
 
 
-@pytest.mark.parametrize("study", ALL, ids=name_of)
-def test_no_sentence_claims_more_than_unit_and_view_give(study):
-    said = said_of(study)
-    assert ("all data of one party" in said) == (study.unit == "party")
-    assert ("moves one vote" in said) == (study.unit == "record" and not study.pooled)
-    assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
-    one_by_one = "elsewhere only each record on its own is covered"
-    assert (one_by_one in said) == (study.unit == "record")
-    assert ("Anyone who sees the released labels" in said) == (study.view == "label")
-    assert ("Anyone who sees the noisy counts" in said) == (study.view == "histogram")
-    assert ("It holds against whoever sees the labels" in said) == (study.view == "label")
+def test_no_sentence_claims_more_than_unit_and_view_give(subtests):
+    for study in ALL:
+        with subtests.test(name_of(study)):
+            said = said_of(study)
+            assert ("all data of one party" in said) == (study.unit == "party")
+            assert ("moves one vote" in said) == (study.unit == "record" and not study.pooled)
+            assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
+            one_by_one = "elsewhere only each record on its own is covered"
+            assert (one_by_one in said) == (study.unit == "record")
+            assert ("Anyone who sees the released labels" in said) == (study.view == "label")
+            assert ("Anyone who sees the noisy counts" in said) == (study.view == "histogram")
+            assert ("It holds against whoever sees the labels" in said) == (study.view == "label")
 
 
-@pytest.mark.parametrize("study", ALL, ids=name_of)
-def test_secret_participation_is_said_to_rest_on_secret_coins_and_a_patient_of_several_hospitals_is_never_covered(
-    study,
-):
-    said = said_of(study)
-    assert ("coins that only the party sees" in said) == study.secret
-    assert "no single hospital's epsilon covers that patient" in said
-    assert "covered by no single party's ε" in said
+def test_secret_participation_rests_on_secret_coins_and_a_patient_of_several_hospitals_is_never_covered(subtests):
+    for study in ALL:
+        with subtests.test(name_of(study)):
+            said = said_of(study)
+            assert ("coins that only the party sees" in said) == study.secret
+            assert "no single hospital's epsilon covers that patient" in said
+            assert "covered by no single party's ε" in said
 
 
-@pytest.mark.parametrize("study", [each for each in ALL if each.guarded], ids=name_of)
-def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(study):
-    first = not_covered_by_guardian(study)[0]
-    assert first.startswith(
-        "If you and hospital-q" if study.level == "hidden_queries" else "If you and the coordinator"
-    )
+def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(subtests):
+    for study in [each for each in ALL if each.guarded]:
+        with subtests.test(name_of(study)):
+            first = not_covered_by_guardian(study)[0]
+            assert first.startswith(
+                "If you and hospital-q" if study.level == "hidden_queries" else "If you and the coordinator"
+            )
 
 
-@pytest.mark.parametrize("study", [each for each in ALL if each.guarded], ids=name_of)
-def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(study):
-    for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
-        assert "with one hospital's help shift the counts and so flip labels, unnoticed" in said
-        assert "its own noise in one query, unnoticed with probability 1/4" in said
-        assert "at most a function of the noisy counts, with the other server's noise" in said
-        assert f"up to epsilon {study.counts_epsilon:.3g}; the figures charge labels" in said
-        # Where a hospital asks, it may let honest votes be refused by what they are.
-        assert ("one bit of each hospital's votes, which no noise covers" in said) == (study.level == "hidden_queries")
-    assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
+def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(subtests):
+    for study in [each for each in ALL if each.guarded]:
+        with subtests.test(name_of(study)):
+            for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
+                assert "with one hospital's help shift the counts and so flip labels, unnoticed" in said
+                assert "its own noise in one query, unnoticed with probability 1/4" in said
+                assert "at most a function of the noisy counts, with the other server's noise" in said
+                assert f"up to epsilon {study.counts_epsilon:.3g}; the figures charge labels" in said
+                # Where a hospital asks, it may let honest votes be refused by what they are.
+                one_bit = "one bit of each hospital's votes, which no noise covers" in said
+                assert one_bit == (study.level == "hidden_queries")
+            assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
 
 
 def test_the_guardian_knows_the_labels_of_public_queries_and_none_of_hidden_ones():
@@ -179,17 +183,18 @@ def test_outcomes_are_believed_only_where_a_query_that_is_not_answered_costs_les
     assert "Every query costs the same, answered or not." in charged(one_price)
 
 
-@pytest.mark.parametrize("study", OF_RECORDS, ids=name_of)
-def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_that_was_refused(study):
-    said = said_of(study)
-    assert not re.search("teacher|refused,|which queries|every vote in|flip labels", said)
-    assert "once in the whole study" in said
-    assert ("all records of one patient at one party" in said) == (study.unit == "patient")
-    assert ("A patient with several records is not covered" in said) == (study.unit == "record")
-    assert ("all data of one party" in said) == (study.unit == "party")
-    assert ("it sees the sum of each party's records' votes in the clear" in said) == (study.level == "clear")
-    assert ("any vector" in said) == (study.level != "clear")
-    assert ("computational" in said) == (study.level == "two_server")
+def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_that_was_refused(subtests):
+    for study in OF_RECORDS:
+        with subtests.test(name_of(study)):
+            said = said_of(study)
+            assert not re.search("teacher|refused,|which queries|every vote in|flip labels", said)
+            assert "once in the whole study" in said
+            assert ("all records of one patient at one party" in said) == (study.unit == "patient")
+            assert ("A patient with several records is not covered" in said) == (study.unit == "record")
+            assert ("all data of one party" in said) == (study.unit == "party")
+            assert ("it sees the sum of each party's records' votes in the clear" in said) == (study.level == "clear")
+            assert ("any vector" in said) == (study.level != "clear")
+            assert ("computational" in said) == (study.level == "two_server")
 
 
 @pytest.mark.parametrize(
@@ -221,25 +226,27 @@ def test_who_saw_what_points_to_no_place_on_a_page():
             assert "below" not in said
 
 
-@pytest.mark.parametrize("study", [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS, ids=name_of)
-def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_not_and_what_is_kept(study):
-    short = in_short(study, hospitals=[(1.0, 1e-5), (8.0, 1e-5)], several=[(8.0, 1e-5), (17.5, 1e-5), (None, 1e-5)])
-    points = short["points"]
-    assert short["verdict"].startswith("Weak protection of one")
-    assert "at most 99.97 % sure (odds change by a factor of at most 2,981)" in short["verdict"]
-    assert list(points) == [
-        "Who is protected", "From whom", "How strong", "For how long", "Patients of several hospitals",
-        "Who is not protected", "What leaves a hospital", "What is kept", "Who holds which keys",
-        "Who objects or withdraws", "What is not checked", "For you to decide",
-    ]  # fmt: skip
-    assert "epsilon 1 to 8" in points["Who is protected"]
-    assert "one in 100,000" in points["How strong"]
-    assert points["For how long"].startswith("For ever")
-    assert "Known to any 2: epsilon 17.5, weak" in points["Patients of several hospitals"]
-    assert "Known to any 3: no guarantee" in points["Patients of several hospitals"]
-    assert not_protected_from(study) in points["Who is not protected"]
-    assert ("it sees" in points["What is kept"]) == (study.level == "clear")
-    assert ("The guardian:" in points["What is kept"]) == study.guarded
-    assert ("which the coordinator reads" in points["What leaves a hospital"]) == (study.level == "clear")
-    assert ("The guardian's keys" in points["Who holds which keys"]) == study.guarded
-    assert ("guardian" in points["Who objects or withdraws"]) == study.guarded
+def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_not_and_what_is_kept(subtests):
+    for study in [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS:
+        with subtests.test(name_of(study)):
+            several = [(8.0, 1e-5), (17.5, 1e-5), (None, 1e-5)]
+            short = in_short(study, hospitals=[(1.0, 1e-5), (8.0, 1e-5)], several=several)
+            points = short["points"]
+            assert short["verdict"].startswith("Weak protection of one")
+            assert "at most 99.97 % sure (odds change by a factor of at most 2,981)" in short["verdict"]
+            assert list(points) == [
+                "Who is protected", "From whom", "How strong", "For how long", "Patients of several hospitals",
+                "Who is not protected", "What leaves a hospital", "What is kept", "Who holds which keys",
+                "Who objects or withdraws", "What is not checked", "For you to decide",
+            ]  # fmt: skip
+            assert "epsilon 1 to 8" in points["Who is protected"]
+            assert "one in 100,000" in points["How strong"]
+            assert points["For how long"].startswith("For ever")
+            assert "Known to any 2: epsilon 17.5, weak" in points["Patients of several hospitals"]
+            assert "Known to any 3: no guarantee" in points["Patients of several hospitals"]
+            assert not_protected_from(study) in points["Who is not protected"]
+            assert ("it sees" in points["What is kept"]) == (study.level == "clear")
+            assert ("The guardian:" in points["What is kept"]) == study.guarded
+            assert ("which the coordinator reads" in points["What leaves a hospital"]) == (study.level == "clear")
+            assert ("The guardian's keys" in points["Who holds which keys"]) == study.guarded
+            assert ("guardian" in points["Who objects or withdraws"]) == study.guarded
