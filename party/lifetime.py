@@ -214,9 +214,9 @@ def _costs(
     view = check_view(study.view)
     charging = accountant(study.accountant_name)
     mechanism = study.mechanism
-    exact = mechanism.accountants(view=view, on_lattice=mechanism.lattice is not None, secret_coins=moved.sampled)
+    exact = mechanism.holding(view=view, on_lattice=mechanism.lattice is not None, secret_coins=moved.sampled)
     if GaussianDp.name in exact and not mechanism.coarse:
-        squared = mechanism.gaussian_dp(moved, view=view)
+        squared = mechanism.gaussian_dp(moved, view=mechanism.charged_view(view))
         mu_ask, mu_both = float(squared.ask[0, 0]), float(squared.ask[0, 0] + squared.answer[0, 0])
     else:
         mu_ask = mu_both = np.inf

@@ -79,6 +79,13 @@ def gaussian(noise: Noise, shape: tuple[int, ...], *, sigma: float) -> Float64[n
     return sigma * noise(shape)
 
 
+def silent(noise: Noise) -> Noise:
+    """No noise of the same kind: for counts that carry theirs already."""
+    if isinstance(noise, LatticeNoise):
+        return LatticeNoise(noise.units, lambda count, sigma: np.zeros(count, dtype=np.int64))
+    return np.zeros
+
+
 def lattice_noise_distance(*, draws: int) -> float:
     """Upper bound of the total variation distance between noise as it is drawn in a ring, and exact noise that need not
     fit one.

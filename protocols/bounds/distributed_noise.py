@@ -49,16 +49,18 @@ def distributed_gaussian_rdp(
     *,
     share_sigma: float | int | Fraction,
     honest: int,
+    squared_move: int,
     dimension: int,
 ) -> Float64[ndarray, "units orders"]:
     """RDP of one noisy histogram whose noise in each cell is the sum of `honest` independent N_Z(0, share_sigma^2).
 
-    a k^2/(n s^2) + c x: k = votes_units >= 0, the unit's total weight, moved in any way (L2 sensitivity sqrt(2) k); n =
-    honest; c = min(dimension, 2 k), the cells that change; x = sum_(j < n) ln((1 + r_j)/(1 - r_j)), r_j = ripple(s
-    sqrt(j/(j+1))). The form of Kairouz, Liu, Steinke 2021, Prop. 14 (whose tau = 10 sum exp(-2 pi^2 s^2 j/(j+1)) is 2.5
-    times x); proof with this constant in docs/explanation/lattice-noise.md, section 7. Shares of further survivors only
-    post-process the sum. dimension >= 1: the histogram's cells. Raises InvalidInput for share_sigma < 0.5 or a value
-    out of range.
+    a m k^2/(2 n s^2) + c x: k = votes_units >= 0, the unit's total weight; m = squared_move: two neighbours' whole
+    numbers are at most sqrt(m) k apart in L2 (2 for votes and non-negative entries, 4 for signed ones); n = honest; c =
+    min(dimension, m k^2), the cells that can change, each by one unit at least; x = sum_(j < n) ln((1 + r_j)/(1 -
+    r_j)), r_j = ripple(s sqrt(j/(j+1))). The form of Kairouz, Liu, Steinke 2021, Prop. 14 (whose tau = 10 sum
+    exp(-2 pi^2 s^2 j/(j+1)) is 2.5 times x); proof with this constant in docs/explanation/lattice-noise.md, section 7.
+    Shares of further survivors only post-process the sum. dimension >= 1: the histogram's cells. Raises InvalidInput
+    for share_sigma < 0.5 or a value out of range.
     """
     check_orders(orders)
     sigma = float(share_sigma)
@@ -68,8 +70,11 @@ def distributed_gaussian_rdp(
         raise InvalidInput(f"{honest} honest shares in {dimension} cells; allowed: at least 1 of each")
     if len(votes_units) and votes_units.min() < 0:
         raise InvalidInput(f"votes of {votes_units.min()} units; allowed: 0 or more")
-    gaussian = orders[None, :] * (votes_units[:, None] / sigma) ** 2 / honest
-    cells = np.minimum(2 * votes_units, dimension)
+    if squared_move < 1:
+        raise InvalidInput(f"squared move of {squared_move}; allowed: at least 1")
+    gaussian = orders[None, :] * squared_move * (votes_units[:, None] / sigma) ** 2 / (2 * honest)
+    # In float64: k^2 may be above 2^63, and then `dimension` is the smaller.
+    cells = np.minimum(squared_move * votes_units.astype(np.float64) ** 2, dimension)
     return _ROUNDING_UP * (gaussian + cells[:, None] * _sum_correction(sigma, honest))
 
 

@@ -176,7 +176,7 @@ class NoiseRdp(_RenyiAccountant, Accountant):
 
     def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
         self.check(mechanism, view, secret_coins=sensitivity.sampled)
-        return mechanism.noise_rdp(sensitivity, self.orders, view=view)
+        return mechanism.noise_rdp(sensitivity, self.orders, view=mechanism.charged_view(view))
 
     def meaning(self, mechanism: Mechanism) -> str:
         return (
@@ -233,7 +233,7 @@ class GaussianDp(Accountant):
 
     def query_cost(self, mechanism: Mechanism, sensitivity: Sensitivity, *, view: View, classes: int) -> QueryCost:
         self.check(mechanism, view, secret_coins=sensitivity.sampled)
-        return mechanism.gaussian_dp(sensitivity, view=view)
+        return mechanism.gaussian_dp(sensitivity, view=mechanism.charged_view(view))
 
     def meaning(self, mechanism: Mechanism) -> str:
         return (
@@ -285,15 +285,13 @@ def default_accountant(
 def _holding(mechanism: type[Mechanism] | Mechanism, view: View, *, secret_coins: bool) -> tuple[str, ...]:
     """The names of the valid accountants, the tightest first. Raises InvalidInput if none is valid."""
     on_lattice = mechanism.lattice is not None
-    names = mechanism.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+    names = mechanism.holding(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
     if isinstance(mechanism, Mechanism) and mechanism.coarse:
         names = tuple(name for name in names if name != GaussianDp.name)
-    if not mechanism.pairs_are_its_own():
-        names = tuple(name for name in names if name != ExactComposition.name)
     if not names:
         raise InvalidInput(
             f"no accountant holds for {_seen(mechanism, view, secret_coins=secret_coins)}; allowed: another mechanism, "
-            "view or participation"
+            "view or participation, or one that proves the bounds of its own release"
         )
     return names
 

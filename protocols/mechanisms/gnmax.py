@@ -36,6 +36,11 @@ class OneHistogram(GaussianMechanism):
         known = super().accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
         return ("exact_composition", *known) if view == "label" and not secret_coins else known
 
+    def noisy(
+        self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
+    ) -> Float64[ndarray, "queries classes"]:
+        return noisy_histogram(counts, noise, sigma=self.sigma, view=view)
+
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         cost = histogram_rdp(sensitivity, orders, sigma=self.sigma, lattice=self.lattice)
         return QueryCost(cost, np.zeros_like(cost))
@@ -66,11 +71,6 @@ class GNMax(OneHistogram):
 
     def __post_init__(self) -> None:
         check_sigma("sigma", self.sigma)
-
-    def noisy(
-        self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
-    ) -> Float64[ndarray, "queries classes"]:
-        return noisy_histogram(counts, noise, sigma=self.sigma, view=view)
 
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
@@ -118,6 +118,7 @@ def histogram_rdp(
             orders,
             share_sigma=sigma * lattice.units / sqrt(lattice.shares),
             honest=lattice.shares,
+            squared_move=2,
             dimension=lattice.classes,
         )
     if sensitivity.sampled and lattice is not None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -19,7 +19,7 @@ from numpy import ndarray
 from protocols.bounds.label_pairs import LabelPairs
 from protocols.errors import InvalidInput
 from protocols.mechanisms.parameter import Number, Parameter, View
-from protocols.noise import Noise
+from protocols.noise import Noise, silent
 from protocols.votes import ABSTAIN
 
 
@@ -84,8 +84,11 @@ class Mechanism(ABC):
     name: for files and flags; title: for people; noise_law: the law of the noise on each count, in a word; rdp_source:
     paper and theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's
     predictions; one_histogram: whether a query releases, under the view "label", the argmax of one noisy histogram,
-    whose noise is independent for each class, where its maximum reaches `needed`, if that is a number. A class that
-    defines `release` or `noisy` says so again.
+    whose noise is independent for each class, where its maximum reaches `needed`, if that is a number.
+
+    What a class says of its release (one_histogram, and each bound: noise_rdp, gaussian_dp, label_only_rdp,
+    label_pairs) holds for that release. A subclass that defines `release` anew, or what it is made of, says again what
+    it has proved (`holding`).
     """
 
     name: ClassVar[str]
@@ -206,6 +209,20 @@ class Mechanism(ABC):
         else sees.
         """
 
+    def labels(
+        self,
+        counts: Float64[ndarray, "queries classes"],
+        noise: Noise,
+        *,
+        view: View,
+        predictions: Float64[ndarray, "queries classes"] | None = None,
+        total_weight: float | None = None,
+    ) -> Int64[ndarray, " queries"]:
+        """What a study releases: `release`, which gets noisy counts and no noise where only those are charged."""
+        if self._released_of_noisy():
+            counts, noise = self.noisy(counts, noise, view=view), silent(noise)
+        return self.release(counts, noise, view=view, predictions=predictions, total_weight=total_weight)
+
     def noisy(
         self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
     ) -> Float64[ndarray, "queries classes"]:
@@ -235,29 +252,45 @@ class Mechanism(ABC):
     def label_only_rdp(
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
-        """Worst-case RDP of the label view, at most the bound of its noise; shapes [units, orders].
-
-        Raises InvalidInput unless the mechanism proves such a bound, which the accountant "label_only" charges.
+        """Worst-case RDP of the label view, at most the bound of its noise; shapes [units, orders]. It is for the
+        accountant "label_only", for a mechanism that proves it.
         """
-        raise InvalidInput(
-            f"{self.name} proves no label-only bound; allowed: accountant 'label_only' for a mechanism that defines "
-            "label_only_rdp"
-        )
+        raise NotImplementedError(f"{self.name} proves no label-only bound")
 
     def label_pairs(self, sensitivity: Sensitivity, *, classes: int) -> LabelPairs:
-        """What one query reveals in the label view of a unit's single vote, at one price, answered or not.
-
-        Raises InvalidInput unless the mechanism proves it, for the accountant "exact_composition".
+        """What one query reveals in the label view of a unit's single vote, at one price, answered or not; for the
+        accountant "exact_composition", for a mechanism that proves it.
         """
-        raise InvalidInput(
-            f"{self.name} has no single price per query that exact composition could count; allowed: accountant "
-            "'exact_composition' for a mechanism that defines label_pairs"
-        )
+        raise NotImplementedError(f"{self.name} has no single price per query that exact composition could count")
 
     @classmethod
-    def pairs_are_its_own(cls) -> bool:
-        """Whether `label_pairs` was defined for what it releases: no subclass of that class changes release or cost."""
-        return _unchanged_since(cls, "label_pairs", ("release", "noisy", "noise_rdp", "label_only_rdp"))
+    def holding(cls, *, view: View, on_lattice: bool, secret_coins: bool) -> tuple[str, ...]:
+        """Those of `accountants` whose bounds are proved for what it releases, the tightest first."""
+        named = cls.accountants(view=view, on_lattice=on_lattice, secret_coins=secret_coins)
+        charged = cls.charged_view(view)
+        seen = cls.accountants(view=charged, on_lattice=on_lattice, secret_coins=secret_coins)
+        return tuple(name for name in named if cls._proves(name, in_view=name in seen))
+
+    @classmethod
+    def charged_view(cls, view: View) -> View:
+        """The view whose noise is charged: "histogram" where `labels` hands a release nothing but noisy counts."""
+        return "histogram" if cls._released_of_noisy() else view
+
+    @classmethod
+    def _proves(cls, accountant: str, *, in_view: bool) -> bool:
+        """Whether an accountant's bound was stated for what is released. in_view: whether for the charged view, too."""
+        if accountant in _PROOFS:
+            bound, others = _PROOFS[accountant]
+            return _unchanged_since(cls, bound, (*_RELEASE, *others))
+        bound = "gaussian_dp" if accountant == "gaussian_dp" else "noise_rdp"
+        changing = ("labels", "noisy", "noise_rdp") if cls._released_of_noisy() else (*_RELEASE, "noise_rdp")
+        return in_view and _unchanged_since(cls, bound, changing)
+
+    @classmethod
+    def _released_of_noisy(cls) -> bool:
+        """Whether `release` is newer than the cost of the noise, so that it may see noisy counts alone."""
+        changed = not _unchanged_since(cls, "noise_rdp", ("release", "release_where"))
+        return changed and cls.noisy is not Mechanism.noisy
 
     @classmethod
     def decides_on_one_histogram(cls) -> bool:
@@ -266,19 +299,13 @@ class Mechanism(ABC):
         Two servers compute only such an outcome: whoever shifts the counts in it still sees no more than the noisy
         histogram would show.
         """
-        return (
-            cls.one_histogram and not cls.interactive and _unchanged_since(cls, "one_histogram", ("release", "noisy"))
-        )
+        return cls.one_histogram and not cls.interactive and _unchanged_since(cls, "one_histogram", _RELEASE)
 
     def gaussian_dp(self, sensitivity: Sensitivity, *, view: View) -> QueryCost:
-        """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1].
-
-        Raises InvalidInput unless the mechanism proves such a bound, which the accountant "gaussian_dp" charges.
+        """mu squared of Gaussian differential privacy (Dong, Roth, Su 2022), shapes [units, 1]; for the accountant
+        "gaussian_dp", for a mechanism that proves it. A mixture over secret coins is not Gaussian DP.
         """
-        raise InvalidInput(
-            f"{self.name} proves no Gaussian differential privacy; allowed: accountant 'gaussian_dp' for a mechanism "
-            "that defines gaussian_dp"
-        )
+        raise NotImplementedError(f"{self.name} proves no Gaussian differential privacy")
 
     @abstractmethod
     def noise_distance(self, *, classes: int, total_weight: float) -> float:
@@ -323,6 +350,14 @@ class Mechanism(ABC):
     @property
     def _label_noise(self) -> tuple[str, Parameter]:
         return next((name, each) for name, each in self.parameters().items() if each.role == "noise")
+
+
+# What decides a release; and the bounds that are proved for it alone, with what they are never above.
+_RELEASE: Final = ("labels", "release", "release_where", "noisy", "offsets")
+_PROOFS: Final = {
+    "label_only": ("label_only_rdp", ("noise_rdp",)),
+    "exact_composition": ("label_pairs", ("noise_rdp", "label_only_rdp")),
+}
 
 
 def _unchanged_since(kind: type[Mechanism], said: str, changing: tuple[str, ...]) -> bool:

@@ -21,7 +21,6 @@ from protocols.mechanisms.gnmax import (
     OneHistogram,
     label_pairs,
     label_rdp,
-    noisy_histogram,
     sigma_words,
 )
 from protocols.mechanisms.mechanism import Lattice, QueryCost, Sensitivity
@@ -73,7 +72,7 @@ class ThresholdedGNMax(OneHistogram):
         predictions: Float64[ndarray, "queries classes"] | None = None,
         total_weight: float | None = None,
     ) -> Int64[ndarray, " queries"]:
-        noisy = noisy_histogram(counts, noise, sigma=self.sigma, view=view)
+        noisy = self.noisy(counts, noise, view=view)
         return np.where(noisy.max(axis=1) >= self.threshold, noisy.argmax(axis=1), ABSTAIN)
 
     def needed(self, *, second_round: bool) -> float:

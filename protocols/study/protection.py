@@ -41,7 +41,7 @@ def counts_epsilon(study: Study) -> float:
     queries = budgets.affordable(np.zeros_like(budgets.cap), limit=study.query_limit)
     rows = np.stack([sensitivity.votes, sensitivity.rate, queries, budgets.delta])
     votes, rate, asked, delta = np.unique(rows, axis=1)
-    cost = study.mechanism.noise_rdp(Sensitivity(votes, rate), ORDERS, view="label")
+    cost = study.mechanism.noise_rdp(Sensitivity(votes, rate), ORDERS, view="histogram")
     spend = asked[:, None] * (cost.ask + cost.answer)
     epsilon = np.where(spend > 0, rdp_to_epsilon(spend, ORDERS[None, :], delta=delta[:, None]), 0.0)
     return float(epsilon.min(axis=1).max())

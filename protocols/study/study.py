@@ -263,7 +263,7 @@ class Study(AnyStudy):
         predictions: Float64[ndarray, "queries classes"] | None,
     ) -> Int64[ndarray, " queries"]:
         """The mechanism's labels of weighted histograms; predictions: of the student, only in round two."""
-        return self.mechanism.release(
+        return self.mechanism.labels(
             counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
         )
 

@@ -165,7 +165,7 @@ def _check_idle(settings: AuditSettings, given: list[str]) -> None:
     """Raises InvalidInput for a given flag that no audited mechanism takes."""
     taken = set()
     for target in settings.targets():
-        if target.mechanism.accountants(view=target.view, on_lattice=False, secret_coins=True):
+        if target.mechanism.holding(view=target.view, on_lattice=False, secret_coins=True):
             taken.add("rate")
         for name, each in target.mechanism.parameters(view=target.view).items():
             if each.role == "noise":

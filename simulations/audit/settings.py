@@ -102,7 +102,7 @@ class AuditSettings:
                 if view == "histogram" and mechanism.needed(second_round=False) is not None:
                     continue
                 for rate in sorted({1.0, self.rate}, reverse=True):
-                    if mechanism.accountants(view=view, on_lattice=False, secret_coins=rate < 1):
+                    if mechanism.holding(view=view, on_lattice=False, secret_coins=rate < 1):
                         found.append(self._target(mechanism, view, rate))
         if not found:
             raise InvalidInput(

@@ -65,7 +65,7 @@ def log_ratios(
             shown = release.noisy(counts, draw, view="histogram")
             ratios = histogram_log_ratio(target, shown, broken.counts(neighbours.levels))
         else:
-            labels = release.release(
+            labels = release.labels(
                 counts,
                 draw,
                 view="label",

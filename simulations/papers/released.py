@@ -51,7 +51,7 @@ def released(
     mechanism: Mechanism, counts: Float64[ndarray, "queries classes"], *, seed: int
 ) -> Int64[ndarray, " queries"]:
     """The labels of the mechanism with the noise of a seed, ABSTAIN where it gave none. Nothing is charged."""
-    return mechanism.release(counts, simulated(simulation_rng(seed, "noise")), view="label")
+    return mechanism.labels(counts, simulated(simulation_rng(seed, "noise")), view="label")
 
 
 def student_accuracy(

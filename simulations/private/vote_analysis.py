@@ -86,7 +86,7 @@ def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
         charging, mechanism, moved, classes=stored.classes, queries=stored.queries, delta=settings.delta
     )
     counts = stored.histogram()
-    labels = mechanism.release(counts, simulated(simulation_rng(seed, "noise")), view="label")
+    labels = mechanism.labels(counts, simulated(simulation_rng(seed, "noise")), view="label")
     answered = labels != ABSTAIN
     evidence = QueryVotes(
         mechanism=mechanism,

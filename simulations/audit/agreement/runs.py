@@ -80,7 +80,7 @@ def _asking(
     counts_of = _entering(target, batch, coins_from)
 
     def ask(place: Int64[ndarray, " asked"]) -> Int64[ndarray, " asked"]:
-        return release.release(
+        return release.labels(
             broken.counts(counts_of(place)),
             draw,
             view="label",

@@ -58,6 +58,9 @@ class SeenGNMax(GNMax):
     """GNMax that keeps the noisy histograms that it is handed, as whoever opens a sum sees them."""
 
     seen: list[Float64[ndarray, "queries classes"]] = field(default_factory=list, compare=False, repr=False)
+    # The noisy counts are those of GNMax, and so are their bounds.
+    noise_rdp = GNMax.noise_rdp
+    gaussian_dp = GNMax.gaussian_dp
 
     def noisy(
         self, counts: Float64[ndarray, "queries classes"], noise: Noise, *, view: View
@@ -77,7 +80,7 @@ def audited_runs(mechanisms: tuple[str, ...]) -> list[tuple[AuditedRun, type[Mec
             whole = run.units is not None
             if kind.interactive or not LEVELS[run.level].takes(kind):
                 continue
-            if kind.accountants(view=run.view, on_lattice=whole, secret_coins=False):
+            if kind.holding(view=run.view, on_lattice=whole, secret_coins=False):
                 lines.append((run, kind))
     return lines
 

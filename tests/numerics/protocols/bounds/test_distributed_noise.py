@@ -68,16 +68,50 @@ def test_the_cost_of_one_cell_is_at_least_that_of_the_exact_sum_and_the_correcti
         exact = logsumexp(order * log_p[k:] - (order - 1) * log_p[:-k]) / (order - 1)
         # Two cells change alike: the bound is twice that of one.
         bound = distributed_gaussian_rdp(
-            np.array([k]), np.array([order]), share_sigma=sigma, honest=shares, dimension=2
+            np.array([k]), np.array([order]), share_sigma=sigma, honest=shares, squared_move=2, dimension=2
         )
         assert exact <= bound[0, 0] / 2
         needed |= exact > order * k**2 / (2 * shares * sigma**2) * (1 + 1e-9)
     assert needed or sigma > 0.6
 
 
+@pytest.mark.parametrize(("weight", "squared_move"), [(3, 2), (3, 4)])
+def test_a_vector_of_bounded_length_may_change_as_many_cells_as_its_squared_length(weight, squared_move) -> None:
+    """Cells that each move by one unit: the exact cost of all of them is above what 2 k changed cells would add."""
+    sigma, shares, order = 0.5, 2, 16.0
+    log_p = exact_sum(sigma, shares, 16)
+    changed = squared_move * weight**2
+    exact = changed * logsumexp(order * log_p[1:] - (order - 1) * log_p[:-1]) / (order - 1)
+    terms = {"share_sigma": sigma, "honest": shares, "squared_move": squared_move}
+
+    def bound(dimension):
+        return distributed_gaussian_rdp(np.array([weight]), np.array([order]), dimension=dimension, **terms)[0, 0]
+
+    assert bound(2 * weight) < exact <= bound(changed)
+    assert bound(10 * changed) == bound(changed)
+
+
+def test_the_correction_of_many_small_shares_is_that_of_a_slow_computation() -> None:
+    """A patient's vector of 64 units in 10,000 cells, 4,100 shares of sigma 1; theta functions summed term by term."""
+    shares, weight, cells, order = 4100, 64, 10_000, 8.0
+    with mpmath.workdps(20):
+
+        def theta(t, at):
+            return mpmath.fsum(mpmath.npdf(y, at, t) for y in range(-9, 10))
+
+        scales = [mpmath.sqrt(mpmath.mpf(j) / (j + 1)) for j in range(1, shares)]
+        correction = mpmath.fsum(mpmath.log(theta(t, 0) / theta(t, mpmath.mpf("0.5"))) for t in scales)
+        slow = float(order * weight**2 / shares + 2 * weight**2 * correction)
+    bound = distributed_gaussian_rdp(
+        np.array([weight]), np.array([order]), share_sigma=1, honest=shares, squared_move=2, dimension=cells
+    )
+    assert bound[0, 0] == pytest.approx(slow, rel=1e-9)
+    assert slow > order * weight**2 / shares + 2.1
+
+
 def test_one_share_costs_what_a_discrete_gaussian_costs() -> None:
     votes, orders = np.array([0, 1, 64]), np.array([1.5, 8.0])
-    bound = distributed_gaussian_rdp(votes, orders, share_sigma=Fraction(64), honest=1, dimension=10)
+    bound = distributed_gaussian_rdp(votes, orders, share_sigma=Fraction(64), honest=1, squared_move=2, dimension=10)
     assert bound == pytest.approx(orders * (votes[:, None] / 64) ** 2)
 
 
@@ -87,31 +121,36 @@ def test_one_share_costs_what_a_discrete_gaussian_costs() -> None:
 def test_the_correction_is_below_the_published_one_and_falls_as_shares_grow(k, sigma, honest, dimension) -> None:
     """Kairouz, Liu, Steinke 2021, Prop. 14: a D^2/(2 n s^2) + tau d, tau = 10 sum exp(-2 pi^2 s^2 j/(j+1))."""
     votes, orders = np.array([k]), np.array([1.05, 2.0, 64.0])
-    bound = distributed_gaussian_rdp(votes, orders, share_sigma=sigma, honest=honest, dimension=dimension)
+    terms = {"honest": honest, "squared_move": 2, "dimension": dimension}
+    bound = distributed_gaussian_rdp(votes, orders, share_sigma=sigma, **terms)
     gaussian = orders * k**2 / (honest * sigma**2)
     j = np.arange(1, honest)
-    published = gaussian + 10 * np.exp(-2 * np.pi**2 * sigma**2 * j / (j + 1)).sum() * min(dimension, 2 * k)
+    published = gaussian + 10 * np.exp(-2 * np.pi**2 * sigma**2 * j / (j + 1)).sum() * min(dimension, 2 * k**2)
     assert (bound >= gaussian).all()
     assert (bound <= published * (1 + 1e-9)).all()
-    larger = distributed_gaussian_rdp(votes, orders, share_sigma=1.1 * sigma, honest=honest, dimension=dimension)
+    larger = distributed_gaussian_rdp(votes, orders, share_sigma=1.1 * sigma, **terms)
     assert (larger <= bound).all()
 
 
 def test_the_correction_vanishes_at_the_noise_of_a_study() -> None:
     """sigma of 40 votes at 64 units, 250 parties, 25 drop out, 10 collude."""
     share = share_sigma(sigma_units=2560, parties=250, dropouts=25, colluders=10)
-    cost = distributed_gaussian_rdp(np.array([64]), np.array([8.0]), share_sigma=share, honest=215, dimension=10)
+    cost = distributed_gaussian_rdp(
+        np.array([64]), np.array([8.0]), share_sigma=share, honest=215, squared_move=2, dimension=10
+    )
     assert cost[0, 0] == pytest.approx(8.0 * (64 / 2560) ** 2, rel=1e-6)
 
 
 def test_values_out_of_range_are_refused() -> None:
     votes, orders = np.array([1]), np.array([2.0])
     with pytest.raises(InvalidInput, match="sigma of a share"):
-        distributed_gaussian_rdp(votes, orders, share_sigma=0.4, honest=3, dimension=2)
+        distributed_gaussian_rdp(votes, orders, share_sigma=0.4, honest=3, squared_move=2, dimension=2)
     with pytest.raises(InvalidInput, match="0 honest shares"):
-        distributed_gaussian_rdp(votes, orders, share_sigma=1.0, honest=0, dimension=2)
+        distributed_gaussian_rdp(votes, orders, share_sigma=1.0, honest=0, squared_move=2, dimension=2)
     with pytest.raises(InvalidInput, match="votes of -1"):
-        distributed_gaussian_rdp(-votes, orders, share_sigma=1.0, honest=3, dimension=2)
+        distributed_gaussian_rdp(-votes, orders, share_sigma=1.0, honest=3, squared_move=2, dimension=2)
+    with pytest.raises(InvalidInput, match="squared move of 0"):
+        distributed_gaussian_rdp(votes, orders, share_sigma=1.0, honest=3, squared_move=0, dimension=2)
     with pytest.raises(InvalidInput, match="sigma = nan"):
         share_sigma(sigma_units=float("nan"), parties=3, dropouts=0, colluders=0)
     with pytest.raises(InvalidInput, match="allowed: at most 2"):

@@ -23,14 +23,13 @@ class Boastful(LNMax):
         return ("label_only", "gaussian_dp")
 
 
-@pytest.mark.parametrize(
-    ("name", "lacks"), [("label_only", "no label-only bound"), ("gaussian_dp", "no Gaussian differential privacy")]
-)
-def test_a_bound_that_a_mechanism_names_but_does_not_prove_is_refused(name, lacks):
+def test_bounds_that_a_mechanism_names_but_does_not_prove_are_refused():
     mechanism = Boastful(gamma=0.1)
-    assert default_accountant(mechanism, "label").name == "label_only"
-    with pytest.raises(InvalidInput, match=f"boastful proves {lacks}; allowed: "):
-        ACCOUNTANTS[name].query_cost(mechanism, Sensitivity.always(np.ones(1)), view="label", classes=10)
+    with pytest.raises(InvalidInput, match="no accountant holds"):
+        default_accountant(mechanism, "label")
+    for name in ("label_only", "gaussian_dp"):
+        with pytest.raises(InvalidInput, match="no accountant holds"):
+            ACCOUNTANTS[name].query_cost(mechanism, Sensitivity.always(np.ones(1)), view="label", classes=10)
 
 
 def test_moments_of_laplace_noise_are_refused_for_other_noise():
