@@ -36,6 +36,7 @@ class Exit(IntEnum):
     STORAGE = 6
     NETWORK = 7
     VERIFICATION = 8
+    PARTLY = 9
     INTERRUPTED = 130
 
 
@@ -66,6 +67,7 @@ EXIT_MEANINGS: Final[Mapping[Exit, str]] = {
     Exit.NETWORK: "the network or the other side failed, or (`label --wait`, `resume --wait`) a labelling stopped "
     "before its end",
     Exit.VERIFICATION: "verification failed: something differs from what was signed",
+    Exit.PARTLY: "verified except what the output lists as NOT CHECKED",
     Exit.INTERRUPTED: "Ctrl-C. SIGTERM ends `run` and `serve` with 0",
 }
 SIMULATION_EXIT_MEANINGS: Final[Mapping[SimulationExit, str]] = {

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import datetime
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import click
 
@@ -20,11 +20,6 @@ from runtime.printing import print_json
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
-
-_GIVE_AUTHORITY: Final = (
-    "give --authority FILE, the consortium's certificate as it came to you by another way than this folder (authority "
-    "of an invitation, authority.pem of a node's home)"
-)
 
 
 @click.command(epilog=EPILOG)
@@ -111,7 +106,7 @@ def release(
         what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
     click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
     click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
-    with_pool = f" --pool {home.study(study) / 'pool.npy'}" if labelled.study.records is not None else ""
+    with_pool = f" --pool {labelled.pool}" if trained is not None or labelled.study.records is not None else ""
     say_next(f"conclave-coordinator verify {written} --authority {home.authority_file}{with_pool}")
 
 
@@ -126,13 +121,14 @@ def release(
 @click.option(
     "--pool",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
-    help="Where records voted: the public pool, without which their soft labels are not checked in full.",
+    help="The study's public pool, without which a student, and soft labels of records, are not checked in full.",
 )
 @json_option
 def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: bool) -> int:
     """Check a release in FOLDER: signature, files, log, receipts, charges, figures. Needs no home and no network.
 
-    Without --authority it says whether the folder is consistent, and not who signed it.
+    Without --authority it says whether the folder is consistent, and not who signed it. The exit code is 0 only where
+    everything was checked: 9 where a check was not made in full, 8 where one failed.
 
     \b
     Example:
@@ -141,18 +137,13 @@ def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: boo
     from coordinator.release.verify import AUTHORITY, verify_release
 
     checks = verify_release(folder, authority, pool=pool)
-    if authority is None:
-        # The copy in the folder is whoever's who made the folder: it shows nothing about who signed.
-        checks = [
-            replace(each, passed=None, next_step=_GIVE_AUTHORITY) if each.name == AUTHORITY and each.passed else each
-            for each in checks
-        ]
     failed = [check for check in checks if check.passed is False]
     partly = [check.name for check in checks if check.passed is None]
+    ends = Exit.VERIFICATION if failed else Exit.PARTLY if partly else Exit.DONE
     if as_json:
-        verified = not failed and AUTHORITY not in partly
+        verified = ends is Exit.DONE
         print_json({"verified": verified, "not_checked": partly, "checks": [asdict(check) for check in checks]})
-        return Exit.VERIFICATION if failed else Exit.DONE
+        return ends
     for check in checks:
         state = {True: "holds ", False: "FAILED", None: "NOT CHECKED"}[check.passed]
         click.echo(f"{state}  {check.name}: {check.message}", err=not check.passed)
@@ -164,11 +155,12 @@ def verify(folder: Path, authority: Path | None, pool: Path | None, as_json: boo
             err=True,
         )
         say_next(f"{failed[0].next_step}", err=True)
-        return Exit.VERIFICATION
-    but = f"; not checked: {', '.join(partly)}" if partly else ""
-    but += "; but see the next step above" if any(check.next_step for check in checks) else ""
-    if AUTHORITY in partly:
+    elif AUTHORITY in partly:
+        rest = [name for name in partly if name != AUTHORITY]
+        but = f"; not checked: {', '.join(rest)}" if rest else ""
         click.echo(f"NOT VERIFIED: the folder agrees with itself, and nothing shows who signed it{but}")
+    elif partly:
+        click.echo(f"verified except {', '.join(partly)}: see what was not checked above")
     else:
-        click.echo(f"verified: the folder is as the coordinator signed it, and its ledgers add up{but}")
-    return 0
+        click.echo("verified: the folder is as the coordinator signed it, and its ledgers add up")
+    return ends

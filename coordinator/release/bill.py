@@ -1,29 +1,33 @@
 """The bill of materials of a release, in CycloneDX 1.6: the student, what it learned from, and what made it.
 
-https://cyclonedx.org/docs/1.6/json/. The software is what was loaded when the release was written.
+https://cyclonedx.org/docs/1.6/json/. The software is what was loaded when the release was written, which only the
+coordinator can say: it is among the facts that it states.
 """
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any  # values of JSON
 
 from protocols.installing import DISTRIBUTION
-from runtime.distribution import installed_version
 
 FORMAT = "1.6"
 
 
-def bill_of_materials(statement: Mapping[str, Any], student: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The document. statement: of the release; student: figures of the student, None where none was trained."""
+def bill_of_materials(
+    statement: Mapping[str, Any], student: Mapping[str, Any] | None, released: Mapping[str, str]
+) -> dict[str, Any]:
+    """The document. statement: of the release; student: figures of the student, None where none was trained; released:
+    the files of labels, or of sums and what is made of them, by name.
+    """
     study = statement["study"]
-    software = {**_loaded(), DISTRIBUTION: installed_version()}
-    parts = [_library(name, version) for name, version in sorted(software.items())]
-    labels = _data(study["name"], statement)
-    model = [] if student is None else [_model(study, student, labels)]
+    parts = [_library(*each) for each in sorted(statement["stated_by_the_coordinator"]["libraries"].items())]
+    data = [_data(name, content, statement) for name, content in released.items()]
+    model = [] if student is None else [_model(study, student, list(released))]
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
@@ -35,15 +39,24 @@ def bill_of_materials(statement: Mapping[str, Any], student: Mapping[str, Any] |
             "component": {"type": "data", "bom-ref": "release", "name": study["name"], "version": study["digest"][:16]},
             "supplier": {"name": study["coordinator"]},
         },
-        "components": [*model, labels, *parts],
+        "components": [*model, *data, *parts],
         "dependencies": [
-            {"ref": "release", "dependsOn": [each["bom-ref"] for each in [*model, labels]]},
-            *({"ref": each["bom-ref"], "dependsOn": ["labels"]} for each in model),
+            {"ref": "release", "dependsOn": [each["bom-ref"] for each in [*model, *data]]},
+            *({"ref": each["bom-ref"], "dependsOn": list(released)} for each in model),
         ],
     }
 
 
-def _model(study: Mapping[str, Any], student: Mapping[str, Any], labels: Mapping[str, Any]) -> dict[str, Any]:
+def libraries() -> dict[str, str]:
+    """The distributions of which a module is loaded, this one among them, with their versions."""
+    from importlib.metadata import version  # slow to import
+
+    providers = _providers()
+    names = {name for module in list(sys.modules) for name in providers.get(module, ())}
+    return {name.lower().replace("_", "-"): version(name) for name in sorted({*names, DISTRIBUTION})}
+
+
+def _model(study: Mapping[str, Any], student: Mapping[str, Any], data: Sequence[str]) -> dict[str, Any]:
     return {
         "type": "machine-learning-model",
         "bom-ref": "student",
@@ -54,7 +67,7 @@ def _model(study: Mapping[str, Any], student: Mapping[str, Any], labels: Mapping
             "modelParameters": {
                 "task": "classification",
                 "architectureFamily": student["kind"],
-                "datasets": [{"ref": labels["bom-ref"]}],
+                "datasets": [{"ref": name} for name in data],
                 "inputs": [{"format": f"float32 {student['input_shape']}"}],
                 "outputs": [{"format": "class and probabilities"}],
             },
@@ -67,14 +80,15 @@ def _model(study: Mapping[str, Any], student: Mapping[str, Any], labels: Mapping
     }
 
 
-def _data(name: str, statement: Mapping[str, Any]) -> dict[str, Any]:
+def _data(name: str, content: str, statement: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "type": "data",
-        "bom-ref": "labels",
-        "name": f"{name} labels",
+        "bom-ref": name,
+        "name": name,
         "version": statement["study"]["digest"][:16],
         "description": f"{statement['queries']['answered']} noisy labels, or sums, are released. "
         "privacy.json says how the hospitals' data behind them are protected.",
+        "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(content.encode()).hexdigest()}],
     }
 
 
@@ -86,15 +100,6 @@ def _library(name: str, version: str) -> dict[str, Any]:
         "version": version,
         "purl": f"pkg:pypi/{name}@{version}",
     }
-
-
-def _loaded() -> dict[str, str]:
-    """The distributions of which a module is loaded, with their versions."""
-    from importlib.metadata import version  # slow to import
-
-    providers = _providers()
-    names = {name for module in list(sys.modules) for name in providers.get(module, ())}
-    return {name.lower().replace("_", "-"): version(name) for name in names}
 
 
 @cache

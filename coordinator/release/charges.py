@@ -1,18 +1,22 @@
-"""Checks that the coordinator's charges follow from the study: who was asked when, and what each batch cost.
+"""The coordinator's charges: that they follow from the study, which receipts confirm them, and whose votes are missing.
 
-Both follow from the study and from which queries were answered, which is public.
+Who was asked when, and what each batch cost, follow from the study and from which queries were answered, which is
+public. A false receipt, in which a party's signed statement of its ledger contradicts the coordinator's, does not stop
+a release. It proves nothing, and the release says whose it is, for which batch, and what is wrong with it. It does not
+show whether the party lied, lost its ledger, or was told another outcome than the one in the release.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Set
+from typing import Any  # values of JSON
 
 import numpy as np
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from coordinator.release.evidence import Receipt, ReleaseEvidence
-from coordinator.release.refused import charged_up_to, confirmed, in_order, refused_receipts
+from coordinator.connection.receipts import RECEIPT_REFUSED
+from coordinator.release.evidence import Charge, Receipt, ReleaseEvidence
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.table import check_believable
@@ -21,8 +25,10 @@ from protocols.refusals.code import Code
 from protocols.study.chosen import GIVEN
 from protocols.study.deployed import DeployedStudy
 from protocols.study.stop import check_stop
-from protocols.study.study import party_of
+from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
+
+_NOT_KNOWN = "not_known"
 
 
 def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evidence: ReleaseEvidence) -> None:
@@ -124,7 +130,7 @@ def check_receipts(
     """Raises DataCorrupt unless every outcome that was sent agrees with the labels and the charges.
 
     evidence: its charges are already checked. This is about what the coordinator signed; a party's receipt that cannot
-    be true is not a fault of the release (refused.py).
+    be true is not a fault of the release.
     """
     terms = study.terms
     for receipt in in_order(receipts):
@@ -246,3 +252,119 @@ def charges_by_seat(
             "batches_unproven": len(unproven.get(seat, ())),
         }
     return result
+
+
+def refused_receipts(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[str, dict[int, str]]:
+    """For each seat, the batches whose receipt was refused, on arrival or later, and why."""
+    found: dict[str, dict[int, str]] = {}
+    for (seat, number), flaw in _flaws(study, evidence, receipts).items():
+        found.setdefault(seat, {})[number] = flaw
+    for entry in evidence.entries:
+        if entry.event == RECEIPT_REFUSED:
+            batch = entry.fields.get("batch")
+            told = found.setdefault(str(entry.fields.get("seat", "")), {})
+            told.setdefault(batch if isinstance(batch, int) else -1, str(entry.fields.get("reason", "")))
+    return {seat: dict(sorted(batches.items())) for seat, batches in sorted(found.items())}
+
+
+def confirmed(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> list[Receipt]:
+    """The receipts that can be true."""
+    flaws = _flaws(study, evidence, receipts)
+    return [each for each in receipts if (each.seat, each.number) not in flaws]
+
+
+def in_order(receipts: list[Receipt]) -> list[Receipt]:
+    """The receipts of each party, by the length of its own log."""
+    return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
+
+
+def charged_up_to(evidence: ReleaseEvidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
+    """The nano-units that the coordinator's ledger counts against a seat's cap for the batches up to `number`.
+
+    A batch that was given up counts only if the seat signed a receipt for it: the coordinator cannot know whether other
+    seats were ever charged for it, though its own ledger counts it.
+    """
+    given_up = evidence.given_up
+    return sum(
+        charge.spent(seat)
+        for charge in evidence.charges[: number + 1]
+        if charge.number not in given_up or (seat, charge.number) in told
+    )
+
+
+def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> dict[tuple[str, int], str]:
+    """What is wrong with each receipt that cannot be true.
+
+    A receipt states the total of the party's own ledger. That is never below what the coordinator's ledger holds for
+    the batches up to the latest that the party knew. So a party that was told that answered queries were refused is
+    detected here.
+    """
+    told = {(each.seat, each.number) for each in receipts if not each.flaw}
+    flaws: dict[tuple[str, int], str] = {}
+    newest: dict[str, tuple[int, bytes, int]] = {}
+    for receipt in in_order(receipts):
+        seat, own, spent = receipt.seat, receipt.answer.own, receipt.spent
+        count, head, latest = newest.get(seat, (0, b"", 0))
+        latest = max(latest, receipt.number)
+        if receipt.flaw or seat not in study.seats:
+            flaws[seat, receipt.number] = receipt.flaw or "there is no such seat"
+            continue
+        least, cap = charged_up_to(evidence, seat, latest, told), int(study.budgets.cap[study.seats[seat]])
+        if own.count < 1:
+            flaws[seat, receipt.number] = "it refers to an empty log"
+        elif own.count == count and own.hash != head:
+            flaws[seat, receipt.number] = (
+                f"the party signed two different entries {count} of its log: a copy of its ledger was in use"
+            )
+        elif spent < least:
+            flaws[seat, receipt.number] = (
+                f"the party's ledger holds {spent} units of account, less than the {least} that these labels cost "
+                "it: it was told another outcome, lost its ledger, or does not tell the truth"
+            )
+        elif spent > cap:
+            flaws[seat, receipt.number] = f"the party's ledger holds {spent} units of account, above its cap of {cap}"
+        else:
+            newest[seat] = (own.count, own.hash, latest)
+    return flaws
+
+
+def missing_votes(evidence: ReleaseEvidence, faults: Mapping[int, Mapping[str, str]]) -> dict[str, dict[str, str]]:
+    """Seat to batch, as text, to the reason; only where the seat's vote is missing in the end.
+
+    faults: batch to seat to the reason why it was left out of an attempt. Of a batch that was never released nobody
+    knows who voted, so all faults of it are kept.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for charge in evidence.charges:
+        for seat, why in faults.get(charge.number, {}).items():
+            if seat in charge.reserved and not _voted(charge, seat):
+                found.setdefault(seat, {})[str(charge.number)] = why
+    return found
+
+
+def left_out(evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]]) -> dict[str, list[dict[str, Any]]]:
+    """Seat to the batches that lack its vote, each with the stated reason.
+
+    Raises DataCorrupt if a reason is stated where the seat voted, or was not asked.
+    """
+    rows: dict[str, list[dict[str, Any]]] = {}
+    for charge in evidence.charges:
+        for seat in charge.reserved:
+            why = stated.get(seat, {}).get(str(charge.number))
+            if _missing(charge, seat) or (why is not None and charge.settled is None):
+                rows.setdefault(seat, []).append({"batch": charge.number, "why": why or _NOT_KNOWN})
+    named = {(seat, str(row["batch"])) for seat, each in rows.items() for row in each}
+    for seat, batches in stated.items():
+        for number in batches:
+            if (seat, number) not in named:
+                raise DataCorrupt(f"{seat!r} is stated to be left out of batch {number}, in which it voted")
+    return dict(sorted(rows.items()))
+
+
+def _missing(charge: Charge, seat: str) -> bool:
+    """Whether the batch was settled without the seat's vote: what it was reserved came to nothing."""
+    return charge.settled is not None and charge.reserved[seat] > 0 and charge.settled.get(seat, 0) == 0
+
+
+def _voted(charge: Charge, seat: str) -> bool:
+    return charge.settled is not None and not _missing(charge, seat)

@@ -62,7 +62,6 @@ class Kept:
 class ReleaseEvidence:
     """All evidence of a release. caps: nano-units per seat; entries: the audit log from its first entry."""
 
-    run: str
     caps: Mapping[str, int]
     charges: tuple[Charge, ...]
     entries: tuple[Entry, ...]
@@ -103,7 +102,7 @@ def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
     if not path.is_file():
         raise DataUnavailable(f"{path} does not exist; label the study first")
     with Ledger(path) as ledger:
-        run = ledger.bind(study=study, run=b"")
+        ledger.bind(study=study, run=b"")
         charges: list[Charge] = []
         while (stored := ledger.stored(len(charges))) is not None:
             number = stored.number
@@ -118,7 +117,7 @@ def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
             )
         caps = {seat: balance.cap for seat, balance in sorted(ledger.balances().items())}
         kept = tuple(Kept(*row) for row in ledger.log.evidence() if row[2] in _KINDS)
-        return ReleaseEvidence(run.hex(), caps, tuple(charges), tuple(ledger.log.entries()), kept)
+        return ReleaseEvidence(caps, tuple(charges), tuple(ledger.log.entries()), kept)
 
 
 def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:
@@ -219,11 +218,7 @@ def time_of(entry: Entry) -> datetime.datetime:
 
 def files_of(evidence: ReleaseEvidence) -> dict[str, str]:
     """The evidence's files, as name to content; evidence_in reads them back."""
-    ledger = {
-        "run": evidence.run,
-        "caps": dict(evidence.caps),
-        "batches": [asdict(charge) for charge in evidence.charges],
-    }
+    ledger = {"caps": dict(evidence.caps), "batches": [asdict(charge) for charge in evidence.charges]}
     _, heads = chained(evidence.entries)
     audit = [{**asdict(entry), "hash": head.hash.hex()} for entry, head in zip(evidence.entries, heads, strict=True)]
     frames = [{**asdict(kept), "signed": base64.b64encode(kept.signed).decode()} for kept in evidence.kept]
@@ -261,7 +256,7 @@ def evidence_in(folder: Path) -> ReleaseEvidence:
             )
             for line in frames
         )
-        evidence = ReleaseEvidence(str(ledger["run"]), _amounts("caps", ledger["caps"]), charges, entries, kept)
+        evidence = ReleaseEvidence(_amounts("caps", ledger["caps"]), charges, entries, kept)
         hashes = [str(line["hash"]) for line in audit]
     except (DataUnavailable, DataCorrupt, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataCorrupt(f"the evidence cannot be read: {type(error).__name__}: {str(error)[:200]}") from None

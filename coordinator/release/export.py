@@ -7,48 +7,49 @@ Neither format is pickle: they hold only numbers and a graph of known operators.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import Any, Final  # Any: figures of JSON
 
 import numpy as np
-import onnxruntime
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from coordinator.release.folder import Released
 from coordinator.students.student import Student
-from protocols.errors import EngineFailed, InvalidInput
+from coordinator.students.trained import Trained
+from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
+from protocols.features.feature_map import FeatureMap, read_features
 from protocols.reading import read_bytes
+from protocols.release.manifest import STUDENT_FEATURES_FILE, check_file, files_in, sha256_of
 
 ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
-# An export with a smaller share of equal predictions has failed.
+# An export with a smaller share of equal predictions has failed; and so has a release, on another machine.
 _LEAST_AGREEMENT: Final = 0.99
-_CHUNK: Final = 1024
 _ONNX_BYTES: Final = 2**31
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What was written. input_shape: the shape of one query for ONNX; classes: the class ids of the columns of
-    `probabilities`; agreement: the share of the pool's queries on which the ONNX file predicts the student's class."""
-
-    files: tuple[str, ...]
-    input_shape: tuple[int, ...]
-    classes: tuple[int, ...]
-    agreement: float
+_FIGURES: Final = frozenset(
+    {"kind", "seed", "labels", "reinforced", "unlabelled", "agreement", "predicted", "input_shape", "classes"}
+    | {"features_sha256", "encoders", "files"}
+)
+_KIND: Final = re.compile("[a-z0-9_.-]{1,40}")
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a student's exporter wrote into the folder, ONNX_FILE among it; fields as in Exported."""
+    """What a student's exporter wrote into the folder, ONNX_FILE among it.
+
+    input_shape: the shape of one query for ONNX; classes: the class ids of the columns of `probabilities`.
+    """
 
     files: tuple[str, ...]
     input_shape: tuple[int, ...]
     classes: tuple[int, ...]
 
 
-def export_student(student: Student, pool: Float32[ndarray, "queries ..."], folder: Path) -> Exported:
+def export_student(student: Student, pool: Float32[ndarray, "queries ..."], folder: Path) -> Written:
     """Writes the student's files and compares ONNX's predictions with its own on the pool.
 
     The ONNX graph has one input, `inputs` (float32, queries first), and two outputs, `label` (int64 class ids) and
@@ -59,24 +60,133 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     module, _, name = student.exporter.partition(":")
     write: Callable[[Student, Path], Written] = getattr(importlib.import_module(module), name)
     written = write(student, folder)
-    inputs = pool.reshape(len(pool), *written.input_shape)
-    agreement = float((predict_onnx(folder / ONNX_FILE, inputs) == student.predict(pool)).mean())
-    if agreement < _LEAST_AGREEMENT:
-        raise EngineFailed(
-            f"{ONNX_FILE} agrees with the student on {agreement:.1%} of the pool; allowed: at least 99 %"
-        )
-    return Exported(written.files, written.input_shape, written.classes, agreement)
+    equal = float((predict_onnx(folder / ONNX_FILE, pool, written.input_shape) == student.predict(pool)).mean())
+    if equal < _LEAST_AGREEMENT:
+        raise EngineFailed(f"{ONNX_FILE} agrees with the student on {equal:.1%} of the pool; allowed: at least 99 %")
+    return written
 
 
-def predict_onnx(path: Path, inputs: Float32[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:
-    """The class that an exported student predicts for each query, computed on the CPU with one thread."""
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = options.inter_op_num_threads = 1
-    session = onnxruntime.InferenceSession(
-        read_bytes(path, most=_ONNX_BYTES), options, providers=["CPUExecutionProvider"]
-    )
-    chunks = [
-        session.run(["label"], {"inputs": np.ascontiguousarray(inputs[start : start + _CHUNK], dtype=np.float32)})[0]
-        for start in range(0, len(inputs), _CHUNK)
-    ]
-    return np.concatenate(chunks).astype(np.int64)
+def predict_onnx(
+    path: Path, inputs: Float32[ndarray, "queries ..."], input_shape: tuple[int, ...]
+) -> Int64[ndarray, " queries"]:
+    """The class that an exported student predicts for each query, computed on the CPU with one thread.
+
+    Raises DataUnavailable, DataCorrupt, and InvalidInput where it cannot take the inputs.
+    """
+    from protocols.features.onnx_model import OnnxModel  # onnxruntime, which whoever only verifies may not have
+
+    model = OnnxModel.of(read_bytes(path, most=_ONNX_BYTES), where=path.name, own=False)
+    if np.prod(input_shape) != np.prod(inputs.shape[1:]):
+        raise InvalidInput(f"{path.name} takes inputs of shape {input_shape}; allowed: {inputs.shape[1:]}")
+    found = model.first_output(inputs.reshape(len(inputs), *input_shape))
+    if found.shape != (len(inputs),) or found.dtype.kind not in "iu":
+        raise InvalidInput(f"{path.name} gives {found.dtype} of shape {found.shape}; allowed: one class a query")
+    return found.astype(np.int64)
+
+
+def write_student(
+    folder: Path, released: Released, trained: Trained, pool: Float32[ndarray, "queries ..."]
+) -> dict[str, Any]:
+    """Writes the student's files, and that of the features that it sees; returns its figures."""
+    features = trained.features
+    if features is not None:
+        (folder / STUDENT_FEATURES_FILE).write_bytes(features.to_bytes())
+    written = export_student(trained.student, pool if features is None else features(pool), folder)
+    names = [*written.files, *([] if features is None else [STUDENT_FEATURES_FILE])]
+    return {
+        "kind": trained.kind,
+        "seed": trained.seed,
+        **_learned(released),
+        **_predictions(folder, released, pool, features, written.input_shape),
+        "input_shape": list(written.input_shape),
+        "classes": list(written.classes),
+        "features_sha256": None if features is None else features.digest,
+        "encoders": [] if features is None else [each.origin() for each in features.encoders],
+        "files": {name: sha256_of(folder / name) for name in names},
+    }
+
+
+def check_student(
+    folder: Path, released: Released, figures: Mapping[str, Any], pool: Float32[ndarray, "queries ..."] | None
+) -> str:
+    """Raises DataCorrupt or InvalidInput unless the student's files are those of its figures, and predict as these say;
+    returns what was not checked, "" if nothing was left. pool: the study's, None where it is not at hand.
+    """
+    try:
+        files, shape = dict(figures["files"]), tuple(map(int, figures["input_shape"]))
+        kind, digest = str(figures["kind"]), figures["features_sha256"]
+        said = {**figures, "seed": int(figures["seed"]), "classes": [int(each) for each in figures["classes"]]}
+        said |= {"agreement": float(figures["agreement"]), "predicted": [int(each) for each in figures["predicted"]]}
+        if figures.keys() != _FIGURES or len(said["predicted"]) != released.study.classes:
+            raise ValueError(f"they are {sorted(figures)[:20]}")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataCorrupt(f"the student's figures cannot be read: {error!r:.200}") from None
+    wanted = {ONNX_FILE, STUDENT_FEATURES_FILE} if digest is not None else {ONNX_FILE}
+    if not wanted <= set(files) <= set(files_in(folder)) or not _KIND.fullmatch(kind):
+        raise DataCorrupt(f"the student is a {kind[:40]!r} in {sorted(files)[:5]}; allowed: {sorted(wanted)}, all here")
+    for name in files:
+        check_file(folder, name, files)
+    features = None if digest is None else read_features(folder / STUDENT_FEATURES_FILE, str(digest))
+    made = {**said, **_learned(released), "input_shape": list(shape), "kind": kind}
+    made["encoders"] = [] if features is None else [each.origin() for each in features.encoders]
+    without = [f"what {ONNX_FILE} predicts"]
+    if pool is not None and find_spec("onnxruntime") is None:
+        without = [f"what {ONNX_FILE} predicts, which needs onnxruntime"]
+    elif pool is not None:
+        without = []
+        again = _predictions(folder, released, pool, features, shape)
+        apart = np.abs(np.array(again["predicted"]) - np.array(figures["predicted"])).max() / len(pool)
+        if max(apart, abs(again["agreement"] - figures["agreement"])) > 1 - _LEAST_AGREEMENT:
+            raise DataCorrupt(f"{ONNX_FILE} predicts {again}; its figures say otherwise")
+    different = [name for name in made if made[name] != figures.get(name)]
+    if different:
+        raise DataCorrupt(f"the student's figures {different} are not those of its files and of the labels")
+    without += [] if SAFETENSORS_FILE not in files else _check_parameters(folder, shape)
+    without += [f"{name}, which only its exporter knows" for name in sorted(set(files) - wanted - {SAFETENSORS_FILE})]
+    return " and ".join(without)
+
+
+def _learned(released: Released) -> dict[str, int]:
+    """How many labels there were to learn: released ones, the student's own, and records without one."""
+    if released.pool is not None:
+        return {"labels": len(released.pool.members), "reinforced": 0, "unlabelled": 0}
+    given, own = int((released.labels >= 0).sum()), int((released.reinforced >= 0).sum())
+    return {"labels": given, "reinforced": own, "unlabelled": len(released.labels) - given - own}
+
+
+def _predictions(
+    folder: Path,
+    released: Released,
+    pool: Float32[ndarray, "queries ..."],
+    features: FeatureMap | None,
+    input_shape: tuple[int, ...],
+) -> dict[str, Any]:
+    """What the ONNX file predicts for the pool: the records of each class, and the share of the labels learned."""
+    seen = np.asarray(pool) if features is None else features(np.asarray(pool))
+    found = predict_onnx(folder / ONNX_FILE, seen, input_shape)
+    if released.pool is not None:
+        learned = released.pool.probabilities.argmax(axis=1)
+    else:
+        learned = np.where(released.labels >= 0, released.labels, released.reinforced)
+    equal = found[learned >= 0] == learned[learned >= 0]
+    known = np.clip(found, -1, released.study.classes) + 1
+    counts = np.bincount(known, minlength=released.study.classes + 2)[1:-1]
+    return {"agreement": float(equal.mean()), "predicted": counts.tolist()}
+
+
+def _check_parameters(folder: Path, input_shape: tuple[int, ...]) -> list[str]:
+    """Raises DataCorrupt unless the network of the safetensors predicts as the ONNX file; says if that cannot be
+    checked."""
+    lacking = [name for name in ("torch", "safetensors", "onnxruntime") if find_spec(name) is None]
+    if lacking:
+        return [f"{SAFETENSORS_FILE}, which needs {lacking[0]}"]
+    from coordinator.release.export_torch import read_network
+
+    network = read_network(folder / SAFETENSORS_FILE, input_shape)
+    if network is None:
+        return [f"{SAFETENSORS_FILE}, which is another distribution's network"]
+    inputs = np.random.default_rng(0).standard_normal((512, *input_shape)).astype(np.float32)
+    equal = float((network.predict(inputs) == predict_onnx(folder / ONNX_FILE, inputs, input_shape)).mean())
+    if equal < _LEAST_AGREEMENT:
+        raise DataCorrupt(f"{SAFETENSORS_FILE} agrees with {ONNX_FILE} on {equal:.1%} of random inputs")
+    return []

@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from coordinator.release.export import ONNX_FILE, SAFETENSORS_FILE, Written
+from coordinator.students.gan_networks import DISCRIMINATOR
+from coordinator.students.networks import CNN, MLP
 from coordinator.students.student import Student
 from coordinator.students.torch_student import TorchStudent
 from coordinator.torch_onnx import onnx_bytes
-from protocols.errors import InvalidInput
+from protocols.errors import DataCorrupt, InvalidInput
 
 
 class _Predicts(torch.nn.Module):
@@ -48,3 +50,21 @@ def write(student: Student, folder: Path) -> Written:
     content = onnx_bytes(_Predicts(student), sample, outputs=("label", "probabilities"))
     (folder / ONNX_FILE).write_bytes(content)
     return Written((ONNX_FILE, SAFETENSORS_FILE), student.input_shape, tuple(range(len(student.offsets))))
+
+
+def read_network(path: Path, input_shape: tuple[int, ...]) -> TorchStudent | None:
+    """The network that `write` wrote, on the CPU; None for one that is not this project's. Raises DataCorrupt."""
+    try:
+        with safetensors.safe_open(path, framework="pt") as file:
+            about = file.metadata() or {}
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # it is no mapping
+        network = {each.name: each for each in (CNN, MLP, DISCRIMINATOR)}.get(about["network"])
+        if network is None:
+            return None
+        offsets, classes = tensors.pop("offsets"), int(about["classes"])
+        wanted = {**network.shapes(input_shape, classes), "offsets": (classes,)}
+        if any(tuple({**tensors, "offsets": offsets}[name].shape) != shape for name, shape in wanted.items()):
+            raise ValueError("a parameter has another shape")
+        return TorchStudent(network, tensors, offsets, input_shape)
+    except (OSError, safetensors.SafetensorError, KeyError, ValueError, InvalidInput) as error:
+        raise DataCorrupt(f"{path.name} is no network of inputs {input_shape}: {str(error)[:200]}") from None

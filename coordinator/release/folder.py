@@ -13,14 +13,18 @@ from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.release.bill import bill_of_materials
 from coordinator.release.earlier import EarlierRelease, read_statement
-from coordinator.release.evidence import Receipt, ReleaseEvidence
+from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
+from coordinator.release.pages import model_card, privacy_page, report_page
 from coordinator.release.statement import Facts, stated_facts
 from protocols import reading
+from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
-from protocols.release.labels import read_labels
+from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.release.manifest import (
+    AUTHORITY_FILE,
     COORDINATOR_FILE,
     MANIFEST_FILE,
     SIGNATURE_FILE,
@@ -28,15 +32,29 @@ from protocols.release.manifest import (
     read_manifest,
     signer,
 )
-from protocols.release.sums import SOFT_LABELS_FILE, PoolLabels, labels_of, read_soft_labels, read_sums
+from protocols.release.signatures import SIGNATURES_FILE, signatures_text
+from protocols.release.sums import (
+    QUERIES_FILE,
+    SOFT_LABELS_FILE,
+    SUMS_FILE,
+    PoolLabels,
+    labels_of,
+    read_soft_labels,
+    read_sums,
+    soft_labels_csv,
+    sums_csv,
+)
 from protocols.study.deployed import DeployedStudy
-from protocols.study.file import read_deployed
+from protocols.study.file import read_deployed, write_study
+from protocols.study.query_map import QueryMap
 from protocols.votes import ABSTAIN
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
 # CycloneDX's name for a bill of materials in JSON.
 BILL_FILE = "sbom.cdx.json"
+# What sentences and a layout are in: of another version's, only the figures can be compared.
+WORDED = (STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE, BILL_FILE)
 EARLIER_FOLDER = "evidence/earlier"
 # The files kept of an earlier release: enough to check who signed its statement.
 EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE)
@@ -44,12 +62,14 @@ EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What was released: study, labels and reinforced labels; where records vote, the soft labels of the pool."""
+    """What was released: study, labels and reinforced labels; where records vote, the noisy sums, and the soft labels
+    of the pool."""
 
     study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
     pool: PoolLabels | None = field(default=None, repr=False)
+    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
 
     @property
     def counts(self) -> list[int]:
@@ -82,7 +102,54 @@ def _read_sums(folder: Path, study: DeployedStudy) -> Released:
         raise DataCorrupt("soft labels or a student are released without the sums that they are made of")
     labels = labels_of(study, cells)
     pool = None if cells is None else read_soft_labels(folder, study)
-    return Released(study, labels, np.full(len(labels), ABSTAIN, dtype=np.int64), pool)
+    return Released(study, labels, np.full(len(labels), ABSTAIN, dtype=np.int64), pool, cells)
+
+
+def contents(
+    released: Released,
+    evidence: ReleaseEvidence,
+    statement: Mapping[str, Any],
+    student: Mapping[str, Any] | None,
+    *,
+    queries: QueryMap | None,
+    signatures: Mapping[int, bytes] | None,
+    coordinator: x509.Certificate,
+    authority: x509.Certificate,
+) -> dict[str, bytes]:
+    """The content of every file that follows from these, by name: what a release is written as, and checked against.
+
+    queries: where records vote; signatures: the guardian's, by the number of the batch, in a study with one. What
+    comes besides: manifest and signatures, the files that `student` names, and those of earlier releases.
+    """
+    study, counts = released.study, released.counts
+    batches = [
+        (len(charge.queries), int((released.labels[list(charge.queries)] >= 0).sum()))
+        for charge in evidence.charges
+        if charge.settled is not None or charge.number in evidence.given_up
+    ]
+    given: dict[str, str] = {}
+    if study.records is None:
+        given[LABELS_FILE] = labels_csv(released.labels, released.reinforced)
+    elif released.cells is not None and released.pool is not None:
+        given = {SUMS_FILE: sums_csv(released.cells), SOFT_LABELS_FILE: soft_labels_csv(released.pool)}
+    texts = {
+        **given,
+        STUDY_FILE: write_study(study),
+        STATEMENT_FILE: to_json(statement),
+        PRIVACY_FILE: privacy_page(statement),
+        BILL_FILE: to_json(bill_of_materials(statement, student, given)),
+        CARD_FILE: model_card(statement, student, counts),
+        REPORT_FILE: report_page(statement, student, counts, batches),
+        COORDINATOR_FILE: to_pem(coordinator).decode(),
+        AUTHORITY_FILE: to_pem(authority).decode(),
+        **files_of(evidence),
+    }
+    if student is not None:
+        texts[STUDENT_FIGURES_FILE] = to_json(student)
+    if signatures is not None:
+        texts[SIGNATURES_FILE] = signatures_text(signatures)
+    made = {name: text.encode() for name, text in texts.items()}
+    return made if queries is None else {**made, QUERIES_FILE: queries.to_bytes()}
 
 
 def read_json(path: Path) -> dict[str, Any]:
@@ -119,10 +186,11 @@ def read_earlier(folder: Path, authority: x509.Certificate) -> tuple[EarlierRele
 
 
 def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierRelease:
-    """The statement in the folder of a release, or of the files kept of it, after checking signature and hash."""
+    """The statement in the folder of a release, or of the files kept of it, after checking signature and hashes."""
     signer(folder, authority)
     _, _, files = read_manifest(folder)
-    check_file(folder, STATEMENT_FILE, files)
+    for name in (STATEMENT_FILE, COORDINATOR_FILE):
+        check_file(folder, name, files)
     return read_statement(folder / STATEMENT_FILE)
 
 
@@ -150,6 +218,7 @@ def facts_of(
             },
             named=tuple(tuple(str(name) for name in each) for each in given["named_hospitals"]),
             unproven=tuple(str(seat) for seat in given["unproven"]),
+            libraries={str(name): str(version) for name, version in given["libraries"].items()},
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"{STATEMENT_FILE}: the coordinator's stated facts are incomplete: {error!r:.200}") from None

@@ -1,6 +1,7 @@
 """The pages of a release, made only from its statement: privacy.html, report.html, model_card.md.
 
-They load nothing and run no scripts.
+They load nothing and run no scripts. Each is a function of its arguments to the byte, on every machine, so that
+`verify` makes it again and compares: no library draws the figures.
 """
 
 from __future__ import annotations
@@ -12,24 +13,26 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
-from coordinator.release.verdicts import privacy_verdict, report_verdict
-from protocols.claims import rating, rounded_up, sure_in_words
-from runtime.page import document, prose
+from protocols.claims import rating, rounded_up, strength, sure_in_words
+from protocols.plural import counted
+from runtime.page import document, prose, text, verdict
 from runtime.templates import templates
 
 # Rows shown of the table for k hospitals; the rest is in privacy.json.
 _MOST_ROWS = 12
+# More rows than this are drawn without names; a name has at most so many letters in a figure.
+_MOST_NAMES, _NAME = 40, 32
 
 
 def privacy_page(statement: Mapping[str, Any]) -> str:
-    """privacy.html; a function of the statement alone, so that `verify` can make it again."""
+    """privacy.html."""
     body = (
         _pages(autoescape=True)
         .get_template("privacy.html.j2")
         .render(
             s=statement,
             shown=_shown(len(statement["several_hospitals"]["any"])),
-            verdict=Markup(privacy_verdict(statement)),
+            verdict=Markup(_privacy_verdict(statement)),
         )
     )
     return document(title=f"Privacy statement: {statement['study']['name']}", kind="privacy statement", body=body)
@@ -44,25 +47,90 @@ def report_page(
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
     counts: Sequence[int],
-    batches: list[tuple[int, int]],
+    batches: Sequence[tuple[int, int]],
 ) -> str:
-    """report.html, with its plots inline."""
-    from coordinator.release.plots import batch_plot, budget_plot
-
+    """report.html, with its figures inline. batches: size and answered queries of each."""
     body = (
         _pages(autoescape=True)
         .get_template("report.html.j2")
         .render(
-            verdict=Markup(report_verdict(statement)),
+            verdict=Markup(_report_verdict(statement)),
             s=statement,
             student=student,
             counts=counts,
             batches=batches,
-            budget_plot=Markup(budget_plot(statement["seats"])),  # drawn here; matplotlib escapes the names
-            batch_plot=Markup(batch_plot(batches)) if batches else "",
+            budget_plot=_budget_plot(statement["seats"]),
+            batch_plot=_batch_plot(batches),
         )
     )
     return document(title=statement["study"]["name"], kind="report of a release", body=body)
+
+
+def _privacy_verdict(statement: Mapping[str, Any]) -> str:
+    """Who is protected, from whom and how strongly, who is not, and what is left to decide, as HTML."""
+    short = statement["in_short"]
+    points = [(f"{name}:", words) for name, words in short["points"].items()]
+    return verdict(short["verdict"], points, tone="warn")
+
+
+def _report_verdict(statement: Mapping[str, Any]) -> str:
+    """What was released, and how strong the guarantee behind it is, as HTML."""
+    queries, worst = statement["queries"], max(statement["seats"], key=lambda seat: seat["guarantee"]["epsilon"])
+    if statement["records"] is None:
+        says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
+    else:
+        says = f"Noisy sums of all records' votes in {queries['answered']} public questions are released."
+    guarantee = worst["guarantee"]
+    return verdict(
+        says,
+        [
+            ("It ended because", f"{queries['stop_in_words']}."),
+            (
+                "Patients' protection:",
+                f"{strength(guarantee['epsilon'], guarantee['delta'])} Who is protected from whom, and who is not, is "
+                "in privacy.html.",
+            ),
+        ],
+    )
+
+
+def _budget_plot(seats: Sequence[Mapping[str, Any]]) -> Markup:
+    """The budget used by each seat as a share of its cap, in the roster's order."""
+    shares = [100 * seat["budget_used_share"] for seat in seats]
+    said = f"Budget used by each of {counted(len(seats), 'seat')}, as a share of its cap: at most {max(shares):.1f} %."
+    rows = [(seat["seat"], share, 0.0) for seat, share in zip(seats, shares, strict=True)]
+    return _bars(rows, most=100, axis="budget used, % of the cap", said=said)
+
+
+def _batch_plot(batches: Sequence[tuple[int, int]]) -> Markup:
+    """The numbers of answered and refused queries of each batch."""
+    if not batches:
+        return Markup()
+    answered = sum(each for _, each in batches)
+    refused = sum(size for size, _ in batches) - answered
+    said = f"{counted(len(batches), 'batch')}: {counted(answered, 'query')} answered, {refused} refused."
+    rows = [(f"batch {number}", each, size - each) for number, (size, each) in enumerate(batches)]
+    return _bars(rows, most=max(size for size, _ in batches), axis="queries: answered, and refused (grey)", said=said)
+
+
+def _bars(rows: Sequence[tuple[str, float, float]], *, most: float, axis: str, said: str) -> Markup:
+    """Horizontal bars as SVG: a row's name, and two lengths one after the other; said: what is said instead of it."""
+    step = 18 if len(rows) <= _MOST_NAMES else 600 / len(rows)
+    end = step * len(rows)
+    lines = [f'<svg role="img" aria-label="{text(said)}" viewBox="0 0 660 {end + 36:.1f}" font-size="11">']
+    for at, (name, first, second) in enumerate(rows):
+        if len(rows) <= _MOST_NAMES:
+            lines.append(f'<text x="192" y="{step * at + 13:.1f}" text-anchor="end">{text(name[:_NAME])}</text>')
+        start = 200.0
+        for length, colour in ((first, "blue"), (second, "grey")):
+            width = 440 * length / most
+            place = f'x="{start:.1f}" y="{step * at + 2:.1f}" width="{width:.1f}" height="{step * 0.8:.1f}"'
+            lines.append(f'<rect {place} fill="var(--c-{colour})"/>')
+            start += width
+    lines += [f'<path d="M200 0V{end:.1f}H640V0" fill="none" stroke="var(--c-grey)"/>']
+    lines += [f'<text x="{x}" y="{end + 14:.1f}" text-anchor="middle">{n:g}</text>' for x, n in ((200, 0), (640, most))]
+    lines += [f'<text x="420" y="{end + 30:.1f}" text-anchor="middle">{text(axis)}</text>', "</svg>"]
+    return Markup("\n".join(lines))  # what was given is escaped
 
 
 def _shown(hospitals: int) -> list[int]:

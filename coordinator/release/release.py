@@ -3,47 +3,37 @@
 from __future__ import annotations
 
 import datetime
-import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any  # figures of JSON
 
 import numpy as np
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.labelling.training import released_pool_labels
 from coordinator.release import folder as layout
-from coordinator.release.bill import bill_of_materials
-from coordinator.release.charges import check_covered
-from coordinator.release.evidence import collect, files_of, receipts
-from coordinator.release.export import export_student
-from coordinator.release.folder import Released, signed_statement, to_json
-from coordinator.release.guardian_signed import signature_files
-from coordinator.release.left_out import missing_votes
-from coordinator.release.pages import model_card, privacy_page, report_page
+from coordinator.release.bill import libraries
+from coordinator.release.charges import check_covered, missing_votes
+from coordinator.release.evidence import ReleaseEvidence, collect, receipts
+from coordinator.release.folder import Released, contents, signed_statement
 from coordinator.release.statement import Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
 from coordinator.store.labelled import LabelledStudy
 from coordinator.students.trained import Trained
 from protocols.array_files import read_array
-from protocols.crypto.identity import identify, to_pem
+from protocols.crypto.identity import identify
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 from protocols.labelling.schedule import STOP_MEANINGS
-from protocols.release.labels import LABELS_FILE, labels_csv
-from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, STUDENT_FEATURES_FILE, write_manifest
+from protocols.ledger.ledger import Ledger
+from protocols.levels.two_server.released import kept_signature
+from protocols.reading import JSON_BYTES, read_bytes
+from protocols.release.manifest import write_manifest
 from protocols.release.model_signature import write_model_signature
-from protocols.release.sums import (
-    QUERIES_FILE,
-    SOFT_LABELS_FILE,
-    SUMS_FILE,
-    PoolLabels,
-    soft_labels_csv,
-    sums_csv,
-)
-from protocols.study.file import write_study
+from protocols.release.sums import SOFT_DIGITS
+from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -84,16 +74,54 @@ def make_release(
         out.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StorageFailed(f"cannot write {out}: {error.strerror or error}; choose another folder") from error
+    evidence = collect(labelled.ledger, study=labelled.study.digest)
+    # The frames are opened before anything is written: one that holds votes ends the release here.
+    opened = receipts(evidence, authority=authority)
+    check_covered(labelled.study, evidence, opened, unproven=unproven)
+    before = [_earlier(path, authority, now) for path in earlier]
+    stated = stated_facts(
+        created=now.isoformat(),
+        software=installed_version(),
+        stop=labelled.stop,
+        left_out=missing_votes(evidence, labelled.left_out),
+        differences=labelled.differences,
+        named=tuple(tuple(each) for each in named),
+        unproven=tuple(unproven),
+        libraries=libraries(),
+    )
+    released = _released(labelled)
+    ordered = tuple(signed_statement(path, authority) for path in before)
+    made = statement(Facts(released.study, released.labels, released.reinforced, evidence, opened, ordered, stated))
     with folder_beside(out) as part:
-        _write(part, labelled, authority, certificate, trained, earlier, named, unproven, now)
+        student = None
+        if trained is not None:
+            from coordinator.release.export import write_student  # ONNX Runtime, which a release of labels does without
+
+            student = write_student(part, released, trained, _pool(labelled))
+        files = contents(
+            released,
+            evidence,
+            made,
+            student,
+            queries=None if labelled.study.records is None else read_query_map(labelled.queries, labelled.study),
+            signatures=_signatures(labelled, evidence),
+            coordinator=certificate,
+            authority=authority,
+        )
+        for position, source in enumerate(before, start=1):
+            for name in layout.EARLIER_FILES:
+                files[f"{layout.EARLIER_FOLDER}/{position:03}/{name}"] = read_bytes(source / name, most=JSON_BYTES)
+        for name, content in files.items():
+            path = part / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
         write_manifest(part, study=labelled.study.digest, created=now, key=key)
         write_model_signature(part, name=labelled.study.name, key=key, certificate=certificate)
         for path in [part, *part.rglob("*")]:  # for everybody to read
             path.chmod(0o755 if path.is_dir() else 0o644)
-        # With the pool: a check that was not made in full would be a failed one here.
-        failed = [
-            check for check in verify_release(part, authority=None, pool=labelled.pool, now=now) if not check.passed
-        ]
+        of_pool = trained is not None or released.pool is not None
+        checks = verify_release(part, authority=None, pool=labelled.pool if of_pool else None, now=now)
+        failed = [check for check in checks if check.passed is False]
         if failed:
             raise DataCorrupt(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
@@ -122,74 +150,26 @@ def _officers_file(labelled: LabelledStudy, now: datetime.datetime) -> str:
     return officers_file(labelled.study, asked=asked)
 
 
-def _write(
-    part: Path,
-    labelled: LabelledStudy,
-    authority: x509.Certificate,
-    certificate: x509.Certificate,
-    trained: Trained | None,
-    earlier: Sequence[Path],
-    named: Sequence[Sequence[str]],
-    unproven: Sequence[str],
-    now: datetime.datetime,
-) -> None:
-    """Writes all files except manifest and signature."""
-    study = labelled.study
+def _released(labelled: LabelledStudy) -> Released:
+    """What is released of a labelling. Raises DataUnavailable, DataCorrupt, InvalidInput."""
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
-    evidence = collect(labelled.ledger, study=study.digest)
-    # The frames are opened before anything is written: one that holds votes ends the release here.
-    opened = receipts(evidence, authority=authority)
-    check_covered(study, evidence, opened, unproven=unproven)
-    before = [_earlier(path, authority, now) for path in earlier]
-    stated = stated_facts(
-        created=now.isoformat(),
-        software=installed_version(),
-        stop=labelled.stop,
-        left_out=missing_votes(evidence, labelled.left_out),
-        differences=labelled.differences,
-        named=tuple(tuple(each) for each in named),
-        unproven=tuple(unproven),
-    )
-    ordered = tuple(signed_statement(path, authority) for path in before)
-    made = statement(Facts(study, labelled.labels, reinforced, evidence, opened, ordered, stated))
-    figures = None if trained is None else _student(part, labelled, trained)
-    soft = None if study.records is None else released_pool_labels(labelled, _pool(labelled))
-    counts = Released(study, labelled.labels, reinforced, soft).counts
-    texts = {
-        layout.STUDY_FILE: write_study(study),
-        **_labels(labelled, reinforced, soft),
-        **signature_files(study, labelled.ledger, evidence),
-        layout.STATEMENT_FILE: to_json(made),
-        layout.PRIVACY_FILE: privacy_page(made),
-        layout.BILL_FILE: to_json(bill_of_materials(made, figures)),
-        layout.CARD_FILE: model_card(made, figures, counts),
-        layout.REPORT_FILE: report_page(made, figures, counts, list(labelled.batches)),
-        COORDINATOR_FILE: to_pem(certificate).decode(),
-        AUTHORITY_FILE: to_pem(authority).decode(),
-        **files_of(evidence),
-    }
-    if figures is not None:
-        texts[layout.STUDENT_FIGURES_FILE] = to_json(figures)
-    if study.records is not None:
-        (part / QUERIES_FILE).write_bytes(read_query_map(labelled.queries, study).to_bytes())
-    for name, text in texts.items():
-        path = part / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8", newline="")
-    for position, source in enumerate(before, start=1):
-        target = part / layout.EARLIER_FOLDER / f"{position:03}"
-        target.mkdir(parents=True)
-        for name in layout.EARLIER_FILES:
-            shutil.copyfile(source / name, target / name)
+    soft = None if labelled.study.records is None else released_pool_labels(labelled, _pool(labelled))
+    if soft is not None:  # as the file will have them, so that whoever reads it counts the same likeliest classes
+        soft = replace(soft, probabilities=np.round(soft.probabilities, SOFT_DIGITS))
+    return Released(labelled.study, labelled.labels, reinforced, soft, labelled.cells)
 
 
-def _labels(labelled: LabelledStudy, reinforced: Int64[ndarray, " queries"], soft: PoolLabels | None) -> dict[str, str]:
-    """The files of labels, or of noisy sums and of the soft labels that are made of them."""
-    if labelled.study.records is None:
-        return {LABELS_FILE: labels_csv(labelled.labels, reinforced)}
-    if labelled.cells is None or soft is None:
-        return {}
-    return {SUMS_FILE: sums_csv(labelled.cells), SOFT_LABELS_FILE: soft_labels_csv(soft)}
+def _signatures(labelled: LabelledStudy, evidence: ReleaseEvidence) -> dict[int, bytes] | None:
+    """The guardian's signature of each batch that was released; None if the study has no guardian."""
+    if not isinstance(labelled.study.confidentiality, GuardedLevel):
+        return None
+    with Ledger(labelled.ledger) as ledger:
+        found = {
+            charge.number: kept_signature(ledger, labelled.study, bytes.fromhex(charge.request))
+            for charge in evidence.charges
+            if charge.settled is not None
+        }
+    return {number: each for number, each in found.items() if each is not None}
 
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:
@@ -200,29 +180,6 @@ def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) ->
     if failed:
         raise DataCorrupt(f"the earlier release {folder} does not verify: {failed[0].name}: {failed[0].message}")
     return folder
-
-
-def _student(part: Path, labelled: LabelledStudy, trained: Trained) -> dict[str, Any]:
-    """Writes the student's files, and that of the features that it sees; returns its figures."""
-    pool, features = _pool(labelled), trained.features
-    if features is not None:
-        pool = features(np.asarray(pool))
-        (part / STUDENT_FEATURES_FILE).write_bytes(features.to_bytes())
-    exported = export_student(trained.student, pool, part)
-    return {
-        "kind": trained.kind,
-        "seed": trained.seed,
-        "labels": trained.labels,
-        "reinforced": trained.reinforced,
-        "unlabelled": trained.unlabelled,
-        "agreement": trained.agreement,
-        "files": list(exported.files),
-        "input_shape": list(exported.input_shape),
-        "classes": list(exported.classes),
-        "onnx_agreement": exported.agreement,
-        "features_sha256": None if features is None else features.digest,
-        "encoders": [] if features is None else [each.origin() for each in features.encoders],
-    }
 
 
 def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:

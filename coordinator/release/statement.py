@@ -15,12 +15,9 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.release import wording as words
-from coordinator.release.charges import charges_by_seat, uncovered
+from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered
 from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
-from coordinator.release.left_out import left_out
-from coordinator.release.refused import refused_receipts
 from protocols import claims
 from protocols.budgets.guarantee import Guarantee
 from protocols.labelling.schedule import STOP_MEANINGS
@@ -32,6 +29,20 @@ from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 FORMAT = "conclave privacy statement 1"
+_LIBRARY = re.compile(r"[A-Za-z0-9._+!-]{1,120}")
+_VERIFY = (
+    "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate that the "
+    "node of your own hospital holds since it enrolled, or that the operator gave you apart from the folder; not the "
+    "copy in the folder. It needs no account and no network.",
+    "It checks the signature and every file's hash, the chain of the coordinator's audit log, every outcome that was "
+    "sent and every receipt that a party signed, that both agree with the released labels, that receipts cover every "
+    "charge except those stated as unproven or whose last receipt was refused, that each charge recomputes from "
+    "the study, that no cap was passed, and that the figures here recompute. In a study with a guardian it checks that "
+    "the guardian signed these very labels, or noisy sums, batch by batch. Where records vote, it needs the public "
+    "pool, `--pool FILE`, to check that the soft labels follow from the released sums. It does not know which "
+    "certificates were revoked.",
+    "Each hospital can compare with its own node: `conclave-party budget show` and `conclave-party verify`.",
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,12 +70,14 @@ def stated_facts(
     differences: Mapping[str, int],
     named: tuple[tuple[str, ...], ...],
     unproven: tuple[str, ...],
+    libraries: Mapping[str, str],
 ) -> dict[str, Any]:
-    """The facts that nothing in a release proves: time, software, how the labelling ended, and why votes are missing.
+    """The facts that nothing in a release proves: time, software, how the labelling ended, why votes are missing, ...
 
     left_out: seat to batch (its number as text) to the reason. Reasons are text from the other side, so only their code
     is kept. named: sets of hospitals, for each of which the
-    guarantee of a patient known to all of them is stated; unproven: seats whose charges no receipt covers.
+    guarantee of a patient known to all of them is stated; unproven: seats whose charges no receipt covers; libraries:
+    the distributions that were loaded, with their versions.
     """
     return {
         "created": created,
@@ -77,6 +90,7 @@ def stated_facts(
         "differences_nano": dict(sorted(differences.items())),
         "named_hospitals": [list(each) for each in named],
         "unproven": sorted(unproven),
+        "libraries": {name: each for name, each in sorted(libraries.items()) if _LIBRARY.fullmatch(name + each)},
     }
 
 
@@ -146,7 +160,7 @@ def statement(facts: Facts) -> dict[str, Any]:
         "stated_by_the_coordinator": dict(facts.stated),
         "kept": claims.kept(about),
         "not_covered": claims.not_covered_by_release(about),
-        "how_to_verify": list(words.VERIFY),
+        "how_to_verify": list(_VERIFY),
     }
     made["in_short"] = claims.in_short(
         about,
@@ -252,7 +266,7 @@ def _events(facts: Facts) -> dict[str, Any]:
                 {
                     "batch": batch,
                     "why": why,
-                    "in_words": words.receipt_refused(seat, batch, confirmed=seat not in unproven),
+                    "in_words": _receipt_refused(seat, batch, confirmed=seat not in unproven),
                 }
                 for batch, why in batches.items()
             ]
@@ -271,3 +285,9 @@ def _events(facts: Facts) -> dict[str, Any]:
 def _code(text: str) -> str:
     """`text` if it is a code: a reason is text from the other side, and is left out of a statement."""
     return text if re.fullmatch("[a-z_]{1,40}", text) else "other"
+
+
+def _receipt_refused(seat: str, batch: int, *, confirmed: bool) -> str:
+    """In words: what a refused receipt means. confirmed: whether a later receipt of the seat covers its charges."""
+    after = "a later receipt confirms its ledger" if confirmed else "its ledger's state is not confirmed"
+    return f"the receipt of {seat} for batch {batch} was refused, so it proves nothing; {after}"

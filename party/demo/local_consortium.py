@@ -115,7 +115,6 @@ class LocalConsortium:
         release = self.folder / "release"
         self.coordinator("release", "demo", "--out", str(release))
         self.say("Anybody can verify the release; each hospital also compares it with what was signed to it.")
-        whole = ["--pool", str(self.folder / "pool.npy")] if self.by_records else []
         verified = self.call(
             "coordinator",
             None,
@@ -123,7 +122,8 @@ class LocalConsortium:
             str(release),
             "--authority",
             str(self.folder / "centre" / "authority.pem"),
-            *whole,
+            "--pool",
+            str(self.folder / "pool.npy"),
         )
         with ThreadPoolExecutor(max_workers=2) as pairs:
             spent = dict(zip(self.data.hospitals, pairs.map(self._budget, self.data.hospitals), strict=True))

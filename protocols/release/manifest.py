@@ -13,7 +13,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import Identity, certificate_from_pem, identify, sign
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.reading import JSON_BYTES, read_bytes, read_json
+from protocols.reading import JSON_BYTES, parse_json, read_bytes
 
 MANIFEST_FILE, SIGNATURE_FILE = "manifest.json", "manifest.sig"
 # Covers the manifest too (model_signature.py), so the manifest cannot cover it. Stock tools know it by this name.
@@ -28,16 +28,21 @@ _DOMAIN = b"conclave release manifest 1\n"
 def write_manifest(folder: Path, *, study: bytes, created: datetime.datetime, key: ec.EllipticCurvePrivateKey) -> None:
     """Writes manifest and signature of all files in the folder. created: UTC."""
     files = {name: sha256_of(folder / name) for name in files_in(folder)}
-    manifest = {"format": FORMAT, "study": study.hex(), "created": created.isoformat(), "files": files}
-    content = (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
+    content = _content(study.hex(), created, files)
     (folder / MANIFEST_FILE).write_bytes(content)
     (folder / SIGNATURE_FILE).write_bytes(sign(key, _DOMAIN + content))
+
+
+def _content(study: str, created: datetime.datetime, files: Mapping[str, str]) -> bytes:
+    manifest = {"format": FORMAT, "study": study, "created": created.isoformat(), "files": dict(files)}
+    return (json.dumps(manifest, indent=1, sort_keys=True) + "\n").encode()
 
 
 def read_manifest(folder: Path) -> tuple[str, datetime.datetime, dict[str, str]]:
     """The study's digest (hexadecimal), the time of signing (UTC), and each file's hash. Raises DataCorrupt."""
     try:
-        manifest = read_json(folder / MANIFEST_FILE)
+        content = read_bytes(folder / MANIFEST_FILE, most=JSON_BYTES)
+        manifest = parse_json(content, where=MANIFEST_FILE)
         created = datetime.datetime.fromisoformat(manifest["created"])
         files = {str(name): str(digest) for name, digest in manifest["files"].items()}
         study, kind = str(manifest["study"]), manifest["format"]
@@ -45,6 +50,8 @@ def read_manifest(folder: Path) -> tuple[str, datetime.datetime, dict[str, str]]
         raise DataCorrupt(f"{MANIFEST_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}") from None
     if kind != FORMAT or created.tzinfo is None:
         raise DataCorrupt(f"{MANIFEST_FILE} is {str(kind)[:80]!r}; allowed: {FORMAT!r}, with a time in UTC")
+    if _content(study, created, files) != content:
+        raise DataCorrupt(f"{MANIFEST_FILE} differs from the form in which a release is written")
     return study, created, files
 
 
@@ -83,11 +90,14 @@ def files_in(folder: Path) -> list[str]:
 
 
 def signed_paths(folder: Path) -> list[str]:
-    """The files below a folder that the model's signature covers: all but itself. Raises DataCorrupt as `files_in`."""
+    """The files below a folder that the model's signature covers: all but itself. Raises DataCorrupt as `files_in`, and
+    for a folder without files, of which nothing would be signed."""
     names = []
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise DataCorrupt(f"{path.name!r} is neither a file nor a folder; a release holds nothing else")
+        if path.is_dir() and not any(path.iterdir()):
+            raise DataCorrupt(f"{path.name!r} is an empty folder; a release holds none")
         if path.is_file():
             names.append(path.relative_to(folder).as_posix())
     return [name for name in names if name != MODEL_SIGNATURE_FILE]

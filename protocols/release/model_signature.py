@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from protocols.crypto.identity import Identity, sign
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.reading import parse_json, read_json
+from protocols.reading import JSON_BYTES, parse_json, read_bytes
 from protocols.release.manifest import MODEL_SIGNATURE_FILE, sha256_of, signed_paths
 
 _PAYLOAD = "application/vnd.in-toto+json"
@@ -33,7 +33,16 @@ def write_model_signature(
     folder: Path, *, name: str, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate
 ) -> None:
     """Signs all other files of the folder, the manifest too, so it comes last. name: the model's."""
-    payload = json.dumps(_statement(name, _digests(folder)), sort_keys=True).encode()
+    payload = _payload(name, _digests(folder))
+    signature = sign(key, _encoded(payload))
+    (folder / MODEL_SIGNATURE_FILE).write_bytes(_bundle(payload, signature, certificate))
+
+
+def _payload(name: str, digests: Mapping[str, str]) -> bytes:
+    return json.dumps(_statement(name, digests), sort_keys=True).encode()
+
+
+def _bundle(payload: bytes, signature: bytes, certificate: x509.Certificate) -> bytes:
     bundle = {
         "mediaType": _BUNDLE,
         "verificationMaterial": {
@@ -43,37 +52,33 @@ def write_model_signature(
         "dsseEnvelope": {
             "payload": _text(payload),
             "payloadType": _PAYLOAD,
-            "signatures": [{"sig": _text(sign(key, _encoded(payload))), "keyid": ""}],
+            "signatures": [{"sig": _text(signature), "keyid": ""}],
         },
     }
-    (folder / MODEL_SIGNATURE_FILE).write_text(json.dumps(bundle, indent=1) + "\n", encoding="utf-8")
+    return (json.dumps(bundle, indent=1) + "\n").encode()
 
 
-def check_model_signature(folder: Path, coordinator: Identity) -> int:
-    """The number of files that it covers. Raises DataCorrupt unless these are all of the folder, unchanged, and
-    Refused("bad_signature") unless the coordinator signed them with the certificate in the folder."""
+def check_model_signature(folder: Path, coordinator: Identity) -> tuple[str, int]:
+    """The model's name, and the number of files that it covers. Raises DataCorrupt unless these are all of the folder,
+    unchanged, and the file is as it is written, and Refused("bad_signature") unless the coordinator signed them with
+    the certificate in the folder."""
     try:
-        bundle = read_json(folder / MODEL_SIGNATURE_FILE)
-        material, envelope = bundle["verificationMaterial"], bundle["dsseEnvelope"]
-        shown = base64.b64decode(material["x509CertificateChain"]["certificates"][0]["rawBytes"], validate=True)
+        content = read_bytes(folder / MODEL_SIGNATURE_FILE, most=JSON_BYTES)
+        envelope = parse_json(content, where=MODEL_SIGNATURE_FILE)["dsseEnvelope"]
         payload = base64.b64decode(envelope["payload"], validate=True)
         signature = base64.b64decode(envelope["signatures"][0]["sig"], validate=True)
-        kinds = (bundle["mediaType"], envelope["payloadType"])
-    except (DataUnavailable, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
+        name = str(parse_json(payload, where=MODEL_SIGNATURE_FILE)["subject"][0]["name"])
+    except (DataUnavailable, DataCorrupt, ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
         raise DataCorrupt(
             f"{MODEL_SIGNATURE_FILE} cannot be read: {type(error).__name__}: {str(error)[:200]}"
         ) from None
-    if kinds != (_BUNDLE, _PAYLOAD):
-        raise DataCorrupt(f"{MODEL_SIGNATURE_FILE} is {kinds!r:.200}; allowed: {_BUNDLE}, {_PAYLOAD}")
-    if shown != coordinator.certificate.public_bytes(Encoding.DER):
-        raise DataCorrupt(f"{MODEL_SIGNATURE_FILE} shows another certificate than the release")
-    coordinator.verify(signature, _encoded(payload))
-    stated = parse_json(payload, where=MODEL_SIGNATURE_FILE)
     digests = _digests(folder)
-    made = _statement(_name(stated), digests)
-    if stated != made:
+    if payload != _payload(name, digests):
         raise DataCorrupt(f"{MODEL_SIGNATURE_FILE} does not name the files of this folder with their hashes")
-    return len(digests)
+    if content != _bundle(payload, signature, coordinator.certificate):
+        raise DataCorrupt(f"{MODEL_SIGNATURE_FILE} differs from what a release with the coordinator's certificate has")
+    coordinator.verify(signature, _encoded(payload))
+    return name, len(digests)
 
 
 def _statement(name: str, digests: Mapping[str, str]) -> dict[str, Any]:
@@ -102,13 +107,6 @@ def _digests(folder: Path) -> dict[str, str]:
 def _encoded(payload: bytes) -> bytes:
     """DSSE's pre-authentication encoding: what is signed."""
     return b"DSSEv1 %d %s %d " % (len(_PAYLOAD), _PAYLOAD.encode(), len(payload)) + payload
-
-
-def _name(statement: object) -> str:
-    try:
-        return str(statement["subject"][0]["name"])  # type: ignore[index]  # of parsed JSON: whatever is not one is an error
-    except (KeyError, IndexError, TypeError):
-        raise DataCorrupt(f"{MODEL_SIGNATURE_FILE} has no subject") from None
 
 
 def _text(content: bytes) -> str:

@@ -28,7 +28,7 @@ SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "quer
 _BYTES = 2**32
 # Of a number of 64 bits, a probability or the name of a class, with the comma.
 _CELL_BYTES = 32
-_DIGITS = 6
+SOFT_DIGITS = 6
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,7 +72,7 @@ def soft_labels_csv(labels: PoolLabels) -> str:
     """The content of soft_labels.csv; probabilities with six digits after the point."""
     each = zip(labels.members.tolist(), labels.probabilities.tolist(), strict=True)
     rows = (
-        [record, " ".join(map(str, inside)), *(f"{p:.{_DIGITS}f}" for p in chances)]
+        [record, " ".join(map(str, inside)), *(f"{p:.{SOFT_DIGITS}f}" for p in chances)]
         for record, (inside, chances) in enumerate(each)
     )
     return _written(["record", "queries", *_classes(labels.probabilities)], rows)

@@ -176,7 +176,7 @@ def conversation(data: bytes) -> None:
 
 EVIDENCE = files_of(
     ReleaseEvidence(
-        "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),),
+        {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),),
         (Entry(1, 10**18, "reserved", {"batch": 0}),), (Kept(0, "h", "settled", b"frame"),),
     )
 )  # fmt: skip

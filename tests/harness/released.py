@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import datetime
 import json
 import os
@@ -12,6 +13,8 @@ from pathlib import Path
 import numpy as np
 
 from coordinator.in_process import InProcessTransport
+from coordinator.release.evidence import evidence_in
+from coordinator.release.folder import contents, read_json, read_released, student_figures
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
 from coordinator.store.labelled import LabelledStudy
@@ -21,7 +24,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import lattice_noise, simulated
-from protocols.release.manifest import MANIFEST_FILE, MODEL_SIGNATURE_FILE, SIGNATURE_FILE, write_manifest
+from protocols.release.manifest import MANIFEST_FILE, MODEL_SIGNATURE_FILE, SIGNATURE_FILE, sha256_of, write_manifest
 from protocols.release.model_signature import write_model_signature
 from protocols.study.queries import no_inputs
 from protocols.study.study import party_of
@@ -173,16 +176,32 @@ class Consortium(Certifying):
             labelled, out=out, key=self.key, certificate=self.certificate, authority=self.authority, **given
         )
 
-    def sign_again(self, folder):
-        """What a coordinator does that forges: the folder as it is now, with its own signature."""
+    def remake(self, folder):
+        """What a coordinator does that forges with care: all files as they follow from study, labels, evidence,
+        statement and the files of the student, and then its own signature."""
+        released, evidence = read_released(folder), evidence_in(folder)
+        stated, figures = read_json(folder / "privacy.json"), student_figures(folder)
+        if figures is not None:
+            figures["files"] = {name: sha256_of(folder / name) for name in figures["files"] if (folder / name).exists()}
+        given = {"queries": None, "signatures": None, "coordinator": self.certificate, "authority": self.authority}
+        for name, content in contents(released, evidence, stated, figures, **given).items():
+            (folder / name).write_bytes(content)
+        self.sign_again(folder)
+
+    def sign_again(self, folder, *, name=None):
+        """What a coordinator does that forges: the folder as it is now, with its own signature. name: of the model, as
+        it was if it is None."""
         created = datetime.datetime.fromisoformat(json.loads((folder / MANIFEST_FILE).read_text())["created"])
         study = bytes.fromhex(json.loads((folder / MANIFEST_FILE).read_text())["study"])
-        for name in (MANIFEST_FILE, SIGNATURE_FILE, MODEL_SIGNATURE_FILE):
-            (folder / name).unlink()
+        payload = json.loads((folder / MODEL_SIGNATURE_FILE).read_text())["dsseEnvelope"]["payload"]
+        named = name or json.loads(base64.b64decode(payload))["subject"][0]["name"]
+        for each in (MANIFEST_FILE, SIGNATURE_FILE, MODEL_SIGNATURE_FILE):
+            (folder / each).unlink()
         write_manifest(folder, study=study, created=created, key=self.key)
-        write_model_signature(folder, name="release", key=self.key, certificate=self.certificate)
+        write_model_signature(folder, name=named, key=self.key, certificate=self.certificate)
 
 
-def failed(folder: Path, authority: Path | None = None) -> dict[str, str]:
+def failed(folder: Path, authority: Path | None = None, pool: Path | None = None) -> dict[str, str]:
     """The checks of verification that a release does not pass, with what each of them says."""
-    return {check.name: check.message for check in verify_release(folder, authority) if check.passed is False}
+    checks = verify_release(folder, authority, pool=pool)
+    return {check.name: check.message for check in checks if check.passed is False}

@@ -9,9 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.release.charges import charges_by_seat, check_charges, check_receipts, uncovered
+from coordinator.release.charges import (
+    charges_by_seat,
+    check_charges,
+    check_receipts,
+    confirmed,
+    refused_receipts,
+    uncovered,
+)
 from coordinator.release.evidence import collect, evidence_in, receipts
-from coordinator.release.refused import confirmed, refused_receipts
 from coordinator.release.verify import verify_release
 from protocols.errors import DataCorrupt
 from protocols.ledger.audit_log import Entry
@@ -74,7 +80,7 @@ def _left_before_opening(requests):
 def test_a_release_with_a_batch_that_was_given_up_verifies_and_says_so(made):
     _, labelled, folder = made
     checks = {check.name: check for check in verify_release(folder, None)}
-    assert all(check.passed for check in checks.values()), checks
+    assert all(check.passed is not False for check in checks.values()), checks
     assert "batch 0 was given up: 12 queries without labels, charged as reserved" in checks["charges"].message
     stated = json.loads((folder / "privacy.json").read_text())
     assert stated["during_the_study"]["batches_reserved_and_never_released"] == [0]

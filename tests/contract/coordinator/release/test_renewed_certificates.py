@@ -36,7 +36,7 @@ def release(folder, *, party=(NOW, 30), coordinator=(NOW, 30)):
     consortium.keep = keep
     then = NOW + 4 * DAY
     made = consortium.release(consortium.label(small_study()), folder / "release", now=then)
-    return [check for check in verify_release(made, None, now=then) if not check.passed]
+    return [check for check in verify_release(made, None, now=then) if check.passed is False]
 
 
 @pytest.mark.parametrize("who", ["party", "coordinator"])

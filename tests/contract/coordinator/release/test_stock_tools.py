@@ -68,7 +68,7 @@ def test_a_bundle_that_is_none_is_one_failed_check(copy, content):
 @pytest.mark.parametrize("student", [None, STUDENT])
 def test_the_bill_of_materials_follows_the_schema_of_cyclonedx(signed, student):
     statement = json.loads((signed[2] / "privacy.json").read_text())
-    made = bill_of_materials(statement, student)
+    made = bill_of_materials(statement, student, {"labels.csv": (signed[2] / "labels.csv").read_text()})
     assert schema_faults(json.dumps(made)) is None
     kinds = [each["type"] for each in made["components"]]
     assert kinds.count("machine-learning-model") == (student is not None)

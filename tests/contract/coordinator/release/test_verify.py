@@ -38,7 +38,7 @@ def test_a_release_under_another_authority_fails(signed, tmp_path):
 def test_a_certificate_counts_at_the_time_of_the_signing(signed, copy):
     consortium = signed[0]
     years_later = NOW + datetime.timedelta(days=3650)
-    assert all(check.passed for check in verify_release(copy, None, now=years_later))
+    assert all(check.passed is not False for check in verify_release(copy, None, now=years_later))
     early = NOW - datetime.timedelta(days=60)
     ended = issue(
         authority=consortium.authority,
@@ -230,7 +230,7 @@ def test_a_party_that_lets_reservations_stand_is_stated_and_passes(signed, tmp_p
     labelled = consortium.label(small_study(name="standing"), settles=False)
     folder = consortium.release(labelled, tmp_path / "standing")
     checks = {check.name: check for check in verify_release(folder, None)}
-    assert all(check.passed for check in checks.values())
+    assert all(check.passed is not False for check in checks.values())
     assert "that are higher" in checks["receipts"].message
     events = json.loads((folder / "privacy.json").read_text())["during_the_study"]
     assert set(events["ledgers_that_differ_nano"]) == {"hospital-0", "hospital-1", "hospital-2"}

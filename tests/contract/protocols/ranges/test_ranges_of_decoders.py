@@ -153,7 +153,7 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
 
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
-    "00", {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
+    {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
 )
 
 

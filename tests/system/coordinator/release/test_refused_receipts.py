@@ -36,7 +36,7 @@ FORGED = [Refusal("bad_receipt", "<b>pay me</b>\x1b[2J the coordinator lies"), R
 
 def look(folder):
     checks = {check.name: check for check in verify_release(folder, None)}
-    assert all(check.passed for check in checks.values()), checks
+    assert all(check.passed is not False for check in checks.values()), checks
     events = json.loads((folder / "privacy.json").read_text())["during_the_study"]
     return checks["receipts"], events
 
