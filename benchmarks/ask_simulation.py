@@ -23,7 +23,7 @@ import numpy as np
 import platformdirs
 
 from protocols.errors import ConclaveError
-from simulations.ask.results import ask_summary
+from simulations.ask.report import ask_summary
 from simulations.ask.settings import ask_settings
 from simulations.ask.stages import ask, read_ask_inputs
 from simulations.progress import Reporter

@@ -22,9 +22,8 @@ from membership_lira import likelihood_ratios
 
 from coordinator.students import student_kind
 from coordinator.students.targets import one_hot
-from simulations.membership.ceiling import area_ceiling, true_positive_ceiling
-from simulations.membership.scores import SCORES, loss
-from simulations.membership.statistics import area, rates
+from simulations.membership.attack import SCORES, area_ceiling, loss, true_positive_ceiling
+from simulations.membership.report import area, rates
 from simulations.pipeline import run, study_of
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment

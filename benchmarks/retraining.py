@@ -20,7 +20,7 @@ from scipy.special import log_ndtr
 from protocols.research.published.label_law import label_log_probabilities
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
-from simulations.retraining.retraining import retraining
+from simulations.retraining import retraining
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed

@@ -19,8 +19,8 @@ from protocols.plural import counted
 from protocols.study.study import Study
 from protocols.votes import plurality
 from simulations.datasets.groups import groupings
-from simulations.groups.figures import ByGroup, by_group
-from simulations.private.private_figures import Findings, find
+from simulations.groups import ByGroup, by_group
+from simulations.private import Findings, find
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets

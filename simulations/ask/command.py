@@ -11,8 +11,7 @@ import click
 
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
-from simulations.ask.kinds import KINDS
-from simulations.ask.mechanisms import SHARES, askable
+from simulations.ask.kinds import KINDS, SHARES, askable
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.exits import EPILOG_OF_ASK
@@ -85,9 +84,7 @@ def ask_flags(**flags: Any) -> None:
     settings = settings_from(flags)
     out = _out(flags, settings)
     _say_defaults(settings, reporter)
-    from simulations.ask.plots import ask_drawings
-    from simulations.ask.report import write_ask_report
-    from simulations.ask.results import write_ask_results
+    from simulations.ask.report import ask_drawings, write_ask_report, write_ask_results
     from simulations.ask.stages import ask, read_ask_inputs
     from simulations.plots.figures import write_figures
 

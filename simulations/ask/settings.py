@@ -9,8 +9,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
-from simulations.ask.kinds import KINDS
-from simulations.ask.mechanisms import SHARES, askable
+from simulations.ask.kinds import KINDS, SHARES, askable
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.partition import parse_partition
 

@@ -35,22 +35,22 @@ class Method:
 
 METHODS: Final[dict[str, Method]] = {
     "majority": Method(
-        "simulations.baselines.without_privacy:majority",
+        "simulations.baselines.methods:majority",
         "the most frequent class of the private records, for every test record",
         "", "a curator of all records", "",
     ),
     "alone": Method(
-        "simulations.baselines.without_privacy:alone",
+        "simulations.baselines.methods:alone",
         "each party's model of its own records; the mean over parties",
         "", "nobody", "",
     ),
     "pooled": Method(
-        "simulations.baselines.without_privacy:pooled",
+        "simulations.baselines.methods:pooled",
         "the student's kind of model of all private records with their true labels",
         "", "a curator of all records", "",
     ),
     "pooled_linear": Method(
-        "simulations.baselines.without_privacy:pooled_linear",
+        "simulations.baselines.methods:pooled_linear",
         "a logistic regression of all private records with their true labels, on features of images",
         "", "a curator of all records", "",
     ),
@@ -60,12 +60,12 @@ METHODS: Final[dict[str, Method]] = {
         "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
     ),
     "pate": Method(
-        "simulations.baselines.votes:teacher_votes",
+        "simulations.baselines.methods:teacher_votes",
         "a student of the labels that the parties' teachers release",
         OF_STUDY, "the coordinator, with votes", "Papernot et al. 2018",
     ),
     "record_votes": Method(
-        "simulations.baselines.votes:record_votes",
+        "simulations.baselines.methods:record_votes",
         "a student of the soft labels that the parties' records release",
         OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
     ),
@@ -80,17 +80,17 @@ METHODS: Final[dict[str, Method]] = {
         "record", "a curator of all records", "Papernot et al. 2021, Tempered sigmoid activations",
     ),
     "output_perturbation": Method(
-        "simulations.baselines.output_perturbation:output_perturbation",
+        "simulations.baselines.federated:output_perturbation",
         "a softmax regression of pooled records with noise on its weights",
         "record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
     ),
     "dp_fedavg": Method(
-        "simulations.baselines.dp_fedavg:dp_fedavg",
+        "simulations.baselines.federated:dp_fedavg",
         "federated averaging of a softmax regression, with clipped updates and noise on their sum",
         "party", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
     ),
     "dp_ftrl": Method(
-        "simulations.baselines.dp_ftrl:dp_ftrl",
+        "simulations.baselines.federated:dp_ftrl",
         "as dp_fedavg, with a quarter of the parties in a round and noise on running sums",
         "party", "nobody, if the sums of updates are secure", "Kairouz et al. 2021, Algorithm 1",
     ),

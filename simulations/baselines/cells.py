@@ -16,9 +16,8 @@ from protocols.plural import counted
 from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
-from simulations.baselines.by_group import of_groups
-from simulations.baselines.encoding import encoded
-from simulations.baselines.method import Row, Task, method_of
+from simulations.baselines.method import Row, Task, encoded, method_of
+from simulations.baselines.table import of_groups
 from simulations.datasets.dataset import content_digest
 from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter

@@ -20,9 +20,9 @@ from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
+from simulations.baselines.federated import scaled_rows
 from simulations.baselines.method import Score, Task
 from simulations.baselines.noise_multiplier import noise_multiplier_for
-from simulations.baselines.softmax import scaled_rows
 from simulations.datasets.dataset import Dataset
 
 

@@ -1,13 +1,28 @@
-"""The table of a comparison: for each method and epsilon the mean over seeds, and its interval."""
+"""The table of a comparison: for each method and epsilon the mean over seeds, and its interval.
+
+Every method of a comparison on groups of the test records: accuracies, the worst group, and what is lost there.
+
+A mean hides who loses, and methods with the same mean may lose it in other groups. Groups are those of a run
+(simulations.datasets.groups). What a method loses is the accuracy of REFERENCE minus its own, on the same records, seed
+by seed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import (
+    Any,  # Any: the values in the columns of a pandas group
+    Final,
+)
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Bool, Float64
+from numpy import ndarray
 
 from simulations.baselines.method import Row
+from simulations.datasets.groups import Grouping
+from simulations.groups import FEWEST
 from simulations.stages.label import mean_and_interval
 
 COLUMNS = (
@@ -105,3 +120,138 @@ def markdown(summary: pd.DataFrame) -> str:
 def markdown_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """A table of Markdown, of cells as they are."""
     return "".join(f"| {' | '.join(line)} |\n" for line in [head, ["---"] * len(head), *rows])
+
+
+# The student's kind of model of all private records.
+REFERENCE: Final = "pooled"
+GROUP_COLUMNS: Final = "method epsilon seed attribute group records accuracy".split()
+GROUP_COVERED: Final = (
+    f"The group with the lowest mean accuracy, of those with at least {FEWEST} test records in every seed. The lowest "
+    "of several is low by chance, too: the 95 % intervals hold for all groups that were compared at once (Bonferroni). "
+    f"Lost: the accuracy of {REFERENCE} minus the method's, on the same records."
+)
+_LEVEL: Final = 0.95
+_CELL: Final = ["attribute", "method", "epsilon"]
+# A table of a page has no more groups.
+_MOST_COLUMNS: Final = 12
+
+
+def of_groups(
+    right: Bool[ndarray, " test"] | Float64[ndarray, " test"] | None, groupings: Sequence[Grouping]
+) -> list[Row]:
+    """The records and the accuracy of every group, of a method that is right on these test records; none for None."""
+    if right is None:
+        return []
+    return [
+        {"attribute": each.attribute, "group": name, "records": int(of.sum()), "accuracy": float(right[of].mean())}
+        for each in groupings
+        for number, name in enumerate(each.names)
+        if (of := each.member == number).any()
+    ]
+
+
+def tidy_groups(rows: Sequence[Row]) -> pd.DataFrame:
+    """One row for each method, epsilon, seed and group, of the rows of a comparison."""
+    flat = [
+        {"method": row["method"], "epsilon": row["epsilon"], "seed": row["seed"], **group}
+        for row in rows
+        for group in row["groups"]
+    ]
+    return pd.DataFrame(flat, columns=GROUP_COLUMNS).astype({"epsilon": "float64"})
+
+
+def worst_groups(table: pd.DataFrame) -> pd.DataFrame:
+    """One row for each attribute, method and epsilon of the rows of `tidy_groups`: the worst group, see GROUP_COVERED.
+
+    accuracy and lost: means over seeds, in the worst group, with the ends of their intervals (empty for fewer than
+    three seeds); lost_in_all: on all test records; both lost: empty where REFERENCE was not run. compared: of how many
+    groups it is the worst; no row where fewer than two can be compared.
+    """
+    found, of_seeds = [], table["seed"].nunique()
+    for (attribute, method, epsilon), accuracy, records in _cells(table):
+        fit = [name for name in accuracy if (records[name] >= FEWEST).all()]
+        if len(fit) < 2:
+            continue
+        worst = accuracy[fit].mean().idxmin()
+        lost = _reference(table, attribute).reindex(index=accuracy.index, columns=accuracy.columns) - accuracy
+        level = 1 - (1 - _LEVEL) / len(fit)
+        found.append(
+            {
+                "attribute": attribute, "method": method, "epsilon": epsilon, "group": worst, "compared": len(fit),
+                "seeds": len(accuracy), "of_seeds": of_seeds, **_ends("accuracy", accuracy[worst], level),
+                **_ends("lost", lost[worst], level),
+                "lost_in_all": ((lost * records).sum(axis=1, min_count=1) / records.sum(axis=1)).mean(),
+            }
+        )  # fmt: skip
+    return pd.DataFrame(found)
+
+
+def _cells(table: pd.DataFrame) -> Iterator[tuple[tuple[Any, ...], pd.DataFrame, pd.DataFrame]]:
+    """Of each attribute, method and epsilon: accuracy and records, a row for each seed and a column for each group."""
+    for key, cell in table.groupby(_CELL, sort=False, dropna=False):
+        accuracy, records = (
+            cell.pivot(index="seed", columns="group", values=name).reindex(columns=cell["group"].unique())
+            for name in ("accuracy", "records")
+        )
+        yield key, accuracy, records
+
+
+def _reference(table: pd.DataFrame, attribute: str) -> pd.DataFrame:
+    of = table[(table["method"] == REFERENCE) & (table["attribute"] == attribute)]
+    return of.pivot(index="seed", columns="group", values="accuracy")
+
+
+def _ends(name: str, of_seeds: pd.Series, level: float) -> dict[str, float | None]:
+    """The mean over seeds and the ends of its interval."""
+    known = of_seeds.dropna().to_numpy(dtype="float64")
+    mean, half = mean_and_interval(known, level=level) if len(known) else (None, None)
+    ends = (None, None) if mean is None or half is None or len(known) < FEWEST_SEEDS else (mean - half, mean + half)
+    return {name: mean, f"{name}_low": ends[0], f"{name}_high": ends[1]}
+
+
+def worst_rows(worst: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the table of `worst_groups`."""
+    head = ["method", "ε", "by", "worst group", "accuracy there", "lost there, points", "lost on all, points"]
+    return head, [
+        [
+            row["method"],
+            "none" if pd.isna(row["epsilon"]) else f"{row['epsilon']:g}",
+            row["attribute"],
+            f"{row['group']} (of {row['compared']})",
+            accuracy_text(row),
+            _points(row, "lost"),
+            _points(row, "lost_in_all"),
+        ]
+        for _, row in worst.iterrows()
+    ]
+
+
+def _points(row: pd.Series, name: str) -> str:
+    if pd.isna(row[name]) or row["method"] == REFERENCE:
+        return ""
+    high = row.get(f"{name}_high")
+    return f"{100 * row[name]:+.1f}" + ("" if high is None or pd.isna(high) else f" ± {100 * (high - row[name]):.1f}")
+
+
+def accuracy_rows(table: pd.DataFrame, attribute: str) -> tuple[list[str], list[list[str]]]:
+    """The head and the rows of the mean accuracy in every group of one attribute, or in its largest groups.
+
+    A share of few records says nothing: groups with fewer than FEWEST of them in the mean are left out.
+    """
+    of = table[table["attribute"] == attribute]
+    sizes = of.groupby("group", sort=False)["records"].mean()
+    largest = sizes[sizes >= FEWEST].nlargest(_MOST_COLUMNS)
+    names = [name for name in sizes.index if name in largest.index]
+    of_seeds = of.groupby("group")["seed"].nunique()
+    rows = []
+    for (_, method, epsilon), accuracy, _ in _cells(of):
+        means = accuracy.reindex(columns=names)
+        shown = [
+            "" if means[name].isna().all()
+            else accuracy_text(pd.Series({
+                **_ends("accuracy", means[name], _LEVEL), "seeds": means[name].count(), "of_seeds": of_seeds[name],
+            }, dtype=object))
+            for name in names
+        ]  # fmt: skip
+        rows.append([method, "none" if pd.isna(epsilon) else f"{epsilon:g}", *shown])
+    return ["method", "ε", *(f"{name} ({sizes[name]:.0f} records)" for name in names)], rows

@@ -18,11 +18,24 @@ from protocols.claims import SIMULATED
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import document, facts, lines, table, text, verdict
-from simulations.baselines import METHODS, by_group
+from simulations.baselines import METHODS
 from simulations.baselines.cells import Comparison
 from simulations.baselines.drawing import comparison_drawing
 from simulations.baselines.method import Row
-from simulations.baselines.table import COVERED, accuracy_text, by_epsilon, markdown, markdown_table, means, tidy
+from simulations.baselines.table import (
+    COVERED,
+    GROUP_COVERED,
+    accuracy_rows,
+    accuracy_text,
+    by_epsilon,
+    markdown,
+    markdown_table,
+    means,
+    tidy,
+    tidy_groups,
+    worst_groups,
+    worst_rows,
+)
 from simulations.plots.figures import write_figures
 from simulations.plots.style import Drawing, inline_svg, pdf_bytes
 from simulations.results.files import environment
@@ -46,11 +59,11 @@ def write_comparison(comparison: Comparison, rows: Sequence[Row], out: Path) -> 
     write_atomically(out / "methods.csv", found.to_csv(index=False))
     write_atomically(out / "means.csv", summary.to_csv(index=False))
     write_atomically(out / "methods.md", markdown(summary))
-    groups = by_group.tidy_groups(rows)
-    worst = by_group.worst_groups(groups)
+    groups = tidy_groups(rows)
+    worst = worst_groups(groups)
     write_atomically(out / "by_group.csv", groups.to_csv(index=False))
     write_atomically(out / "worst_groups.csv", worst.to_csv(index=False))
-    write_atomically(out / "worst_groups.md", markdown_table(*by_group.worst_rows(worst)))
+    write_atomically(out / "worst_groups.md", markdown_table(*worst_rows(worst)))
     write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
     drawn = comparison_drawing(summary)
     write_figures([drawn], out)
@@ -63,9 +76,9 @@ def _of_groups(groups: pd.DataFrame, worst: pd.DataFrame) -> str:
     """The section on groups of test records as HTML; nothing where no method gave a model."""
     if groups.empty:
         return ""
-    tables = [] if worst.empty else [table(by_group.COVERED, *by_group.worst_rows(worst))]
+    tables = [] if worst.empty else [table(GROUP_COVERED, *worst_rows(worst))]
     tables += [
-        table(f"Accuracy by {attribute}. {COVERED}", *by_group.accuracy_rows(groups, attribute))
+        table(f"Accuracy by {attribute}. {COVERED}", *accuracy_rows(groups, attribute))
         for attribute in groups["attribute"].unique()
     ]
     head = '<section aria-labelledby="groups"><h2 id="groups">Groups of test records</h2>'

@@ -39,7 +39,7 @@ def analyse_flags(**flags: Any) -> None:
       conclave-simulate analyse --votes ids.npy --votes-kind ids --mechanism lnmax --gamma 0.1 --labels truth.npy --json
     """
     from protocols.study.released_noise import seldom_answered
-    from simulations.private.vote_analysis import analyse_votes
+    from simulations.private import analyse_votes
     from simulations.report.private_section import analysis_document, printed_analysis
 
     inputs = _votes(flags)

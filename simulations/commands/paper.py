@@ -72,9 +72,8 @@ def _measured(flags: dict[str, Any]) -> None:
     import json
 
     from runtime.files import write_atomically
-    from simulations.papers.paper import Measured, Task
+    from simulations.papers.paper import HEAD, Measured, Task, cell_row, notes, verdict_points, verdict_text
     from simulations.papers.running import check_data, measure, wanted
-    from simulations.papers.shown import HEAD, cell_row, notes, verdict_points, verdict_text
     from simulations.papers.written import write_papers
     from simulations.report.terminal import folded, print_rows
     from simulations.setup.experiment import parse_seeds

@@ -62,7 +62,7 @@ def run_flags(**flags: Any) -> None:
     from simulations.planning.terminal import print_plan
     from simulations.report.headline import advised, compared
     from simulations.report.terminal import folded, print_compared, print_summary
-    from simulations.results.marks import MARK
+    from simulations.results.text import MARK
     from simulations.stages.inputs import read_inputs
 
     if flags["sweep_file"]:

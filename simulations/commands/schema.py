@@ -25,7 +25,7 @@ def schema_flags(file: str, label: str | None, text: tuple[str, ...], out: str |
     Example:
       conclave-simulate schema clinic.csv --label outcome --out clinic.schema.toml
     """
-    from simulations.datasets.own_file import table_name
+    from simulations.datasets.own import table_name
     from simulations.datasets.proposed_schema import proposed_schema
 
     path = Path(file)

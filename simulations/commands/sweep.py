@@ -64,11 +64,8 @@ def sweep_flags(**flags: Any) -> None:
 def run_sweep_file(flags: dict[str, Any]) -> None:
     """Runs the sweep of flags["sweep_file"], writes its tables, figures and page, and prints the intervals."""
     from simulations.report.terminal import folded, print_rows
-    from simulations.sweep.cells import prepared, run_cells
-    from simulations.sweep.grid import read_sweep
-    from simulations.sweep.intervals import covered
-    from simulations.sweep.parallel import run_apart
-    from simulations.sweep.written import config_text, printed_columns, tracked_settings, write_sweep
+    from simulations.sweep.cells import prepared, read_sweep, run_apart, run_cells
+    from simulations.sweep.report import config_text, covered, printed_columns, tracked_settings, write_sweep
 
     reporter, host = reporter_from(flags), host_from(flags)
     tracker = tracker_from(flags)

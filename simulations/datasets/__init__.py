@@ -39,8 +39,8 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
         "sms_spam": "simulations.datasets.sms_spam:load",
         "heart_disease": "simulations.datasets.heart_disease:load",
         "eicu_demo": "simulations.datasets.eicu_demo:load",
-        "pneumoniamnist": "simulations.datasets.medmnist:load_pneumonia",
-        "breastmnist": "simulations.datasets.medmnist:load_breast",
+        "pneumoniamnist": "simulations.datasets.published_images:load_pneumonia",
+        "breastmnist": "simulations.datasets.published_images:load_breast",
     },
     group="conclave.datasets",
     check=function_of("a DatasetRequest that returns a Dataset"),
@@ -55,7 +55,7 @@ def load(name: str, request: DatasetRequest) -> Dataset:
     an option that this data set does not have), DataUnavailable (files are absent; the message says how to get them)
     and DataCorrupt (wrong content).
     """
-    from simulations.datasets.own_file import SUFFIXES, is_file_name, load_file  # pandas and pyarrow
+    from simulations.datasets.own import SUFFIXES, is_file_name, load_file  # pandas and pyarrow
 
     is_file = is_file_name(name)
     if not is_file and name not in DATASETS:

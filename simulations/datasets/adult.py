@@ -12,10 +12,9 @@ import pandas as pd
 
 from protocols.study.terms import Feature
 from simulations.datasets.columns import categorical, encode_published, numeric
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, Split, choose, fixed_public_and_test
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import Split, choose, fixed_public_and_test
 
 SOURCE = DataSource(
     folder="adult",

@@ -10,9 +10,8 @@ import numpy as np
 
 from protocols.errors import DataUnavailable
 from protocols.installing import install
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, cut_as_asked
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.split import cut_as_asked
 
 PUBLIC_SIZE, TEST_SIZE = 150, 100
 

@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.drawn import drawn
+from simulations.datasets.rendered import drawn
 from simulations.datasets.request import DatasetRequest
 
 CLASSES: Final = (

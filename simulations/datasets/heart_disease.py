@@ -10,10 +10,9 @@ import pandas as pd
 
 from protocols.study.terms import Feature
 from simulations.datasets.columns import categorical, encode_published, numeric
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, cut_as_asked
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_lines
-from simulations.datasets.split import cut_as_asked
 
 SOURCE = DataSource(
     folder="heart_disease",

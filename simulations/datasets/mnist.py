@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.idx_files import read_images
+from simulations.datasets.dataset import Dataset, choose, fixed_public_and_test
+from simulations.datasets.published_images import read_images
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, row_digests
-from simulations.datasets.split import choose, fixed_public_and_test
 
 SOURCE = DataSource(
     folder="mnist",

@@ -13,8 +13,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.terms import Feature
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.split import Split, choose, cut
+from simulations.datasets.dataset import Dataset, Split, choose, cut
 
 PARTS = ("private", "public", "test")
 

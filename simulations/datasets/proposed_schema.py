@@ -20,8 +20,8 @@ from party.data.sniffing import FORMS, number_forms, proposed_form
 from protocols.errors import InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
+from simulations.datasets.own import plain_numbers, read_table, source_of
 from simulations.datasets.own_pool import PARTS
-from simulations.datasets.own_table import plain_numbers, read_table, source_of
 from simulations.datasets.telling_columns import tells_label
 
 _LABELS = ("label", "labels", "outcome", "target", "class", "diagnosis", "species", "y")

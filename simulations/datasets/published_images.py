@@ -1,4 +1,12 @@
-"""The data sets `fashion_mnist`, `svhn` and `cifar10`, each in the format in which it is published.
+"""The four idx files of MNIST and of data sets in its format, or one npz archive with the same arrays.
+
+The labels of an archive of arrays: classes are the different values, whatever these are.
+
+The data sets `pneumoniamnist` and `breastmnist`: one official npz format, one check and one split.
+
+Yang et al., MedMNIST v2, Scientific Data 10:41, 2023; CC BY 4.0. The files name no patients.
+
+The data sets `fashion_mnist`, `svhn` and `cifar10`, each in the format in which it is published.
 
 Their rows are counted, in all and by class, and not hashed: no checksum of decoded content is published. Private: the
 training images; public and test: the first and the last test images, in file order.
@@ -7,21 +15,220 @@ training images; public and test: the first and the last test images, in file or
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import scipy.io
-from jaxtyping import Int64, UInt8
+from jaxtyping import Int64, Shaped, UInt8
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.idx_files import read_images
+from simulations.datasets.dataset import Dataset, Split, choose, cut, fixed_public_and_test
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import DataSource, find, read_bytes
-from simulations.datasets.split import choose, fixed_public_and_test
+from simulations.datasets.sources import DataSource, check_content, find, read_bytes, read_npz, row_digests
+
+_NAMES: Final = (
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+)
+
+
+def read_images(
+    source: DataSource, data_dir: Path | None, *, archive: str
+) -> tuple[Path, tuple[UInt8[ndarray, ...], UInt8[ndarray, ...], UInt8[ndarray, ...], UInt8[ndarray, ...]]]:
+    """Training images and labels, test images and labels, and the file that errors name.
+
+    archive: the npz file that is looked for first, with x_train, y_train, x_test and y_test. Raises DataUnavailable
+    without files, DataCorrupt for others than images u8 [N, height, width] with a label u8 each.
+    """
+    path = find(source, data_dir, [archive, f"{_NAMES[0]}.gz", _NAMES[0]])
+    if path.suffix == ".npz":
+        names = ("x_train", "y_train", "x_test", "y_test")
+        found = read_npz(path, names)
+        arrays = [found[name] for name in names]
+    else:
+        arrays = [_read_idx(find(source, data_dir, [f"{name}.gz", name])) for name in _NAMES]
+    for array, dimensions in zip(arrays, (3, 1, 3, 1), strict=True):
+        if array.dtype != np.uint8 or array.ndim != dimensions:
+            raise DataCorrupt(
+                f"{path} holds an array {array.dtype}{list(array.shape)}; allowed: uint8 with {dimensions} dimensions"
+            )
+    for images, labels in (arrays[:2], arrays[2:]):
+        if len(images) != len(labels):
+            raise DataCorrupt(f"{path} holds {len(images)} images but {len(labels)} labels; allowed: equally many")
+    train_images, train_labels, test_images, test_labels = arrays
+    return path, (train_images, train_labels, test_images, test_labels)
+
+
+def _read_idx(path: Path) -> UInt8[ndarray, ...]:
+    """An idx file: two zero bytes, type (8 = unsigned byte), rank, sizes as big-endian u32, then the
+    values."""
+    content = read_bytes(path)
+    rank = content[3] if len(content) > 3 else 0
+    header = 4 + 4 * rank
+    shape = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
+    if content[:3] != b"\0\0\x08" or rank == 0 or len(content) != header + math.prod(shape):
+        raise DataCorrupt(f"{path} is not an idx file of unsigned bytes: {len(content)} bytes do not fit its header")
+    return np.frombuffer(content, dtype=np.uint8, offset=header).reshape(shape)
+
+
+# With more different values, or with fewer records of each in the mean, y is a quantity rather than a class.
+_MOST_CLASSES, _FEWEST_RECORDS = 200, 2
+# Whole numbers below are exact as floats.
+_EXACT = 2.0**53
+
+
+def class_labels(
+    y: Shaped[ndarray, "*shape"], classes: Shaped[ndarray, "*shape"] | None, *, where: str
+) -> tuple[Int64[ndarray, " records"], tuple[str, ...]]:
+    """The class of each record, from 0, and the names of the classes.
+
+    y: texts, truth values or whole numbers [N] or [N, 1], or rows of a single one [N, classes]. classes: all names, to
+    which numbers point from 0 and which texts must be among; without it the classes are the different values of y, in
+    the order of numbers or of text. Raises DataCorrupt naming the array and the first row that is wrong.
+    """
+    values = y[:, 0] if y.ndim == 2 and y.shape[1] == 1 else y
+    names = None if classes is None else [str(name) for name in classes.reshape(-1)]
+    if values.ndim == 2 and np.issubdtype(values.dtype, np.number) and _one_each(values):
+        names = names or [str(place) for place in range(values.shape[1])]
+        values = values.argmax(axis=1)
+    whole = values.dtype.kind in "iuf" and bool((np.abs(values) < _EXACT).all() and (values == np.rint(values)).all())
+    texts = values.dtype.kind == "U"
+    if values.ndim != 1 or values.size == 0 or not (whole or texts or values.dtype == bool):
+        raise DataCorrupt(
+            f"{where}: y is {y.dtype}{list(y.shape)}; allowed: whole numbers or names of classes, one per row"
+        )
+    if texts:
+        values = np.char.strip(values)
+    elif whole:
+        values = values.astype(np.int64)
+    if names is None:
+        return _distinct(values, where=where)
+    known = {name.strip(): place for place, name in enumerate(names)}
+    places = np.array([known.get(text, -1) for text in values.tolist()]) if texts else values.astype(np.int64)
+    wrong = (places < 0) | (places >= len(names))
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        allowed = ", ".join(known)[:200] if texts else f"0 to {len(names) - 1}"
+        raise DataCorrupt(f"{where}: y, row {row + 1}: {values[row]}; allowed: {allowed}")
+    return places.astype(np.int64), tuple(names)
+
+
+def _distinct(values: Shaped[ndarray, " records"], *, where: str) -> tuple[Int64[ndarray, " records"], tuple[str, ...]]:
+    found, places = np.unique(values, return_inverse=True)
+    if not 2 <= len(found) <= min(_MOST_CLASSES, len(values) // _FEWEST_RECORDS):
+        raise DataCorrupt(
+            f"{where}: y has {len(found)} different values in {len(values)} rows; allowed: 2 to {_MOST_CLASSES} "
+            f"classes, of {_FEWEST_RECORDS} records each in the mean, or an array `classes` of all their names"
+        )
+    if values.dtype.kind == "i" and found[0] == -1 and found[1] == 0:
+        row = int(np.argmax(values == -1))
+        raise DataCorrupt(f"{where}: y, row {row + 1}: -1, beside 0; allowed: rows with a label, and no mark of none")
+    return places.astype(np.int64), tuple(str(value) for value in found.tolist())
+
+
+def _one_each(rows: Shaped[ndarray, "records classes"]) -> bool:
+    return bool(rows.shape[1] > 1 and ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all())
+
+
+@dataclass(frozen=True)
+class _Task:
+    """One binary MedMNIST task. `checksum` is that of all rows of the three official parts together."""
+
+    name: str
+    checksum: str
+    class_names: tuple[str, str]
+    public_size: int
+    about: str
+
+
+# Chest X-rays of children: Kermany et al., Cell 172(5), 2018.
+_PNEUMONIA = _Task(
+    name="pneumoniamnist",
+    checksum="5f23391f9f05f9d29de94fc4975e39e1187f9631ab0cb37b8c262955d8857a83",
+    class_names=("normal", "pneumonia"),
+    public_size=1_000,
+    about="Chest X-rays of children (PneumoniaMNIST, 28 x 28).",
+)
+# Breast ultrasound images: Al-Dhabyani et al., Data in Brief 28, 2020.
+_BREAST = _Task(
+    name="breastmnist",
+    checksum="8c535de4068892a0b81956ee0dd0b3993766812070f5a5b20d6678cc772ab5ce",
+    class_names=("malignant", "normal or benign"),
+    public_size=200,
+    about="Breast ultrasound images (BreastMNIST, 28 x 28).",
+)
+
+
+def load_pneumonia(request: DatasetRequest) -> Dataset:
+    """5,856 chest X-rays of children, normal or pneumonia; see `_load`."""
+    return _load(_PNEUMONIA, request)
+
+
+def load_breast(request: DatasetRequest) -> Dataset:
+    """780 breast ultrasound images, malignant or not; see `_load`."""
+    return _load(_BREAST, request)
+
+
+def _load(task: _Task, request: DatasetRequest) -> Dataset:
+    """Images f32 [N, 28, 28] in [0, 1]. Test: the official test part (a stratified choice when fewer are
+    asked for); private and public: a stratified split of the official training and validation parts from the
+    seed.
+
+    Copies of an image stay in one part, and copies of test images are in neither of the others. Rows are put in the
+    order of their digests first, so that files with the same rows in another order give the same data set. Raises
+    DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
+    """
+    name = task.name
+    source = DataSource(
+        folder=name, url=f"https://zenodo.org/records/10519652/files/{name}.npz", steps=f"download {name}.npz"
+    )
+    path = find(source, request.data_dir, [f"{name}.npz"])
+    official = ("train", "val", "test")
+    arrays = read_npz(path, [f"{part}_{what}" for part in official for what in ("images", "labels")])
+    for part in official:
+        images, labels = arrays[f"{part}_images"], arrays[f"{part}_labels"]
+        if images.dtype != np.uint8 or images.shape[1:] != (28, 28) or labels.shape != (len(images), 1):
+            raise DataCorrupt(
+                f"{path}: {part}_images is {images.dtype}{list(images.shape)}, {part}_labels "
+                f"{list(labels.shape)}; allowed: uint8 [N, 28, 28] and [N, 1]"
+            )
+    images = np.concatenate([arrays[f"{part}_images"] for part in official])
+    labels = np.concatenate([arrays[f"{part}_labels"] for part in official])[:, 0].astype(np.int64)
+    is_test = np.repeat([False, False, True], [len(arrays[f"{part}_images"]) for part in official])
+    # The part is hashed with the row: a file that moves an image from training to test is not the published
+    # one.
+    check_content(path, row_digests(images, np.stack([labels, is_test], axis=1)), task.checksum, ordered=False)
+    digests = np.array([digest.hex() for digest in row_digests(images)])
+    order = np.lexsort((labels, is_test, digests))
+    images, labels, is_test, digests = images[order], labels[order], is_test[order], digests[order]
+    pool = np.flatnonzero(~is_test & ~np.isin(digests, digests[is_test]))
+    test = np.flatnonzero(is_test)
+    rng = np.random.default_rng([request.seed, *f"{name} split".encode()])
+    copies = np.unique(digests[pool], return_inverse=True)[1]
+    sizes = (request.private_size, request.public_size or task.public_size, 0)
+    parts = cut(labels[pool], groups=copies, sizes=sizes, name=name, rng=rng)
+    if request.test_size is not None and request.test_size != len(test):
+        chosen = cut(labels[test], groups=None, sizes=(None, request.test_size, 0), name=f"{name} test part", rng=rng)
+        test = test[chosen.public]
+    return Dataset.of(
+        images * np.float32(1 / 255),
+        labels,
+        Split(private=pool[parts.private], public=pool[parts.public], test=test),
+        name=name,
+        kind="image",
+        class_names=task.class_names,
+        about=(
+            f"{task.about} Test: the official test part; private and public: a stratified split of the "
+            f"official training and validation parts by image. The files name no patients, so images of one "
+            f"patient may be in several parts and with several parties."
+        ),
+    )
 
 
 @dataclass(frozen=True)

@@ -17,10 +17,9 @@ from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
 from simulations.datasets.columns import encode, text
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, cut_as_asked
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_bytes
-from simulations.datasets.split import cut_as_asked
 
 SOURCE = DataSource(
     folder="sms_spam",

@@ -13,9 +13,8 @@ from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
 
 from simulations.datasets.dataset import Dataset
-from simulations.datasets.drawn import drawn
-from simulations.datasets.glyph_faces import EXTENT, render_templates
-from simulations.datasets.glyphs import sample
+from simulations.datasets.glyphs import EXTENT, render_templates, sample
+from simulations.datasets.rendered import drawn
 from simulations.datasets.request import DatasetRequest
 
 DIGITS: Final = "0123456789"

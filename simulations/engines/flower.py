@@ -42,19 +42,28 @@ from typing import Any, TypeVar
 
 from protocols.errors import ConclaveError, EngineFailed, InvalidInput
 from protocols.reading import parse_json
-from simulations.engines.ending import end_all
-from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
-from simulations.engines.lean_ray import lean
-from simulations.engines.log_file import logged_to
-from simulations.engines.pinning import (
+from simulations.engines.engine import (
+    Engine,
+    Exchange,
+    HostSpec,
+    OnReply,
+    Replies,
+    WorkerHost,
+    check_asked,
+    describe_error,
+    end_all,
+    logged_to,
+    rebuild_error,
+)
+from simulations.engines.ray_workers import (
     check_parties,
     check_workers,
     count_workers,
     gpu_present,
     in_worker_environment,
+    lean,
     worker_environment,
 )
-from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
 
 # Read when the packages are imported, so that nothing calls home, looks for updates or installs anything.
 os.environ.update(

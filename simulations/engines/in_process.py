@@ -30,10 +30,19 @@ from typing import Any, TypeVar
 
 from protocols.errors import ConclaveError, EngineFailed
 from protocols.reading import parse_json
-from simulations.engines.ending import end_all
-from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
-from simulations.engines.pinning import check_parties, check_workers, count_workers, worker_environment
-from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
+from simulations.engines.engine import (
+    Engine,
+    Exchange,
+    HostSpec,
+    OnReply,
+    Replies,
+    WorkerHost,
+    check_asked,
+    describe_error,
+    end_all,
+    rebuild_error,
+)
+from simulations.engines.ray_workers import check_parties, check_workers, count_workers, worker_environment
 
 T = TypeVar("T")
 Frame = dict[str, Any]  # Any: the values of a JSON object, whose keys the module's docstring lists

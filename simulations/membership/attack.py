@@ -1,4 +1,23 @@
-"""A membership inference attack on the released student, and the most that differential privacy allows.
+"""Scores of membership from a student's probabilities: larger where a record looks like one that was learned.
+
+loss              Yeom et al. 2018, the adversary with a threshold: a small loss on the true label
+modified entropy  Song & Mittal 2021: a small entropy, where confidence in a wrong class counts against; with a
+                  threshold for each class
+
+Controls for the attack on the released student: models for which the answer is known beforehand.
+
+The attack should succeed on the model trained on the private records without privacy. The student of public records and
+their true labels has never seen anything private: what the attack finds there is a difference between the private and
+the test part, not leakage.
+
+The most that differential privacy allows any membership attack: rates, area and advantage.
+
+The game: an attacker sees what was released and decides whether it came from data with one unit's records, or from the
+same data with these replaced. Under (epsilon, delta)-differential privacy no decision reaches above the region
+TPR <= e^epsilon FPR + delta and TPR <= 1 - e^-epsilon (1 - delta - FPR) (Wasserman & Zhou 2010, Thm 2.4;
+Kairouz, Oh & Viswanath 2015, Thm 2.1).
+
+A membership inference attack on the released student, and the most that differential privacy allows.
 
 Members are private records that teachers learned; non-members are the test part. The attacker knows each record and its
 true label, and asks the student for probabilities. Two standard attacks: a threshold on the loss (Yeom et al. 2018),
@@ -12,23 +31,29 @@ be found, while the guarantee gives the ceiling.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol
 
 import numpy as np
-from jaxtyping import Float64, Int64
+import scipy
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
+from coordinator.students.targets import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.research.published.private import Private
 from simulations.datasets.dataset import Dataset
-from simulations.membership.ceiling import advantage_ceiling, area_ceiling, true_positive_ceiling
-from simulations.membership.controls import Controls
-from simulations.membership.report import AttackResult, BeyondShift, BudgetGroup, Ceiling, MembershipReport
-from simulations.membership.scores import Predictor, Scores, class_thresholds, scores_of
-from simulations.membership.statistics import (
+from simulations.membership.report import (
     FALSE_POSITIVE_RATES,
+    AttackResult,
+    BeyondShift,
+    BudgetGroup,
+    Ceiling,
     Estimate,
+    MembershipReport,
     advantage,
     area,
     area_difference,
@@ -39,6 +64,171 @@ from simulations.membership.statistics import (
 )
 from simulations.setup.record_budgets import upsampling
 from simulations.stages.inputs import DatasetInputs
+from simulations.stages.students import ReleasedStudent
+
+Scores = Float64[ndarray, " records"]
+Labels = Int64[ndarray, " records"]
+Score = Callable[[Float64[ndarray, "records classes"], Labels], Scores]
+
+# The sum of a row's probabilities may differ from 1 by this much, as they are float32.
+_SUM_TOLERANCE = 1e-3
+# Below any float32 probability; its logarithm is finite.
+_TINY = 1e-60
+# Cells of [records, classes] that are predicted and scored at a time.
+_CELLS = 20_000_000
+
+
+class Predictor(Protocol):
+    """A model to attack: anything that gives the probability of each class, as ReleasedStudent does."""
+
+    def probabilities(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
+        """The probability of each class; rows sum to 1."""
+
+
+def loss(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> Scores:
+    """log(p_y/(1 - p_y)), y the true label: in the order of the negative cross-entropy loss.
+
+    1 - p_y is summed from the other classes, so that records differ where p_y itself is 1 in floating point (Carlini et
+    al. 2022 compute it so).
+    """
+    right, wrong = _right_and_wrong(probabilities, labels)
+    return np.log(right + _TINY) - np.log(wrong + _TINY)
+
+
+def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> Scores:
+    """-Mentr = (1 - p_y) log p_y + sum_{i != y} p_i log(1 - p_i), at most 0 (Song & Mittal 2021)."""
+    right, wrong = _right_and_wrong(probabilities, labels)
+    rest = np.maximum(probabilities.sum(axis=1, keepdims=True) - probabilities, 0.0)
+    terms = probabilities * np.log(rest + _TINY)
+    terms[np.arange(len(labels)), labels] = 0.0
+    return np.asarray(wrong * np.log(right + _TINY) + terms.sum(axis=1))
+
+
+SCORES: Final[dict[str, Score]] = {"loss": loss, "modified_entropy": modified_entropy}
+
+
+def scores_of(
+    predictor: Predictor, inputs: Float32[ndarray, "records ..."], labels: Labels, *, classes: int
+) -> dict[str, Scores]:
+    """Each of SCORES on these records, some rows at a time. Raises InvalidInput unless the model gives
+    probabilities.
+    """
+    step = max(1, _CELLS // classes)
+    found: dict[str, list[Scores]] = {name: [] for name in SCORES}
+    for start in range(0, len(labels), step):
+        part, of_part = inputs[start : start + step], labels[start : start + step]
+        probabilities = _checked(predictor.probabilities(part), rows=len(part), classes=classes)
+        for name, score in SCORES.items():
+            found[name].append(score(probabilities, of_part))
+    return {name: np.concatenate(parts) if parts else np.zeros(0) for name, parts in found.items()}
+
+
+def class_thresholds(
+    members: Scores, member_labels: Labels, others: Scores, other_labels: Labels, *, classes: int
+) -> Float64[ndarray, " classes"]:
+    """The best threshold for each class (Song & Mittal 2021), learnt from records that the attacker knows.
+
+    A class with fewer than two members or non-members gets the threshold that is best for all classes together.
+    """
+    thresholds = np.full(classes, best_threshold(members, others))
+    for label in np.intersect1d(member_labels, other_labels):
+        of_members, of_others = members[member_labels == label], others[other_labels == label]
+        if min(len(of_members), len(of_others)) >= 2:
+            thresholds[label] = best_threshold(of_members, of_others)
+    return thresholds
+
+
+def _right_and_wrong(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> tuple[Scores, Scores]:
+    """The probability of the true label, and of all others together."""
+    rows = np.arange(len(labels))
+    others = probabilities.copy()
+    others[rows, labels] = 0.0
+    return probabilities[rows, labels], others.sum(axis=1)
+
+
+def _checked(
+    probabilities: Float32[ndarray, "records classes"], *, rows: int, classes: int
+) -> Float64[ndarray, "records classes"]:
+    """The probabilities as float64. Raises InvalidInput unless each row is a distribution over the classes."""
+    if probabilities.shape != (rows, classes):
+        raise InvalidInput(f"probabilities have shape {probabilities.shape}; allowed: {(rows, classes)}")
+    exact = probabilities.astype(np.float64)
+    if not np.isfinite(exact).all():
+        raise InvalidInput("probabilities hold NaN or infinite values; allowed: in [0, 1]")
+    sums = exact.sum(axis=1)
+    if (exact < 0).any() or (np.abs(sums - 1) > _SUM_TOLERANCE).any():
+        worst = float(sums[np.argmax(np.abs(sums - 1))])
+        raise InvalidInput(f"probabilities are negative or sum to {worst:g} in a row; allowed: >= 0, with sum 1")
+    return exact
+
+
+@dataclass(frozen=True, eq=False)
+class Controls:
+    """The models beside the released student; None where one is not to be measured."""
+
+    non_private: Predictor | None
+    no_private_data: Predictor | None
+
+
+def make_controls(
+    dataset: Dataset, *, non_private: Predictor, student: str, answered: int, seed: int, cache_dir: Path
+) -> Controls:
+    """Both controls, models of the released student's kind; nothing is trained before it is asked for.
+
+    non_private: of `pooled_student`; answered: how many labels the released student learned from. The control without
+    private data learns the true labels of as many public queries, drawn from the seed and not chosen by votes; it is
+    None if nothing was answered.
+    """
+    if answered == 0:
+        return Controls(non_private, None)
+    order = simulation_rng(seed, "control").permutation(len(dataset.public_labels))
+    chosen = np.sort(order[:answered])
+    targets = one_hot(dataset.public_labels[chosen], dataset.classes)
+    return Controls(
+        non_private, ReleasedStudent(dataset, chosen, targets, student=student, seed=seed, cache_dir=cache_dir)
+    )
+
+
+Values = Float64[ndarray, "..."]
+
+
+def true_positive_ceiling(false_positive_rate: Values, *, epsilon: Values, delta: Values) -> Values:
+    """The largest true-positive rate at a false-positive rate; the three arguments are broadcast."""
+    _check(epsilon, delta)
+    if not ((false_positive_rate >= 0) & (false_positive_rate <= 1)).all():
+        raise InvalidInput("a false-positive rate is outside [0, 1]")
+    # e^epsilon FPR in logarithms: a large epsilon must not overflow. FPR = 0 leaves delta.
+    with np.errstate(divide="ignore"):
+        log_first = epsilon + np.log(false_positive_rate)
+    first = np.exp(np.minimum(log_first, 0.0)) + delta
+    second = 1 - np.exp(-epsilon) * np.maximum(1 - delta - false_positive_rate, 0.0)
+    return np.asarray(np.minimum(np.minimum(first, second), 1.0))
+
+
+def area_ceiling(*, epsilon: Values, delta: Values) -> Values:
+    """The largest area under a curve inside that region: 1 - (1 - delta)^2/(1 + e^epsilon).
+
+    The region's border is one line through each of (0, delta) and (1 - delta, 1), which meet on the antidiagonal where
+    both errors are (1 - delta)/(1 + e^epsilon); what lies above it are two triangles of base 1 - delta.
+    """
+    _check(epsilon, delta)
+    return np.asarray(1 - (1 - delta) ** 2 * scipy.special.expit(-epsilon))
+
+
+def advantage_ceiling(*, epsilon: Values, delta: Values) -> Values:
+    """The largest TPR - FPR: 1 - 2 (1 - delta)/(1 + e^epsilon) (Humphries et al. 2023, the tight bound for
+    independent records)."""
+    _check(epsilon, delta)
+    return np.asarray(1 - 2 * (1 - delta) * scipy.special.expit(-epsilon))
+
+
+def _check(epsilon: Values, delta: Values) -> None:
+    for name, values, allowed, good in (
+        ("epsilon", epsilon, "finite numbers >= 0", np.isfinite(epsilon) & (epsilon >= 0)),
+        ("delta", delta, "in [0, 1]", (delta >= 0) & (delta <= 1)),
+    ):
+        if not good.all():
+            raise InvalidInput(f"{name} is {values[~good].ravel()[0]:g}; allowed: {allowed}")
 
 
 def membership_attack(

@@ -25,10 +25,8 @@ from protocols.labelling.coordinator import Labelling
 from protocols.research.published.private import Private
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
-from simulations.membership.attack import ceiling_of
-from simulations.membership.report import Ceiling
-from simulations.membership.scores import loss
-from simulations.membership.statistics import Estimate, RateAt, advantage, area, best_threshold, rates
+from simulations.membership.attack import ceiling_of, loss
+from simulations.membership.report import Ceiling, Estimate, RateAt, advantage, area, best_threshold, rates
 from simulations.setup.levels import batch_noise
 from simulations.stages.record_cells import Contribution
 from simulations.stages.record_votes import contributions, soft_pool_labels

@@ -54,7 +54,7 @@ def paper() -> Paper:
 
 def _typical(task: Task) -> Sequence[Cell]:
     from simulations.pipeline import study_of
-    from simulations.retraining.retraining import retraining
+    from simulations.retraining import retraining
 
     settings = experiment(
         dataset=_DATASET, parties=_PARTIES, queries=_QUERIES, budgets=_EPSILON, weights="uniform", student="none",

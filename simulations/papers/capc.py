@@ -89,7 +89,7 @@ def _queries(row: dict[str, Any], task: Task) -> Sequence[Cell]:
 
 
 def _gain(row: dict[str, Any], how: str, skew: float | None, task: Task) -> Sequence[Cell]:
-    from simulations.ask.results import ask_summary
+    from simulations.ask.report import ask_summary
     from simulations.ask.settings import ask_settings
     from simulations.ask.stages import ask, read_ask_inputs
 

@@ -17,7 +17,7 @@ from simulations import datasets
 from simulations.datasets import DatasetRequest, adult, diabetes130, mnist
 from simulations.datasets.dataset import Dataset
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
-from simulations.papers.released import counts_of, ensemble_votes, released, student_accuracy, without_privacy
+from simulations.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from simulations.papers.votes import (
     DATA_DEPENDENT_MEANS,
     NO_VOTES,

@@ -15,7 +15,7 @@ from simulations.datasets import DatasetRequest, adult, mnist
 from simulations.datasets.sources import DataSource
 from simulations.papers.glyph_like import Size, glyph_like
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
-from simulations.papers.released import released, student_accuracy
+from simulations.papers.students import released, student_accuracy
 from simulations.papers.votes import (
     DATA_DEPENDENT_MEANS,
     NO_VOTES,

@@ -19,8 +19,8 @@ from protocols.study.study import Study
 from simulations import datasets
 from simulations.datasets import mnist as mnist_data
 from simulations.datasets.request import DatasetRequest
-from simulations.papers.learned import predicted
 from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
+from simulations.papers.students import predicted
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host
 from simulations.stages.label import SeedResult

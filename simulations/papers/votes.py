@@ -15,7 +15,7 @@ from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.evidence import Figures, QueryVotes, Units
 from simulations.datasets.sources import DataSource, data_folder
 from simulations.papers.paper import Task
-from simulations.private.vote_analysis import worst_case_epsilon
+from simulations.private import worst_case_epsilon
 
 VOTES = DataSource(
     folder="pate_votes",

@@ -14,8 +14,7 @@ from numpy import ndarray
 
 from simulations.plots.style import COLOURS, Drawing, light_grid, new_figure, percent_axis, style
 from simulations.results.files import Summary
-from simulations.results.marks import MARK
-from simulations.results.text import count, parties_words, percent
+from simulations.results.text import MARK, count, parties_words, percent
 
 _BAR = 0.62
 _FEWEST_BINS, _MOST_BINS = 6, 40

@@ -20,7 +20,7 @@ from rich.text import Text
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_json
 from simulations.results.files import Summary
-from simulations.results.marks import MARK, not_for_release
+from simulations.results.text import MARK, not_for_release
 from simulations.setup.experiment import read_toml
 from simulations.stages.label import mean_and_interval
 

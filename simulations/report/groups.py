@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any  # rows of a template
 
 from simulations.results.files import Summary
-from simulations.results.groups import share_text
-from simulations.results.text import percent
+from simulations.results.text import percent, share_text
 
 _MOST_ROWS = 20
 Row = dict[str, Any]

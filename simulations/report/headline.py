@@ -7,8 +7,7 @@ from protocols.study.study import ADJACENCY
 from runtime.page import Tone, verdict
 from simulations.pipeline import RunResult
 from simulations.results.files import Summary
-from simulations.results.groups import pays_most_words
-from simulations.results.text import not_measured, percent
+from simulations.results.text import not_measured, pays_most_words, percent
 
 # By how much a student of record votes is far behind pooled data; how many clusters are then named, and the fewest
 # records of the pool in each.

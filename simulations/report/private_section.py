@@ -23,9 +23,9 @@ from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots.style import Drawing, png_bytes, svg_text
-from simulations.private.vote_analysis import VoteAnalysis
+from simulations.private import VoteAnalysis
 from simulations.report.figure_columns import DEVIATION, MIRONOV, ORDER, Columns, columns_of_figures, figure_lines
-from simulations.results import membership_text as membership_words
+from simulations.results import text as membership_words
 from simulations.setup.accountants import BAYESIAN, accountant_table
 
 Row = dict[str, Any]
@@ -102,7 +102,7 @@ def attack_drawing(result: RunResult) -> Drawing | None:
     """The figure of the membership attack; None if there was none."""
     if result.findings.attack is None:
         return None
-    from simulations.plots.membership import roc_drawing
+    from simulations.plots.groups import roc_drawing
 
     return roc_drawing(result.findings.attack.for_research())
 

@@ -15,8 +15,7 @@ from rich.table import Table
 
 from coordinator.students.choice import Choice, Score
 from protocols.plural import counted
-from simulations.results.groups import pays_most_words
-from simulations.results.marks import MARK
+from simulations.results.text import MARK, pays_most_words
 
 _WIDTH: Final = 80
 # What a figure begins with; a cell may be empty.

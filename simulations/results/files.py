@@ -22,14 +22,15 @@ from protocols.study.right_labels import doubtful, seldom_named
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
-from simulations.results.groups import (
+from simulations.results.text import (
+    MARK,
+    NOT_FOR_RELEASE,
     baseline_groups,
     calibration_summary,
     calibration_table,
     groups_summary,
     groups_table,
 )
-from simulations.results.marks import MARK, NOT_FOR_RELEASE
 from simulations.setup.experiment import write_config
 from simulations.setup.usual_noise import is_usual
 from simulations.stages.alone import measured_parties

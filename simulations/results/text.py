@@ -1,9 +1,22 @@
-"""Plain words for a run: what was done, numbers as people read them, and why a figure was not measured."""
+"""Which figures of a run are not for release, and how they are marked wherever else they stand.
+
+A membership report in words: rows of a table, and what was found in one sentence.
+
+What a run writes and says of the groups of test records: summary.json, two tables, and lines for the terminal.
+
+Plain words for a run: what was done, numbers as people read them, and why a figure was not measured.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import shlex
 from pathlib import Path
+from typing import (
+    Any,  # the values of a JSON object
+    Final,
+)
 
 import numpy as np
 
@@ -11,10 +24,268 @@ from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims import not_protected_from
 from protocols.study.protection import protection_of
 from protocols.study.record_votes import RecordVotes
+from simulations.groups import FEWEST, ByGroup, Calibration, Cost, GroupFigures, PaysMost
+from simulations.membership.report import LEVEL, AttackResult, Estimate, MembershipReport
 from simulations.pipeline import RunResult
 from simulations.setup.experiment import Experiment
-from simulations.stages.label import LIVE_PARTIES
+from simulations.stages.label import LIVE_PARTIES, mean_and_interval
 from simulations.stages.stored_votes import VoteCounts
+
+# Computed from votes, teachers or records, not from released labels: no budget pays for it.
+NOT_FOR_RELEASE: Final = (
+    "teacher_accuracy_mean",
+    "plurality_accuracy",
+    "baselines.non_private_student_accuracy",
+    "baselines.single_party_accuracy_mean",
+    "baselines.single_party_accuracy_best",
+    "baselines.single_parties_that_gain",
+    "baselines.calibration_error",
+    "baselines.brier",
+    "baselines.cost_by_group",
+    "baselines.pays_most",
+    "baselines.minimum_budget_uniform.answered",
+    "baselines.minimum_budget_uniform.label_accuracy",
+    "baselines.minimum_budget_uniform.student_accuracy",
+)
+# Put before such a figure outside the private folder.
+MARK: Final = "not for release: "
+
+
+def not_for_release(name: str) -> bool:
+    """Whether a figure of summary.json, by its dotted name, is one of these or part of one."""
+    return any(f"{name}.".startswith(f"{each}.") for each in NOT_FOR_RELEASE)
+
+
+ATTACKS: Final = {
+    "loss": "loss threshold",
+    "modified_entropy_by_class": "modified entropy, threshold by class",
+}
+MODELS: Final = {
+    "released": "released student",
+    "no_private_data": "control: student of public data only",
+    "non_private": "control: private data without privacy",
+}
+Row = tuple[str, str, str]
+
+
+def finding(report: MembershipReport) -> str:
+    """What the attacks show, in a sentence or two that claim no more than the intervals do.
+
+    Something is found where an area is above 1/2, or an advantage above 0, by its whole interval; with two attacks that
+    happens by chance in up to one run of ten.
+    """
+    if not _finds(report.released):
+        words = "The attacks do not tell members from non-members; that is no proof that no attack can."
+        if report.non_private and not _finds(report.non_private):
+            words += " They find none in the model without privacy either: they are too weak here to show anything."
+        return words
+    words = "The attacks tell private records from test records"
+    if not report.beyond_shift:
+        return f"{words}; no control was measured to show whether that is leakage or due to how the parts were chosen."
+    if any(beyond.area.low > 0 or beyond.advantage.low > 0 for beyond in report.beyond_shift):
+        return f"{words}, and more than on a student that has seen no private data."
+    return (
+        f"{words}, but not detectably more than on a student that has seen no private data: this shows no "
+        "leakage, only "
+        "that the parts differ."
+    )
+
+
+def _finds(results: tuple[AttackResult, ...]) -> bool:
+    return any(result.area.low > 0.5 or result.advantage.low > 0 for result in results)
+
+
+def rows(report: MembershipReport) -> list[Row]:
+    """The figures and their ceilings: name, value, and its 95 % interval or reference value."""
+    lines: list[Row] = []
+    for name, called in MODELS.items():
+        for result in getattr(report, name):
+            lines += _attack_rows(f"{called}; {ATTACKS[result.attack]}", result)
+    for beyond in report.beyond_shift:
+        words = f"released student minus student of public data only; {ATTACKS[beyond.attack]}"
+        lines.append((f"{words}: AUC", *_signed(beyond.area)))
+        lines.append((f"{words}: advantage", *_signed(beyond.advantage)))
+    lines.append(("released student; loss threshold: AUC with membership permuted", *_figures(report.permuted)))
+    for group in report.groups:
+        low, high = f"{group.epsilon_low:.3g}", f"{group.epsilon_high:.3g}"
+        words = f"ε = {low}" if low == high else f"ε from {low} to {high}"
+        value, interval = _figures(group.area)
+        lines.append((f"AUC, {count(group.members)} members of {words} (at most {group.ceiling:.3f})", value, interval))
+    for words, ceiling in (
+        ("every unit", report.least_protected),
+        ("the unit with the lowest ceiling", report.most_protected),
+    ):
+        about = f"ε = {ceiling.epsilon:.3g}, δ = {power_of_ten(ceiling.delta)}"
+        lines.append((f"ceiling for {words}: AUC", f"{ceiling.area:.3f}", about))
+        lines.append((f"ceiling for {words}: advantage", f"{ceiling.advantage:.3f}", about))
+        for rate, at_most in zip(report.released[0].rates, ceiling.rates, strict=True):
+            lines.append((f"ceiling for {words}: TPR at FPR {_percent(rate.wanted)}", _percent(at_most), about))
+    return lines
+
+
+def _attack_rows(words: str, result: AttackResult) -> list[Row]:
+    lines = [
+        (f"{words}: AUC", *_figures(result.area)),
+        (f"{words}: advantage", *_signed(result.advantage)),
+    ]
+    for rate in result.rates:
+        found, false = rate.true_positive_rate, rate.false_positive_rate
+        name = f"{words}: TPR at FPR {_percent(rate.wanted)}"
+        if false.value == 0:
+            # Too few non-members for one false positive: only this upper bound of the threshold's rate is known.
+            name += f" (no false positive among {count(result.non_members)}; FPR up to {_percent(false.high)})"
+        lines.append((name, _percent(found.value), f"{_percent(found.low)} to {_percent(found.high)}"))
+    return lines
+
+
+def _figures(estimate: Estimate) -> tuple[str, str]:
+    return f"{estimate.value:.3f}", f"{estimate.low:.3f} to {estimate.high:.3f}, {100 * LEVEL:.0f}\N{NO-BREAK SPACE}%"
+
+
+def _signed(estimate: Estimate) -> tuple[str, str]:
+    interval = f"{estimate.low:+.3f} to {estimate.high:+.3f}, {100 * LEVEL:.0f}\N{NO-BREAK SPACE}%"
+    return f"{estimate.value:+.3f}", interval
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.3g}\N{NO-BREAK SPACE}%"
+
+
+GroupRow = dict[str, Any]  # Any: JSON
+
+# What is said where a share is of so few records.
+FEW = f"fewer than {FEWEST} records"
+
+
+def groups_summary(found: ByGroup | None) -> list[GroupRow] | None:
+    """The student's figures of each group; None without a student."""
+    return None if found is None else [_own(each) for each in found.groups]
+
+
+def calibration_summary(found: ByGroup | None) -> GroupRow | None:
+    """The student's calibration, as a mean over the seeds whose student was trained; None without a student."""
+    if found is None:
+        return None
+    error, error_half = mean_and_interval(np.array([each.error for each in found.calibrations]))
+    brier, brier_half = mean_and_interval(np.array([each.brier for each in found.calibrations]))
+    return {
+        "error": error,
+        "error_ci95": error_half,
+        "brier": brier,
+        "brier_ci95": brier_half,
+        "bins": len(found.calibrations[0].records),
+    }
+
+
+def baseline_groups(found: ByGroup | None) -> GroupRow:
+    """What is computed from private records, and not for release: keys of `baselines`; None without a pooled model."""
+    if found is None or found.pooled is None:
+        return {"calibration_error": None, "brier": None, "cost_by_group": None, "pays_most": None}
+    rows = [
+        {"attribute": each.attribute, "group": each.group, "pooled_accuracy": each.pooled, **_cost("cost", each.cost)}
+        for each in found.groups
+    ]
+    return {
+        "calibration_error": found.pooled.error,
+        "brier": found.pooled.brier,
+        "cost_by_group": rows,
+        "pays_most": None if found.pays_most is None else _most(found.pays_most),
+    }
+
+
+def _own(each: GroupFigures) -> GroupRow:
+    return {
+        "attribute": each.attribute,
+        "group": each.group,
+        "records": each.records,
+        "accuracy": each.accuracy,
+        "accuracy_low": each.low,
+        "accuracy_high": each.high,
+        "confidence": each.confidence,
+        "brier": each.brier,
+        "note": FEW if each.records < FEWEST else "",
+    }
+
+
+def _cost(name: str, cost: Cost | None) -> GroupRow:
+    if cost is None:
+        return {}
+    return {name: cost.value, f"{name}_low": cost.low, f"{name}_high": cost.high}
+
+
+def _most(most: PaysMost) -> GroupRow:
+    return {
+        "attribute": most.figures.attribute,
+        "group": most.figures.group,
+        "records": most.figures.records,
+        **_cost("cost", most.figures.cost),
+        "cost_of_the_others": most.rest,
+        **_cost("excess", most.excess),
+        "compared": most.compared,
+    }
+
+
+def groups_table(found: ByGroup) -> str:
+    """by_group.csv: one row per group; columns that are not for release say so."""
+    rows = []
+    for each in found.groups:
+        own = _own(each)
+        note = own.pop("note")
+        private = {"pooled_accuracy": each.pooled, **_cost("cost", each.cost)}
+        shown = {} if each.pooled is None else {f"{MARK}{name}": value for name, value in private.items()}
+        rows.append({**own, **shown, "note": note})
+    return _csv(rows)
+
+
+def calibration_table(found: ByGroup) -> str:
+    """calibration.csv: one row per bin of the first seed's student, from the least sure to the surest."""
+    first = found.calibrations[0]
+    rows = _bins(first, "")
+    if found.pooled is not None:
+        rows = [{**own, **other} for own, other in zip(rows, _bins(found.pooled, f"{MARK}pooled_"), strict=True)]
+    return _csv([{"bin": number, "records": int(first.records[number]), **row} for number, row in enumerate(rows)])
+
+
+def _bins(found: Calibration, start: str) -> list[GroupRow]:
+    return [
+        {f"{start}confidence": sure, f"{start}accuracy": right}
+        for sure, right in zip(found.confidence.tolist(), found.accuracy.tolist(), strict=True)
+    ]
+
+
+def _csv(rows: list[GroupRow]) -> str:
+    buffer = io.StringIO()
+    writer = csv.DictWriter(buffer, rows[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return buffer.getvalue()
+
+
+def pays_most_words(most: GroupRow, *, seeds: int) -> str:
+    """In one sentence: the group for which privacy costs most, as `pays_most` of summary.json says, and whether it may
+    be chance. Or that it costs none of them accuracy."""
+    if most["cost"] <= 0:
+        return f"none of {most['compared']} groups loses accuracy"
+
+    def points(name: str) -> str:
+        return f"{100 * most[name]:+.1f}"
+
+    chance = (
+        "the difference may be chance"
+        if most["excess_low"] <= 0
+        else f"more than the choice of {'test records and seeds' if seeds > 1 else 'test records'} explains"
+    )
+    return (
+        f"{most['attribute']} {most['group']}: {points('cost')} points (95 %: {points('cost_low')} to "
+        f"{points('cost_high')}; {most['records']:,} test records), the others {points('cost_of_the_others')}: "
+        f"{chance}, among {most['compared']} groups"
+    )
+
+
+def share_text(share: float, records: int) -> str:
+    """A share as a percentage, with a note where it is of few records."""
+    return percent(share) if records >= FEWEST else f"{percent(share)} of only {records}"
+
 
 _STOP_RULES = {
     "first-exhausted": "the first budget that is used up ends the study for everyone",

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from protocols.errors import InvalidInput, StorageFailed
 from runtime.distribution import lacking
-from simulations.results.marks import MARK, not_for_release
+from simulations.results.text import MARK, not_for_release
 
 FORMS = "mlflow | mlflow:URI | tensorboard:FOLDER"
 # Each kind's module, and the extra that installs it.

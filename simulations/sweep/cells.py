@@ -1,29 +1,164 @@
-"""The runs of a sweep: every setting with every data seed, each as `run` makes it, on votes that are cast once."""
+"""What a sweep varies, and what it repeats: settings from a TOML file, from flags and from key=value.
+
+The runs of a sweep: every setting with every data seed, each as `run` makes it, on votes that are cast once.
+
+The runs of a sweep side by side: an engine's workers take the cells, as they take parties when votes are cast.
+
+Votes are cast first, once for all cells that share them, so a worker only reads what is cached. Each cell is kept as
+soon as it is finished, by the worker. On a cluster every machine needs the caller's folder, the cache and the results
+at the same paths.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
-from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.errors import BudgetExceeded, EngineFailed, InvalidInput
 from protocols.plural import counted
-from protocols.reading import read_json
+from protocols.reading import parse_json, read_json
 from protocols.study.study import Study
 from runtime.files import write_atomically
 from simulations.datasets.dataset import content_digest
+from simulations.engines import open_engine
+from simulations.engines.engine import Exchange, HostSpec
 from simulations.pipeline import majority_accuracy, released_students, study_of
 from simulations.planning.nearest import nearest
 from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
+from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment, write_config
+from simulations.setup.experiment import Experiment, experiment, parse_seeds, read_toml, write_config
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled, votes_source
-from simulations.sweep.grid import Sweep, of_setting
+
+_MOST = 10_000
+# Settings whose values repeat a setting, rather than make another.
+_REPEATED = ("seeds", "data_seed")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """The settings of a sweep, in order; which of their keys vary; and the seeds of the partitions over which each
+    setting is repeated. The settings have the first of these as their data_seed.
+    """
+
+    settings: list[Experiment]
+    varied: tuple[str, ...]
+    data_seeds: tuple[int, ...]
+    document: dict[str, object]
+
+    @property
+    def cells(self) -> list[tuple[int, Experiment]]:
+        """Every setting, by its number, with every data seed: each is one run."""
+        return [
+            (number, settings.model_copy(update={"data_seed": seed}))
+            for number, settings in enumerate(self.settings)
+            for seed in self.data_seeds
+        ]
+
+
+def read_sweep(path: Path, *, given: Mapping[str, object], overrides: Mapping[str, object]) -> Sweep:
+    """A sweep from TOML: a table [base] of settings, and [grid], a table of lists, all combinations of which are run,
+    or several such tables ([[grid]]), one after the other.
+
+    A file without these tables, as config.toml of a run, is the base. given: settings of flags; overrides: of
+    `key=value`. Both come before [base]; a list of an override replaces or adds a list of every grid. `seeds` and
+    `data_seed` ("0-4" or a list) repeat every setting. A sweep trains no student unless told to. Raises InvalidInput
+    for an unknown table or setting, an empty list, settings that are out of range, or more than 10,000 of them.
+    """
+    base, grids = _tables(path)
+    lists = {key: value for key, value in overrides.items() if isinstance(value, list) and key not in _REPEATED}
+    scalars = {key: value for key, value in overrides.items() if key not in lists}
+    common = {"student": "none", "baselines": False, **base, **scalars, **given}
+    fixed = {*scalars, *given}
+    checked = [
+        _checked(path, {**{key: value for key, value in grid.items() if key not in fixed}, **lists}) for grid in grids
+    ]
+    total = sum(prod(len(values) for values in grid.values()) for grid in checked)
+    if total > _MOST:
+        raise InvalidInput(f"{path} makes {total} settings; allowed: at most {_MOST}")
+    repeated = {key: _seeds(key, common[key]) for key in _REPEATED if key in common}
+    data_seeds = repeated.pop("data_seed", (0,))
+    settings = []
+    for grid in checked:
+        for combination in itertools.product(*grid.values()):
+            chosen = dict(zip(grid, combination, strict=True))
+            settings.append(_setting({**common, **chosen, **repeated, "data_seed": data_seeds[0]}, chosen))
+    varied = tuple(dict.fromkeys(key for grid in checked for key in grid))
+    said = {**common, **{key: list(seeds) for key, seeds in repeated.items()}, "data_seed": [*data_seeds]}
+    document: dict[str, object] = {"base": said, "grid": checked if len(checked) > 1 else checked[0]}
+    return Sweep(settings, varied, data_seeds, document)
+
+
+def _tables(path: Path) -> tuple[dict[str, object], list[dict[str, object]]]:
+    """The base and the grids of a file."""
+    tables = read_toml(path)
+    if not {"base", "grid"} & set(tables):
+        return tables, [{}]
+    if unknown := set(tables) - {"base", "grid"}:
+        raise InvalidInput(f"{path} has {sorted(unknown)} beside its tables; allowed: [base] and [grid]")
+    base, grid = tables.get("base", {}), tables.get("grid", {})
+    grids = [each for each in (grid if isinstance(grid, list) else [grid]) if isinstance(each, dict)]
+    if not isinstance(base, dict) or not grids or (isinstance(grid, list) and len(grids) < len(grid)):
+        raise InvalidInput(f"{path}: base and grid must be tables")
+    return base, grids
+
+
+def _checked(path: Path, grid: Mapping[str, object]) -> dict[str, list[object]]:
+    """The grid, all of whose values are lists. Raises InvalidInput."""
+    if not grid:
+        raise InvalidInput(f"{path} varies nothing; allowed: a table [grid] of lists, or key=[a,b] after the file")
+    for key, values in grid.items():
+        if key in _REPEATED:
+            raise InvalidInput(f"{path}: grid.{key}; allowed: {key} in [base], whose values repeat every setting")
+        if not isinstance(values, list) or not values:
+            raise InvalidInput(f"{path}: grid.{key} is {values!r}; allowed: a list of at least one value")
+    return {key: values for key, values in grid.items() if isinstance(values, list)}
+
+
+def _seeds(key: str, said: object) -> tuple[int, ...]:
+    if isinstance(said, list | tuple) and said and all(isinstance(seed, int) for seed in said):
+        return parse_seeds(",".join(map(str, said)))
+    if isinstance(said, str | int):
+        return parse_seeds(str(said))
+    raise InvalidInput(f"{key} is {said!r}; allowed: integers >= 0 as a list, or as 3, 0-9 or 0,2,5-7")
+
+
+def _setting(values: dict[str, object], chosen: Mapping[str, object]) -> Experiment:
+    """One setting of the sweep; an error says which."""
+    try:
+        settings = experiment(**values)
+        _, analyses = named_accountants(settings.accountant)
+        # A run's config.toml, which may be the base, names those that were not asked for, too.
+        usual = {name: Experiment.model_fields[name].default for name in ("attack", "retrainings", "groups")}
+        idle = [name for name, default in usual.items() if getattr(settings, name) != default]
+        if analyses or idle:
+            raise InvalidInput(
+                f"{idle[0] if idle else analyses[0]} adds figures that a sweep does not have; allowed: an accountant "
+                "that charges, and no attack, retrainings or groups (give them to `run`, setting by setting)"
+            )
+    except InvalidInput as error:
+        raise of_setting(error, chosen) from None
+    return settings
+
+
+def of_setting(error: InvalidInput, chosen: Mapping[str, object]) -> InvalidInput:
+    """The error, with the values of the setting that it is about."""
+    return InvalidInput(f"{words(chosen)}: {error}")
+
+
+def words(chosen: Mapping[str, object]) -> str:
+    """What tells a setting from the others: `weights = uniform, sigma = 4`."""
+    return ", ".join(f"{key} = {value}" for key, value in chosen.items())
+
 
 Row = dict[str, Any]  # Any: JSON
 
@@ -188,3 +323,68 @@ def _named(row: Row, cell: Cell, varied: tuple[str, ...]) -> Row:
     shown = cell.settings.model_dump(mode="json")
     values = {key: str(shown[key]) if isinstance(shown.get(key), list) else shown.get(key) for key in varied}
     return {"setting": cell.number, **values, "data_seed": cell.settings.data_seed, **row}
+
+
+_ENGINE_OF_WORKERS = "in_process"
+
+
+def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Path) -> None:
+    """Runs the cells that `kept` does not hold in the workers of the host's engine, and keeps their rows there.
+
+    The rows are those that one process makes, cell by cell. Raises what a cell raises, and EngineFailed; what was
+    finished before is kept.
+    """
+    wanted = {cell.key: cell for cell in cells if not cell.refused and not (kept / f"{cell.key}.json").exists()}
+    if not wanted:
+        return
+    _cast(wanted.values(), host=host, reporter=reporter)
+    folders = {
+        "kept": str(kept.absolute()),
+        "here": str(Path.cwd()),
+        "cache_dir": str(host.cache_dir.absolute()),
+        "data_dir": "" if host.data_dir is None else str(host.data_dir.absolute()),
+    }
+    requests = {
+        # What was not given stays so: it may follow from the data.
+        key: json.dumps(cell.settings.model_dump(mode="json", exclude_unset=True)).encode()
+        for key, cell in wanted.items()
+    }
+    with reporter.stage(f"{len(wanted)} runs, side by side") as stage:
+
+        def body(exchange: Exchange) -> None:
+            if None in exchange(requests, stage.update).values():
+                raise EngineFailed("a worker left out a run of the sweep")
+
+        spec = HostSpec("simulations.sweep.cells:open_host", {**folders})
+        open_engine(host.engine, workers=host.workers).run(spec, list(requests), body)
+
+
+def _cast(cells: Iterable[Cell], *, host: Host, reporter: Reporter) -> None:
+    """Makes sure that the votes of all cells are cached; those of one kind at a time are in memory."""
+    shared = Shared(host, reporter)
+    for cell in {votes_key(cell.settings): cell for cell in cells}.values():
+        shared.run(cell.settings)
+
+
+class SweepHost:
+    """The cells of one worker."""
+
+    def __init__(self, *, kept: Path, host: Host) -> None:
+        self._kept = kept
+        self._shared = Shared(host, Reporter(quiet=True))
+
+    def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
+        """Runs each cell (its key, and its settings as JSON) and keeps its rows; the reply is empty."""
+        for key, request in requests.items():
+            settings = experiment(**parse_json(request, where="the settings of a run"))
+            keep(Cell(0, settings, "", key, None), self._shared, self._kept / f"{key}.json")
+            yield key, b""
+
+
+def open_host(*, kept: str, here: str, cache_dir: str, data_dir: str) -> SweepHost:
+    """The host of a worker, which works in the caller's folder `here`: settings may name files from there."""
+    os.chdir(here)
+    host = Host(
+        data_dir=Path(data_dir) if data_dir else None, cache_dir=Path(cache_dir), engine=_ENGINE_OF_WORKERS, workers=1
+    )
+    return SweepHost(kept=Path(kept), host=host)

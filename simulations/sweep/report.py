@@ -1,19 +1,182 @@
-"""report.html of a sweep: one self-contained page; all its numbers come from the table of intervals."""
+"""Each setting's figures as means with 95 % confidence intervals, over what was repeated.
+
+The files of a sweep: a row per setting and seed, a row per setting, figures, and a page.
+
+report.html of a sweep: one self-contained page; all its numbers come from the table of intervals.
+"""
 
 from __future__ import annotations
 
+import io
+import json
+import shlex
 from collections.abc import Sequence
 from math import isfinite
+from pathlib import Path
 
+import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import tomli_w
 
 from protocols.claims import SIMULATED
 from protocols.study.study import ADJACENCY
+from runtime.files import write_atomically
 from runtime.page import cards, document, facts, lines, table, text, verdict
-from simulations.plots.style import Drawing, inline_svg
+from simulations.plots.figures import write_figures
+from simulations.plots.style import PAPER, Drawing, inline_svg, pdf_bytes
+from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import environment
-from simulations.sweep.grid import Sweep, words
-from simulations.sweep.intervals import covered
+from simulations.results.trackers import Tracked
+from simulations.stages.label import mean_and_interval
+from simulations.sweep.cells import Row, Sweep, words
+
+# Figures of a row that get an interval.
+FIGURES = (
+    "answered",
+    "asked",
+    "label_accuracy",
+    "student_accuracy",
+    "epsilon_spent_max",
+    "share_of_budget_used_min",
+)
+_CONSTANT = ("majority_share", "epsilon_mean", "epsilon_guaranteed_max", "unit", "view", "accountant")
+
+
+def intervals(rows: pd.DataFrame, varied: tuple[str, ...]) -> pd.DataFrame:
+    """One row per setting: each figure's mean, and the ends `_low` and `_high` of its interval (empty for one value).
+
+    rows: one per setting, data seed and seed. Where there are several data seeds the interval is Student's t over the
+    means of the partitions, which are independent, whatever the noise within each: it covers data, partition,
+    teachers, noise and student. With one data seed it is Student's t over the seeds of that one partition, and covers
+    noise and student alone. `repeated` says which, and `repetitions` how many values the interval rests on. Values are
+    taken to be about normal; an end may lie outside of [0, 1].
+    """
+    found = []
+    for _, of_setting in rows.groupby("setting", sort=True):
+        first = of_setting.iloc[0]
+        several = of_setting["data_seed"].nunique() > 1
+        row = {
+            **{key: first[key] for key in ("setting", *varied)},
+            "repeated": "data seeds" if several else "seeds",
+            "repetitions": int(of_setting["data_seed" if several else "seed"].nunique()),
+        }
+        for name in FIGURES:
+            values = pd.to_numeric(of_setting[name]) if name in of_setting else pd.Series(dtype=float)
+            known = values.groupby(of_setting["data_seed"]).mean() if several else values
+            row |= _interval(name, known.dropna().to_numpy(dtype=np.float64))
+        for name in _CONSTANT:
+            # The majority's share differs between data seeds where data are drawn anew.
+            shown = of_setting[name] if name in of_setting else pd.Series(dtype=object)
+            numeric = pd.api.types.is_numeric_dtype(shown)
+            row[name] = (shown.mean() if numeric else first.get(name)) if len(shown) else None
+        notes = of_setting["note"][of_setting["note"] != ""]
+        found.append({**row, "note": "" if notes.empty else notes.iloc[0]})
+    return pd.DataFrame(found)
+
+
+def _interval(name: str, values: np.ndarray) -> dict[str, float | None]:
+    if len(values) == 0:
+        return {name: None, f"{name}_low": None, f"{name}_high": None}
+    mean, half = mean_and_interval(values)
+    return {
+        name: mean,
+        f"{name}_low": None if half is None else mean - half,
+        f"{name}_high": None if half is None else mean + half,
+    }
+
+
+def covered(table: pd.DataFrame) -> str:
+    """In one sentence, what the intervals of a table are and what they leave out."""
+    first = table.iloc[0]
+    if first["repetitions"] < 2:
+        return 'No intervals: one seed and one partition. Give seeds = "0-4" and data_seed = "0-4".'
+    if first["repeated"] == "data seeds":
+        return (
+            f"95 % confidence intervals: Student's t over {first['repetitions']} data seeds. They cover data, "
+            "partition, teachers, noise and student."
+        )
+    return (
+        f"95 % confidence intervals: Student's t over {first['repetitions']} seeds of one partition. They cover noise "
+        'and student alone; another partition may lie outside of them: give data_seed = "0-4".'
+    )
+
+
+TRACKED = (*FIGURES, "data_seed", "seed", "epsilon_guaranteed_max")
+COLUMNS = (
+    "data_seed seed asked answered label_accuracy student_accuracy majority_share epsilon_mean epsilon_guaranteed_max "
+    "epsilon_spent_max share_of_budget_used_min share_of_budget_used_max unit view accountant study_digest note".split()
+)
+
+
+def config_text(sweep: Sweep) -> str:
+    """The sweep as TOML, with all that flags and overrides said: `sweep FILE` of it is the same sweep."""
+    return tomli_w.dumps(sweep.document)
+
+
+def write_sweep(
+    sweep: Sweep, rows: Sequence[Row], out: Path, *, paper: bool = False
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Writes sweep.csv and sweep.parquet, intervals.csv, the figures and report.html; returns rows and intervals.
+
+    paper: figures for one column of a paper, too, as PDF and SVG, and their captions.
+    Raises StorageFailed; each file is whole or absent.
+    """
+    columns = dict.fromkeys(("setting", *sweep.varied, *COLUMNS))
+    table = pd.DataFrame(rows).reindex(columns=[*columns])
+    settings = intervals(table, sweep.varied)
+    sink = io.BytesIO()
+    pq.write_table(pa.Table.from_pandas(table, preserve_index=False), sink, compression="zstd")
+    write_atomically(out / "sweep.parquet", sink.getvalue())
+    write_atomically(out / "sweep.csv", table.to_csv(index=False))
+    write_atomically(out / "intervals.csv", settings.to_csv(index=False))
+    write_atomically(out / "env.json", json.dumps(environment(), indent=2) + "\n")
+    drawn = sweep_drawings(settings, sweep.varied, covered=covered(settings))
+    write_figures(drawn, out)
+    for drawing in drawn:
+        write_atomically(out / "figures" / f"{drawing.name}.pdf", pdf_bytes(drawing.figure))
+    if paper:
+        _write_paper(sweep_drawings(settings, sweep.varied, covered=covered(settings), look=PAPER), out)
+    command = shlex.join(["conclave-simulate", "sweep", "sweep.toml"])
+    page = sweep_report(sweep, settings, drawn, config=config_text(sweep), command=command)
+    write_atomically(out / "report.html", page)
+    return table, settings
+
+
+def _write_paper(drawn: Sequence[Drawing], out: Path) -> None:
+    """figures/paper/NAME.pdf and .svg of each drawing, and captions.txt."""
+    folder = out / "figures" / "paper"
+    for drawing in drawn:
+        write_atomically(folder / f"{drawing.name}.pdf", pdf_bytes(drawing.figure, look=PAPER))
+        write_atomically(folder / f"{drawing.name}.svg", drawing.svg)
+    write_atomically(folder / "captions.txt", "".join(f"{each.name}: {each.caption}\n" for each in drawn))
+
+
+def tracked_settings(sweep: Sweep, rows: Sequence[Row], *, name: str) -> list[Tracked]:
+    """Each setting as one tracked run, with a step for each of its rows."""
+    tracked = []
+    for number, settings in enumerate(sweep.settings):
+        own = [row for row in rows if row["setting"] == number]
+        figures = [(step, {key: float(row[key]) for key in TRACKED if row.get(key) is not None})
+                   for step, row in enumerate(own)]  # fmt: skip
+        tracked.append(Tracked(f"{name}-{number}", settings.model_dump(mode="json", exclude_none=True), figures))
+    return tracked
+
+
+def printed_columns(settings: pd.DataFrame, varied: tuple[str, ...]) -> tuple[list[str], list[list[object]]]:
+    """The head and the rows of the table that a terminal shows: each figure with the half-width of its interval."""
+    known = [name for name in FIGURES[:4] if pd.to_numeric(settings[name]).notna().any()]
+    rows: list[list[object]] = []
+    for row in settings.head(40).to_dict("records"):
+        shown: list[object] = [row["setting"], *(row[key] for key in varied)]
+        for name in known:
+            mean, high = row[name], row[f"{name}_high"]
+            half = "" if high is None or pd.isna(high) else f" ± {high - mean:.3g}"
+            shown.append("none" if mean is None or pd.isna(mean) else f"{mean:.4g}{half}")
+        rows.append(shown)
+    return ["setting", *varied, *known], rows
+
 
 # Rows shown on the page; the rest is in intervals.csv.
 _MOST_ROWS = 300

@@ -13,7 +13,7 @@ import pytest
 
 from protocols.errors import ConclaveError, EngineFailed
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.pinning import ONE_THREAD
+from simulations.engines.ray_workers import ONE_THREAD
 
 PARTIES = [f"party-{i}" for i in range(50)]
 ECHO = HostSpec("tests.harness.echo_host:open_host", {"greeting": "good day", "backwards": True})

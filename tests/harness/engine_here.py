@@ -13,9 +13,8 @@ from typing import TypeVar
 import pytest
 
 from simulations.engines import ENGINES
-from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, WorkerHost
-from simulations.engines.pinning import check_parties, check_workers
-from simulations.engines.replies import Replies, check_asked
+from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, Replies, WorkerHost, check_asked
+from simulations.engines.ray_workers import check_parties, check_workers
 
 T = TypeVar("T")
 

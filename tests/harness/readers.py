@@ -62,8 +62,7 @@ from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.terms import Feature
 from simulations.datasets.columns import Standardised
-from simulations.datasets.own_schema import Schema, read_schema
-from simulations.datasets.own_table import load_table
+from simulations.datasets.own import Schema, load_table, read_schema
 from simulations.datasets.sources import read_lines, read_npz
 from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets

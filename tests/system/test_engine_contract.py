@@ -29,7 +29,7 @@ from protocols.errors import (
 )
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.pinning import ONE_THREAD
+from simulations.engines.ray_workers import ONE_THREAD
 from tests.harness.carried_studies import ALL
 from tests.harness.echo_observed import ECHO, PARTIES
 

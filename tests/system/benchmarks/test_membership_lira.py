@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from benchmarks.membership_lira import SHADOWS_FOR_OWN_VARIANCE, likelihood_ratios
 from protocols.errors import InvalidInput
-from simulations.membership.statistics import area
+from simulations.membership.report import area
 
 
 def shadows_of(rng, *, count, records, gap):

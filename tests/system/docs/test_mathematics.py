@@ -19,7 +19,7 @@ from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.noise import float_noise_distance
 from protocols.research.exact.exact import QuerySetting, query_rdp
 from protocols.research.published import papernot2018
-from simulations.membership.ceiling import advantage_ceiling, area_ceiling
+from simulations.membership.attack import advantage_ceiling, area_ceiling
 from tests.harness.pages import ROOT, section
 
 PAGE = ROOT / "docs" / "explanation" / "mathematics.md"

@@ -18,19 +18,17 @@ from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.research.published.bayesian import bayesian_cost
 from simulations.baselines import METHODS
-from simulations.baselines.by_group import worst_groups, worst_rows
-from simulations.baselines.table import markdown, markdown_table, means
-from simulations.groups.figures import FEWEST
-from simulations.membership.ceiling import advantage_ceiling, area_ceiling, true_positive_ceiling
+from simulations.baselines.table import markdown, markdown_table, means, worst_groups, worst_rows
+from simulations.groups import FEWEST
+from simulations.membership.attack import advantage_ceiling, area_ceiling, true_positive_ceiling
 from simulations.papers import find_papers
-from simulations.papers.markdown import papers_markdown
-from simulations.papers.shown import number
-from simulations.papers.written import from_tidy
+from simulations.papers.paper import number
+from simulations.papers.written import from_tidy, papers_markdown
 from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.plan import make_plan
 from simulations.planning.planned_votes import AssumedVotes
 from simulations.planning.predictions import Planner
-from simulations.results.marks import MARK
+from simulations.results.text import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT
 

@@ -5,7 +5,7 @@ import json
 import pandas as pd
 import pytest
 
-from simulations.baselines import cells, votes
+from simulations.baselines import cells, methods
 from simulations.baselines.table import means as means_over_seeds
 from simulations.planning import search
 from tests.harness.simulating import run
@@ -129,7 +129,7 @@ def test_votes_are_those_of_a_run_and_what_affords_nothing_says_so(capsys):
 def test_without_a_mechanism_teachers_are_asked_as_the_plan_says_and_few_labels_make_a_linear_student(
     capsys, monkeypatch
 ):
-    monkeypatch.setattr(votes, "_PLANNED_QUERIES", 40)
+    monkeypatch.setattr(methods, "_PLANNED_QUERIES", 40)
     monkeypatch.setattr(search, "_STEPS", ())  # the grid alone, which takes less time
     said = ("--dataset", "digits", "--parties", "40", "--queries", "60", "--quiet", "--json", "--engine", "in_process")
     flags = (

@@ -15,7 +15,7 @@ from protocols.levels.hidden_queries import dealing
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
 from simulations.ask.kinds import KINDS
-from simulations.ask.models import bounded, check_turn, fixed_point_votes, precision, private_model, quantised_model
+from simulations.ask.votes import bounded, check_turn, fixed_point_votes, precision, private_model, quantised_model
 from tests.harness.inference_parties import cnn, linear_model, mlp, private_votes
 
 SIDE, CLASSES = 9, 5

@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 
 from protocols.noise import LatticeNoise
 from protocols.votes import ABSTAIN, NOT_ASKED
-from simulations.ask.schedule import Round, ask_all, next_round
 from simulations.ask.settings import ask_settings
-from simulations.ask.study import ask_study, noise_of_both
+from simulations.ask.stages import Round, ask_all, ask_study, next_round, noise_of_both
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import TeacherVotes

@@ -11,9 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simulations.datasets.groups import Grouping
-from simulations.groups.calibration import brier_terms, calibration
-from simulations.groups.cost import REPLICATES, Replicates, between, cost_of
-from simulations.groups.figures import FEWEST, by_group
+from simulations.groups import FEWEST, REPLICATES, Replicates, between, brier_terms, by_group, calibration, cost_of
 
 
 def predictions(records: int, classes: int, seed: int) -> np.ndarray:

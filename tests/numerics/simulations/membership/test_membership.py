@@ -13,15 +13,13 @@ from scipy.stats import binom
 from protocols.errors import InvalidInput
 from protocols.research.published.private import Private
 from simulations.datasets.dataset import Dataset
-from simulations.membership.attack import membership_attack, record_seats
-from simulations.membership.ceiling import area_ceiling
-from simulations.membership.controls import Controls, make_controls
-from simulations.membership.statistics import LEVEL
+from simulations.membership.attack import Controls, area_ceiling, make_controls, membership_attack, record_seats
+from simulations.membership.report import LEVEL
 from simulations.pipeline import run, study_of
-from simulations.plots.membership import roc_drawing
+from simulations.plots.groups import roc_drawing
 from simulations.plots.style import svg_text
 from simulations.progress import Reporter
-from simulations.results.membership_text import finding, rows
+from simulations.results.text import finding, rows
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.students import pooled_student

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 from protocols.bounds.gaussian import gdp_delta
 from protocols.errors import InvalidInput
-from simulations.membership.ceiling import advantage_ceiling, area_ceiling, true_positive_ceiling
+from simulations.membership.attack import advantage_ceiling, area_ceiling, true_positive_ceiling
 
 EPSILON = st.floats(0, 50)
 DELTA = st.floats(0, 1)

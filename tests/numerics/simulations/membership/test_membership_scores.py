@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.membership.scores import class_thresholds, loss, modified_entropy, scores_of
+from simulations.membership.attack import class_thresholds, loss, modified_entropy, scores_of
 
 
 class Fixed:
@@ -75,7 +75,7 @@ def test_rows_that_are_certain_in_float32_still_differ():
 
 
 def test_many_classes_are_scored_in_chunks(monkeypatch):
-    monkeypatch.setattr("simulations.membership.scores._CELLS", 30)
+    monkeypatch.setattr("simulations.membership.attack._CELLS", 30)
     rng = np.random.default_rng(0)
     rows, labels = rng.dirichlet(np.ones(10), size=8).astype(np.float32), rng.integers(10, size=8)
     model = Fixed()

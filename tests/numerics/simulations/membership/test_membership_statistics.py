@@ -9,7 +9,7 @@ from scipy.stats import binom, norm
 from sklearn.metrics import roc_auc_score, roc_curve
 
 from protocols.errors import InvalidInput
-from simulations.membership.statistics import (
+from simulations.membership.report import (
     FALSE_POSITIVE_RATES,
     LEVEL,
     advantage,

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.research.published import papernot2018
-from simulations.papers import until_spent
-from simulations.papers.until_spent import (
+from simulations.papers import students
+from simulations.papers.students import (
     Terms,
     label_until_spent,
     most_labels,
@@ -29,7 +29,7 @@ def epsilon_of(counts, answered, sensitivity):
 
 @pytest.mark.parametrize("at_once", [3, 500])
 def test_a_study_ends_before_the_first_group_would_pass_its_budget(monkeypatch, at_once):
-    monkeypatch.setattr(until_spent, "_AT_ONCE", at_once)
+    monkeypatch.setattr(students, "_AT_ONCE", at_once)
     counts = np.random.default_rng(0).multinomial(20, (0.8, 0.1, 0.1), size=40).astype(float)
     epsilon, sensitivity = np.array([2.5, 6.0]), np.array([0.6, 1.5])
     found = label_until_spent(counts, TERMS, epsilon=epsilon, sensitivity=sensitivity, seed=0)
@@ -38,7 +38,7 @@ def test_a_study_ends_before_the_first_group_would_pass_its_budget(monkeypatch, 
     assert 1 < found.asked < len(counts)
     # The same draw: what was answered first is the same.
     assert np.array_equal(every.queries[: len(found.queries)], found.queries)
-    order = until_spent.simulation_rng(0, "until spent").permutation(len(counts))
+    order = students.simulation_rng(0, "until spent").permutation(len(counts))
     answered = np.isin(order, every.queries)
     spent = [
         [epsilon_of(counts[order[:asked]], answered[:asked], votes) for votes in sensitivity.tolist()]

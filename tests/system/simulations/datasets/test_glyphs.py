@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 
 from protocols.errors import DataUnavailable, InvalidInput
 from simulations import datasets
-from simulations.datasets import DatasetRequest, glyph_faces, glyphs
+from simulations.datasets import DatasetRequest, glyphs
 
 
 def _load(**options):
@@ -20,17 +20,17 @@ def _load(**options):
 
 @pytest.fixture(scope="module")
 def templates():
-    return glyph_faces.render_templates(glyph_faces.CHARACTERS)
+    return glyphs.render_templates(glyphs.CHARACTERS)
 
 
 def test_there_are_150_characters_without_repetition_in_every_face(templates):
-    assert len(glyph_faces.CHARACTERS) == len(set(glyph_faces.CHARACTERS)) == 150
+    assert len(glyphs.CHARACTERS) == len(set(glyphs.CHARACTERS)) == 150
     assert templates.shape[:3] == (3, 16, 150)
     inked = np.stack([templates[0].max(axis=axis) > 32 for axis in (-1, -2)])  # by row, by column
-    spans = glyph_faces.CANVAS - inked.argmax(axis=-1) - inked[..., ::-1].argmax(axis=-1)
+    spans = glyphs.CANVAS - inked.argmax(axis=-1) - inked[..., ::-1].argmax(axis=-1)
     extent = spans.max(axis=0)
-    assert extent.min() >= glyph_faces.EXTENT - 3  # every character is drawn, and to one size
-    assert extent.max() <= glyph_faces.EXTENT + 3  # the blur adds a little
+    assert extent.min() >= glyphs.EXTENT - 3  # every character is drawn, and to one size
+    assert extent.max() <= glyphs.EXTENT + 3  # the blur adds a little
     assert not templates[0, ..., [0, -1], :].any()
 
 
@@ -47,7 +47,7 @@ def test_no_two_characters_have_the_same_template_in_any_face(templates):
 
 def test_a_character_that_a_face_lacks_is_named():
     with pytest.raises(DataUnavailable, match="the face DejaVuSans has no character"):
-        glyph_faces.render_templates("A\U0001f9ff")
+        glyphs.render_templates("A\U0001f9ff")
 
 
 def test_images_are_bright_ink_in_the_unit_interval_and_the_parts_differ():

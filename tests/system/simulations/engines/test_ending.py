@@ -4,7 +4,7 @@ import signal
 import subprocess
 import sys
 
-from simulations.engines.ending import end_all
+from simulations.engines.engine import end_all
 
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
 

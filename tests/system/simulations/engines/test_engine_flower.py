@@ -15,7 +15,7 @@ from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from simulations.engines import flower
 from simulations.engines.engine import HostSpec
 from simulations.engines.flower import Flower, ray
-from simulations.engines.lean_ray import lean
+from simulations.engines.ray_workers import lean
 
 ROOT = Path(simulations.__file__).parent.parent
 

@@ -8,7 +8,7 @@ from protocols.votes import ABSTAIN
 from simulations import datasets
 from simulations.papers.glyph_like import Size, glyph_like
 from simulations.papers.paper import Task, printed_figures
-from simulations.papers.released import counts_of, ensemble_votes, released, student_accuracy, without_privacy
+from simulations.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 

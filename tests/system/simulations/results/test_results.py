@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from simulations.datasets.groups import Grouping
-from simulations.groups.figures import by_group
+from simulations.groups import by_group
 from simulations.pipeline import RunResult
 from simulations.plots.figures import drawings
 from simulations.plots.style import svg_text
@@ -19,7 +19,7 @@ from simulations.report.headline import compared
 from simulations.report.page import render_report
 from simulations.report.terminal import print_compared, print_summary
 from simulations.results.files import summary, write_results
-from simulations.results.marks import MARK, NOT_FOR_RELEASE, not_for_release
+from simulations.results.text import MARK, NOT_FOR_RELEASE, not_for_release
 from tests.harness.stored_runs import stored_run, with_students
 
 

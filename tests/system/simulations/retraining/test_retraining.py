@@ -13,11 +13,10 @@ from protocols.errors import InvalidInput
 from protocols.noise import simulated
 from protocols.research.published.label_law import log_answered
 from protocols.research.published.private import Private
+from simulations import retraining as module
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
-from simulations.retraining import retraining as module
-from simulations.retraining.retrained_teachers import Draw, draw, retrain
-from simulations.retraining.retraining import retraining
+from simulations.retraining import Draw, draw, retrain, retraining
 from simulations.setup.experiment import experiment
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.cast import cast_votes

@@ -10,10 +10,10 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, GNMax
 from protocols.reading import read_toml
 from protocols.study.levels import TwoServer
-from simulations.ask.mechanisms import askable
+from simulations.ask.kinds import askable
+from simulations.ask.report import rule_words, statements
 from simulations.ask.settings import AskSettings, ask_settings, write_ask_config
-from simulations.ask.study import ask_study
-from simulations.ask.text import rule_words, statements
+from simulations.ask.stages import ask_study
 
 
 def test_the_file_gives_the_settings_back(tmp_path) -> None:

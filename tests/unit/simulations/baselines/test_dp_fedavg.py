@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from simulations.baselines.dp_fedavg import noisy_mean
+from simulations.baselines.federated import noisy_mean
 
 
 def test_a_party_moves_the_sum_of_a_round_by_no_more_than_one_and_the_noise_is_a_multiple_of_that():

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
 
-from simulations.baselines.dp_ftrl import EPOCHS, ROUNDS, depth, prefix_noise
+from simulations.baselines.federated import EPOCHS, ROUNDS, depth, prefix_noise
 from simulations.baselines.noise_multiplier import epsilon_of
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from simulations.baselines.encoding import encoded
+from simulations.baselines.method import encoded
 from simulations.datasets import load
 from simulations.datasets.request import DatasetRequest
 from simulations.setup.experiment import experiment

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from simulations.baselines import output_perturbation as perturbation
+from simulations.baselines import federated as perturbation
 
 
 def test_replacing_any_record_moves_the_minimum_by_no_more_than_is_said():

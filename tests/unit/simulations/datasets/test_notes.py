@@ -11,8 +11,16 @@ from hypothesis import strategies as st
 from protocols.errors import InvalidInput
 from protocols.features.grams import words
 from simulations.datasets import DatasetRequest, load
-from simulations.datasets.notes import draw_notes
-from simulations.datasets.notes_grammar import CLASSES, FORMS, HOSPITALS, LIKELY, MENTIONED, draw_mentions, write_note
+from simulations.datasets.notes import (
+    CLASSES,
+    FORMS,
+    HOSPITALS,
+    LIKELY,
+    MENTIONED,
+    draw_mentions,
+    draw_notes,
+    write_note,
+)
 from simulations.setup.experiment import experiment
 from simulations.setup.record_votes import query_map
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import DataCorrupt, DataUnavailable
 from simulations import datasets
-from simulations.datasets import DatasetRequest, idx_files, mnist
+from simulations.datasets import DatasetRequest, mnist, published_images
 from simulations.datasets.sources import (
     DataSource,
     check_content,
@@ -130,7 +130,7 @@ def _idx(array):
 def _mnist_folder(tmp_path, arrays, **changed):
     folder = tmp_path / "mnist"
     folder.mkdir(exist_ok=True)
-    for name, array in zip(idx_files._NAMES, arrays, strict=True):
+    for name, array in zip(published_images._NAMES, arrays, strict=True):
         (folder / f"{name}.gz").write_bytes(gzip.compress(changed.get(name[:2], _idx(array))))
     return tmp_path
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.datasets.split import choose, cut, fixed_public_and_test
+from simulations.datasets.dataset import choose, cut, fixed_public_and_test
 
 
 @settings(max_examples=40, deadline=None)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import StorageFailed
-from simulations.engines.log_file import logged_to
+from simulations.engines.engine import logged_to
 
 
 def test_records_go_to_the_file_and_the_handlers_come_back(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:

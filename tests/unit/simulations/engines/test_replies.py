@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from protocols import errors
 from protocols.errors import CannotVote, ConclaveError, EngineFailed, InvalidInput, Refused
-from simulations.engines.replies import Replies, check_asked, describe_error, rebuild_error
+from simulations.engines.engine import Replies, check_asked, describe_error, rebuild_error
 
 ERROR_CLASSES = sorted(
     (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulations.ask import results, stages
+from simulations.ask import report, stages
 from simulations.papers import capc, find_papers
 from simulations.papers.paper import Task, printed_figures
 from simulations.progress import Reporter
@@ -39,7 +39,7 @@ def test_the_gain_is_that_of_ask_with_the_papers_parties_and_epsilon(task, monke
     monkeypatch.setattr(stages, "ask", lambda inputs, **host: None)
     found = {"answered": 270.0, "answered_ci95": 4.0, "label_accuracy": 0.9, "label_accuracy_ci95": None,
              "before": 0.75, "after": 0.8, "after_ci95": 0.01, "gain": 0.05, "gain_ci95": 0.01}  # fmt: skip
-    monkeypatch.setattr(results, "ask_summary", lambda result: found)
+    monkeypatch.setattr(report, "ask_summary", lambda result: found)
     cells = {cell.figure: cell for cell in part("CIFAR10, 50 parties, classes skewed").compute(task)}
     (settings,) = asked
     assert (settings.parties, settings.queriers, settings.budgets, settings.skew) == (50, 3, "20", 5.0)

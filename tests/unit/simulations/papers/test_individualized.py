@@ -3,11 +3,9 @@
 import numpy as np
 import pytest
 
-from simulations.papers import ensembles, find_papers, individualized, individualized_figures
-from simulations.papers.ensembles import Pool
-from simulations.papers.following import Following
+from simulations.papers import find_papers, individualized, stand_ins
 from simulations.papers.paper import Task, printed_figures
-from simulations.papers.stand_ins import Forest, KernelRidge
+from simulations.papers.stand_ins import Following, Forest, KernelRidge, Pool
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 
@@ -21,9 +19,9 @@ def task(tmp_path):
 def invented(name, classes):
     """Well separated classes, of which a hundredth of the labels is wrong; six private records for each teacher."""
     rng = np.random.default_rng(0)
-    labels = rng.integers(classes, size=6 * ensembles.TEACHERS + 300)
+    labels = rng.integers(classes, size=6 * stand_ins.TEACHERS + 300)
     rows = (np.eye(classes)[labels] * 4 + rng.normal(size=(len(labels), classes))).astype(np.float32)
-    private, public, test = np.split(np.arange(len(labels)), [6 * ensembles.TEACHERS, len(labels) - 50])
+    private, public, test = np.split(np.arange(len(labels)), [6 * stand_ins.TEACHERS, len(labels) - 50])
     return Pool(
         name, classes, rows[private], labels[private], rows[public], rows[public], labels[public], rows[test],
         labels[test],
@@ -32,8 +30,8 @@ def invented(name, classes):
 
 @pytest.fixture
 def pools(monkeypatch):
-    monkeypatch.setattr(ensembles, "mnist", lambda host: invented("mnist", 3))
-    monkeypatch.setattr(ensembles, "adult", lambda host, **sizes: invented("adult", 2))
+    monkeypatch.setattr(stand_ins, "mnist", lambda host: invented("mnist", 3))
+    monkeypatch.setattr(stand_ins, "adult", lambda host, **sizes: invented("adult", 2))
     # Forests take seconds, students minutes: what stands for them is tested elsewhere.
     monkeypatch.setitem(individualized.WEIGHT, "Adult", KernelRidge(1.0))
     monkeypatch.setitem(individualized.UPSAMPLE, "Adult", KernelRidge(1.0))
@@ -116,7 +114,7 @@ def test_calibrated_votes_agree_and_none_of_their_cells_counts(task, pools):
 
 def test_as_many_votes_follow_one_model_as_are_said_to():
     pool = invented("mnist", 3)
-    cast = np.full((ensembles.TEACHERS, 250), -1, dtype=np.int8)
+    cast = np.full((stand_ins.TEACHERS, 250), -1, dtype=np.int8)
     assert np.array_equal(Following(200, 0.0).votes(cast, pool), cast)
     all_follow = Following(200, 1.0).votes(cast, pool)
     assert (all_follow == all_follow[0]).all()
@@ -126,7 +124,7 @@ def test_as_many_votes_follow_one_model_as_are_said_to():
 
 
 def test_what_groups_spend_grows_with_labels_and_the_figure_says_where_budgets_end(task, pools, monkeypatch):
-    monkeypatch.setattr(individualized_figures, "_STEPS", (20, 60))
+    monkeypatch.setattr(individualized, "_STEPS", (20, 60))
     cells = {(cell.row, cell.figure): cell.ours for cell in part("figure-2", "MNIST").compute(task)}
     for curve in ("PATE", "budget log 2", "budget log 8"):
         assert 0 < cells["20 labels", f"epsilon, {curve}"] < cells["60 labels", f"epsilon, {curve}"]
@@ -141,19 +139,19 @@ def test_what_groups_spend_grows_with_labels_and_the_figure_says_where_budgets_e
 
 def test_votes_are_cast_once(task, pools):
     pool = invented("adult", 2)
-    shards = ensembles.disjoint(len(pool.private_labels))[:3]
-    votes = ensembles.cast(task.host, pool, shards, Forest())
+    shards = stand_ins.disjoint(len(pool.private_labels))[:3]
+    votes = stand_ins.cast(task.host, pool, shards, Forest())
     assert votes.shape == (3, len(pool.public_labels))
     (kept,) = (task.host.cache_dir / "papers").iterdir()
     before = kept.stat().st_mtime_ns
-    assert np.array_equal(ensembles.cast(task.host, pool, shards, Forest()), votes)
+    assert np.array_equal(stand_ins.cast(task.host, pool, shards, Forest()), votes)
     assert kept.stat().st_mtime_ns == before
 
 
 def test_a_record_is_learned_by_as_many_teachers_as_it_has_copies():
     copies = np.tile([1, 1, 3], 300)
-    shards = ensembles.upsampled(copies)
-    assert len(shards) == round(ensembles.TEACHERS * copies.mean())
+    shards = stand_ins.upsampled(copies)
+    assert len(shards) == round(stand_ins.TEACHERS * copies.mean())
     assert np.array_equal(np.bincount(np.concatenate(shards)), copies)
     assert {len(shard) for shard in shards} <= {3, 4}
 

@@ -11,11 +11,22 @@ from protocols.errors import DataUnavailable, InvalidInput
 from simulations.commands.group import run_command
 from simulations.datasets.sources import DataSource
 from simulations.papers import PAPERS, find_papers
-from simulations.papers.markdown import papers_markdown
-from simulations.papers.paper import Cell, Measured, Paper, PaperTable, Part, over_seeds, printed_figures
+from simulations.papers.paper import (
+    Cell,
+    Measured,
+    Paper,
+    PaperTable,
+    Part,
+    difference,
+    near,
+    notes,
+    number,
+    over_seeds,
+    printed_figures,
+    verdict_text,
+)
 from simulations.papers.running import check_data, wanted
-from simulations.papers.shown import difference, near, notes, number, verdict_text
-from simulations.papers.written import from_tidy
+from simulations.papers.written import from_tidy, papers_markdown
 
 FILES = DataSource(folder="votes", url="https://example.org", steps="download votes.npy")
 

@@ -3,10 +3,10 @@
 import numpy as np
 
 from simulations.datasets.groups import Grouping
-from simulations.groups.figures import by_group
+from simulations.groups import by_group
 from simulations.plots.groups import group_drawings
 from simulations.report.groups import shown_groups
-from simulations.results.groups import baseline_groups, groups_summary, pays_most_words
+from simulations.results.text import baseline_groups, groups_summary, pays_most_words
 
 CLASSES = 25
 # 24 classes of 20 records and one of 19; the student gets the first c of every class c wrong.

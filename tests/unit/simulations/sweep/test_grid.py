@@ -4,7 +4,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from simulations.setup.experiment import experiment, write_config
-from simulations.sweep.grid import read_sweep
+from simulations.sweep.cells import read_sweep
 
 
 def test_the_config_of_a_run_is_the_base_of_a_sweep_unless_it_asked_for_figures_that_a_sweep_has_not(tmp_path):

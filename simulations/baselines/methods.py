@@ -1,4 +1,7 @@
-"""PATE at one epsilon of every party: votes of teachers, or of records themselves, and the student of the labels."""
+"""What there would be without a federation, or without privacy: majority class, parties alone, all data pooled.
+
+PATE at one epsilon of every party: votes of teachers, or of records themselves, and the student of the labels.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,9 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
-from coordinator.students import student_kind
+import numpy as np
+
+from coordinator.students import EQUAL, student_kind
 from coordinator.students.choice import usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
@@ -22,9 +27,52 @@ from simulations.planning.predictions import Planner
 from simulations.planning.search import Optimum, optimise_each
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.record_votes import OF_RECORDS, OF_TEACHERS
+from simulations.stages.alone import alone_right
 from simulations.stages.inputs import DatasetInputs, with_settings
-from simulations.stages.students import ReleasedStudent
+from simulations.stages.students import ReleasedStudent, pooled_student
 from simulations.stages.vote_source import labelled, votes_source
+
+
+def majority(task: Task) -> Score:
+    """The accuracy of saying the private records' most frequent class every time."""
+    dataset = task.dataset
+    most = np.bincount(dataset.private_labels, minlength=dataset.classes).argmax()
+    return Score(dataset.test_labels == most)
+
+
+def alone(task: Task) -> Score:
+    """The mean of what parties reach with a teacher of their own records, and what each reaches."""
+    settings = task.settings
+    found = alone_right(
+        task.seen_by(teacher_kind(settings.teacher)).dataset,
+        task.inputs.shards,
+        teacher=settings.teacher,
+        seed=settings.data_seed,
+        cache_dir=task.host.cache_dir,
+        trained=None,
+    )
+    own = found.mean(axis=1)
+    return Score(found.mean(axis=0), details={"best": float(own.max())}, by_party=tuple(own.tolist()))
+
+
+def pooled(task: Task) -> Score:
+    """The accuracy of the student's kind of model, of all private records."""
+    return _pooled(task, str(task.settings.student))
+
+
+def pooled_linear(task: Task) -> Score:
+    """The accuracy of a logistic regression of all private records: what linear methods could reach.
+
+    Its classes count the same where the student's do.
+    """
+    equal = str(task.settings.student).endswith(EQUAL)
+    return _pooled(task, f"logistic_regression{EQUAL * equal}")
+
+
+def _pooled(task: Task, student: str) -> Score:
+    dataset = task.seen_by(student_kind(student)).dataset
+    return Score(pooled_student(dataset, student=student, seed=task.seed, cache_dir=task.host.cache_dir).right())
+
 
 # Of the teachers that a plan assumes: what plans of record votes assume of tables.
 ASSUMED_ACCURACY: Final = 0.8

@@ -1,4 +1,9 @@
-"""Leave-one-out retraining: what PATE's labels cost a TYPICAL record, beside the worst case.
+"""Teachers trained again with one record replaced by another, and the votes they then cast.
+
+Everything but that record stays the same: its place in the shard, the seed, the kind. So a vote that changes was
+changed by the record; as a check, each teacher is first trained again on its own shard.
+
+Leave-one-out retraining: what PATE's labels cost a TYPICAL record, beside the worst case.
 
 For each party, records are drawn; each is replaced by another draw, the teacher that learned it is trained again with
 the same seed, and its votes on the queries that were asked are recomputed. The Renyi divergence between what was
@@ -17,14 +22,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Literal, get_args
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
 
 from party.teachers import teacher_kind
+from party.teachers.teacher import TeacherKind
 from protocols.bounds.label_only import ORDERS
 from protocols.budgets.accountant import accountant
+from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
 from protocols.research.published.bayesian import BayesianCurve, bayesian_cost, bounded_cost, check_confidence
@@ -33,10 +41,103 @@ from protocols.research.published.private import Private
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.datasets.dataset import Dataset
-from simulations.retraining.retrained_teachers import POPULATIONS, Draw, Population, Shards, Votes, draw, retrain
 from simulations.stages.asked_votes import AskedVotes
+from simulations.stages.cast import teacher_seed
 from simulations.stages.label import SeedResult
 from simulations.stages.stored_votes import TeacherVotes
+
+Population = Literal["federation", "party"]
+POPULATIONS: tuple[Population, ...] = get_args(Population)
+Votes = Integer[ndarray, "parties teachers queries"]
+Shards = list[list[Int64[ndarray, " records"]]]
+
+# The share of votes that may differ because batched matrix products round differently.
+_ROUNDING = 0.01
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One record replaced: its teacher, its place in the teacher's shard, and the replacement."""
+
+    teacher: int
+    place: int
+    instead: int
+
+
+def draw(shards: Shards, party: int, count: int, population: Population, seed: int) -> list[Draw]:
+    """`count` independent draws: a record of the party, uniformly, and the one that replaces it.
+
+    population "federation": any record of another party; "party": any other record of the same one, which is then held
+    twice. A function of the arguments alone.
+    """
+    rng = simulation_rng(seed, "retraining", party)
+    own = shards[party]
+    sizes = np.cumsum([len(shard) for shard in own])
+    held = np.concatenate(own)
+    others = held
+    if population == "federation":
+        others = np.setdiff1d(np.concatenate([shard for of_party in shards for shard in of_party]), held)
+    draws = []
+    for position in rng.integers(sizes[-1], size=count):
+        teacher = int(np.searchsorted(sizes, position, side="right"))
+        place = int(position - (sizes[teacher - 1] if teacher else 0))
+        # Any of the party's own records except the replaced one.
+        pool = others if population == "federation" else np.delete(held, position)
+        draws.append(Draw(teacher, place, int(pool[rng.integers(len(pool))])))
+    return draws
+
+
+def retrain(
+    kind: TeacherKind,
+    dataset: Dataset,
+    shards: Shards,
+    party: int,
+    draws: list[Draw],
+    votes: Votes,
+    asked: Int64[ndarray, " queries"],
+    *,
+    seed: int,
+    on_done: Callable[[int], None],
+) -> Integer[ndarray, "draws queries"]:
+    """The votes on the asked queries of the teacher of each draw, trained again with the other record in place.
+
+    votes: those that were cast, on all queries; seed: that of `cast_votes`; on_done(retrainings done). Raises
+    InvalidInput if a teacher that is trained again on its own shard votes differently than before; stacked on a GPU,
+    whose rounding differs, only if more than a hundredth of its votes change: those count as moved, which costs more.
+    """
+    teachers = sorted({each.teacher for each in draws})
+    changed = []
+    for each in draws:
+        records = shards[party][each.teacher].copy()
+        records[each.place] = each.instead
+        changed.append(records)
+    # First the unchanged teachers: trained again they must vote as before, or a moved vote would mean nothing.
+    work = [(k, shards[party][k]) for k in teachers]
+    work += [(each.teacher, records) for each, records in zip(draws, changed, strict=True)]
+    queries = dataset.public_inputs[asked]
+    step = len(work) if kind.stacks else 1
+    cast = []
+    for start in range(0, len(work), step):
+        part = work[start : start + step]
+        trained = kind.fit(
+            [
+                (np.asarray(dataset.private_inputs[records], dtype=np.float32), dataset.private_labels[records])
+                for _, records in part
+            ],
+            classes=dataset.classes,
+            seeds=[teacher_seed(seed, party, k) for k, _ in part],
+        )
+        cast += [one.predict(queries) for one in trained]
+        on_done(max(0, len(cast) - len(teachers)))
+    for k, again in zip(teachers, cast[: len(teachers)], strict=True):
+        differ = int((again != votes[party, k, asked]).sum())
+        if differ > (_ROUNDING * len(asked) if kind.stacks else 0):
+            raise InvalidInput(
+                f"teacher {k} of party {party}, trained again on its own shard, casts {differ} of {len(asked)} votes "
+                "differently; allowed: votes of the same data, shards, kind, seed and device"
+            )
+    return np.stack(cast[len(teachers) :])
+
 
 _POWERS = ORDERS - 1
 # Numbers held at a time, of the moved votes' histograms and divergences.

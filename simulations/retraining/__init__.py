@@ -1,1 +1,0 @@
-"""Teachers retrained with one record replaced: the privacy cost of a typical record."""
