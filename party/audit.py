@@ -12,6 +12,7 @@ import datetime
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 import numpy as np
 from cryptography import x509
@@ -58,6 +59,9 @@ class LedgerAudit:
     counted: int
     not_counted: int
     findings: tuple[Discrepancy, ...]
+
+
+NOTHING_CHECKED: Final = LedgerAudit(0, 0, 0, 0, 0, 0, 0, 0, ())
 
 
 def audit_seat(

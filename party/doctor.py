@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from party.budget.policy import Approval, Policy
-from party.budget.watermarks import check_ledger
+from party.budget.spending import HomeSpent, what_was_spent
 from party.connection.dialling import say_hello
 from party.home import PartyHome
 from party.lifetime import seats_of
@@ -105,17 +105,25 @@ def _own(home: PartyHome, settings: PartySettings) -> Iterator[Hop]:
         yield Hop("data", False, f"{gone[0]} does not exist", "correct [data] in node.toml", 3)
     try:
         with Policy(settings.policy) as policy:
-            policy.check_newest(home.path)
-            studies = list(_studies(home, policy, settings.data.name))
-    except Refused as error:
-        yield Hop("approvals", False, str(error), meaning_of(error.code).next_step, 4)
-        return
-    except StorageFailed as error:
-        yield Hop("approvals", False, str(error), meaning_of(Code.STORAGE_FAILED).next_step, 6)
+            found = what_was_spent(home, policy)
+            if found.doubt is not None:
+                yield _wrong("approvals", found.doubt)
+                return
+            studies = list(_studies(home, policy, found, settings.data.name))
+    except (Refused, StorageFailed) as error:
+        yield _wrong("approvals", error)
         return
     yield from studies
     if studies and all(hop.ok and not hop.waits for hop in studies) and not _runs(home):
         yield Hop("node", True, "no node runs from this home", "run: conclave-party run", waits=True)
+
+
+def _wrong(name: str, error: ConclaveError) -> Hop:
+    """The hop that an error of the home fails at."""
+    code, exit_code = (error.code, 4) if isinstance(error, Refused) else (Code.INVALID_INPUT, 3)
+    if isinstance(error, StorageFailed):
+        code, exit_code = Code.STORAGE_FAILED, 6
+    return Hop(name, False, str(error), meaning_of(code).next_step, exit_code)
 
 
 def _runs(home: PartyHome) -> bool:
@@ -234,7 +242,7 @@ def _session(home: PartyHome, invitation: Invitation, timeout_s: float) -> Itera
     yield Hop("clock", not wrong, f"{skew_ms / 1000:+.1f} s from the coordinator's", todo, 4 if wrong else 0)
 
 
-def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
+def _studies(home: PartyHome, policy: Policy, found: HomeSpent, data_set: str) -> Iterator[Hop]:
     approvals = policy.own_approvals(home)
     if all(approval.withdrawn for approval in approvals):
         todo = "run: conclave-party data check STUDY.toml, then conclave-party approve STUDY.toml"
@@ -242,26 +250,25 @@ def _studies(home: PartyHome, policy: Policy, data_set: str) -> Iterator[Hop]:
     for approval in approvals:
         name = f"study {approval.name}"
         try:
-            study = home.study(approval.study)
+            found.check(approval.study)
             if approval.withdrawn or approval.data_set != data_set:
                 ended = "forfeited" if policy.forfeits.reason(approval.data_set) is not None else "withdrawn"
                 why = ended if approval.withdrawn else f"for data set {approval.data_set!r}"
                 yield Hop(name, True, why)
-            elif study.terms.ended(datetime.datetime.now(datetime.UTC).date()):
+                continue
+            study = home.study(approval.study)
+            if study.terms.ended(datetime.datetime.now(datetime.UTC).date()):
                 yield Hop(name, True, f"it ended on {study.terms.ends}: the node no longer answers")
             else:
-                yield _ready(home, policy, study, approval)
+                yield _ready(home, study, approval)
         except ConclaveError as error:
-            code = error.code if isinstance(error, Refused) else Code.INVALID_INPUT
-            yield Hop(name, False, str(error), meaning_of(code).next_step, 4 if isinstance(error, Refused) else 3)
+            yield _wrong(name, error)
 
 
-def _ready(home: PartyHome, policy: Policy, study: DeployedStudy, approval: Approval) -> Hop:
-    """What a study's seats vote with, or what is still to do. Raises Refused for a ledger that is not the newest."""
+def _ready(home: PartyHome, study: DeployedStudy, approval: Approval) -> Hop:
+    """What a study's seats vote with, or what is still to do."""
     seats = seats_of(study, approval.party)
     name, until = f"study {study.name}", f"approved until {study.terms.ends}"
-    for seat in seats:
-        check_ledger(home, policy.marks, study.digest, data_set=approval.data_set, seat=seat)
     if study.records is None:
         try:
             for seat in seats:

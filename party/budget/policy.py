@@ -195,6 +195,22 @@ class Policy:
             if not known.withdrawn:
                 self._end(study.digest, data_set)
 
+    def end_lost(self, approval: Approval) -> bool:
+        """Ends a study whose terms are lost; returns whether its reservation is given back: where nothing ever left.
+
+        What it spent of the cap cannot be computed without its terms, so otherwise all of it stays reserved.
+        """
+        with self._transaction():
+            self._end(approval.study, approval.data_set)
+            if self.marks.any_of(approval.study, data_set=approval.data_set):
+                return False
+            for (unit, noise) in self._rows(
+                "SELECT unit, noise_distance FROM reservation WHERE study = ? AND data_set = ?",
+                (approval.study, approval.data_set),
+            ):
+                self._lower(approval.study, approval.data_set, unit, 0, noise)
+        return True
+
     def _end(self, study: bytes, data_set: str) -> None:
         self._database.execute(
             "UPDATE approval SET withdrawn_ns = ? WHERE study = ? AND data_set = ?", (self._clock(), study, data_set)
@@ -218,12 +234,15 @@ class Policy:
                 (study.digest, data_set),
             ).fetchall():
                 nano = study_cost(study, known.party, unit=unit, spent=spent).at(_order(currency))
-                self._database.execute(
-                    "UPDATE reservation SET nano = min(nano, ?) WHERE study = ? AND data_set = ? AND unit = ?",
-                    (nano, study.digest, data_set, unit),
-                )
-                about = {"study": study.digest.hex(), "data_set": data_set, "unit": unit}
-                self.log.append("released", **about, nano=nano, noise_distance=repr(noise))
+                self._lower(study.digest, data_set, unit, nano, noise)
+
+    def _lower(self, study: bytes, data_set: str, unit: str, nano: int, noise: float) -> None:
+        self._database.execute(
+            "UPDATE reservation SET nano = min(nano, ?) WHERE study = ? AND data_set = ? AND unit = ?",
+            (nano, study, data_set, unit),
+        )
+        about = {"study": study.hex(), "data_set": data_set, "unit": unit}
+        self.log.append("released", **about, nano=nano, noise_distance=repr(noise))
 
     def approval(self, digest: bytes, data_set: str) -> Approval | None:
         """The approval of one study for a data set, if there is one."""

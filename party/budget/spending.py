@@ -1,12 +1,59 @@
-"""What a seat has spent of its budget, as people read it: answers left, epsilon used, and the cap."""
+"""What was spent, and whether it can be proved: one answer, for the node, its page, doctor, show, approve and verify.
+
+A ledger shows what its seat spent while it and policy.sqlite hold what each knows of the other
+(party.budget.watermarks). Otherwise there is a bound:
+
+- A ledger that is missing, unreadable or older, beside a policy that no ledger contradicts: at most all that it ever
+  reserved, which the policy's mark says. A ledger is made before its study is approved, so a missing one was removed.
+- A policy that is missing or older: nobody knows. At least what the ledgers that are here show.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
+from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
+from enum import StrEnum
 
 import numpy as np
 
+from party.budget.lifetime_use import LifetimeUse
+from party.budget.policy import Approval, Policy
+from party.budget.watermarks import check_believed, rolled_back
+from party.home import PartyHome
+from party.lifetime import seats_of
+from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.ledger.ledger import Balance, Ledger
+from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed
+
+
+class Bound(StrEnum):
+    """How a figure compares with what was really spent."""
+
+    EXACT = "exactly"
+    AT_MOST = "at most"
+    AT_LEAST = "at least"
+
+
+_ROUNDED = {Bound.EXACT: ROUND_HALF_EVEN, Bound.AT_MOST: ROUND_CEILING, Bound.AT_LEAST: ROUND_FLOOR}
+
+
+# Why what was spent cannot be proved.
+Doubt = Refused | StorageFailed
+
+
+def code_of(doubt: Doubt) -> str:
+    """The code of a doubt, whose meaning has the next step."""
+    return doubt.code if isinstance(doubt, Refused) else Code.STORAGE_FAILED
+
+
+def bounded(value: float, bound: Bound) -> str:
+    """A figure in four digits that is still the bound that it was: "5.978", "at most 8.391"."""
+    shown = f"{float(Context(prec=4, rounding=_ROUNDED[bound]).create_decimal_from_float(value)):.4g}"
+    return {Bound.EXACT: shown, Bound.AT_MOST: f"at most {shown}"}.get(bound, f"not known: at least {shown}")
 
 
 @dataclass(frozen=True)
@@ -31,3 +78,143 @@ def spending(study: DeployedStudy, seat: str, spent: int) -> Spending:
         epsilon_cap=float(study.budgets.epsilon_guaranteed[at]),
         delta=study.roster[at].delta,
     )
+
+
+@dataclass(frozen=True)
+class SeatSpent:
+    """What one seat of an approved study has spent.
+
+    nano: settled and reserved, exactly or as the bound says; settled: of it, what is settled; asked: queries;
+    unsettled: batches; doubt: why it is not exact, None where it is.
+    """
+
+    approval: Approval
+    study: DeployedStudy
+    seat: str
+    nano: int
+    settled: int = 0
+    asked: int = 0
+    unsettled: int = 0
+    bound: Bound = Bound.EXACT
+    doubt: Doubt | None = None
+
+    @property
+    def proven(self) -> bool:
+        """Whether its ledger shows it."""
+        return self.bound is Bound.EXACT
+
+    @property
+    def shown(self) -> Spending:
+        """As people read it."""
+        return spending(self.study, self.seat, self.nano)
+
+    @property
+    def answers_left(self) -> int:
+        """Queries that the seat may still answer; the budget may afford more than the study has left to ask."""
+        if self.approval.withdrawn or not self.proven:
+            return 0
+        return min(self.shown.answers_left, self.study.query_limit - self.asked)
+
+
+@dataclass(frozen=True)
+class HomeSpent:
+    """What the studies of a home have spent. lost: approvals whose study's file is lost, and why it is not read; doubt:
+    why policy.sqlite is not believed, None where it is."""
+
+    seats: tuple[SeatSpent, ...]
+    lost: tuple[tuple[Approval, Doubt], ...]
+    lifetime: tuple[LifetimeUse, ...]
+    doubt: Doubt | None
+
+    @property
+    def bound(self) -> Bound:
+        """Of the lifetime caps: a study that runs has reserved all that it may spend, so only a policy can be wrong."""
+        return Bound.AT_LEAST if isinstance(self.doubt, Refused) else Bound.EXACT
+
+    def doubts(self, study: bytes | None = None) -> list[Doubt]:
+        """Why what is spent cannot be proved, of every study or one; what was withdrawn is charged as it is bounded."""
+        return [
+            *([self.doubt] if self.doubt is not None else []),
+            *(each.doubt for each in self.seats if each.doubt is not None and _counts(each.approval, study)),
+            *(why for approval, why in self.lost if _counts(approval, study)),
+        ]
+
+    def check(self, study: bytes | None = None) -> None:
+        """Raises the first of `doubts`."""
+        for doubt in self.doubts(study):
+            raise doubt
+
+
+def what_was_spent(
+    home: PartyHome, policy: Policy, *, opened: Mapping[tuple[bytes, str], Ledger] | None = None
+) -> HomeSpent:
+    """What was spent at a home, and what cannot be proved of it. opened: ledgers that are open, by study and seat."""
+    doubt: Doubt | None = None
+    try:
+        policy.check_newest(home.path)
+    except (Refused, StorageFailed) as error:
+        doubt = error
+    forgets = isinstance(doubt, Refused)
+    seats: list[SeatSpent] = []
+    lost: list[tuple[Approval, Doubt]] = []
+    approvals = policy.own_approvals(home)
+    for approval in approvals:
+        try:
+            study = home.study(approval.study)
+        except ConclaveError as error:
+            what = f"the file of study {approval.name!r} cannot be read: {error}"
+            advice = "get it from the operator and approve it again, or run: conclave-party home repair"
+            lost.append((approval, StorageFailed(f"{what}; {advice}")))
+            continue
+        for seat in seats_of(study, approval.party):
+            ledger = (opened or {}).get((study.digest, seat))
+            seats.append(seat_spent(home, policy, approval, study, seat, ledger=ledger, forgets=forgets))
+    if forgets:
+        for approval, study, seat in _forgotten(home, {each.study for each in approvals}):
+            seats.append(seat_spent(home, policy, approval, study, seat, forgets=True))
+    return HomeSpent(tuple(seats), tuple(lost), tuple(policy.lifetime_uses()), doubt)
+
+
+def seat_spent(
+    home: PartyHome, policy: Policy, approval: Approval, study: DeployedStudy, seat: str, *,
+    ledger: Ledger | None = None, forgets: bool = False,
+) -> SeatSpent:  # fmt: skip
+    """What one seat has spent. ledger: its own, if it is open here; forgets: whether policy.sqlite is not believed."""
+    # The mark first: a vote in flight may move it on, and the ledger with it, but neither goes back.
+    mark = policy.marks.of(study.digest, data_set=approval.data_set, seat=seat)
+    doubt: Doubt | None = None
+    balance, unsettled, asked = Balance(0, 0, 0), 0, 0
+    path = home.ledger(study.digest, seat)
+    try:
+        if not path.exists():
+            raise rolled_back(seat, mark)
+        with nullcontext(ledger) if ledger is not None else Ledger(path) as own:
+            balance = own.balances().get(seat, balance)
+            unsettled, asked = len(own.unsettled()), own.asked()
+            check_believed(own, mark, seat=seat)
+    except (Refused, StorageFailed) as error:
+        doubt = error
+    bound, nano = Bound.EXACT, balance.spent
+    if forgets:
+        bound = Bound.AT_LEAST
+    elif doubt is not None:
+        cap = int(study.budgets.cap[study.seats[seat]])
+        whole = approval.withdrawn and policy.forfeits.reason(approval.data_set) is not None
+        bound, nano = Bound.AT_MOST, cap if whole else min(mark.reserved, cap)
+    return SeatSpent(approval, study, seat, nano, min(balance.settled, nano), asked, unsettled, bound, doubt)
+
+
+def _counts(approval: Approval, study: bytes | None) -> bool:
+    return not approval.withdrawn and study in (None, approval.study)
+
+
+def _forgotten(home: PartyHome, known: set[bytes]) -> Iterator[tuple[Approval, DeployedStudy, str]]:
+    """The seats whose ledgers are here, of studies that policy.sqlite does not know."""
+    for path in sorted((home.path / "studies").glob("*/study.toml")):
+        try:
+            study = read_deployed(path)
+        except ConclaveError:
+            continue
+        for seat in study.seats if study.digest not in known else ():
+            if home.ledger(study.digest, seat).exists():
+                yield Approval(study.digest, "", home.identity, str(home.path), seat, study.name, False), study, seat

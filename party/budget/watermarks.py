@@ -76,6 +76,12 @@ class Watermarks:
             ).fetchone()
         return Mark(Head(row[0], row[1]), row[2]) if row else Mark()
 
+    def any_of(self, study: bytes, *, data_set: str) -> bool:
+        """Whether anything that a study's ledgers charged ever left."""
+        with self._transaction():
+            query = "SELECT 1 FROM mark WHERE study = ? AND data_set = ?"
+            return self._database.execute(query, (study, data_set)).fetchone() is not None
+
     def move(self, study: bytes, *, data_set: str, seat: str, known: Mark, to: Mark) -> None:
         """Replaces the mark `known` by a later one. Raises Refused("ledger_rolled_back") if another copy moved it."""
         with self._transaction():
@@ -97,36 +103,21 @@ class Watermarks:
             )
 
 
-def believed(ledger: Ledger, known: Mark) -> bool:
-    """Whether a ledger contains the log entry that its mark names."""
-    return ledger.log.contains(known.head)
-
-
 def check_believed(ledger: Ledger, known: Mark, *, seat: str) -> None:
     """Raises Refused("ledger_rolled_back") for a ledger that lacks the log entry that its mark names."""
-    if not believed(ledger, known):
+    if not ledger.log.contains(known.head):
         raise rolled_back(seat, known)
-
-
-def check_ledger(home: PartyHome, marks: Watermarks, study: bytes, *, data_set: str, seat: str) -> None:
-    """Raises Refused("ledger_rolled_back") for a seat's ledger that is missing though it answered, or not the newest,
-    StorageFailed for one that cannot be read."""
-    known, path = marks.of(study, data_set=data_set, seat=seat), home.ledger(study, seat)
-    if known == Mark():
-        return
-    if not path.exists():
-        raise rolled_back(seat, known)
-    with Ledger(path) as ledger:
-        check_believed(ledger, known, seat=seat)
 
 
 def rolled_back(seat: str, known: Mark) -> Refused:
-    """The refusal of a ledger that is not the newest copy."""
+    """The refusal of a ledger that is not the newest copy, or is missing."""
+    whose = f"the ledger of seat {seat!r}"
+    entry = f"policy.sqlite knows entry {known.head.count} of {whose}, which is missing or different"
+    made = f"{whose}, which was made before its study was approved, is missing"
     return Refused(
         Code.LEDGER_ROLLED_BACK,
-        f"policy.sqlite knows entry {known.head.count} of the ledger of seat {seat!r}, which is missing or different "
-        "here: the ledger was restored from a backup or removed, or another copy of it answered; use only the newest "
-        "copy, or withdraw the study",
+        f"{entry if known != Mark() else made} here: the ledger was restored from a backup or removed, or another copy "
+        "of it answered; use only the newest copy, or withdraw the study",
     )
 
 
@@ -156,8 +147,14 @@ def remember_policy(ledger: Ledger, log: AuditLog) -> None:
         ledger.log.remember(_POLICY, log.head(), proof=b"")
 
 
+def make_ledgers(home: PartyHome, study: Study, party: str) -> None:
+    """Creates the ledgers of a study, before it is approved: whatever stops this in between, none is missing then."""
+    for seat in seats_of(study, party):
+        Ledger(home.ledger(study.digest, seat)).close()
+
+
 def remember_approval(home: PartyHome, study: Study, party: str, log: AuditLog) -> None:
-    """Creates the ledgers of a newly approved study, which record the approval."""
+    """Has the ledgers of a newly approved study record the approval."""
     for seat in seats_of(study, party):
         with Ledger(home.ledger(study.digest, seat)) as ledger:
             remember_policy(ledger, log)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
 
 from party.commands.group import home_option
-from protocols.errors import DataCorrupt, InvalidInput, Refused, VerificationFailed
+from protocols.errors import DataCorrupt, InvalidInput, Refused, StorageFailed, VerificationFailed
 from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
@@ -20,10 +22,8 @@ from runtime.pasting import say_next
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
 
-    from party.budget.policy import Approval
+    from party.budget.spending import SeatSpent
     from party.home import PartyHome
-    from protocols.ledger.ledger import Balance
-    from protocols.study.deployed import DeployedStudy
 
 
 @click.group()
@@ -37,22 +37,20 @@ def budget() -> None:
 def show(home: PartyHome, as_json: bool) -> None:
     """Show the answers left in every study, the epsilon used of its cap, and the lifetime caps.
 
+    Where the home proves that a ledger or policy.sqlite is lost or old, it shows a bound, and ends with that error.
+
     \b
     Example:
       conclave-party budget show
     """
     from party.budget.policy import Policy
+    from party.budget.spending import what_was_spent
 
-    settings = home.settings()
-    with Policy(settings.policy) as policy:
-        policy.check_newest(home.path)
-        uses = policy.lifetime_uses()
-        forfeited = {each.data_set for each in uses if each.forfeited}
-        seats = [
-            row
-            for approval in policy.own_approvals(home)
-            for row in _rows(home, approval, forfeited=approval.data_set in forfeited)
-        ]
+    with Policy(home.settings().policy) as policy:
+        found = what_was_spent(home, policy)
+        forfeited = {each.data_set for each in found.lifetime if each.forfeited}
+    seats = [_row(each, forfeited=each.approval.data_set in forfeited) for each in found.seats]
+    lost = [{"study": each.name, "withdrawn": each.withdrawn} for each, _ in found.lost]
     lifetime: list[dict[str, Any]] = [
         {
             "data_set": each.data_set,
@@ -61,12 +59,13 @@ def show(home: PartyHome, as_json: bool) -> None:
             "delta": each.cap.delta,
             "share_reserved": each.share,
             "epsilon_reserved": each.epsilon_reserved,
+            "bound": found.bound,
         }
-        for each in uses
+        for each in found.lifetime
     ]
     if as_json:
-        click.echo(json.dumps({"seats": seats, "lifetime": lifetime}, indent=2))
-        return
+        click.echo(json.dumps({"seats": seats, "lost": lost, "lifetime": lifetime}, indent=2))
+        return found.check()
     for row in seats:
         state = " (withdrawn)" if row["withdrawn"] else ""
         state = " (forfeited: its whole cap counts as spent)" if row["forfeited"] else state
@@ -74,18 +73,21 @@ def show(home: PartyHome, as_json: bool) -> None:
         left = f"{counted(row['answers_left'], 'answer')} left"
         if row["once"]:
             left = "not asked yet, and then once" if row["answers_left"] else "asked once, and never again"
-        click.echo(
-            f"{row['study']}, {row['seat']}: {left}{state}; budget used: epsilon "
-            f"{row['epsilon_used']:.4g} of {row['epsilon_cap']:.4g} at delta {row['delta']:g}{waiting}"
-        )
-    if not seats:
+        if row["bound"] != "exactly" and not row["withdrawn"]:
+            left = "it is not answered"
+        click.echo(f"{row['study']}, {row['seat']}: {left}{state}; {_used(row)}{waiting}")
+    for gone in lost:
+        click.echo(f"{gone['study']}: its file is lost; it {'has ended' if gone['withdrawn'] else 'is not answered'}")
+    if not seats and not lost:
         click.echo("no study is approved here")
+    known = "" if found.bound == "exactly" else "not known: at least "
     for line in lifetime:
         click.echo(
-            f"lifetime cap of {line['data_set']}, unit {line['unit']}: {100 * line['share_reserved']:.1f} % of epsilon "
-            f"{line['epsilon']:g} at delta {line['delta']:g} is reserved"
+            f"lifetime cap of {line['data_set']}, unit {line['unit']}: {known}{100 * line['share_reserved']:.1f} % of "
+            f"epsilon {line['epsilon']:g} at delta {line['delta']:g} is reserved"
         )
     click.echo("The guarantee is the cap; 'budget used' is for monitoring, not an epsilon to publish.")
+    found.check()
 
 
 @click.command(epilog=EPILOG)
@@ -101,40 +103,49 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
       conclave-party verify
       conclave-party verify heart --release release/
     """
-    from party.audit import audit_seat, released_labels
+    from party.audit import NOTHING_CHECKED, audit_seat, released_labels
     from party.budget.policy import Policy
-    from party.lifetime import seats_of
+    from party.budget.spending import code_of, what_was_spent
     from party.live.state import remember_audit
     from protocols.crypto.identity import certificate_from_pem
     from protocols.ledger.ledger import Ledger
     from protocols.levels.two_server.released import read_signed
+    from protocols.refusals.table import meaning_of
 
     settings, invitation = home.settings(), home.invitation()
     authority = certificate_from_pem(invitation.authority)
     with Policy(settings.policy) as policy:
         entries = sum(1 for _ in policy.log.entries())
-        approvals = policy.own_approvals(home)
-    studies = [home.find_study(study)] if study is not None else [home.study(each.study) for each in approvals]
+        spent = what_was_spent(home, policy)
+    wanted = None if study is None else home.find_study(study).digest
     if release is not None:
-        digest = _signed_study(release, authority, invitation.coordinator)
-        studies = [each for each in studies if each.digest.hex() == digest]
-        if not studies:
-            raise InvalidInput(f"{release} is a release of study {digest[:16]}; allowed: a study approved here")
+        digest = bytes.fromhex(_signed_study(release, authority, invitation.coordinator))
+        if digest not in {each.study.digest for each in spent.seats if wanted in (None, each.study.digest)}:
+            raise InvalidInput(f"{release} is a release of study {digest.hex()[:16]}; allowed: a study approved here")
+        wanted = digest
     results: list[dict[str, Any]] = []
-    for found in studies:
-        labels = None if release is None else released_labels(release, found)
-        attested = None if release is None or labels is None else read_signed(release, found, labels)
-        for seat in seats_of(found, invitation.party):
-            path = home.ledger(found.digest, seat)
-            if not path.exists():
-                continue
-            with Ledger(path, audited=True) as ledger:
-                audited = audit_seat(ledger, found, seat, authority=authority, labels=labels, attested=attested)
-            results.append({"study": found.name, "seat": seat, **dataclasses.asdict(audited)})
-    failed = any(result["findings"] for result in results)
+    for each in spent.seats:
+        if wanted not in (None, each.study.digest):
+            continue
+        labels = None if release is None else released_labels(release, each.study)
+        attested = None if release is None or labels is None else read_signed(release, each.study, labels)
+        audited, path = NOTHING_CHECKED, home.ledger(each.study.digest, each.seat)
+        try:
+            with Ledger(path, audited=True) if path.exists() else nullcontext() as ledger:
+                if ledger is not None:
+                    audited = audit_seat(
+                        ledger, each.study, each.seat, authority=authority, labels=labels, attested=attested
+                    )
+        except StorageFailed:
+            if not isinstance(each.doubt, StorageFailed):  # which says it
+                raise
+        results.append({**_row(each, forfeited=False), **dataclasses.asdict(audited)})
+    doubts = [{"code": code_of(each), "what": str(each)} for each in spent.doubts(wanted)]
+    failed = bool(doubts) or any(result["findings"] for result in results)
     remember_audit(home, holds=not failed, seats=len(results))
     if as_json:
-        click.echo(json.dumps({"policy_entries": entries, "seats": results, "holds": not failed}, indent=2))
+        figures = {"policy_entries": entries, "seats": results, "findings": doubts, "holds": not failed}
+        click.echo(json.dumps(figures, indent=2))
     else:
         click.echo(f"policy: {counted(entries, 'entry')}, the hash chain is intact")
         for result in results:
@@ -151,13 +162,17 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
                     f"  the guardian's statements: votes counted in {counted(result['counted'], 'batch')}, and not in "
                     f"{result['not_counted']}; there is none of {unknown}"
                 )
+            click.echo(f"  {_used(result)}")
             for finding in result["findings"]:
                 click.echo(f"  error [{finding['code']}]: {finding['what']}", err=True)
-    if failed:
+        for finding in doubts:
+            click.echo(f"error [{finding['code']}]: {finding['what']}", err=True)
+    if doubts:
+        say_next(meaning_of(doubts[0]["code"]).next_step, err=True)
+    elif failed:
         say_next("keep this home as it is (it holds the signed proof) and show it to the data-protection "
                    "officers of the consortium", err=True)  # fmt: skip
-        return Exit.VERIFICATION
-    return 0
+    return Exit.VERIFICATION if failed else 0
 
 
 @click.command(epilog=EPILOG)
@@ -189,10 +204,13 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
         final = end(home, policy, found, data_set=settings.data.name, party=party)
         uses = [each for each in policy.lifetime_uses() if each.data_set == settings.data.name]
     if as_json:
-        shares = {each.unit: each.share for each in uses}
-        spent = {seat: each.nano for seat, each in final.items()}
-        unproven = [seat for seat, each in final.items() if not each.proven]
-        figures = {"study": found.digest.hex(), "spent_nano": spent, "unproven": unproven, "share_reserved": shares}
+        keys = ("epsilon_used", "bound", "epsilon_cap", "delta")
+        rows = {seat: _row(each, forfeited=False) for seat, each in final.items()}
+        figures = {
+            "study": found.digest.hex(),
+            "spent": {seat: {key: row[key] for key in keys} for seat, row in rows.items()},
+            "share_reserved": {each.unit: each.share for each in uses},
+        }
         click.echo(json.dumps(figures, indent=2))
         return
     click.echo(f"{found.name} is withdrawn; this node no longer answers it")
@@ -202,8 +220,8 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
         "were sent, labels that were released, and models trained on them"
     )
     for seat, shown in final.items():
-        if not shown.proven:
-            click.echo(f"seat {seat}: its ledger is missing or not the newest; all it ever reserved counts as spent")
+        why = "" if shown.proven else "; its ledger is missing or old: all that it ever reserved counts as spent"
+        click.echo(f"seat {seat}: {_used(_row(shown, forfeited=False))}{why}")
     for each in uses:
         click.echo(f"lifetime cap of {each.data_set}, unit {each.unit}: {100 * each.share:.1f} % is reserved")
 
@@ -218,44 +236,28 @@ def _signed_study(release: Path, authority: Certificate, coordinator: str) -> st
         raise VerificationFailed(str(error)) from error
 
 
-def _rows(home: PartyHome, approval: Approval, *, forfeited: bool) -> list[dict[str, Any]]:
-    from party.budget.spending import spending
-    from party.lifetime import seats_of
-
-    study = home.study(approval.study)
-    rows = []
-    for seat in seats_of(study, approval.party):
-        balance, unsettled = _balance(home, study, seat, withdrawn=approval.withdrawn)
-        found = spending(study, seat, balance.spent)
-        rows.append(
-            {
-                "study": study.name,
-                "seat": seat,
-                "answers_left": 0 if approval.withdrawn else found.answers_left,
-                "epsilon_used": found.epsilon_used,
-                "epsilon_cap": found.epsilon_cap,
-                "delta": found.delta,
-                "unit": study.unit,
-                "view": study.view,
-                "once": study.records is not None,
-                "unsettled": unsettled,
-                "withdrawn": approval.withdrawn,
-                "forfeited": forfeited,
-            }
-        )
-    return rows
+def _row(found: SeatSpent, *, forfeited: bool) -> dict[str, Any]:
+    study, shown = found.study, found.shown
+    return {
+        "study": study.name,
+        "seat": found.seat,
+        "answers_left": found.answers_left,
+        "epsilon_used": shown.epsilon_used,
+        "bound": found.bound,
+        "epsilon_cap": shown.epsilon_cap,
+        "delta": shown.delta,
+        "unit": study.unit,
+        "view": study.view,
+        "once": study.records is not None,
+        "unsettled": found.unsettled,
+        "withdrawn": found.approval.withdrawn,
+        "forfeited": forfeited,
+    }
 
 
-def _balance(home: PartyHome, study: DeployedStudy, seat: str, *, withdrawn: bool) -> tuple[Balance, int]:
-    """A seat's account and its number of unsettled batches; an unused account if there is no ledger yet, and a spent
-    one if its ledger was given up (party.keeping.repair)."""
-    from protocols.ledger.ledger import Balance, Ledger
+def _used(row: Mapping[str, Any]) -> str:
+    """What a seat used of its budget, as a figure or a bound."""
+    from party.budget.spending import bounded
 
-    path = home.ledger(study.digest, seat)
-    if path.exists():
-        with Ledger(path) as ledger:
-            balances = ledger.balances()
-            if seat in balances:
-                return balances[seat], len(ledger.unsettled())
-    cap = int(study.budgets.cap[study.seats[seat]])
-    return Balance(cap, cap if withdrawn and not path.exists() else 0, 0), 0
+    used = bounded(row["epsilon_used"], row["bound"])
+    return f"budget used: epsilon {used} of {row['epsilon_cap']:.4g} at delta {row['delta']:g}"

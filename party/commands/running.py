@@ -172,18 +172,18 @@ def families(home: PartyHome, answering: Answering, policy: Policy, recent: Rece
 
     Raises StorageFailed, DataUnavailable.
     """
-    from party.budget.spending import spending
-    from party.live.state import days_left
+    from party.budget.spending import what_was_spent
+    from party.live.state import days_left, ledgers_of
     from runtime.metrics import Family
 
     left: list[tuple[Mapping[str, str], float]] = []
     used: list[tuple[Mapping[str, str], float]] = []
-    for seat in answering.seats():
-        labels = {"study": seat.study.name, "seat": seat.party.name}
-        balance = seat.ledger.balance(seat.party.name)
-        used.append((labels, balance.spent / balance.cap))
-        left.append((labels, float(spending(seat.study, seat.party.name, balance.spent).answers_left)))
-    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in policy.lifetime_uses()]
+    found = what_was_spent(home, policy, opened=ledgers_of(answering.seats()))
+    for seat in (each for each in found.seats if not each.approval.withdrawn):
+        labels = {"study": seat.study.name, "seat": seat.seat}
+        used.append((labels, seat.nano / int(seat.study.budgets.cap[seat.study.seats[seat.seat]])))
+        left.append((labels, float(seat.answers_left)))
+    reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in found.lifetime]
     return [
         Family("conclave_connected", "Whether the node has a session.", [({}, float(recent.stands))]),
         Family(
@@ -191,7 +191,7 @@ def families(home: PartyHome, answering: Answering, policy: Policy, recent: Rece
             "Days until this node's certificate expires.",
             [({"party": home.invitation().party}, days_left(home.certificate, datetime.datetime.now(datetime.UTC)))],
         ),
-        Family("conclave_answers_left", "Answers that the seat's budget still affords, in the worst case.", left),
+        Family("conclave_answers_left", "Answers that the seat may still give, in the worst case.", left),
         Family("conclave_budget_used_ratio", "Share of the seat's cap that is spent or reserved.", used),
         Family("conclave_lifetime_reserved_ratio", "Share of a lifetime cap that studies have reserved.", reserved),
     ]

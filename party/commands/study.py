@@ -81,7 +81,8 @@ def approve(
     """
     from party.budget.approval_text import describe
     from party.budget.policy import Policy
-    from party.budget.watermarks import remember_approval
+    from party.budget.spending import what_was_spent
+    from party.budget.watermarks import make_ledgers, remember_approval
     from party.data.pool import read_pool
     from party.voting.contribution import keep_votes, votes_given
     from party.voting.training import check_trainable
@@ -108,9 +109,12 @@ def approve(
         raise InvalidInput(f"--train is given with {with_it}; allowed: without it")
     following = "run" if train_now or counted is not None else f"train {study.name}"
     with Policy(settings.policy) as policy:
+        if (doubt := what_was_spent(home, policy).doubt) is not None:
+            raise doubt
         known = policy.approval(study.digest, settings.data.name)
         if known is not None and not known.withdrawn and known.home == home.identity:
             home.keep_study(study, pool=pool_file)
+            what_was_spent(home, policy).check(study.digest)
             unused = [each for each in counted or [] if not votes_given(home, study, each.seat)]
             keep_votes(home, study, unused)
             if counted and not unused:
@@ -145,6 +149,7 @@ def approve(
         if fits and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
+        make_ledgers(home, study, party)
         policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
         remember_approval(home, study, party, policy.log)
         keep_votes(home, study, counted or [])
@@ -244,9 +249,11 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
       conclave-party train heart
     """
     from party.budget.policy import Policy
+    from party.budget.spending import what_was_spent
 
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
+        what_was_spent(home, policy).check(found.digest)
         own = [each for each in policy.own_approvals(home) if each.study == found.digest]
         known = next((each for each in own if each.data_set == settings.data.name), None)
     if found.records is not None:

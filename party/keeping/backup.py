@@ -120,7 +120,7 @@ def _at_stake(home: PartyHome, archive: Archive) -> list[str]:
             if name == "node.toml" or name.endswith("/study.toml"):
                 write_atomically(Path(place, name), content)
         settings = read_settings(Path(place, "node.toml"))
-        studies = [read_deployed(path).name for path in sorted(Path(place, "studies").glob("*/study.toml"))]
+        studies = [_named(path) for path in sorted(Path(place, "studies").glob("*/study.toml"))]
         inside = settings.policy.resolve().parent == Path(place).resolve()
         policy = home.path / settings.policy.relative_to(place) if settings.policy.is_relative_to(place) else None
     if not inside and (policy or settings.policy).exists():
@@ -134,6 +134,14 @@ def _at_stake(home: PartyHome, archive: Archive) -> list[str]:
             for unit, cap in settings.lifetime.items()
         ),
     ]
+
+
+def _named(path: Path) -> str:
+    """The name of a study that is kept; of a damaged file, its folder's."""
+    try:
+        return read_deployed(path).name
+    except InvalidInput:
+        return path.parent.name
 
 
 def _mark_arrival(home: PartyHome, policy: Path) -> None:

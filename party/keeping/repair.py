@@ -13,19 +13,18 @@ from __future__ import annotations
 import datetime
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 from party.budget.policy import Policy
-from party.budget.watermarks import check_ledger
+from party.budget.spending import HomeSpent, what_was_spent
 from party.budget.withdrawal import forget_study, withdraw
 from party.home import PartyHome
-from party.lifetime import seats_of
 from party.settings import PartySettings
-from protocols.errors import Refused, StorageFailed
+from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
-from protocols.refusals.code import Code
-from protocols.study.deployed import DeployedStudy
+from protocols.study.file import read_deployed
 from runtime.files import write_atomically
 
 ASIDE: Final = "forfeited"
@@ -44,17 +43,14 @@ def repair(home: PartyHome, *, everything: bool, why: str = "") -> list[str]:
         said = _set_damaged_aside(home, settings.policy)
         with Policy(settings.policy) as policy:
             said += _restore_identity(home, settings, policy)
-            if not everything:
-                try:
-                    policy.check_newest(home.path)
-                except Refused as error:
-                    if error.code != Code.POLICY_ROLLED_BACK:
-                        raise
-                    everything, why = True, why or "policy.sqlite was lost, or is an older copy"
-            if everything:
-                said += _forfeit(home, settings, policy, party, why or "the hospital said so")
+            found = what_was_spent(home, policy)
+            if isinstance(found.doubt, StorageFailed):
+                raise found.doubt
+            if everything or found.doubt is not None:
+                why = why or ("the hospital said so" if everything else "policy.sqlite was lost, or is an older copy")
+                said += _forfeit(home, settings, policy, party, why)
             else:
-                said += _end_unproven(home, settings, policy, party)
+                said += _end_unproven(home, policy, found, party)
     if not home.key.exists():
         said.append(
             "the key is lost: ask the operator for a new invitation, then conclave-party init INVITATION.toml "
@@ -69,8 +65,10 @@ def _ledgers(home: PartyHome) -> list[Path]:
 
 def _forfeit(home: PartyHome, settings: PartySettings, policy: Policy, party: str, why: str) -> list[str]:
     """Ends every study of the home, and charges every cap in full."""
-    kept = sorted((home.path / "studies").glob("*/study.toml"))
-    studies = [home.find_study(str(path)) for path in kept]
+    studies = []
+    for path in sorted((home.path / "studies").glob("*/study.toml")):
+        with suppress(InvalidInput):  # a damaged file: its approval ends without it
+            studies.append(read_deployed(path))
     policy.forfeit(home, data_set=settings.data.name, caps=settings.lifetime, party=party, studies=studies, reason=why)
     for study in studies:
         forget_study(home, study, party)
@@ -88,30 +86,22 @@ def _forfeit(home: PartyHome, settings: PartySettings, policy: Policy, party: st
     ]
 
 
-def _end_unproven(home: PartyHome, settings: PartySettings, policy: Policy, party: str) -> list[str]:
-    """Ends the studies whose ledgers do not show what the policy knows to have left."""
+def _end_unproven(home: PartyHome, policy: Policy, found: HomeSpent, party: str) -> list[str]:
+    """Ends the studies whose ledgers do not show what the policy knows to have left, or whose terms are lost."""
     said = []
-    for approval in policy.own_approvals(home):
+    for approval, _ in found.lost:
+        if not approval.withdrawn:
+            free = policy.end_lost(approval)
+            how = "nothing was asked, and its cap is free again" if free else "its whole cap is charged"
+            said.append(f"study {approval.name}: it ends at this node, as its file is lost here; {how}")
+    unproven = {each.approval: each.study for each in found.seats if each.doubt is not None}
+    for approval, study in unproven.items():
         if approval.withdrawn:
             continue
-        study = home.study(approval.study)
-        if all(_believed(home, policy, study, approval.data_set, seat) for seat in seats_of(study, party)):
-            continue
-        final = withdraw(home, policy, study, data_set=approval.data_set, party=party)
-        for seat, spent in final.items():
+        for seat, spent in withdraw(home, policy, study, data_set=approval.data_set, party=party).items():
             how = "all that it ever reserved is charged" if not spent.proven else "what it spent is charged"
             said.append(f"study {study.name}, seat {seat}: it ends at this node; {how}, the rest returns to the cap")
     return said
-
-
-def _believed(home: PartyHome, policy: Policy, study: DeployedStudy, data_set: str, seat: str) -> bool:
-    try:
-        check_ledger(home, policy.marks, study.digest, data_set=data_set, seat=seat)
-    except Refused as error:
-        if error.code != Code.LEDGER_ROLLED_BACK:
-            raise
-        return False
-    return True
 
 
 def _set_damaged_aside(home: PartyHome, policy: Path) -> list[str]:
@@ -127,7 +117,7 @@ def _set_damaged_aside(home: PartyHome, policy: Path) -> list[str]:
             # An operational error is one of the disk, or of another process: the file may be whole.
             if not isinstance(cause, sqlite3.DatabaseError) or isinstance(cause, sqlite3.OperationalError):
                 raise
-            said.append(f"{path.name} cannot be read: it is kept as {_aside(home, path).relative_to(home.path)}")
+            said.append(f"{path.name} cannot be read: it is kept in {_aside(home, path)}")
     return said
 
 
@@ -141,14 +131,19 @@ def _restore_identity(home: PartyHome, settings: PartySettings, policy: Policy) 
 
 
 def _aside(home: PartyHome, path: Path) -> Path:
-    """Moves a database that is no longer used, with its journals, into forfeited/; returns its new place."""
+    """Moves a database that is no longer used, with its journals, into forfeited/; returns its new folder.
+
+    That of a policy outside the home is beside it, as it may lie on another disk.
+    """
     now = datetime.datetime.now(datetime.UTC).strftime("%Y%m%dT%H%M%S%f")
-    folder = home.path / ASIDE / now
+    inside = path.is_relative_to(home.path)
+    of_study = inside and path.parent != home.path
+    folder = (home.path if inside else path.parent) / ASIDE / now
     write_atomically(folder / "README", "No longer believed: kept as evidence for an audit.\n")
     try:
         for each in (path, *(path.with_name(path.name + ending) for ending in ("-wal", "-shm", "-journal"))):
             if each.exists():
-                each.rename(folder / (each.name if path.parent == home.path else f"{path.parent.name}-{each.name}"))
+                each.rename(folder / (f"{path.parent.name}-{each.name}" if of_study else each.name))
     except OSError as error:
         raise StorageFailed(f"cannot move {path}: {error.strerror}; check who owns it") from error
     return folder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Sequence
 
+from party.budget.spending import Bound, bounded
 from party.live.state import Happened, LastAudit, NodeState, SeatState
 from protocols.plural import counted
 from protocols.refusals.table import meaning_of
@@ -71,6 +72,8 @@ def needs_of(state: NodeState) -> list[str]:
 
 def _left(seat: SeatState) -> str:
     who = seat.study if seat.seat.count("/") == 0 else f"{seat.study} ({seat.seat})"
+    if seat.bound is not Bound.EXACT:
+        return f"{who}: what it spent cannot be proved"
     if seat.once:
         return f"{who}: {'not asked yet, and then once' if seat.left else 'asked once, and never again'}"
     return f"{who}: {seat.left} of {counted(seat.total, 'answer')} left"
@@ -81,8 +84,9 @@ def _studies(seats: Sequence[SeatState]) -> list[str]:
             "batches open", "until")  # fmt: skip
     rows = [
         (
-            f"{each.study}, {each.seat}", f"{each.left} of {each.total}", f"{each.used:.4g}", f"{each.reserved:.4g}",
-            f"{each.cap:.4g}", f"{each.delta:g}", each.unit, each.unsettled, each.ends,
+            f"{each.study}, {each.seat}", f"{each.left} of {each.total}", bounded(each.used, each.bound),
+            bounded(each.reserved, each.bound), f"{each.cap:.4g}", f"{each.delta:g}", each.unit, each.unsettled,
+            each.ends,
         )
         for each in seats
     ]  # fmt: skip
@@ -95,8 +99,8 @@ def _studies(seats: Sequence[SeatState]) -> list[str]:
 def _lifetime(state: NodeState) -> list[str]:
     rows = [
         (
-            each.data_set, each.unit, f"{each.epsilon_reserved:.4g}", f"{each.cap.epsilon:g}", f"{each.cap.delta:g}",
-            f"{100 * each.share:.1f} %",
+            each.data_set, each.unit, bounded(each.epsilon_reserved, state.lifetime_bound), f"{each.cap.epsilon:g}",
+            f"{each.cap.delta:g}", f"{100 * each.share:.1f} %",
         )
         for each in state.lifetime
     ]  # fmt: skip

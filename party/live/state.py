@@ -12,7 +12,7 @@ from pathlib import Path
 
 from party.budget.lifetime_use import LifetimeUse
 from party.budget.policy import Approval, Policy
-from party.budget.spending import spending
+from party.budget.spending import Bound, SeatSpent, code_of, spending, what_was_spent
 from party.connection.seat import ServedSeat
 from party.home import PartyHome
 from party.live.recent import Recent
@@ -20,7 +20,9 @@ from party.settings import Invitation
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
 from protocols.errors import DataUnavailable, StorageFailed
 from protocols.ledger.audit_log import Entry
+from protocols.ledger.ledger import Ledger
 from protocols.reading import read_bytes, read_json
+from protocols.refusals.table import meaning_of
 from runtime.files import write_atomically
 
 LAST_AUDIT = "last-audit.json"
@@ -33,7 +35,8 @@ _SHOWN = ("reserved", "settled", "given_up", "refused", "withdrawn", "votes_not_
 @dataclass(frozen=True)
 class SeatState:
     """One seat. left, total: answers; used, reserved, cap: epsilon at delta: settled, with what is reserved, and the
-    most; unsettled: batches whose outcome is not known yet; ends: the study's last day; once: whether it is asked once.
+    most; bound: of the first two; unsettled: batches whose outcome is not known yet; ends: the study's last day; once:
+    whether it is asked once.
     """
 
     study: str
@@ -48,6 +51,7 @@ class SeatState:
     unsettled: int
     ends: str
     once: bool
+    bound: Bound = Bound.EXACT
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,7 @@ class NodeState:
     troubles: Sequence[str]
     seats: Sequence[SeatState]
     lifetime: Sequence[LifetimeUse]
+    lifetime_bound: Bound
     approvals: Sequence[Approval]
     approved_ns: dict[str, int]
     happened: Sequence[Happened]
@@ -101,6 +106,10 @@ def node_state(
 ) -> NodeState:
     """The state of a node that runs. Raises StorageFailed, DataCorrupt, DataUnavailable."""
     seats, now = seats_of(), datetime.datetime.now(datetime.UTC)
+    found = what_was_spent(home, policy, opened=ledgers_of(seats))
+    doubts = found.doubts()
+    # What was doubted when the node started is in its log, too.
+    troubles = [each for each in recent.troubles.values() if not any(str(doubt)[:300] in each for doubt in doubts)]
     return NodeState(
         party=invitation.party,
         consortium=invitation.consortium,
@@ -109,9 +118,10 @@ def node_state(
         connected=recent.stands,
         since=datetime.datetime.fromtimestamp(recent.since_s, datetime.UTC),
         certificate_days=days_left(home.certificate, now),
-        troubles=list(recent.troubles.values()),
-        seats=[seat_state(each) for each in seats],
-        lifetime=policy.lifetime_uses(),
+        troubles=[*dict.fromkeys(f"{each}; {meaning_of(code_of(each)).next_step}" for each in doubts), *troubles],
+        seats=[seat_state(each) for each in found.seats if not each.approval.withdrawn],
+        lifetime=found.lifetime,
+        lifetime_bound=found.bound,
         approvals=policy.own_approvals(home),
         approved_ns=approved_times(policy),
         happened=happened(seats),
@@ -120,26 +130,28 @@ def node_state(
     )
 
 
-def seat_state(seat: ServedSeat) -> SeatState:
-    """One seat of the node. Raises StorageFailed, DataCorrupt."""
-    name, study, balance = seat.party.name, seat.study, seat.ledger.balance(seat.party.name)
-    batches = {each.fields["batch"] for each in seat.ledger.log.entries() if each.event == "reserved"}
-    asked = sum(len(seat.ledger.queries(int(number))) for number in batches)
-    spent, settled = spending(study, name, balance.spent), spending(study, name, balance.settled)
+def ledgers_of(seats: Sequence[ServedSeat]) -> dict[tuple[bytes, str], Ledger]:
+    """The ledgers that a node has open, by study and seat."""
+    return {(each.study.digest, each.party.name): each.ledger for each in seats}
+
+
+def seat_state(found: SeatSpent) -> SeatState:
+    """One seat of the node."""
+    study, spent = found.study, found.shown
     return SeatState(
         study=study.name,
-        seat=name,
-        # The budget may afford more than the study still has to ask.
-        left=min(spent.answers_left, study.query_limit - asked),
-        total=spending(study, name, 0).answers_left,
-        used=settled.epsilon_used,
+        seat=found.seat,
+        left=found.answers_left,
+        total=spending(study, found.seat, 0).answers_left,
+        used=spending(study, found.seat, found.settled if found.proven else found.nano).epsilon_used,
         reserved=spent.epsilon_used,
         cap=spent.epsilon_cap,
         delta=spent.delta,
         unit=study.unit,
-        unsettled=len(seat.ledger.unsettled()),
+        unsettled=found.unsettled,
         ends=study.terms.ends,
         once=study.records is not None,
+        bound=found.bound,
     )
 
 

@@ -11,8 +11,9 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.budget.policy import Policy
-from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy, rolled_back
+from party.budget.policy import Approval, Policy
+from party.budget.spending import seat_spent, what_was_spent
+from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy
 from party.connection.seat import ServedSeat
 from party.data.pool import check_batch, read_pool
 from party.home import PartyHome
@@ -119,8 +120,10 @@ class Answering:
         self._warming: threading.Thread | None = None
 
     def __enter__(self) -> Answering:
-        """Raises Refused("policy_rolled_back")."""
-        self._policy.check_newest(self._home.path)
+        """Raises Refused("policy_rolled_back"), StorageFailed."""
+        doubt = what_was_spent(self._home, self._policy).doubt
+        if doubt is not None:
+            raise doubt
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -193,7 +196,7 @@ class Answering:
                 continue
             for name in names:
                 try:
-                    result.append(self._seat(study, name))
+                    result.append(self._seat(approval, study, name))
                 except ConclaveError as error:  # the party's other groups continue
                     self._failed(approval.study, error)
         return result
@@ -201,18 +204,17 @@ class Answering:
     def _failed(self, study: bytes, error: ConclaveError) -> None:
         self._on_event("study_failed", {"study": study.hex()[:16], "reason": str(error)[:300]})
 
-    def _seat(self, study: DeployedStudy, name: str) -> ServedSeat:
+    def _seat(self, approval: Approval, study: DeployedStudy, name: str) -> ServedSeat:
         known = self._open.get((study.digest, name))
         if known is not None:
             return known[0]
         source = self._source(study, name)
         pool_file = self._home.pool(study.digest)
         pool = read_pool(pool_file, study.terms) if pool_file.exists() else None
-        path, data_set = self._home.ledger(study.digest, name), self._settings.data.name
-        mark = self._policy.marks.of(study.digest, data_set=data_set, seat=name)
-        if mark != Mark() and not path.exists():
-            raise rolled_back(name, mark)
-        ledger = Ledger(path)
+        doubt = seat_spent(self._home, self._policy, approval, study, name).doubt
+        if doubt is not None:
+            raise doubt
+        ledger, data_set = Ledger(self._home.ledger(study.digest, name)), self._settings.data.name
         voter = _Voter(self._policy, study, name, data_set, ledger, source, pool)
         file = self._home.teachers(study.digest, name) / PRIVATE_FILE
 
@@ -226,7 +228,6 @@ class Answering:
             admit=voter.admit,
         )
         try:
-            check_believed(ledger, mark, seat=name)
             party = Party(
                 name,
                 study=study,

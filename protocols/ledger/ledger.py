@@ -138,7 +138,7 @@ class Ledger:
         with self._transaction():
             if self.stored(number) is not None or self.number_of(digest) is not None:
                 raise Refused(Code.BATCH_REUSED, f"batch {number} was charged before; allowed: a new number")
-            (asked,) = self._rows("SELECT count(*) FROM asked", ())[0]
+            asked = self.asked()
             if asked + len(queries) > limit or not all(0 <= query < limit for query in queries):
                 raise Refused(
                     Code.QUERY_LIMIT, f"{len(queries)} queries after {asked}; allowed: {limit}, each below it"
@@ -280,6 +280,10 @@ class Ledger:
     def queries(self, number: int) -> list[int]:
         """The positions in the pool that a batch asked, in ascending order; empty if it was never charged."""
         return [int(row[0]) for row in self._rows("SELECT query FROM asked WHERE number = ? ORDER BY query", (number,))]
+
+    def asked(self) -> int:
+        """How many queries all batches asked."""
+        return int(self._rows("SELECT count(*) FROM asked", ())[0][0])
 
     def charged(self, number: int) -> dict[str, int]:
         """What each account was reserved for a batch; empty for a batch that was never charged."""

@@ -5,6 +5,7 @@ import sqlite3
 
 import numpy as np
 
+from party.budget.withdrawal import withdraw
 from party.voting.answering import Answering
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import VoteReply, VoteRequest
@@ -35,12 +36,18 @@ def copied(source, target):
 def answered(place, numbers):
     """Votes for these batches of five; what the seat's ledger says it spent."""
     with opened(place) as answering:
-        (seat,) = answering.seats()
+        (seat,) = [each for each in answering.seats() if each.study == place[2]]
         for number in numbers:
             sent = request(place[2], number, start=5 * number)
             reply = seat.answer(lambda sent=sent: seat.party.handle(sent))
             assert isinstance(reply, VoteReply), reply
         return seat.ledger.balance(SEAT).spent
+
+
+def ended(home, policy, study):
+    """What each seat of a study that is withdrawn has spent, and whether its ledger shows it."""
+    final = withdraw(home, policy, study, data_set="ward", party=SEAT)
+    return {seat: (each.nano, each.proven) for seat, each in final.items()}
 
 
 def reserved(policy):

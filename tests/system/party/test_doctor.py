@@ -84,6 +84,12 @@ def test_records_a_policy_or_a_ledger_that_is_gone_is_wrong(member, tmp_path):
     assert list(failing(home)) == ["data"]
     aside.rename(records)
     assert run_command(["approve", str(study_file(tmp_path, consortium.study)), *at, "--yes"]) == 0
+    ledger = home.ledger(consortium.study.digest, "hospital-0")
+    kept = ledger.rename(tmp_path / "ledger")
+    assert list(failing(home)) == ["study test"]
+    assert "ledger_rolled_back" in failing(home)["study test"]
+    kept.rename(ledger)
+    assert failing(home) == {}
     home.settings().policy.unlink()
     assert list(failing(home)) == ["approvals"]
 

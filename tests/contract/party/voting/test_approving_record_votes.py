@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from party.budget.policy import Policy
+from party.budget.spending import what_was_spent
 from party.commands.group import run_command
 from party.data import load_records
 from party.doctor import _studies
@@ -138,7 +139,7 @@ def test_an_approved_node_answers_once_with_what_was_counted_and_repeats_it(plac
             assert place.approve() == 0
             assert "already approved, and was asked: its votes are not counted again" in capsys.readouterr().out
             assert not file.exists()
-            (hop,) = _studies(place.home, policy, "ward")
+            (hop,) = _studies(place.home, policy, what_was_spent(place.home, policy), "ward")
             assert (hop.ok, hop.found) == (True, "approved until 2999-12-31, its records have voted")
             again = seat.party.handle(place.request())
             np.testing.assert_array_equal(again.votes, reply.votes)
@@ -182,13 +183,13 @@ def test_a_cap_of_a_record_is_said_to_be_one_of_a_record_where_it_was_one_of_a_p
 def test_a_node_whose_votes_are_gone_refuses_without_a_charge_and_the_doctor_says_what_to_do(place):
     place.approve()
     with Policy(place.home.settings().policy) as policy:
-        assert [hop.found for hop in _studies(place.home, policy, "ward")] == [
+        assert [hop.found for hop in _studies(place.home, policy, what_was_spent(place.home, policy), "ward")] == [
             "approved until 2999-12-31, its records' votes are counted"
         ]
         for content in (None, b"x" * 100):
             file = place.home.contribution(place.study.digest, SEAT)
             file.unlink() if content is None else file.write_bytes(content)
-            (hop,) = _studies(place.home, policy, "ward")
+            (hop,) = _studies(place.home, policy, what_was_spent(place.home, policy), "ward")
             assert not hop.ok
             assert "approve STUDY.toml --queries FILE" in hop.todo
             answering, log = place.answering(policy)

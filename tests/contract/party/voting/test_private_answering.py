@@ -12,7 +12,7 @@ from benchmarks.float_inference import float_inference
 from party.budget.approval_text import describe
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
-from party.budget.withdrawal import FinalSpend, withdraw
+from party.budget.withdrawal import withdraw
 from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.demo.demo_data import demo_data
@@ -31,6 +31,7 @@ from protocols.levels.hidden_queries.querier import PrivateQueries
 from protocols.levels.hidden_queries.sealing import Beginning, Computation
 from protocols.study.chosen import CHOSEN
 from protocols.wire.messages import Refusal, StepReply, StepRequest
+from tests.harness.answering import ended
 from tests.harness.askers import ASKER_KEY, KEYS, asked_study
 from tests.harness.homes import write_records
 from tests.harness.levels import GuardianHere
@@ -112,7 +113,7 @@ def test_a_seat_answers_until_it_is_withdrawn_and_its_marks_are_kept(place):
         assert (got.labels >= 0).all()
         spent = seat.ledger.balance(SEAT).spent
         assert spent == got.spent[0] > 0
-        assert withdraw(home, policy, STUDY, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+        assert ended(home, policy, STUDY) == {SEAT: (spent, True)}
         assert answering.seats() == []
 
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from party.budget.spending import spending
 from party.commands.group import run_command
 from party.live.state import last_audit
 from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
@@ -88,7 +89,7 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     capsys.readouterr()
     assert run_command(["budget", "show", *at, "--json"]) == 0
     shown = json.loads(capsys.readouterr().out)
-    assert 0 < shown["seats"][0]["answers_left"] <= 60
+    assert shown["seats"][0]["answers_left"] == 0  # every question was asked
     assert 0 < shown["seats"][0]["epsilon_used"] <= shown["seats"][0]["epsilon_cap"]
     assert shown["lifetime"][0]["share_reserved"] == 1.0
     release = tmp_path / "release"
@@ -112,7 +113,9 @@ def test_from_invitation_to_labels(tmp_path, consortium, capsys):
     assert run_command(["withdraw", "test", "--yes", *at, "--json"]) == 0
     ended = json.loads(capsys.readouterr().out)
     assert 0 < ended["share_reserved"]["record"] <= 1
-    assert ended["spent_nano"]["hospital-0"] == labelled.spent[0]
+    shown, there = spending(consortium.study, "hospital-0", labelled.spent[0]), ended["spent"]["hospital-0"]
+    assert (there["epsilon_used"], there["epsilon_cap"]) == pytest.approx((shown.epsilon_used, shown.epsilon_cap))
+    assert there["bound"] == "exactly"
     assert run_command(["approve", str(file), *at, "--yes"]) == 4
     assert "error [withdrawn]" in capsys.readouterr().err
 

@@ -10,14 +10,19 @@ from dataclasses import replace
 import pytest
 
 from party.budget.policy import Policy
+from party.budget.spending import spending
 from party.commands.group import run_command
 from party.home import PartyHome
 from party.keeping import backup
+from party.keeping.repair import repair
+from party.live.page import needs_of
+from party.live.recent import Recent
+from party.live.state import last_audit, node_state
 from party.voting.answering import Answering
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from runtime.exits import Exit
-from tests.harness.answering import SEAT, answered
+from tests.harness.answering import SEAT, answered, copied
 from tests.harness.certifying import Certifying
 from tests.harness.homes import make_member, study_file, tabled, write_invitation
 from tests.harness.studies import deployed_study
@@ -26,6 +31,8 @@ STUDY = replace(
     tabled(deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None, sigma=60.0, teachers=2)), quorum=1
 )
 OTHER = replace(STUDY, name="other")
+# Fits beside the first.
+SMALL = replace(STUDY, name="small", roster=(replace(STUDY.roster[0], epsilon=2.0),))
 
 
 @pytest.fixture(scope="module")
@@ -163,7 +170,7 @@ def test_a_backup_that_is_restored_gives_nothing_back_and_works_for_other_patien
     assert answers(there) == []
     assert call("budget", "show", home=there) == 0
     shown = capsys.readouterr().out
-    cap, used = re.search(r"whole cap counts as spent\); budget used: epsilon (\S+) of (\S+)", shown).groups()
+    cap, used = re.search(r"whole cap counts as spent\); budget used: epsilon at most (\S+) of (\S+)", shown).groups()
     assert cap == used
     assert approve(STUDY, there, tmp_path) == Exit.REFUSED
     assert refusal(capsys) == "withdrawn"
@@ -304,3 +311,186 @@ def test_a_sealed_backup_opens_with_its_passphrase_alone(home, tmp_path, capsys,
     (tmp_path / "secret").write_text("correct horse\n")
     monkeypatch.setenv("CONCLAVE_PASSPHRASE_COMMAND", f"cat {tmp_path / 'secret'}")
     assert call("home", "restore", file, "--yes", home=there) == 0
+
+
+def shown(home, capsys, *command):
+    """What a command says as JSON, the code of the error that it ends with, and its exit code."""
+    capsys.readouterr()
+    code = call(*command, "--json", home=home)
+    out, err = capsys.readouterr()
+    return json.loads(out), err.split("error [")[1].split("]")[0] if "error [" in err else "", code
+
+
+def page(home):
+    """What the live page shows of the seats, and what needs a person."""
+    with Policy(home.settings().policy) as policy:
+        answering = Answering(home, home.settings(), policy, party=SEAT, on_event=lambda *_: None)
+        state = node_state(home, home.invitation(), policy, answering.seats, Recent())
+        for seat, _ in answering._open.values():
+            seat.ledger.close()
+        return state.seats, needs_of(state)
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [("deleted", "ledger_rolled_back"), ("older", "ledger_rolled_back"), ("damaged", "storage_failed")],
+)
+def test_where_a_ledger_is_gone_or_old_every_command_names_the_same_upper_bound(
+    original, home, tmp_path, capsys, lost, said
+):
+    real = spending(STUDY, SEAT, spent(home, [1])).epsilon_used
+    ledger = home.ledger(STUDY.digest, SEAT)
+    copied(original[0].ledger(STUDY.digest, SEAT), ledger)
+    if lost == "deleted":
+        ledger.unlink()
+    elif lost == "damaged":
+        ledger.write_bytes(b"no database at all" * 1000)
+    found, code, exit_code = shown(home, capsys, "budget", "show")
+    (row,) = found["seats"]
+    assert (row["bound"], row["answers_left"], code) == ("at most", 0, said)
+    assert exit_code == (Exit.STORAGE if lost == "damaged" else Exit.REFUSED)
+    assert row["epsilon_cap"] > row["epsilon_used"] >= real
+    assert call("budget", "show", home=home) == exit_code
+    assert f"at most {row['epsilon_used']:.2g}"[:10] in capsys.readouterr().out
+    checked, _, exit_code = shown(home, capsys, "verify")
+    assert exit_code == Exit.VERIFICATION
+    assert {each["code"] for each in checked["findings"]} == {said}
+    assert [(each["bound"], each["epsilon_used"]) for each in checked["seats"]] == [("at most", row["epsilon_used"])]
+    assert not last_audit(home).holds
+    (seat,), needs = page(home)
+    assert (seat.bound, seat.left, seat.reserved) == ("at most", 0, row["epsilon_used"])
+    assert any("conclave-party home repair" in each for each in needs)
+    for command in (["approve", study_file(tmp_path, STUDY), "--yes"], ["train", "test"]):
+        capsys.readouterr()
+        assert call(*command, home=home) in (Exit.REFUSED, Exit.STORAGE)
+        out, err = capsys.readouterr()
+        assert f"error [{said}]" in err
+        assert "conclave-party run" not in out + err
+
+
+def test_the_ledger_of_a_study_that_was_approved_and_never_asked_is_missed_too(home, tmp_path, capsys):
+    assert approve(SMALL, home, tmp_path) == 0
+    home.ledger(SMALL.digest, SEAT).unlink()
+    assert answers(home) == [SEAT]  # of the first study
+    assert approve(SMALL, home, tmp_path) == Exit.REFUSED
+    assert refusal(capsys) == "ledger_rolled_back"
+    found, code, _ = shown(home, capsys, "budget", "show")
+    rows = {each["study"]: each for each in found["seats"]}
+    assert (rows["small"]["bound"], rows["small"]["epsilon_used"], code) == ("at most", 0.0, "ledger_rolled_back")
+    assert (rows["test"]["bound"], call("verify", "small", home=home)) == ("exactly", Exit.VERIFICATION)
+
+
+@pytest.mark.parametrize("lost", ["deleted", "older"])
+def test_where_the_policy_is_gone_or_old_only_a_lower_bound_is_known(original, home, tmp_path, capsys, lost):
+    real = spending(STUDY, SEAT, spent(home, [1])).epsilon_used
+    policy = home.settings().policy
+    policy.unlink() if lost == "deleted" else copied(original[0].settings().policy, policy)
+    found, code, exit_code = shown(home, capsys, "budget", "show")
+    (row,) = found["seats"]
+    assert (row["bound"], row["answers_left"], code, exit_code) == ("at least", 0, "policy_rolled_back", Exit.REFUSED)
+    assert row["epsilon_used"] == pytest.approx(real)
+    assert {each["bound"] for each in found["lifetime"]} == ({"at least"} if lost == "older" else set())
+    checked, _, exit_code = shown(home, capsys, "verify")
+    assert exit_code == Exit.VERIFICATION
+    assert {each["code"] for each in checked["findings"]} == {"policy_rolled_back"}
+    assert [each["bound"] for each in checked["seats"]] == ["at least"]
+    # Nor does `approve` show what would be left of a cap that is not known.
+    assert approve(replace(STUDY, name="third"), home, tmp_path) == Exit.REFUSED
+    out, err = capsys.readouterr()
+    assert ("error [policy_rolled_back]" in err, "is reserved" in out) == (True, False)
+
+
+def test_a_whole_home_is_exact_everywhere(home, capsys):
+    real = spending(STUDY, SEAT, spent(home, [1])).epsilon_used
+    found, code, exit_code = shown(home, capsys, "budget", "show")
+    assert [(each["bound"], each["epsilon_used"]) for each in found["seats"]] == [("exactly", pytest.approx(real))]
+    assert ({each["bound"] for each in found["lifetime"]}, code, exit_code) == ({"exactly"}, "", 0)
+    (seat,), needs = page(home)
+    assert (seat.bound, seat.reserved, needs) == ("exactly", pytest.approx(real), [])
+    assert shown(home, capsys, "verify")[0]["findings"] == []
+
+
+@pytest.fixture
+def apart(home, tmp_path):
+    """The home as the how-to recommends it: its policy lies on another disk."""
+    elsewhere = tmp_path / "another disk" / "policy.sqlite"
+    elsewhere.parent.mkdir(mode=0o700)
+    home.settings().policy.rename(elsewhere)
+    text = home.settings_file.read_text()
+    home.settings_file.write_text(text.replace('policy = "policy.sqlite"', f'policy = "{elsewhere}"'))
+    return home
+
+
+@pytest.mark.parametrize("cut", [False, True])
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_backup_is_restored_beside_a_policy_that_knows_of_a_later_study(
+    apart, tmp_path, capsys, monkeypatch, asked, cut
+):
+    alone = use(apart).reserved
+    file, there = tmp_path / "b.conclave", PartyHome(tmp_path / "there")
+    assert call("home", "backup", file, home=apart) == 0
+    spent(apart, [1])
+    assert approve(SMALL, apart, tmp_path) == 0
+    both = use(apart).reserved
+    assert call("train", "small", home=apart) == 0
+    if asked:
+        with Policy(apart.settings().policy) as policy:
+            answered((apart, apart.settings(), SMALL, policy), [0])
+    shutil.rmtree(apart.path)
+    if cut:  # after the policy was changed
+
+        def killed(*arguments, **more):
+            repair(*arguments, **more)
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(backup, "repair", killed)
+            assert call("home", "restore", file, "--yes", home=there) == Exit.INTERRUPTED
+        shutil.rmtree(there.path)
+        file.with_name("b.conclave.restored").rename(file)
+    assert call("home", "restore", file, "--yes", home=there) == 0
+    assert not there.restoring.exists()
+    left = use(there).reserved
+    assert 0 < left - (both - alone if asked else 0) < alone
+    assert answers(there) == []
+    found, code, exit_code = shown(there, capsys, "budget", "show")
+    assert [(each["study"], each["bound"], each["withdrawn"]) for each in found["seats"]] == [("test", "at most", True)]
+    assert (found["lost"], code, exit_code) == ([{"study": "small", "withdrawn": True}], "", 0)
+    assert approve(SMALL, there, tmp_path) == Exit.REFUSED
+    assert refusal(capsys) == "withdrawn"
+    assert call("home", "repair", "--yes", home=there) == 0
+    assert "nothing is lost here" in capsys.readouterr().out
+    assert approve(replace(STUDY, name="third"), there, tmp_path) == 0
+
+
+def test_a_damaged_policy_outside_the_home_is_set_aside_where_it_lies(apart, tmp_path):
+    file, there, policy = tmp_path / "b.conclave", PartyHome(tmp_path / "there"), apart.settings().policy
+    assert call("home", "backup", file, home=apart) == 0
+    policy.write_bytes(b"no database at all" * 1000)
+    assert call("home", "restore", file, "--yes", home=there) == 0
+    assert use(there).share == 1.0
+    assert [each.name for each in policy.parent.glob("forfeited/*/policy.sqlite")] == ["policy.sqlite"]
+    assert works_for_other_patients(there, tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["deleted", "damaged"])
+def test_a_study_whose_file_is_lost_is_named_and_ends_when_the_home_is_mended(home, tmp_path, capsys, lost):
+    assert approve(SMALL, home, tmp_path) == 0
+    file = home.study_folder(SMALL.digest) / "study.toml"
+    file.unlink() if lost == "deleted" else file.write_text("name = ")
+    found, code, exit_code = shown(home, capsys, "budget", "show")
+    assert found["lost"] == [{"study": "small", "withdrawn": False}]
+    assert (code, exit_code) == ("storage_failed", Exit.STORAGE)
+    assert shown(home, capsys, "verify")[2] == Exit.VERIFICATION
+    assert call("home", "backup", tmp_path / "b.conclave", home=home) == 0
+    assert call("home", "restore", tmp_path / "b.conclave", "--yes", home=PartyHome(tmp_path / "there")) == 0
+    assert call("home", "repair", "--yes", home=home) == 0
+    assert answers(home) == [SEAT]
+    assert shown(home, capsys, "budget", "show")[1:] == ("", 0)
+
+
+def test_a_study_whose_file_is_lost_goes_on_where_it_is_approved_again(home, tmp_path):
+    home.study_folder(STUDY.digest).joinpath("study.toml").unlink()
+    assert answers(home) == []
+    assert approve(STUDY, home, tmp_path) == 0
+    assert answers(home) == [SEAT]

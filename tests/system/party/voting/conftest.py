@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from party.budget.policy import Policy
+from party.budget.watermarks import remember_approval
 from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.home import PartyHome
@@ -36,6 +37,7 @@ def place(tmp_path):
     train(home, settings, study, SEAT, say=lambda text: None)
     with Policy(settings.policy) as policy:
         policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
+        remember_approval(home, study, SEAT, policy.log)
         yield home, settings, study, policy
 
 

@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from party.budget.watermarks import Mark
-from party.budget.withdrawal import FinalSpend, withdraw
+from party.budget.watermarks import Mark, remember_approval
 from party.data import load_records
 from party.data.csv_files import CsvFile
 from party.voting.answering import Answering
@@ -18,7 +17,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import Head
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply
-from tests.harness.answering import SEAT, opened, request
+from tests.harness.answering import SEAT, ended, opened, request
 from tests.harness.clocks import wait_until
 
 # Teachers run in a process: one for nearly every test.
@@ -32,7 +31,7 @@ def test_an_approved_study_is_answered_and_a_withdrawn_one_is_refused_at_once(pl
         assert answering.seats() == [seat]
         assert isinstance(seat.party.handle(request(study, 0)), VoteReply)
         spent = seat.ledger.balance(SEAT).spent
-        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+        assert ended(home, policy, study) == {SEAT: (spent, True)}
         reply = seat.party.handle(request(study, 1, start=5))
         assert isinstance(reply, Refusal)
         assert reply.code == "withdrawn"
@@ -64,7 +63,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         assert looked.wait(300)
         given = []
         ending = threading.Thread(
-            target=lambda: given.append(withdraw(home, policy, study, data_set="ward", party=SEAT))
+            target=lambda: given.append(ended(home, policy, study))
         )
         ending.start()
         ending.join(0.3)
@@ -74,7 +73,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         ending.join()
         spent = seat.ledger.balance(SEAT).spent
         assert spent > 0
-        assert given == [{SEAT: FinalSpend(spent, proven=True)}]
+        assert given == [{SEAT: (spent, True)}]
         assert policy.lifetime_uses()[0].reserved > 0
 
 
@@ -95,7 +94,7 @@ def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
                 replies.append(seat.party.handle(request(study, 0)))
 
         def end():
-            given.append(withdraw(home, policy, study, data_set="ward", party=SEAT))
+            given.append(ended(home, policy, study))
 
         voting, ending = threading.Thread(target=vote), threading.Thread(target=end)
         voting.start()
@@ -107,7 +106,7 @@ def test_a_withdrawal_ends_teachers_that_predict_and_nothing_is_charged(place):
         ending.join()
         assert teachers.process is None
         assert isinstance(replies[0], Refusal)
-        assert given == [{SEAT: FinalSpend(0, proven=True)}]
+        assert given == [{SEAT: (0, True)}]
 
 
 def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(place):
@@ -116,6 +115,7 @@ def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(p
     home.keep_study(second)
     train(home, settings, second, SEAT, say=lambda text: None)
     policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=home)
+    remember_approval(home, second, SEAT, policy.log)
     events = []
     with opened(place, events) as answering:
         seats = answering.seats()
@@ -201,7 +201,7 @@ def test_a_vote_that_was_charged_and_not_yet_said_when_its_study_was_withdrawn_i
         with seat.ledger.log.together():
             seat.party.handle(request(study, 0))
         spent = seat.ledger.balance(SEAT).spent
-        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+        assert ended(home, policy, study) == {SEAT: (spent, True)}
         with pytest.raises(Refused, match="withdrawn"):
             seat.anchor()
 
@@ -215,7 +215,7 @@ def test_votes_that_were_refused_when_the_ledger_looked_cost_nothing(place):
             assert seat.party.handle(request(study, number)).code == "query_repeated"
         seat.party.handle(request(study, 6, start=5))
         spent = seat.ledger.balance(SEAT).spent
-        assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+        assert ended(home, policy, study) == {SEAT: (spent, True)}
 
 
 def test_a_settled_batch_gives_back_what_it_did_not_cost(place):
@@ -228,7 +228,7 @@ def test_a_settled_batch_gives_back_what_it_did_not_cost(place):
         seat.party.handle(Outcome(study.digest, sent.digest, np.zeros(5, bool)))
         spent = seat.ledger.balance(SEAT).spent
         assert spent < worst
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+    assert ended(home, policy, study) == {SEAT: (spent, True)}
 
 
 def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
@@ -236,6 +236,7 @@ def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
     both = replace(grouped(study), name="grouped")
     home.keep_study(both)
     policy.approve(both, party=SEAT, data_set="ward-2", caps=settings.lifetime, home=home)
+    remember_approval(home, both, SEAT, policy.log)
     stale = Mark(Head(9, b"h" * 32), 5)
     policy.marks.move(both.digest, data_set="ward-2", seat=f"{SEAT}/a", known=Mark(), to=stale)
     events, there = [], replace(settings, data=replace(settings.data, name="ward-2"))

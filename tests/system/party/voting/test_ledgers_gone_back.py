@@ -9,13 +9,13 @@ import pytest
 
 from party.budget.policy import Policy
 from party.budget.watermarks import Mark, remember_approval
-from party.budget.withdrawal import FinalSpend, withdraw
+from party.budget.withdrawal import withdraw
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import Refusal, VoteReply
-from tests.harness.answering import SEAT, answered, copied, opened, request, reserved
+from tests.harness.answering import SEAT, answered, copied, ended, opened, request, reserved
 
 # Teachers run in a process: one for nearly every test.
 pytestmark = pytest.mark.usefixtures("forked")
@@ -49,7 +49,7 @@ def test_a_ledger_that_went_back_or_is_gone_answers_nothing_and_counts_as_all_it
         assert answering.seats() == []
     assert events == ["study_failed"]
     assert ledger.exists() != removed
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=False)}
+    assert ended(home, policy, study) == {SEAT: (spent, False)}
 
 
 def test_the_number_of_a_batch_that_a_restored_ledger_lost_buys_no_second_answer(place, tmp_path):
@@ -87,9 +87,9 @@ def test_of_two_copies_of_a_home_that_share_a_policy_one_goes_on(place, tmp_path
             second.anchor()
         assert isinstance(first.answer(lambda: first.party.handle(sent)), VoteReply)
         assert second.answer(lambda: second.party.handle(same)).code == "ledger_rolled_back"
-    final = withdraw(other, policy, study, data_set="ward", party=SEAT)[SEAT]
+    final = ended(other, policy, study)[SEAT]
     with Ledger(home.ledger(study.digest, SEAT)) as ledger:
-        assert final == FinalSpend(ledger.balance(SEAT).spent, proven=False)
+        assert final == (ledger.balance(SEAT).spent, False)
 
 
 def test_a_home_that_was_moved_goes_on_and_its_old_ledger_is_found(place, tmp_path_factory):
@@ -101,8 +101,8 @@ def test_a_home_that_was_moved_goes_on_and_its_old_ledger_is_found(place, tmp_pa
         (home.path / name).rename(moved.path / name)
     assert answered((moved, settings, study, policy), [1]) > spent
     (moved.path / "studies").rename(moved.path / "lost")
-    final = withdraw(moved, policy, study, data_set="ward", party=SEAT)
-    assert final == {SEAT: FinalSpend(2 * spent, proven=False)}
+    final = ended(moved, policy, study)
+    assert final == {SEAT: (2 * spent, False)}
 
 
 @pytest.mark.parametrize("kept", [False, True])
@@ -146,7 +146,7 @@ def test_a_stop_between_the_commits_loses_nothing_and_charges_once(place, after)
         assert isinstance(seat.answer(lambda: seat.party.handle(sent)), VoteReply)
         spent = seat.ledger.balance(SEAT).spent
         assert len(seat.ledger.unsettled()) == 1
-    assert withdraw(home, policy, study, data_set="ward", party=SEAT) == {SEAT: FinalSpend(spent, proven=True)}
+    assert ended(home, policy, study) == {SEAT: (spent, True)}
 
 
 def test_nothing_leaves_when_the_policy_cannot_be_written(place):

@@ -7,6 +7,7 @@ import pytest
 
 from party.budget.lifetime_use import LifetimeUse
 from party.budget.policy import Approval
+from party.budget.spending import Bound, bounded
 from party.lifetime import LifetimeCap
 from party.live.page import needs_of, node_page, top_line
 from party.live.recent import Recent
@@ -25,6 +26,7 @@ STATE = NodeState(
     troubles=(),
     seats=(SEAT,),
     lifetime=(LifetimeUse("ward", "record", LifetimeCap(10.0, 1e-5), float("nan"), reserved=10**9),),
+    lifetime_bound=Bound.EXACT,
     approvals=(Approval(b"\1" * 32, "ward", "home", "/srv", "north", "heart", withdrawn=False),),
     approved_ns={"01" * 32: 1_893_550_000 * 10**9},
     happened=(
@@ -69,6 +71,23 @@ def test_what_needs_a_person_comes_first_with_its_command(changed, said):
     assert said.replace("conclave-party", "conclave-party HERE") in page
     assert 'class="verdict warn"' in page
     assert page.index("Needs you:") < page.index("<h2>")
+
+
+def test_what_cannot_be_proved_is_shown_as_its_bound_and_in_no_figure_of_answers():
+    seat = replace(SEAT, bound=Bound.AT_MOST, left=0, used=2.50004, reserved=2.50004)
+    doubted = replace(STATE, seats=(seat,), lifetime_bound=Bound.AT_LEAST, troubles=("ledger_rolled_back: why",))
+    page = node_page(doubted)
+    assert "at most 2.501" in page
+    assert "not known: at least " in page
+    assert "answers left;" not in page
+    assert 'class="verdict warn"' in page
+
+
+@pytest.mark.parametrize("value", [1.23454, 1.23456, 9.99951, 0.000123449, 123456.0])
+def test_a_bound_is_rounded_such_that_it_stays_one(value):
+    most, least = (float(bounded(value, each).split()[-1]) for each in (Bound.AT_MOST, Bound.AT_LEAST))
+    assert least <= value <= most
+    assert bounded(value, Bound.EXACT) == f"{value:.4g}"
 
 
 def test_a_line_that_was_lost_a_moment_ago_needs_nobody():
