@@ -1,4 +1,4 @@
-"""Whether two sides hold the same secret, by which neither learns anything else of the other's.
+"""A test of whether two sides hold the same secret, from which neither learns anything else about the other's.
 
 SPAKE2 (Abdalla & Pointcheval 2005; RFC 9382) over edwards25519 with key confirmation, the secret in the place of the
 password. Password-authenticated key exchange is an equality test against malicious sides: whoever does not hold the

@@ -52,7 +52,7 @@ _ENDS: Final = ("figure", "printed", "ours", "difference", "near")  # of all cel
 def papers_markdown(measured: Sequence[Measured]) -> str:
     """A page without a title: the verdict, then a section of each paper and its tables."""
     lines = [f"{total([cell for one in measured for cell in one.cells])}.", ""]
-    lines += [f"- {title} {said}" for title, said in verdict_points(measured)]
+    lines += [f"- {title} {counts}" for title, counts in verdict_points(measured)]
     said: set[str] = set()
     for paper in dict.fromkeys(one.paper for one in measured):
         lines += ["", f"## {paper.title}", "", f"{paper.citation}, <{paper.link}>.", ""]
@@ -104,7 +104,10 @@ def _folded(figure: str, cells: Sequence[Cell]) -> list[str]:
 
 
 def _ends(of: Sequence[str]) -> str:
-    return " to ".join(dict.fromkeys(of))
+    """Both ends, with their unit once; one where they are the same."""
+    first, *others = dict.fromkeys(of) or [""]
+    lower, _, unit = first.partition(" ")
+    return f"{lower} to {others[0]}" if others and others[0].endswith(unit) else first
 
 
 def _counted(cells: Sequence[Cell]) -> str:

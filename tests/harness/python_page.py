@@ -30,8 +30,8 @@ What `import conclave` offers a researcher; everything else in the packages is i
 extra `sim`; accounting alone needs no extra. Importing takes no time: a name is loaded when it
 is first used. [A notebook](../notebooks/votes-to-labels.ipynb) goes from votes to labels, budgets and plots.
 
-This page is made of the docstrings, whose examples are run as tests (of `predict`, in the tests of
-`conclave-party predict`).
+This page is made of the docstrings. `help(conclave.NAME)` has an example of each function; all are run as tests (of
+`predict`, in the tests of `conclave-party predict`).
 """
 
 
@@ -41,20 +41,22 @@ def page() -> str:
     assert sorted(shown) == sorted(conclave.__all__), "a name is missing here"
     parts = [_HEAD]
     for title, names in _GROUPS.items():
-        parts += [f"## {title}\n", *(_entry(name) for name in names.split())]
+        shows = next((name for name in names.split() if ">>> " in (inspect.getdoc(getattr(conclave, name)) or "")), "")
+        parts += [f"## {title}\n", *(_entry(name, example=name == shows) for name in names.split())]
     return "\n".join(parts)
 
 
-def _entry(name: str) -> str:
+def _entry(name: str, *, example: bool) -> str:
+    """A name with its signature and docstring; the first of a group with its example, too."""
     one = getattr(conclave, name)
     if name in _VALUES:
         return f"### {name}\n\n`{one}` in labels: {_VALUES[name]}.\n"
-    text = [f"### {name}\n", _text(one)]
+    text = [f"### {name}\n", _text(one, example=example)]
     if inspect.isfunction(one):
         text.insert(1, f"```python\n{_signature(name, one)}\n```\n")
     elif not issubclass(one, Exception) and one.__module__.startswith("conclave"):
         methods = [each for each in vars(one).values() if inspect.isfunction(each) and each.__name__[0] != "_"]
-        text += [f"`.{each.__name__}()`: {_text(each)}" for each in methods]
+        text += [f"`.{each.__name__}()`: {_text(each, example=False)}" for each in methods]
     return "\n".join(text)
 
 
@@ -69,12 +71,12 @@ def _signature(name: str, function: object) -> str:
     return f"conclave.{name}(\n" + "".join(f"    {part},\n" for part in parts) + f") -> {returned.strip(chr(39))}"
 
 
-def _text(one: object) -> str:
+def _text(one: object, *, example: bool) -> str:
     """The docstring as Markdown: its example as a block."""
-    words, _, example = (inspect.getdoc(one) or "").partition(">>> ")
+    words, _, shown = (inspect.getdoc(one) or "").partition(">>> ")
     paragraphs = [" ".join(each.split()) for each in words.strip().split("\n\n")]
     text = "\n\n".join(textwrap.fill(each, 120, break_long_words=False, break_on_hyphens=False) for each in paragraphs)
-    return f"{text}\n" + (f"\n```python\n>>> {example.rstrip()}\n```\n" if example else "")
+    return f"{text}\n" + (f"\n```python\n>>> {shown.rstrip()}\n```\n" if example else "")
 
 
 if __name__ == "__main__":

@@ -88,7 +88,7 @@ def test_a_page_says_below_each_table_why_a_cell_does_not_count():
 
 def test_a_table_of_many_cells_has_a_row_a_figure_with_the_ends_of_its_ranges():
     page = page_of(*(cell(2.0, 2.0 + step / 100, why="drawn") for step in range(20)))
-    assert "| figure | 2.000 | 2.000 to 2.190 | +0.0 % to +9.5 % | 11 of 20 |" in page
+    assert "| figure | 2.000 | 2.000 to 2.190 | +0.0 to +9.5 % | 11 of 20 |" in page
     assert "| MNIST" not in page
     assert page.count("drawn") == 1
 
