@@ -24,7 +24,7 @@ from runtime.signals import INTERRUPTED
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 a party or the "
-    "network; 8 verification failed; 130 interrupted."
+    "network; 8 verification failed; 9 verified in part; 130 interrupted."
 )
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
