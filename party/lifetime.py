@@ -18,6 +18,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
+from itertools import combinations
 from math import ceil
 
 import numpy as np
@@ -136,12 +137,16 @@ def position_of(order: float) -> int:
     return int(found[0])
 
 
-def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None) -> StudyCost:
+def study_cost(
+    study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None, told_apart: bool = False
+) -> StudyCost:
     """What `party`'s seats in a study cost one `unit` of its data (of UNITS), whatever the study's own unit.
 
     spent: nano-units of each seat's ledger once the study is over; None for its whole cap. Several seats are privacy
-    groups: a record is in one of them, so the largest cost counts at each order. Raises InvalidInput if the party has
-    no seat, or for a unit that has no bound here: a party with groups; where records vote, more than the study's unit.
+    groups. told_apart: whether the node knows units by name, and lets each speak in one seat alone: then the largest
+    cost counts at each order; if not, a unit may have moved, and speaks in all of them (`_of_all_seats`). Raises
+    InvalidInput if the party has no seat, or for a unit that has no bound here: a party with groups; where records
+    vote, more than the study's unit.
     """
     seats = seats_of(study, party)
     if unit == "party" and len(seats) > 1:
@@ -152,7 +157,8 @@ def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] 
     if study.records is not None and unit not in _BOUNDED.get(study.unit, ()):
         raise InvalidInput(
             f"a lifetime cap of unit {unit!r} is set, and each {study.unit} votes once in study {study.name!r}, so a "
-            f"{unit} has no bound; allowed: a lifetime cap of unit {' or '.join(_BOUNDED.get(study.unit, ()))}"
+            f"{unit} has no bound; allowed: a lifetime cap of unit {' or '.join(_BOUNDED.get(study.unit, ()))} alone; "
+            f"where one of a {unit} is promised, another study"
         )
     distance = noise_reserve(
         study.mechanism,
@@ -162,8 +168,34 @@ def study_cost(study: Study, party: str, *, unit: str, spent: Mapping[str, int] 
         query_limit=study.query_limit,
         total_weight=study.largest_weight,
     )
-    curves = [_seat_nano(study, seat, unit=unit, spent=None if spent is None else spent[seat]) for seat in seats]
-    return StudyCost(np.max(curves, axis=0), float(distance[0]) / 2, study.budgets.planned is not None)
+    amounts = {seat: None if spent is None else spent[seat] for seat in seats}
+    if told_apart or len(seats) == 1:
+        nano = np.max([_seat_nano(study, seat, unit=unit, spent=amounts[seat]) for seat in seats], axis=0)
+    else:
+        nano = _of_all_seats(study, amounts, unit=unit)
+    return StudyCost(nano, float(distance[0]) / 2, study.budgets.planned is not None)
+
+
+def _of_all_seats(study: Study, spent: Mapping[str, int | None], *, unit: str) -> Float64[ndarray, " currencies"]:
+    """The most, in nano-units, that several seats cost a unit that may speak in each of them, in the same queries, too.
+
+    A query in which the seats S take part costs such a unit c(W) at their summed weight W: the sum over S of the parts
+    w_i / W of it. A part is its seat's own charge times (w_i / W) c(W) / c(w_i). With the largest such quotient over
+    all S, what the seats charged in all bounds every path (as in `_seat_nano`). With Gaussian noise and seats that
+    charge the same queries, that is the square of the summed mu, exactly.
+    """
+    weights = {seat: study.roster[study.seats[seat]].weight for seat in spent}
+    together = [each for size in range(1, len(spent) + 1) for each in combinations(spent, size)]
+    total = np.zeros_like(CURRENCIES)
+    for seat, amount in spent.items():
+        parts = []
+        for seats in together:
+            if seat in seats:
+                weight = sum(weights[each] for each in seats)
+                alone = _seat_nano(study, seat, unit=unit, spent=amount, weight=weight if len(seats) > 1 else None)
+                parts.append(alone * (weights[seat] / weight))
+        total += np.ceil(np.max(parts, axis=0) * (1 + _MARGIN))
+    return total
 
 
 def seats_of(study: Study, party: str) -> tuple[str, ...]:
@@ -176,8 +208,12 @@ def seats_of(study: Study, party: str) -> tuple[str, ...]:
     return seats
 
 
-def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Float64[ndarray, " currencies"]:
+def _seat_nano(
+    study: Study, seat: str, *, unit: str, spent: int | None, weight: float | None = None
+) -> Float64[ndarray, " currencies"]:
     """The most, in nano-units of each of CURRENCIES, that one seat can cost while its own ledger keeps its cap.
+
+    weight: of a unit that speaks in other seats too, in all of them; None for the seat's own.
 
     In every currency a query costs `ask`, or `ask + answer` if answered: the spend is a combination of those two with
     counts >= 0. If it is at most B in the study's own currency, it is in another currency (or for another unit) at most
@@ -192,25 +228,25 @@ def _seat_nano(study: Study, seat: str, *, unit: str, spent: int | None) -> Floa
     amount = budgets.nano(amount, position)
     own_ask = float(budgets.ask[position])
     own = (own_ask, own_ask + float(budgets.answer[position]))
-    ask, both = _costs(study, position, unit=unit)
+    ask, both = _costs(study, position, unit=unit, weight=weight)
     ratio = np.maximum(_quotient(ask, own[0]), _quotient(both, own[1]))
     nano = np.ceil(amount * ratio * (1 + _MARGIN))
-    if unit == study.unit or study.records is not None:
+    if weight is None and (unit == study.unit or study.records is not None):
         nano[position_of(float(budgets.order[position]))] = amount
     return nano
 
 
 def _costs(
-    study: Study, position: int, *, unit: str
+    study: Study, position: int, *, unit: str, weight: float | None
 ) -> tuple[Float64[ndarray, " currencies"], Float64[ndarray, " currencies"]]:
     """What a query costs a unit in each of CURRENCIES: only asked, and answered; infinite where there is no bound."""
     votes = votes_per_unit(unit, teachers=study.teachers)
     # A secret coin amplifies only a unit's single vote; for several votes, the bound with known coins still holds
-    # (joint
-    # quasi-convexity, van Erven & Harremoes 2014, Thm 13).
+    # (joint quasi-convexity, van Erven & Harremoes 2014, Thm 13).
     secret = study.secret_coins
-    rate = study.roster[position].rate if secret and votes == 1 else 1.0
-    moved = Sensitivity(np.array([votes * study.roster[position].weight]), np.array([rate]))
+    seat = study.roster[position]
+    rate = seat.rate if secret and votes == 1 and weight is None else 1.0
+    moved = Sensitivity(np.array([votes * (seat.weight if weight is None else weight)]), np.array([rate]))
     view = check_view(study.view)
     charging = accountant(study.accountant_name)
     mechanism = study.mechanism

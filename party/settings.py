@@ -14,6 +14,7 @@ from typing import Any  # what tomllib returns, checked below
 
 from party.data import source_kind
 from party.data.mapping import read_mapping
+from party.data.names import folded
 from party.data.settings import DataSettings
 from party.lifetime import LifetimeCap
 from protocols import reading
@@ -137,7 +138,7 @@ def mapping_path(path: Path) -> Path:
 def _data_settings(data: TomlTable, base: Path) -> DataSettings:
     loader = data.text("loader")
     return DataSettings(
-        name=data.text("name"),
+        name=folded(data.text("name")),
         loader=loader,
         source=source_kind(loader).of(data, base),
         patient=data.text("patient", ""),

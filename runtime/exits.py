@@ -98,7 +98,7 @@ _ERRORS: Final[tuple[tuple[type[ConclaveError], Exit, SimulationExit, Code], ...
 )
 _BUDGET_CODES: Final = frozenset(
     {Code.LIFETIME_CAP, Code.NO_LIFETIME_CAP, Code.LIFETIME_CAP_CHANGED, Code.LIFETIME_CURRENCY}
-    | {Code.LIFETIME_FORFEITED}
+    | {Code.LIFETIME_FORFEITED, Code.KNOWN_RECORDS, Code.SPOKE_ELSEWHERE}
 )
 
 

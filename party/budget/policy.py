@@ -20,13 +20,15 @@ from typing import Any  # SQLite's values
 import numpy as np
 
 from party.budget.forfeits import Forfeits
+from party.budget.known_units import KnownUnits
 from party.budget.lifetime_use import Forecast, LifetimeUse, too_much
 from party.budget.policy_damage import check_reservations
 from party.budget.policy_schema import POLICY_SCHEMA
 from party.budget.watermarks import Watermarks, check_policy
+from party.data.names import folded
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
-from protocols.errors import Refused, StorageFailed
+from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.database import open_database
 from protocols.ledger.transactions import Transactions
@@ -38,7 +40,8 @@ from protocols.study.deployed import DeployedStudy
 class Approval:
     """A study approved for a data set: by which home, and whether it has been withdrawn since.
 
-    home: the identity of the home; place: its path at that time.
+    home: the identity of the home; place: its path at that time; told_apart: whether its units had names, so that one
+    speaks in one seat alone (party.lifetime.study_cost).
     """
 
     study: bytes
@@ -48,6 +51,7 @@ class Approval:
     party: str
     name: str
     withdrawn: bool
+    told_apart: bool
 
 
 class Policy:
@@ -66,6 +70,7 @@ class Policy:
             self.marks = Watermarks(self._database, self._transaction, self.log)
             check_reservations(self._database)
             self.forfeits = Forfeits(self._database, self._transaction, self.log, clock=clock)
+            self.known = KnownUnits(self._database, self._transaction, self.log)
         except sqlite3.Error as error:
             raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
 
@@ -78,13 +83,21 @@ class Policy:
         self._database.close()
 
     def forecast(
-        self, study: DeployedStudy, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap]
+        self,
+        study: DeployedStudy,
+        *,
+        party: str,
+        data_set: str,
+        caps: Mapping[str, LifetimeCap],
+        told_apart: bool = False,
     ) -> list[Forecast]:
         """What approving `study` would do to the caps of this data set; nothing is written.
 
-        caps: by unit, from the settings; the study's own unit must have one. Raises Refused("no_lifetime_cap"),
+        caps: by unit, from the settings; the study's own unit must have one. A cap for a unit that had none counts the
+        earlier studies of the data set, too, each at its whole cap. Raises Refused("no_lifetime_cap"),
         ("lifetime_cap_changed"), ("lifetime_currency"), or ("lifetime_cap") where even alone it passes a cap.
         """
+        data_set = folded(data_set)
         if study.unit not in caps:
             raise Refused(
                 Code.NO_LIFETIME_CAP,
@@ -94,12 +107,19 @@ class Policy:
         self.forfeits.check(data_set)
         self._check_units(data_set, caps)
         return [
-            self._forecast(data_set, unit, cap, study_cost(study, party, unit=unit, spent=None))
+            self._forecast(data_set, unit, cap, study_cost(study, party, unit=unit, spent=None, told_apart=told_apart))
             for unit, cap in caps.items()
         ]
 
     def approve(
-        self, study: DeployedStudy, *, party: str, data_set: str, caps: Mapping[str, LifetimeCap], home: PartyHome
+        self,
+        study: DeployedStudy,
+        *,
+        party: str,
+        data_set: str,
+        caps: Mapping[str, LifetimeCap],
+        home: PartyHome,
+        told_apart: bool = False,
     ) -> list[Forecast]:
         """Approves a study and reserves its whole cap, as `forecast` says, or does nothing.
 
@@ -107,41 +127,69 @@ class Policy:
         ("withdrawn") for a study that was withdrawn, ("approved_elsewhere") for one that another home approved.
         Approving again changes nothing.
         """
+        data_set = folded(data_set)
         with self._transaction():
             self.check_newest(home.path)
             if self.check_approvable(study, data_set=data_set, home=home):
                 return []
-            forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps)
+            forecasts = self.forecast(study, party=party, data_set=data_set, caps=caps, told_apart=told_apart)
             for each in forecasts:
                 if not each.fits:
                     raise Refused(Code.LIFETIME_CAP, too_much(each))
             self._database.execute(
-                "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, NULL)",
-                (study.digest, data_set, home.identity, str(home.path), party, study.name, self._clock()),
+                "INSERT INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, NULL, ?)",
+                (study.digest, data_set, home.identity, str(home.path), party, study.name, self._clock(), told_apart),
             )
             for each in forecasts:
                 after, order = each.after, each.after.currency
-                self._database.execute(
+                made = self._database.execute(
                     "INSERT OR IGNORE INTO lifetime VALUES (?, ?, ?, ?, ?, ?)",
                     (data_set, after.unit, after.cap.epsilon, after.cap.delta, _column(order), after.noise_room),
                 )
-                cost = study_cost(study, party, unit=after.unit, spent=None)
-                self._database.execute(
-                    "INSERT INTO reservation (study, data_set, unit, nano, noise_distance) VALUES (?, ?, ?, ?, ?)",
-                    (study.digest, data_set, after.unit, cost.at(order), cost.noise_distance),
-                )
-                self.log.append(
-                    "approved",
-                    study=study.digest.hex(),
-                    data_set=data_set,
-                    unit=after.unit,
-                    nano=cost.at(order),
-                    noise_distance=repr(cost.noise_distance),
-                )
+                if made.rowcount:
+                    for earlier, cost in self._earlier_costs(data_set, after.unit, but=study.digest):
+                        self._reserve(earlier, data_set, after.unit, cost, order)
+                cost = study_cost(study, party, unit=after.unit, spent=None, told_apart=told_apart)
+                self._reserve(study.digest, data_set, after.unit, cost, order)
             return forecasts
+
+    def _reserve(self, study: bytes, data_set: str, unit: str, cost: StudyCost, order: float) -> None:
+        self._database.execute(
+            "INSERT INTO reservation (study, data_set, unit, nano, noise_distance) VALUES (?, ?, ?, ?, ?)",
+            (study, data_set, unit, cost.at(order), cost.noise_distance),
+        )
+        self.log.append(
+            "approved",
+            study=study.hex(),
+            data_set=data_set,
+            unit=unit,
+            nano=cost.at(order),
+            noise_distance=repr(cost.noise_distance),
+        )
+
+    def _earlier_costs(self, data_set: str, unit: str, *, but: bytes) -> list[tuple[bytes, StudyCost]]:
+        """What each study that was approved for a data set may have cost a unit: its whole cap, also of a withdrawn
+        one, as what it spent was counted for other units. Raises Refused("lifetime_cap_changed") where a study's file
+        cannot be read."""
+        found = []
+        for each in self.approvals():
+            if each.data_set != data_set or each.study == but:
+                continue
+            try:
+                study = PartyHome(Path(each.place)).study(each.study)
+            except (DataUnavailable, InvalidInput) as error:
+                raise Refused(
+                    Code.LIFETIME_CAP_CHANGED,
+                    f"a cap for unit {unit!r} would count study {each.name!r}, approved by the home then at "
+                    f"{each.place}, and its file cannot be read there ({error}); allowed: the units as they were",
+                ) from error
+            cost = study_cost(study, each.party, unit=unit, spent=None, told_apart=each.told_apart)
+            found.append((each.study, cost))
+        return found
 
     def check_approvable(self, study: DeployedStudy, *, data_set: str, home: PartyHome) -> bool:
         """Whether this home has approved a study already. Raises Refused as `approve` does, lifetime caps aside."""
+        data_set = folded(data_set)
         known = self.approval(study.digest, data_set)
         if known is None:
             self._check_one_name(study, data_set, home)
@@ -164,6 +212,7 @@ class Policy:
 
         studies: those with files in the home, which are ended too if they were approved in a copy that is lost.
         """
+        data_set = folded(data_set)
         with self._transaction():
             for unit, cap in caps.items():
                 self._database.execute(
@@ -179,17 +228,34 @@ class Policy:
             for study in studies:
                 if study.digest not in {each.study for each in known}:
                     self._database.execute(
-                        "INSERT OR IGNORE INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        "INSERT OR IGNORE INTO approval VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0)",
                         (study.digest, data_set, home.identity, str(home.path), party, study.name)
                         + (self._clock(), self._clock()),
                     )
                     self.log.append("withdrawn", study=study.digest.hex(), data_set=data_set)
+
+    def erase(self, data_set: str) -> None:
+        """Deletes the digests of a data set's people; its caps are charged in full then, as nobody can be compared.
+
+        Raises Refused("not_withdrawn") while a study of it stands.
+        """
+        name = folded(data_set)
+        with self._transaction():
+            own = [each for each in self.approvals() if each.data_set == name]
+            standing = next((each for each in own if not each.withdrawn), None)
+            if standing is not None:
+                raise Refused(Code.NOT_WITHDRAWN, f"study {standing.name!r} still runs; withdraw it first")
+            if name not in {each.data_set for each in self.lifetime_uses()}:
+                raise InvalidInput(f"data set {name!r} has no cap here; allowed: see conclave-party budget show")
+            self.forfeits.add(name, reason="the digests of its people were erased")
+            self.known.erase(name, [each.study for each in own])
 
     def withdraw(self, study: DeployedStudy, *, data_set: str, home: PartyHome) -> None:
         """Ends a study here for ever; its reservation stands until `release`.
 
         Raises Refused("unknown_study"), or ("approved_elsewhere") for one that another home approved.
         """
+        data_set = folded(data_set)
         with self._transaction():
             known = self.own_approval(study.digest, data_set, home)
             if not known.withdrawn:
@@ -224,6 +290,7 @@ class Policy:
         This is valid because the filter's currency was fixed earlier, and realised spends may be summed in it. Raises
         as `withdraw` does, and Refused("not_withdrawn").
         """
+        data_set = folded(data_set)
         with self._transaction():
             known = self.own_approval(study.digest, data_set, home)
             if not known.withdrawn:
@@ -233,7 +300,8 @@ class Policy:
                 "WHERE study = ? AND data_set = ?",
                 (study.digest, data_set),
             ).fetchall():
-                nano = study_cost(study, known.party, unit=unit, spent=spent).at(_order(currency))
+                cost = study_cost(study, known.party, unit=unit, spent=spent, told_apart=known.told_apart)
+                nano = cost.at(_order(currency))
                 self._lower(study.digest, data_set, unit, nano, noise)
 
     def _lower(self, study: bytes, data_set: str, unit: str, nano: int, noise: float) -> None:
@@ -246,17 +314,21 @@ class Policy:
 
     def approval(self, digest: bytes, data_set: str) -> Approval | None:
         """The approval of one study for a data set, if there is one."""
-        found = [each for each in self.approvals() if each.study == digest and each.data_set == data_set]
+        name = folded(data_set)
+        found = [each for each in self.approvals() if each.study == digest and each.data_set == name]
         return found[0] if found else None
 
     def approvals(self) -> list[Approval]:
         """All approvals, including withdrawn ones, oldest first."""
         rows = self._rows(
-            "SELECT study, data_set, home, place, party, name, withdrawn_ns IS NOT NULL FROM approval "
+            "SELECT study, data_set, home, place, party, name, withdrawn_ns IS NOT NULL, told_apart FROM approval "
             "ORDER BY approved_ns",
             (),
         )
-        return [Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6])) for row in rows]
+        return [
+            Approval(row[0], row[1], row[2], row[3], row[4], row[5], withdrawn=bool(row[6]), told_apart=bool(row[7]))
+            for row in rows
+        ]
 
     def own_approvals(self, home: PartyHome) -> list[Approval]:
         """The approvals of one home, including withdrawn ones, oldest first: it has ledgers for these only."""
@@ -276,14 +348,14 @@ class Policy:
         ]  # fmt: skip
 
     def _check_units(self, data_set: str, caps: Mapping[str, LifetimeCap]) -> None:
-        """A cap added later would miss earlier studies; a removed one would not be enforced."""
+        """A removed cap would not be enforced; one that is added counts earlier studies, see `forecast`."""
         rows = self._rows("SELECT unit FROM lifetime WHERE data_set = ? ORDER BY unit", (data_set,))
         units = [str(row[0]) for row in rows]
-        if units and set(units) != set(caps):
+        if not set(units) <= set(caps):
             raise Refused(
                 Code.LIFETIME_CAP_CHANGED,
-                f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: {', '.join(units)}, as when the "
-                f"first study of {data_set!r} was approved",
+                f"node.toml sets lifetime caps for {', '.join(sorted(caps))}; allowed: those of {', '.join(units)}, as "
+                f"studies of {data_set!r} were approved under them, and others beside them",
             )
 
     def own_approval(self, digest: bytes, data_set: str, home: PartyHome) -> Approval:
@@ -315,10 +387,12 @@ class Policy:
 
     def _forecast(self, data_set: str, unit: str, cap: LifetimeCap, cost: StudyCost) -> Forecast:
         before = self._lifetime_use(data_set, unit, cap)
-        if before is None:
-            currency, room = first_order(cap, cost)
-            before = LifetimeUse(data_set, unit, cap, currency, noise_room=room)
-        nano, distance = self._reserved(data_set, unit)
+        if before is None:  # of the first study under this cap, or of the first since it was set
+            earlier = [each for _, each in self._earlier_costs(data_set, unit, but=b"")]
+            currency, room = first_order(cap, earlier[0] if earlier else cost)
+            nano, distance = sum(each.at(currency) for each in earlier), fsum(each.noise_distance for each in earlier)
+            before = LifetimeUse(data_set, unit, cap, currency, nano, distance, room)
+        nano, distance = before.reserved, before.noise_used
         added = cost.at(before.currency)
         after = replace(before, reserved=nano + added, noise_used=distance + cost.noise_distance)
         fits = after.reserved <= after.allowed and after.noise_used <= after.noise_room

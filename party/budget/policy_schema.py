@@ -11,7 +11,8 @@ CREATE TABLE IF NOT EXISTS lifetime (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS approval (
     study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, place TEXT NOT NULL, party TEXT NOT NULL,
-    name TEXT NOT NULL, approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER, PRIMARY KEY (study, data_set)
+    name TEXT NOT NULL, approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER,
+    told_apart INTEGER NOT NULL, PRIMARY KEY (study, data_set)
 ) STRICT;
 CREATE TABLE IF NOT EXISTS reservation (
     study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
@@ -25,6 +26,7 @@ CREATE TRIGGER IF NOT EXISTS reservation_falls_when_withdrawn BEFORE UPDATE ON r
     BEGIN SELECT RAISE(ABORT, 'a reservation only falls, and only when its study was withdrawn'); END;
 CREATE TRIGGER IF NOT EXISTS approval_is_withdrawn_once BEFORE UPDATE ON approval
     WHEN OLD.withdrawn_ns IS NOT NULL OR NEW.study != OLD.study OR NEW.data_set != OLD.data_set OR NEW.home != OLD.home
+        OR NEW.told_apart != OLD.told_apart
     BEGIN SELECT RAISE(ABORT, 'an approval is withdrawn once, and changes in nothing else'); END;
 CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
     BEGIN SELECT RAISE(ABORT, 'a lifetime cap stands for ever'); END;

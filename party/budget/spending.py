@@ -217,4 +217,5 @@ def _forgotten(home: PartyHome, known: set[bytes]) -> Iterator[tuple[Approval, D
             continue
         for seat in study.seats if study.digest not in known else ():
             if home.ledger(study.digest, seat).exists():
-                yield Approval(study.digest, "", home.identity, str(home.path), seat, study.name, False), study, seat
+                place = str(home.path)
+                yield Approval(study.digest, "", home.identity, place, seat, study.name, False, False), study, seat

@@ -90,6 +90,29 @@ def show(home: PartyHome, as_json: bool) -> None:
     found.check()
 
 
+@budget.command(epilog=EPILOG)
+@click.argument("data_set")
+@home_option
+@click.option("--yes", is_flag=True, help="Erase without asking.")
+def erase(data_set: str, home: PartyHome, yes: bool) -> None:
+    """Delete the digests by which a data set's people are known. Its lifetime caps count as spent then, for ever.
+
+    Every study of the data set must be withdrawn first. A data set that is approved later cannot be compared with
+    this one, so a person must say that its people are others.
+
+    
+    Example:
+      conclave-party budget erase ward
+    """
+    from party.budget.policy import Policy
+
+    with Policy(home.settings().policy) as policy:
+        if not yes and not click.confirm(f"Erase the digests of {data_set}, and spend its caps for ever?", err=True):
+            raise Refused(Code.NOT_CONFIRMED, f"the digests of {data_set!r} stay")
+        policy.erase(data_set)
+    click.echo(f"the digests of {data_set} are erased; its lifetime caps count as spent")
+
+
 @click.command(epilog=EPILOG)
 @click.argument("study", required=False)
 @home_option
@@ -217,7 +240,8 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     click.echo(
         "its teachers were deleted, or the sum of its records' votes; terms, ledger and signed evidence stay for an "
         "audit. The operator is told when the node next connects. It cannot take back what was answered: votes that "
-        "were sent, labels that were released, and models trained on them"
+        "were sent, labels that were released, and models trained on them. Digests of patients' names and of rows "
+        "stay, as the lifetime cap is theirs"
     )
     for seat, shown in final.items():
         why = "" if shown.proven else "; its ledger is missing or old: all that it ever reserved counts as spent"

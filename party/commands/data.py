@@ -12,8 +12,9 @@ import click
 
 from party.commands.group import home_option
 from party.commands.scoring import score
-from protocols.errors import InvalidInput
+from protocols.errors import InvalidInput, Refused
 from protocols.plural import counted
+from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
 from runtime.files import write_atomically
@@ -61,7 +62,7 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
     quality = examine(settings.data, found.terms) if settings.data.source.is_table else None
     open_yet = quality is not None and bool(quality.problems or quality.proposals)
     fit = None if open_yet else suitability(settings, found, home.invitation().party)
-    good = fit is not None and fit.can_train
+    good = fit is not None and fit.ready
     if page is not None:
         write_atomically(page, quality_page(settings.data.shown, study, quality, fit).encode())
     if as_json:
@@ -94,6 +95,8 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
 @click.option("--thousands", help="The sign between thousands: . , ' or a blank.")
 @click.option("--delimiter", help="Between the fields of a CSV file: , ; | or a tab.")
 @click.option("--encoding", help="Of a CSV file: utf-8, utf-16, cp1252 or latin-1.")
+@click.option("--names", help="When two names are one patient's: exact, folded (case, blanks) or number (007 is 7).")
+@click.option("--equal-rows", help="Whether equal records are one, or each counts: one or each.")
 @click.option("--yes", is_flag=True, help="Write the proposals without asking.")
 def make_map(
     study: str,
@@ -105,6 +108,8 @@ def make_map(
     thousands: str | None,
     delimiter: str | None,
     encoding: str | None,
+    names: str | None,
+    equal_rows: str | None,
     yes: bool,
 ) -> int:
     """Write this hospital's mapping file: what is given as options, and what is proposed, once you agree.
@@ -117,24 +122,28 @@ def make_map(
       conclave-party data map study.toml --column age=Alter --value "sex:m=male" --unusable "age=leave out"
     """
     from party.data.mapping import mapping_toml, read_mapping
-    from party.data.quality import examine
+    from party.data.quality import Quality, examine
 
     settings, terms = home.settings(), home.find_study(study).terms
     path = home.mapping_file()
     form = {"decimal": decimal, "thousands": thousands, "delimiter": delimiter, "encoding": encoding}
     given = {key: value for key, value in form.items() if value is not None}
     mapping = _with_options(settings.data.mapping, given, columns, values, unusable, terms)
+    mapping = dataclasses.replace(mapping, names=names or mapping.names, equal_rows=equal_rows or mapping.equal_rows)
     checked = path.with_name(f".{path.name}.new")
     write_atomically(checked, mapping_toml(mapping).encode())
     try:
         read_mapping(checked)  # what is given as an option is held to what a file may say
     finally:
         checked.unlink(missing_ok=True)
-    quality = examine(dataclasses.replace(settings.data, mapping=mapping), terms)
+    if not settings.data.source.is_table:  # only how units are told apart can be said
+        quality = Quality(0, (), (), (), mapping)
+    else:
+        quality = examine(dataclasses.replace(settings.data, mapping=mapping), terms)
     for each in quality.proposals:
         click.echo(_indented(_proposed(each), "  "))
     if quality.proposals and not yes and not click.confirm(f"Is that what they mean? Write {path}?", err=True):
-        quality = dataclasses.replace(quality, mapping=mapping)
+        raise Refused(Code.NOT_CONFIRMED, f"{path} was not written")
     notes: dict[str, list[str]] = {}
     for problem in quality.problems:
         said = ": ".join(filter(None, (problem.found, problem.todo)))
@@ -201,8 +210,8 @@ def _lines(place: str, quality: Quality | None, fit: Suitability | None, study: 
         return [*lines, "", f"next: conclave-party data map {study}"]
     assert fit is not None
     lines = [fit.verdict, place, ""]
-    lines += [_indented(line, "  ") for line in fit.lines()]
-    return [*lines, *_columns(quality), "", f"next: conclave-party approve {study}"] if fit.can_train else lines
+    lines += [_indented(line.replace("STUDY", study), "  ") for line in fit.lines()]
+    return [*lines, *_columns(quality), "", f"next: conclave-party approve {study}"] if fit.ready else lines
 
 
 def _columns(quality: Quality | None) -> list[str]:

@@ -33,7 +33,8 @@ _TEMPLATE: Final = """\
 # Settings of this node; edit them with any editor. Relative paths are relative to this file.
 
 [data]
-# The data set's name: lifetime caps belong to it, whichever file holds it and whoever asks.
+# The data set's name: lifetime caps belong to its people, whichever file holds them and whoever asks. Another name for
+# the same people makes no new cap.
 {data_name}
 # The kind of source: csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed entry point of the
 # group conclave.loaders. Nothing is ever written to it.

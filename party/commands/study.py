@@ -18,11 +18,14 @@ from runtime.pasting import say_next
 from runtime.printing import folded_under
 
 if TYPE_CHECKING:
+    from party.budget.known_units import UnitDigests
     from party.budget.lifetime_use import Forecast
+    from party.budget.policy import Policy
+    from party.data.records import Records
     from party.home import PartyHome
     from party.settings import PartySettings
-    from party.voting.contribution import SeatVotes
     from protocols.study.deployed import DeployedStudy
+    from protocols.study.query_map import QueryMap
 
 
 @click.command(epilog=EPILOG)
@@ -52,6 +55,12 @@ if TYPE_CHECKING:
     type=click.Path(path_type=Path),
     help="Write a page to sign off (.html) before asking: what GDPR article 35 asks, filled in as far as is known.",
 )
+@click.option(
+    "--other-people",
+    multiple=True,
+    metavar="DATA_SET",
+    help="You know that these records are of other people than those of a data set that has a cap; it is recorded.",
+)
 @click.option("--train", "train_now", is_flag=True, help="Train the teachers at once, as `train` does.")
 def approve(
     study_file: Path,
@@ -62,12 +71,14 @@ def approve(
     pool_file: Path | None,
     queries_file: Path | None,
     officers_file: Path | None,
+    other_people: tuple[str, ...],
     train_now: bool,
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
 
     It reads the records first, and refuses where no teacher could be trained on them: nothing is reserved then. Where
-    records vote, it counts their votes; approving again counts them anew, until the study was asked.
+    records vote, it counts their votes; approving again counts them anew, until the study was asked. Records of people
+    who are counted under another lifetime cap are refused: a new name for a data set makes no new cap.
 
     Where a study has a guardian, it asks for the fingerprint of the guardian's keys, which the guardian reads out by
     telephone; with --yes or --json it is an option.
@@ -80,11 +91,14 @@ def approve(
       conclave-party approve study.toml --yes --guardian-fingerprint pottery-lunar-...
     """
     from party.budget.approval_text import describe
+    from party.budget.known_units import check_told_apart
     from party.budget.policy import Policy
     from party.budget.spending import what_was_spent
     from party.budget.watermarks import make_ledgers, remember_approval
+    from party.data import load_records
     from party.data.pool import read_pool
-    from party.voting.contribution import keep_votes, votes_given
+    from party.lifetime import seats_of
+    from party.voting.contribution import count_votes_of, keep_votes, votes_given
     from party.voting.training import check_trainable
     from protocols.study.file import read_deployed
 
@@ -103,34 +117,56 @@ def approve(
             f"{home.settings_file}: node.settle is missing; allowed: true or false, as in study {study.name!r} a "
             "question that is not answered costs less"
         )
-    counted = _votes_of_records(study, settings, party, pool_file, queries_file)
-    if train_now and (as_json or counted is not None):
+    queries = _queries_of_records(study, pool_file, queries_file)
+    if train_now and (as_json or queries is not None):
         with_it = "--json" if as_json else "a study in which records vote, which has no teachers"
         raise InvalidInput(f"--train is given with {with_it}; allowed: without it")
-    following = "run" if train_now or counted is not None else f"train {study.name}"
+    following = "run" if train_now or queries is not None else f"train {study.name}"
+    name, ask = settings.data.name, not (yes or as_json)
     with Policy(settings.policy) as policy:
         if (doubt := what_was_spent(home, policy).doubt) is not None:
             raise doubt
-        known = policy.approval(study.digest, settings.data.name)
-        if known is not None and not known.withdrawn and known.home == home.identity:
+        known = policy.approval(study.digest, name)
+        again = known is not None and not known.withdrawn and known.home == home.identity
+        if again and queries is None:
             home.keep_study(study, pool=pool_file)
             what_was_spent(home, policy).check(study.digest)
-            unused = [each for each in counted or [] if not votes_given(home, study, each.seat)]
-            keep_votes(home, study, unused)
-            if counted and not unused:
+            click.echo(f"study {study.name} is already approved")
+            if train_now:
+                _train(home, settings, study, policy)
+            say_next(f"conclave-party {following}")
+            return
+        records = load_records(settings.data, study.terms)
+        named = records.patients is not None
+        lines = _check_alike(records, settings, study, str(study_file), ask=ask)
+        # What was asked is never counted or given again.
+        asked = {seat for seat in seats_of(study, party) if again and votes_given(home, study, seat)}
+        counted = None
+        if queries is not None:
+            counted = count_votes_of(records, study, queries, party, known=policy.known, but=asked)
+        units = policy.known.digests(settings.data, records)
+        if again:
+            assert known is not None
+            assert counted is not None
+            check_told_apart(named, known.told_apart)
+            other_people = _check_people(policy, name, units, other_people, ask=ask)
+            home.keep_study(study, pool=pool_file)
+            what_was_spent(home, policy).check(study.digest)
+            policy.known.remember(name, units, other_people=other_people)
+            keep_votes(home, study, counted)
+            if not counted:
                 click.echo(f"study {study.name} is already approved, and was asked: its votes are not counted again")
                 return
             click.echo(f"study {study.name} is already approved")
-            if train_now:
-                _train(home, settings, study)
             say_next(f"conclave-party {following}")
             return
-        policy.check_approvable(study, data_set=settings.data.name, home=home)
-        warnings = [] if counted is not None else check_trainable(settings, study, party)
+        policy.check_approvable(study, data_set=name, home=home)
+        warnings = lines if counted is not None else lines + check_trainable(settings, study, party, records)
         checked = pool_file is not None
         if pool_file is not None:
             read_pool(pool_file, terms)
-        forecasts = policy.forecast(study, party=party, data_set=settings.data.name, caps=settings.lifetime)
+        forecasts = policy.forecast(study, party=party, data_set=name, caps=settings.lifetime, told_apart=named)
+        other_people = _check_people(policy, name, units, other_people, ask=ask)
         if as_json:
             click.echo(json.dumps({**_figures(study, forecasts), "warnings": warnings}, indent=2))
         else:
@@ -150,22 +186,63 @@ def approve(
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
         make_ledgers(home, study, party)
-        policy.approve(study, party=party, data_set=settings.data.name, caps=settings.lifetime, home=home)
+        with policy.log.together():
+            _check_people(policy, name, units, other_people, ask=False)
+            policy.approve(study, party=party, data_set=name, caps=settings.lifetime, home=home, told_apart=named)
+            policy.known.remember(name, units, other_people=other_people)
         remember_approval(home, study, party, policy.log)
         keep_votes(home, study, counted or [])
     click.echo(f"\napproved {study.name}", err=as_json)
     if train_now:
-        _train(home, settings, study)
+        with Policy(settings.policy) as policy:
+            _train(home, settings, study, policy)
     say_next(f"conclave-party {following}", err=as_json)
 
 
-def _train(home: PartyHome, settings: PartySettings, study: DeployedStudy) -> dict[str, list[int]]:
+def _check_alike(records: Records, settings: PartySettings, study: DeployedStudy, file: str, *, ask: bool) -> list[str]:
+    """Asks whether units that look alike are different ones; returns what to say where nobody is asked.
+
+    Raises InvalidInput where they are not, or nobody has said it of patients' names.
+    """
+    from party.voting.suitability import alike
+
+    found = alike(records, settings.data.mapping, study)
+    names, rows = (each.replace("STUDY", file) for each in (found.names, found.rows))
+    for said, what in ((names, "patients"), (rows, "records")):
+        if said and ask:
+            click.echo(folded_under(said), err=True)
+            if click.confirm(f"Are these different {what}?", err=True):
+                continue
+        if said and (ask or what == "patients"):
+            raise InvalidInput(f"{settings.data.shown}: {said}")
+    return [rows] if rows and not ask else []
+
+
+def _check_people(
+    policy: Policy, data_set: str, units: UnitDigests, other_people: tuple[str, ...], *, ask: bool
+) -> tuple[str, ...]:
+    """Asks whose rows are counted under another cap; returns the data sets that are said to be of other people.
+
+    Raises Refused("known_records") where they are the same, or may be and nobody can be asked.
+    """
+    from party.budget.known_units import refused
+
+    for other, rows in policy.known.check(data_set, units, other_people=other_people).items():
+        said = f"{rows} of the rows are counted under the cap of {other!r}"
+        if not (ask and click.confirm(f"{said}. Are these records of other people?", err=True)):
+            raise refused(data_set, other, said)
+        other_people = (*other_people, other)
+    return other_people
+
+
+def _train(home: PartyHome, settings: PartySettings, study: DeployedStudy, policy: Policy) -> dict[str, list[int]]:
     """Trains the teachers of an approved study; returns the records of each teacher, by seat."""
     from party.voting.training import train as train_teachers
 
-    return dict(
-        train_teachers(home, settings, study, home.invitation().party, say=lambda text: click.echo(text, err=True))
-    )
+    def say(text: str) -> None:
+        click.echo(text, err=True)
+
+    return dict(train_teachers(home, settings, study, home.invitation().party, policy=policy, say=say))
 
 
 def _write_officers_file(
@@ -216,12 +293,9 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
         )
 
 
-def _votes_of_records(
-    study: DeployedStudy, settings: PartySettings, party: str, pool_file: Path | None, queries_file: Path | None
-) -> list[SeatVotes] | None:
-    """What the records' votes come to; None where teachers vote. Raises InvalidInput for a file too many or too few,
-    and as count_votes_of does."""
-    from party.voting.contribution import count_votes_of
+def _queries_of_records(study: DeployedStudy, pool_file: Path | None, queries_file: Path | None) -> QueryMap | None:
+    """The queries of a study in which records vote; None where teachers do. Raises InvalidInput for a file too many or
+    too few, and as read_query_map does."""
     from protocols.study.queries_file import read_query_map
 
     if (study.records is None) != (queries_file is None):
@@ -234,7 +308,7 @@ def _votes_of_records(
         return None
     if pool_file is not None:
         raise InvalidInput(f"--pool {pool_file} is given, and records vote in the study; allowed: --queries alone")
-    return count_votes_of(settings, study, read_query_map(queries_file, study), party)
+    return read_query_map(queries_file, study)
 
 
 @click.command(epilog=EPILOG)
@@ -264,7 +338,8 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
         state = "was withdrawn" if known is not None else "is not approved by this home"
         code = Code.WITHDRAWN if known is not None else Code.NOT_APPROVED
         raise Refused(code, f"study {found.name!r} {state} for data set {settings.data.name!r}")
-    seats = _train(home, settings, found)
+    with Policy(settings.policy) as policy:
+        seats = _train(home, settings, found, policy)
     if as_json:
         click.echo(json.dumps({"study": found.digest.hex(), "records_per_teacher": seats}, indent=2))
     else:

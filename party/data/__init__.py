@@ -6,10 +6,11 @@ that the hospital installed.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from party.data.mapping import DataMapping
+from party.data.mapping import DataMapping, Form
 from party.data.records import Records, check_records
 from party.data.settings import DataSettings
 from party.data.source import Source
@@ -71,7 +72,7 @@ def of_file(settings: DataSettings, path: Path) -> DataSettings:
 
 
 def _unformed(mapping: DataMapping) -> DataMapping:
-    return DataMapping(columns=mapping.columns, values=mapping.values, unusable=mapping.unusable)
+    return replace(mapping, form=Form())
 
 
 def load_records(settings: DataSettings, terms: Terms) -> Records:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+from party.data.names import RULES
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
 from protocols.study.features import MISSING
@@ -21,6 +22,8 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 DECIMALS: Final = (".", ",")
 # "" for none; a space stands for any blank that does not break a line.
 THOUSANDS: Final = ("", ".", ",", " ", "'")
+# Whether equal records are one unit, or each is one.
+EQUAL_ROWS: Final = ("one", "each")
 # What happens to a value that cannot be used; without one of these, it is refused with its row.
 REMEDIES: Final = ("missing", "leave out", "clip")
 _HEADER: Final = """\
@@ -28,7 +31,9 @@ _HEADER: Final = """\
 # file anew from what it holds (comments are lost); it can be edited. [columns]: the study's column = your column.
 # [values.COLUMN]: your value = the study's value, "" for a missing one. [unusable]: what happens to a value of the
 # study's column that cannot be used: "missing", "leave out" (the record is not used), or "clip" (only a number that is
-# far from the study's centre). Without it such a value is refused, with its row.
+# far from the study's centre). Without it such a value is refused, with its row. names: when two patients' names are
+# one: "exact" (as written), "folded" (whatever case, blanks and invisible characters), "number" (and 007 is 7).
+# equal_rows: whether equal records of a patient, or of nobody named, are "one" unit, or "each" is one.
 """
 
 
@@ -46,12 +51,15 @@ class Form:
 @dataclass(frozen=True, kw_only=True)
 class DataMapping:
     """form: how texts are written; columns: the study's column -> this hospital's; values: by the study's column, this
-    hospital's value -> the study's; unusable: the study's column -> one of REMEDIES."""
+    hospital's value -> the study's; unusable: the study's column -> one of REMEDIES; names, equal_rows: one of RULES
+    and of EQUAL_ROWS, None where nobody said."""
 
     form: Form = field(default_factory=Form)
     columns: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
+    names: str | None = None
+    equal_rows: str | None = None
 
     def own(self, column: str) -> str:
         """This hospital's name of a study's column."""
@@ -70,6 +78,8 @@ def read_mapping(path: Path) -> DataMapping:
         columns=table.names("columns"),
         values={column: values.names(column) for column in values.values},
         unusable=table.names("unusable"),
+        names=_one_of(table, "names", tuple(RULES)),
+        equal_rows=_one_of(table, "equal_rows", EQUAL_ROWS),
     )
     table.done()
     for column, remedy in mapping.unusable.items():
@@ -103,7 +113,9 @@ def form_lines(form: Form) -> list[str]:
 
 def mapping_toml(mapping: DataMapping, *, notes: Mapping[str, list[str]] | None = None) -> str:
     """The text of a mapping file, which read_mapping reads. notes: comments, by the study's column, of what is open."""
+    said = {"names": mapping.names, "equal_rows": mapping.equal_rows}
     lines = [_HEADER, *form_lines(mapping.form)]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in said.items() if value is not None]
     lines += _table("columns", mapping.columns)
     for column, names in mapping.values.items():
         lines += _table(f"values.{json.dumps(column, ensure_ascii=False)}", names)

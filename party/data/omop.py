@@ -116,4 +116,4 @@ def _day(value: object) -> datetime.date | None:
                 return datetime.date.fromisoformat(value[:10])
             except ValueError:
                 pass
-    raise DataCorrupt(f"a day is {str(value)[:20]!r}; allowed: YYYY-MM-DD")
+    raise DataCorrupt(f"a day is {type(value).__name__}, and no date; allowed: YYYY-MM-DD")

@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
+from party.data.names import RULES, joined, places
 from party.data.settings import DataSettings
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
@@ -19,7 +20,8 @@ from protocols.study.terms import Terms
 @dataclass(frozen=True, eq=False)
 class Records:
     """Private records. inputs: finite; labels: class ids; patients, groups: one string per record, None if not
-    given; used: the records that are used, None for all.
+    given; used: the records that are used, None for all; names: which of RULES says when two patients' names are one;
+    equal_are_one: whether equal records of a patient, or of nobody named, count as one.
 
     A record that is not used keeps its place: which teacher learns which other record does not depend on it.
     """
@@ -29,6 +31,8 @@ class Records:
     patients: Sequence[str] | None = field(default=None, repr=False)
     groups: Sequence[str] | None = field(default=None, repr=False)
     used: Bool[ndarray, " records"] | None = field(default=None, repr=False)
+    names: str = "exact"
+    equal_are_one: bool = False
 
     @property
     def usable(self) -> Bool[ndarray, " records"]:
@@ -36,9 +40,40 @@ class Records:
         return np.ones(len(self.labels), bool) if self.used is None else self.used
 
     @cached_property
+    def places(self) -> Int64[ndarray, " records"]:
+        """The place of each record's patient, as the name is written, or of the record where patients have no names."""
+        return places(self.patients, len(self.labels))
+
+    @cached_property
+    def units(self) -> Int64[ndarray, " records"]:
+        """The place of each record's unit: its patient by the rule for names, or the record where there are none."""
+        return self.rows if self.patients is None else self.patients_by(self.names)
+
+    @cached_property
+    def rows(self) -> Int64[ndarray, " records"]:
+        """The first record that each counts as: itself, unless equal records are one."""
+        return self.equal_rows if self.equal_are_one else np.arange(len(self.labels))
+
+    def patients_by(self, rule: str) -> Int64[ndarray, " records"]:
+        """The place of each record's patient by one of RULES. For records with patients."""
+        assert self.patients is not None
+        found = {name: RULES[rule](name) for name in dict.fromkeys(self.patients)}
+        return joined(self.places, [found[name] for name in self.patients])
+
+    @cached_property
+    def equal_rows(self) -> Int64[ndarray, " records"]:
+        """The first record with the same inputs, label and patient; what is not used is equal to nothing."""
+        whose = None if self.patients is None else self.patients_by(self.names)
+        keys = [
+            (row.tobytes(), int(self.labels[at]), None if whose is None else int(whose[at])) if used else at
+            for at, (row, used) in enumerate(zip(self.inputs, self.usable, strict=True))
+        ]
+        return joined(np.arange(len(keys)), keys)
+
+    @cached_property
     def digest(self) -> str:
         """SHA-256 of everything, in hexadecimal digits: teachers are stored under it. It never leaves the node."""
-        digest = hashlib.sha256(f"conclave records 1 {self.inputs.shape}\n".encode())
+        digest = hashlib.sha256(f"conclave records 2 {self.inputs.shape}\n".encode())
         digest.update(np.ascontiguousarray(self.inputs, dtype="<f4").tobytes())
         digest.update(self.labels.astype("<i8").tobytes())
         for names in (self.patients, self.groups):
@@ -47,6 +82,7 @@ class Records:
                 encoded = name.encode("utf-8", "surrogatepass")
                 digest.update(len(encoded).to_bytes(4, "big") + encoded)
         digest.update(b"-" if self.usable.all() else np.packbits(self.usable).tobytes())
+        digest.update(self.units.astype("<i8").tobytes())
         return digest.hexdigest()
 
 
@@ -79,4 +115,12 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
             raise DataCorrupt(f"{where}: {len(names)} {what} for {len(labels)} records; allowed: one each")
     if not records.usable.any():
         raise DataCorrupt(f"{where}: every record is left out; allowed: at least one that can be used")
-    return Records(inputs, labels.astype(np.int64), records.patients, records.groups, records.used)
+    return Records(
+        inputs,
+        labels.astype(np.int64),
+        records.patients,
+        records.groups,
+        records.used,
+        names=settings.mapping.names or "exact",
+        equal_are_one=settings.mapping.equal_rows == "one",
+    )

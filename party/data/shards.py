@@ -8,7 +8,6 @@ records by another's, at the same place in the file, changes one shard: one unit
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Int64
@@ -17,24 +16,20 @@ from numpy import ndarray
 from protocols.errors import InvalidInput
 
 
-def units_of(patients: Sequence[str] | None, records: int) -> Int64[ndarray, " records"]:
-    """The unit of each record, numbered from 0 in order of first appearance: its patient, or the record itself."""
-    if patients is None:
-        return np.arange(records)
-    numbers: dict[str, int] = {}
-    return np.array([numbers.setdefault(patient, len(numbers)) for patient in patients], np.int64)
+def deal(
+    places: Int64[ndarray, " records"], units: Int64[ndarray, " records"], *, teachers: int, key: bytes
+) -> Int64[ndarray, " records"]:
+    """The teacher of each record, in [0, teachers): places are dealt in an order drawn from `key`, equally up to one.
 
-
-def deal(units: Int64[ndarray, " records"], *, teachers: int, key: bytes) -> Int64[ndarray, " records"]:
-    """The teacher of each record, in [0, teachers): units are dealt in an order drawn from `key`, equally up to one.
-
-    Raises InvalidInput if there are fewer units than teachers.
+    places: each record's, numbered from 0; units: the place at which its unit stands, which is its own unless it is
+    joined with an earlier one (party.data.names). Raises InvalidInput if there are fewer units than teachers.
     """
-    count = int(units.max()) + 1 if len(units) else 0
-    if count < teachers:
+    held = len(np.unique(units))
+    if held < teachers:
         raise InvalidInput(
-            f"{count} records (of different patients) for {teachers} teachers; allowed: at least one per teacher"
+            f"{held} records (of different patients) for {teachers} teachers; allowed: at least one per teacher"
         )
+    count = int(places.max()) + 1
     order = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big"))).permutation(count)
     dealt = np.empty(count, np.int64)
     dealt[order] = np.arange(count) % teachers

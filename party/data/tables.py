@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -118,7 +118,15 @@ def class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> In
         )
     codes = known | {own: known[name] for own, name in words.items()}
     where = _where(settings, settings.mapping.own(terms.label))
-    return features.class_ids(values, codes, missing=missing_texts(settings), where=where)
+    missing, plain = missing_texts(settings), {name.strip() for name in codes}
+    unknown_rows = np.array([value.strip() not in plain for value in values], bool)
+    features.check_rows(_hidden(values, missing), unknown_rows, ", ".join(codes), missing=missing, where=where)
+    return features.class_ids(values, codes, missing=missing, where=where)
+
+
+def _hidden(values: Sequence[str], missing: Collection[str]) -> list[str]:
+    """What messages may say of a patient's values, which end up in logs; `data check` shows them at a terminal."""
+    return [value if value.strip() in missing else f"a text of {len(value)} characters" for value in values]
 
 
 def _usable(
@@ -138,10 +146,9 @@ def _usable(
     elif remedy == "leave out":
         return read.inputs, ~unusable
     where = _where(settings, settings.mapping.own(feature.column))
-    shown = features.shown(feature, texts, missing=missing)
-    features.check_rows(shown, read.wrong, read.allowed, missing=missing, where=where)
+    features.check_rows(_hidden(texts, missing), read.wrong, read.allowed, missing=missing, where=where)
     if remedy != "clip" and read.beyond.any():
-        features.check_rows(texts, read.beyond, near(feature), missing=missing, where=where)
+        features.check_rows(_hidden(texts, missing), read.beyond, near(feature), missing=missing, where=where)
     return read.inputs, np.ones(len(texts), bool)
 
 

@@ -252,7 +252,12 @@ class Answering:
             self._on_event(event, {"study": study.name, "seat": name, **fields})
 
         if study.records is not None:
-            return KeptVotes(self._home.contribution(study.digest, name), study=study, on_event=on_event)
+            return KeptVotes(
+                self._home.contribution(study.digest, name),
+                study=study,
+                speak=lambda people: self._policy.known.speak(study.digest, name, people),
+                on_event=on_event,
+            )
         return TeacherProcess(
             self._home.teachers(study.digest, name),
             study=study.digest,

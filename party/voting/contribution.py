@@ -8,7 +8,7 @@ until it is charged (the ledger repeats the reply from then on) or the study is 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -17,11 +17,9 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from party.data import load_records
+from party.budget.known_units import KnownUnits
 from party.data.records import Records
-from party.data.shards import units_of
 from party.home import PartyHome
-from party.settings import PartySettings
 from party.voting.groups import rows_of_seats
 from protocols.array_files import read_arrays
 from protocols.contributions import FEWEST_UNITS, contribution_sum
@@ -35,22 +33,26 @@ from protocols.study.query_map import QueryMap
 from runtime.files import write_atomically
 
 Sums = Int64[ndarray, "queries classes"]
+People = Int64[ndarray, " people"]
 _FILE_BYTES: Final = 2**32
 _COUNT_AGAIN: Final = "approve the study again, with --queries: its votes are counted anew"
 
 
 @dataclass(frozen=True, eq=False)
 class SeatVotes:
-    """One seat's votes. records, units: how many voted; sums: in lattice units, private."""
+    """One seat's votes. records, units: how many voted; sums: in lattice units, private; people: the digests of the
+    patients who speak in it, where a party has several seats and patients have names."""
 
     seat: str
     records: int = field(repr=False)
     units: int = field(repr=False)
     sums: Sums = field(repr=False)
+    people: People = field(repr=False)
 
 
 def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records"]:
-    """The protected unit of each record: itself, or its patient if the study says so.
+    """The protected unit of each record: itself (or the one that it equals, if the mapping says that equal rows are
+    one), or its patient if the study says so.
 
     Raises InvalidInput where the study protects patients and the hospital's settings do not name them.
     """
@@ -59,22 +61,35 @@ def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records
             f"study {study.name!r} protects patients, and data.patient is ''; allowed: what names each record's "
             "patient (also where each record is of another one)"
         )
-    return units_of(records.patients if study.unit == "patient" else None, len(records.labels))
+    return records.units if study.unit == "patient" else records.rows
 
 
-def count_votes_of(settings: PartySettings, study: DeployedStudy, queries: QueryMap, party: str) -> list[SeatVotes]:
-    """Reads this hospital's records and counts their votes, for each of the party's seats.
+def count_votes_of(
+    records: Records,
+    study: DeployedStudy,
+    queries: QueryMap,
+    party: str,
+    *,
+    known: KnownUnits,
+    but: Collection[str] = (),
+) -> list[SeatVotes]:
+    """Counts the votes of this hospital's records, for each of the party's seats `but` those that were asked.
 
-    Raises InvalidInput, DataUnavailable, DataCorrupt: records that do not fit the terms, fewer than two units, more
-    than the study's population.
+    A patient who has spoken in another seat of the study (known) does not vote again. Raises InvalidInput: fewer than
+    two units, more than the study's population, a patient in two seats.
     """
     check_shape(queries, study.terms.input_shape)
-    votes, records = record_votes(study), load_records(settings.data, study.terms)
-    units = units_in(records, study)
+    votes, units = record_votes(study), units_in(records, study)
     cells = queries.cells(records.inputs, records.labels, classes=study.classes)
-    counted = []
-    for seat, held in rows_of_seats(records, study, party, units=units):
-        rows = held[records.usable[held]]
+    counted, seats = [], rows_of_seats(records, study, party)
+    for seat, held in seats:
+        if seat in but:
+            continue
+        rows, people = held[records.usable[held]], np.zeros(0, np.int64)
+        if records.patients is not None and len(seats) > 1:
+            people = known.of_names([records.patients[row] for row in rows.tolist()])
+            first = ~known.spoken_elsewhere(study.digest, seat, people)
+            rows, people = rows[first], np.unique(people[first])
         found = len(np.unique(units[rows]))
         if found < FEWEST_UNITS:
             raise InvalidInput(
@@ -88,11 +103,11 @@ def count_votes_of(settings: PartySettings, study: DeployedStudy, queries: Query
             )
         total = contribution_sum(
             cells[rows],
-            units[rows] if study.unit == "patient" else None,
+            units[rows] if found < len(rows) else None,
             weight_units=round(study.roster[study.seats[seat]].weight * study.units),
             cell_count=votes.queries * study.classes,
         )
-        counted.append(SeatVotes(seat, len(rows), found, total.reshape(votes.queries, study.classes)))
+        counted.append(SeatVotes(seat, len(rows), found, total.reshape(votes.queries, study.classes), people))
     return counted
 
 
@@ -100,20 +115,23 @@ def keep_votes(home: PartyHome, study: DeployedStudy, counted: list[SeatVotes]) 
     """Writes each seat's sums into the study's folder, readable by its owner only. Raises StorageFailed."""
     for each in counted:
         content = io.BytesIO()
-        np.savez(content, study=np.frombuffer(study.digest, dtype=np.uint8), sums=each.sums.astype("<i8"))
+        digest = np.frombuffer(study.digest, dtype=np.uint8)
+        np.savez(content, study=digest, sums=each.sums.astype("<i8"), people=each.people.astype("<i8"))
         write_atomically(home.contribution(study.digest, each.seat), content.getvalue())
 
 
-def read_votes(path: Path, study: DeployedStudy) -> Sums:
+def read_votes(path: Path, study: DeployedStudy) -> tuple[Sums, People]:
     """What keep_votes wrote. Raises DataUnavailable, DataCorrupt."""
     try:
-        arrays = read_arrays(path, ["study", "sums"], most=_FILE_BYTES)
+        arrays = read_arrays(path, ["study", "sums", "people"], most=_FILE_BYTES)
     except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; {_COUNT_AGAIN}") from None
     sums, shape = arrays["sums"], (record_votes(study).queries, study.classes)
-    if arrays["study"].tobytes() != study.digest or sums.dtype.str != "<i8" or sums.shape != shape:
+    people = arrays["people"]
+    whole = sums.dtype.str == people.dtype.str == "<i8" and people.ndim == 1
+    if arrays["study"].tobytes() != study.digest or not whole or sums.shape != shape:
         raise DataCorrupt(f"{path} does not hold this study's sums, {shape}; {_COUNT_AGAIN}")
-    return sums.astype(np.int64)
+    return sums.astype(np.int64), people.astype(np.int64)
 
 
 def votes_given(home: PartyHome, study: DeployedStudy, seat: str) -> bool:
@@ -128,19 +146,29 @@ def votes_given(home: PartyHome, study: DeployedStudy, seat: str) -> bool:
 class KeptVotes:
     """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries.
 
-    Raises Refused("no_record_votes"), and nothing is charged then; on_event is told why, the coordinator is not.
+    speak: records whose votes they are, or raises Refused("spoke_elsewhere"). Raises Refused("no_record_votes"), and
+    nothing is charged then; on_event is told why, the coordinator is not.
     """
 
-    def __init__(self, path: Path, *, study: DeployedStudy, on_event: Callable[[str, dict[str, str | int]], None]):
-        self._path, self._study, self._on_event = path, study, on_event
+    def __init__(
+        self,
+        path: Path,
+        *,
+        study: DeployedStudy,
+        speak: Callable[[People], None],
+        on_event: Callable[[str, dict[str, str | int]], None],
+    ):
+        self._path, self._study, self._speak, self._on_event = path, study, speak, on_event
         self._closed = False
 
     def __call__(self, batch: QueryBatch) -> Sums:
         """The sums."""
         try:
             if not self._closed:
-                return read_votes(self._path, self._study)
-        except (DataUnavailable, DataCorrupt) as error:
+                sums, people = read_votes(self._path, self._study)
+                self._speak(people)
+                return sums
+        except (DataUnavailable, DataCorrupt, Refused) as error:
             self._on_event("record_votes_failed", {"code": Code.NO_RECORD_VOTES, "reason": str(error)[:500]})
         raise Refused(Code.NO_RECORD_VOTES, "the votes of the records are not counted")
 

@@ -13,9 +13,9 @@ from protocols.study.deployed import DeployedStudy
 
 
 def rows_of_seats(
-    records: Records, study: DeployedStudy, party: str, *, units: Int64[ndarray, " records"]
+    records: Records, study: DeployedStudy, party: str
 ) -> list[tuple[str, Int64[ndarray, " rows"]]]:
-    """Each seat of a party with the positions of its records. units: the protected unit of each record.
+    """Each seat of a party with the positions of its records.
 
     Raises InvalidInput for unknown groups, groups without seats (or the reverse), and a unit in two groups.
     """
@@ -30,14 +30,13 @@ def rows_of_seats(
     for row, name in enumerate(records.groups or ()):
         if name not in known:
             raise InvalidInput(
-                f"data.group, row {row + 1}: {name[:60]!r} is not a privacy group of the study; allowed: "
-                f"{', '.join(known)}"
+                f"data.group, row {row + 1}: no privacy group of the study; allowed: {', '.join(known)}"
             )
     if records.groups is None:
         return [(party, np.arange(len(records.labels)))]
     names = np.array(records.groups)
     found = [(seat, np.flatnonzero(names == group)) for seat, group in zip(seats, known, strict=True)]
-    holders = [set(units[rows].tolist()) for _, rows in found]
+    holders = [set(records.units[rows].tolist()) for _, rows in found]
     if sum(map(len, holders)) != len(set().union(*holders)):
         raise InvalidInput("a patient is in two privacy groups; allowed: one, as each has its own budget")
     return found

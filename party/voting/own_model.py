@@ -8,8 +8,9 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from party.data.names import places
 from party.data.records import Records
-from party.data.shards import deal, key_of, units_of
+from party.data.shards import deal, key_of
 from party.teachers.teacher import TeacherKind
 from protocols.errors import InvalidInput
 
@@ -24,13 +25,13 @@ def predicted_unseen(records: Records, kind: TeacherKind, *, seed: int, classes:
     Raises InvalidInput for a kind that is not trained here, and for fewer than two patients.
     """
     used = records.usable
-    units = units_of(records.patients, len(records.labels))[used]
+    units = records.units[used]
     inputs, labels = records.inputs[used], records.labels[used]
     held = len(np.unique(units))
     if held < 2:
         raise InvalidInput(f"{held} patient; allowed: two or more, to score a model on those that it did not see")
-    order = units_of([str(unit) for unit in units], len(units))
-    parts = deal(order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
+    order = places(units.tolist(), len(units))
+    parts = deal(order, order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
     predicted = np.empty(len(labels), np.int64)
     for part in range(int(parts.max()) + 1):
         seen, own = parts != part, int.from_bytes(key_of(seed, "score", str(part))[:7], "big")

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any  # the values of a JSON object
+from dataclasses import dataclass, field
+from typing import Any, Final  # the values of a JSON object
 
 import numpy as np
 
 from party.data import load_records
-from party.data.shards import units_of
+from party.data.mapping import DataMapping
+from party.data.records import Records
 from party.settings import PartySettings
 from party.voting.contribution import units_in
 from party.voting.groups import rows_of_seats
@@ -31,6 +32,42 @@ class SeatFit:
 
 
 @dataclass(frozen=True)
+class Alike:
+    """Units that may be the same, where the mapping file does not say. names: what a person is asked about patients'
+    names, rows: about equal records, with the commands that settle it; "" where there is nothing to ask."""
+
+    names: str = ""
+    rows: str = ""
+
+
+def alike(records: Records, mapping: DataMapping, study: DeployedStudy) -> Alike:
+    """What a person must say about names that differ in writing alone, and about equal records that count as several
+    units."""
+    names = rows = ""
+    if records.patients is not None and mapping.names is None:
+        written = len(set(records.patients))
+        counts = {rule: len(np.unique(records.patients_by(rule))) for rule in ("folded", "number")}
+        if counts["number"] < written:
+            rule = "folded" if counts["folded"] == counts["number"] else "number"
+            names = (
+                f"{written} names of patients are {counts[rule]} if it does not matter how they are written "
+                f"({_MATTERS[rule]}). If these are the same people: conclave-party data map STUDY --names {rule}; if "
+                "not: --names exact"
+            )
+    by_row = records.patients is None or (study.records is not None and study.unit == "record")
+    more = len(records.labels) - len(np.unique(records.equal_rows)) if by_row and mapping.equal_rows is None else 0
+    if more:
+        rows = (
+            f"{counted(more, 'record')} equal to an earlier one. If that is the same one again: conclave-party data "
+            "map STUDY --equal-rows one; if not: --equal-rows each"
+        )
+    return Alike(names, rows)
+
+
+_MATTERS: Final = {"folded": "case, blanks, invisible characters", "number": "as 007, 7 and 7.0"}
+
+
+@dataclass(frozen=True)
 class Suitability:
     """What the records come to. patients: None if they are not named; identical: records with the same features as
     another; left_out: records that the mapping file leaves out; classes: records by class; several: patients with
@@ -44,6 +81,7 @@ class Suitability:
     identical: int
     seats: tuple[SeatFit, ...]
     unit: str | None
+    alike: Alike = field(default_factory=Alike)
 
     @property
     def can_train(self) -> bool:
@@ -51,10 +89,17 @@ class Suitability:
         return self.unit is not None or all(each.classes >= 2 for each in self.seats)
 
     @property
+    def ready(self) -> bool:
+        """Whether it can be approved without a question about patients' names."""
+        return self.can_train and not self.alike.names
+
+    @property
     def verdict(self) -> str:
         """The first line of the report."""
         if not self.can_train:
             return "NOT READY: the records of a seat are all of one class, so nothing can be learned from them."
+        if self.alike.names:
+            return "NOT READY: names of patients look alike, and nobody has said whether they are the same people."
         if any(each.one_class for each in self.seats):
             return "READY, with a warning: some teachers will know one class only."
         return "READY: the records can be read by the study's terms."
@@ -74,6 +119,7 @@ class Suitability:
                 f"{counted(self.identical, 'record')} with the same features as another: if a patient may occur "
                 "twice, set data.patient"
             )
+        lines += [each for each in (self.alike.names, self.alike.rows) if each]
         for each in self.seats:
             if self.unit is not None:
                 lines.append(f"seat {each.seat}: {each.sizes[0]} {self.unit}s vote, each once")
@@ -99,6 +145,7 @@ class Suitability:
             "patients": self.patients,
             "patients_with_several_records": self.several,
             "identical_records": self.identical,
+            "asked": [each for each in (self.alike.names, self.alike.rows) if each],
             key: {each.seat: list(each.sizes) for each in self.seats},
             "teachers_of_one_class": {each.seat: each.one_class for each in self.seats},
         }
@@ -113,7 +160,7 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
     used = records.usable
     labels = records.labels[used]
     counts = Counter(labels.tolist())
-    per_unit = np.bincount(units_of(records.patients, len(records.labels))[used])
+    per_unit = np.bincount(records.units[used])
     seats = []
     if study.records is None:
         for each in deals_of(records, study, party, settings.teachers.seed):
@@ -123,7 +170,7 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
             seats.append(SeatFit(each.seat, tuple(each.sizes(study.teachers)), alone, held))
     else:
         voting = units_in(records, study)
-        for seat, rows in rows_of_seats(records, study, party, units=voting):
+        for seat, rows in rows_of_seats(records, study, party):
             seats.append(SeatFit(seat, (len(np.unique(voting[rows[used[rows]]])),), 0, 0))
     return Suitability(
         records=len(labels),
@@ -134,4 +181,5 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
         identical=len(labels) - len({row.tobytes() for row in records.inputs[used]}),
         seats=tuple(seats),
         unit=None if study.records is None else study.unit,
+        alike=alike(records, settings.data.mapping, study),
     )

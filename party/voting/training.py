@@ -9,10 +9,12 @@ from typing import Final
 
 import numpy as np
 
+from party.budget.known_units import check_known, check_told_apart
+from party.budget.policy import Policy
 from party.data import load_records
 from party.data.pool import read_pool
 from party.data.records import Records
-from party.data.shards import deal, key_of, units_of
+from party.data.shards import deal, key_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
 from party.teachers.on_features import on_features
@@ -51,37 +53,45 @@ def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> l
     So one record, or patient, changes one teacher, whether it can be used or not. Raises InvalidInput, also for a
     patient in two groups, or unknown groups.
     """
-    units = units_of(records.patients, len(records.labels))
     result = []
-    for seat, rows in rows_of_seats(records, study, party, units=units):
-        chosen = units_of([str(unit) for unit in units[rows]], len(rows))
+    for seat, rows in rows_of_seats(records, study, party):
+        held, at = np.unique(records.places[rows], return_inverse=True)
+        units = np.searchsorted(held, records.units[rows])  # a unit stands where its first record does: in this seat
         key = key_of(seed, "deal", study.digest.hex(), seat)
-        teacher, used = deal(chosen, teachers=study.teachers, key=key), records.usable[rows]
+        teacher, used = deal(at, units, teachers=study.teachers, key=key), records.usable[rows]
         dealt = Deal(seat, rows[used], teacher[used])
         if 0 in dealt.sizes(study.teachers):
             raise InvalidInput(
-                f"seat {seat}: {int((~used).sum())} of {len(rows)} records are left out, and a teacher has none of the "
-                f"others; allowed: at least one for each of {study.teachers} teachers"
+                f"seat {seat}: {int((~used).sum())} of {len(rows)} records are left out, or names are joined, and a "
+                f"teacher has no record; allowed: at least one for each of {study.teachers} teachers"
             )
         result.append(dealt)
     return result
 
 
 def train(
-    home: PartyHome, settings: PartySettings, study: DeployedStudy, party: str, *, say: Callable[[str], None]
+    home: PartyHome,
+    settings: PartySettings,
+    study: DeployedStudy,
+    party: str,
+    *,
+    policy: Policy,
+    say: Callable[[str], None],
 ) -> list[tuple[str, list[int]]]:
     """Trains all missing teachers of a party's seats; returns the number of records per teacher, for each seat.
 
-    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; each folder is then complete, as it was or
-    absent.
+    Raises InvalidInput, DataUnavailable, DataCorrupt, StorageFailed; Refused("known_records") for records that another
+    cap counts, ("spoke_elsewhere") for a patient whose records trained teachers of another seat of the study. Each
+    folder is then complete, as it was or absent.
     """
     terms = study.terms
     check_private(study, settings)
     kind, features = kind_in(study, settings.teachers, pool=home.pool(study.digest))
     say(f"reading {settings.data.shown}")
     records = load_records(settings.data, terms)
-    done = []
-    for each in deals_of(records, study, party, settings.teachers.seed):
+    done, deals = [], deals_of(records, study, party, settings.teachers.seed)
+    _remember(policy, settings, study, records, deals)
+    for each in deals:
         sizes = each.sizes(study.teachers)
         manifest = Manifest(
             study.digest.hex(),
@@ -106,6 +116,21 @@ def train(
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
         say(f"seat {each.seat}: {counted(study.teachers, 'teacher')} in {folder}")
     return done
+
+
+def _remember(
+    policy: Policy, settings: PartySettings, study: DeployedStudy, records: Records, deals: Sequence[Deal]
+) -> None:
+    """Writes down whose records are learned from, before they are, and in which seat each named patient speaks."""
+    units, approval = policy.known.digests(settings.data, records), policy.approval(study.digest, settings.data.name)
+    check_told_apart(records.patients is not None, approval is not None and approval.told_apart)
+    with policy.log.together():
+        check_known(policy.known, settings.data.name, units)
+        policy.known.remember(settings.data.name, units, other_people=())
+        for each in deals if len(deals) > 1 else ():
+            if records.patients is not None:
+                people = policy.known.of_names([records.patients[row] for row in each.rows.tolist()])
+                policy.known.speak(study.digest, each.seat, people)
 
 
 def kind_in(study: DeployedStudy, settings: TeacherSettings, *, pool: Path) -> tuple[TeacherKind, FeatureMap | None]:
@@ -200,9 +225,9 @@ def check_private(study: DeployedStudy, settings: PartySettings) -> None:
         )
 
 
-def check_trainable(settings: PartySettings, study: DeployedStudy, party: str) -> list[str]:
-    """Raises InvalidInput, DataUnavailable or DataCorrupt unless teachers can be trained for a study on these records;
-    returns what a person should know before approving it, in lines.
+def check_trainable(settings: PartySettings, study: DeployedStudy, party: str, records: Records) -> list[str]:
+    """Raises InvalidInput or DataUnavailable unless teachers can be trained for a study on these records; returns what
+    a person should know before approving it, in lines.
 
     Each seat needs a record (of another patient) for each teacher, and records of two classes at least: teachers of one
     class learn nothing.
@@ -211,7 +236,7 @@ def check_trainable(settings: PartySettings, study: DeployedStudy, party: str) -
     _kind(settings.teachers, study)
     if settings.teachers.kind == "onnx":
         _check_number_of_files(settings.teachers, study)
-    records, names, warnings = load_records(settings.data, study.terms), study.terms.class_names, []
+    names, warnings = study.terms.class_names, []
     for each in deals_of(records, study, party, settings.teachers.seed):
         counts = np.bincount(records.labels[each.rows], minlength=study.classes)
         if (counts > 0).sum() < 2:

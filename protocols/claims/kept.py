@@ -21,7 +21,8 @@ def kept(study: Protection) -> list[dict[str, str]]:
                 else "its records, the models that it trained on them until it deletes them, what it approved, its "
                 "ledger with a signed log of what was asked"
             )
-            + f", and in the ledger {_replies(study)}. No other hospital's.",
+            + f", in the ledger {_replies(study)}, and beside its lifetime caps keyed digests of its patients' names "
+            "and of rows, by which it knows whose cap it is: pseudonymous personal data. No other hospital's.",
         },
         {"who": "the coordinator", "keeps": _coordinator(study)},
         *([{"who": "the guardian", "keeps": _guardian(study)}] if study.guarded else []),

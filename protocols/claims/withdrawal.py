@@ -17,6 +17,9 @@ def withdrawal(study: Protection) -> tuple[str, ...]:
         "released before stays released, the budget that it cost stays spent, and no copy can be called back.",
         "Erasing one patient's record at the hospital does not change labels that were released. Their guarantee "
         f"stands: it bounds what that record can have added to them.{models}",
+        "The hospital keeps keyed digests of names and rows, also after it withdrew: without them, the same people "
+        "could be counted under a second lifetime cap. It can erase them (conclave-party budget erase); the cap then "
+        "counts as spent, for ever.",
         "Access, rectification and objection are exercised at the hospital that holds the record. "
         + (
             "Neither coordinator nor guardian holds records, and neither can find a person in what it has."

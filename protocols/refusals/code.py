@@ -149,6 +149,8 @@ class Code(StrEnum):
     LIFETIME_CAP_CHANGED = auto()
     LIFETIME_CURRENCY = auto()
     LIFETIME_FORFEITED = auto()
+    KNOWN_RECORDS = auto()
+    SPOKE_ELSEWHERE = auto()
     APPROVED_ELSEWHERE = auto()
     NOT_WITHDRAWN = auto()
     NOT_CONFIRMED = auto()

@@ -15,15 +15,30 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
             COMMAND,
         ),
         Code.NO_LIFETIME_CAP: Meaning(
-            "no cap is set for the study's unit", "set it in node.toml and approve again", COMMAND
+            "no cap is set for the study's unit",
+            "add it in node.toml beside the others, and approve again: earlier studies count under it, too",
+            COMMAND,
         ),
         Code.LIFETIME_CAP_CHANGED: Meaning(
-            "`node.toml` has another cap than was promised", "put the promised cap back into node.toml", COMMAND
+            "`node.toml` has another cap than was promised for a unit, or lacks one",
+            "put that cap back into node.toml; a cap for another unit may be added beside it",
+            COMMAND,
         ),
         Code.LIFETIME_FORFEITED: Meaning(
             "nobody can prove what was spent of the data set's caps, so they are charged in full",
             "approve studies for a data set of other patients, under its own name",
             COMMAND,
+        ),
+        Code.KNOWN_RECORDS: Meaning(
+            "people of this data set are counted under another's lifetime cap, or cannot be compared with them",
+            "give the data set that name; if these are other people, say so: conclave-party approve ... --other-people "
+            "DATA_SET",
+            COMMAND,
+        ),
+        Code.SPOKE_ELSEWHERE: Meaning(
+            "a patient has spoken, or trained teachers, in another seat of the study",
+            "give patients back the privacy group that they had then",
+            COMMAND | NODE,
         ),
         Code.LIFETIME_CURRENCY: Meaning(
             "the study has no bound in the cap's currency", "it cannot share this data set's cap", COMMAND
@@ -35,7 +50,7 @@ STUDIES: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.NOT_WITHDRAWN: Meaning("only a withdrawn study gives anything back", "withdraw it first", COMMAND),
         Code.NOT_CONFIRMED: Meaning(
-            "the question was not answered with yes", "nothing was approved; run the command again to approve", COMMAND
+            "the question was not answered with yes", "nothing was approved or written; run the command again", COMMAND
         ),
     },
     "A labelling": {

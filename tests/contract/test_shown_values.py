@@ -68,6 +68,8 @@ SHOWN = {
     "party.asking.improvement.Improvement.own_records": _REPORT,
     "party.asking.improvement.Improvement.test_records": _REPORT,
     "party.data.dicom.DicomFolder.labels": "a path",
+    "party.data.mapping.DataMapping.equal_rows": "a rule",
+    "party.voting.suitability.Alike.rows": _REPORT,
     "party.data.quality.Proposal.rows": _REPORT,
     "party.data.quality.Quality.rows": _REPORT,
     "party.teachers.scores.Score.records": _REPORT,

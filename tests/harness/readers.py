@@ -258,7 +258,7 @@ def _model(folder: Path) -> bytes:
 
 def _votes(folder: Path, study) -> bytes:
     sums = np.zeros((study.records.queries, study.classes), np.int64)
-    keep_votes(PartyHome(folder), study, [SeatVotes("hospital-0", 2, 2, sums)])
+    keep_votes(PartyHome(folder), study, [SeatVotes("hospital-0", 2, 2, sums, np.arange(2))])
     return PartyHome(folder).contribution(study.digest, "hospital-0").read_bytes()
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from party.budget.policy import Policy
 from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.home import PartyHome
@@ -40,7 +41,8 @@ def trained(tmp_path, kind, *, study=None, seed=1, files=()):
         policy=tmp_path / "policy.sqlite",
     )
     said = []
-    train(home, settings, study, "hospital-0", say=said.append)
+    with Policy(settings.policy) as policy:
+        train(home, settings, study, "hospital-0", policy=policy, say=said.append)
     return home.teachers(study.digest, "hospital-0"), study, said
 
 

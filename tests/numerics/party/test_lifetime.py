@@ -182,7 +182,7 @@ def test_privacy_groups_count_by_their_largest_and_have_no_bound_for_a_whole_par
     study = dataclasses.replace(
         base, roster=tuple(dataclasses.replace(s, party=f"a/{n}") for s, n in zip(base.roster, "xy", strict=True))
     )
-    both = cost_of(study, party="a")
+    both = study_cost(study, "a", unit="record", spent=None, told_apart=True)
     assert both.nano[position_of(float(study.budgets.order[1]))] == study.budgets.cap[1]
     with pytest.raises(InvalidInput, match="privacy groups"):
         cost_of(study, party="a", unit="party")
@@ -234,11 +234,11 @@ def test_an_order_that_is_not_tabled_is_refused():
 
 
 def test_labels_of_integer_noise_are_never_counted_in_gaussian_dp_and_histograms_are():
-    ask, both = _costs(lattice_study(two_server()), 0, unit="record")
+    ask, both = _costs(lattice_study(two_server()), 0, unit="record", weight=None)
     assert np.isinf(ask[-1])
     assert np.isinf(both[-1])
     assert np.isfinite(both[:-1]).any()
     study = lattice_study(secure_sum())
-    both = _costs(study, 0, unit="record")[1]
+    both = _costs(study, 0, unit="record", weight=None)[1]
     continuous = 2 * (study.weights[0] / study.mechanism.sigma) ** 2
     assert continuous < both[-1] < 1.001 * continuous

@@ -60,7 +60,8 @@ def place(tmp_path):
     home.key.write_bytes(key_to_pem(KEYS[SEAT]))
     home.keep_study(STUDY)
     said: list[str] = []
-    train(home, settings, STUDY, SEAT, say=said.append)
+    with Policy(settings.policy) as policy:
+        train(home, settings, STUDY, SEAT, policy=policy, say=said.append)
     assert any("in fixed point the model agrees with the teacher on" in line for line in said)
     with Policy(settings.policy) as policy:
         policy.approve(STUDY, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
@@ -80,7 +81,8 @@ def test_a_kind_that_cannot_answer_is_refused_before_anything_is_read(tmp_path):
     settings = settings_of(tmp_path, "random_forest")
     missing = replace(settings, data=replace(settings.data, source=CsvFile(tmp_path / "absent.csv")))
     with pytest.raises(InvalidInput, match=r"teachers\.kind is 'random_forest'; allowed: logistic_regression, mlp"):
-        train(PartyHome(tmp_path), missing, STUDY, SEAT, say=lambda text: None)
+        with Policy(missing.policy) as policy:
+            train(PartyHome(tmp_path), missing, STUDY, SEAT, policy=policy, say=lambda text: None)
 
 
 def step():

@@ -34,7 +34,8 @@ def place(tmp_path):
         policy=tmp_path / "policy.sqlite",
     )
     home.keep_study(study)
-    train(home, settings, study, SEAT, say=lambda text: None)
+    with Policy(settings.policy) as policy:
+        train(home, settings, study, SEAT, policy=policy, say=lambda text: None)
     with Policy(settings.policy) as policy:
         policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
         remember_approval(home, study, SEAT, policy.log)

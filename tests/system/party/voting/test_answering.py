@@ -113,7 +113,7 @@ def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(p
     home, settings, study, policy = place
     second = replace(study, name="second")
     home.keep_study(second)
-    train(home, settings, second, SEAT, say=lambda text: None)
+    train(home, settings, second, SEAT, policy=policy, say=lambda text: None)
     policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=home)
     remember_approval(home, second, SEAT, policy.log)
     events = []
@@ -190,7 +190,7 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     strange = load_records(
         replace(data, source=CsvFile(with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)]))), study.terms
     )
-    with pytest.raises(InvalidInput, match=r"row 11: .c. is not a privacy group"):
+    with pytest.raises(InvalidInput, match=r"row 11: no privacy group"):
         deals_of(strange, study, SEAT, seed=1)
 
 
@@ -235,7 +235,7 @@ def test_one_stale_ledger_does_not_silence_the_other_groups_of_a_party(place):
     home, settings, study, policy = place
     both = replace(grouped(study), name="grouped")
     home.keep_study(both)
-    policy.approve(both, party=SEAT, data_set="ward-2", caps=settings.lifetime, home=home)
+    policy.approve(both, party=SEAT, data_set="ward-2", caps=settings.lifetime, home=home, told_apart=True)
     remember_approval(home, both, SEAT, policy.log)
     stale = Mark(Head(9, b"h" * 32), 5)
     policy.marks.move(both.digest, data_set="ward-2", seat=f"{SEAT}/a", known=Mark(), to=stale)

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from coordinator.queries.features import features_for
+from party.budget.policy import Policy
 from party.data.csv_files import CsvFile
 from party.data.settings import DataSettings
 from party.home import PartyHome
@@ -45,7 +46,8 @@ def place(tmp_path):
 
 
 def trained(home, settings, study):
-    train(home, settings, study, SEAT, say=lambda text: None)
+    with Policy(settings.policy) as policy:
+        train(home, settings, study, SEAT, policy=policy, say=lambda text: None)
     return load_teachers(home.teachers(study.digest, SEAT), study=study.digest)
 
 

@@ -14,7 +14,7 @@ from party.data.fhir import FhirExport
 from party.data.omop import OmopDatabase
 from party.data.quality import examine
 from party.data.settings import DataSettings
-from party.data.shards import deal, units_of
+from party.data.shards import deal
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.omop import FEATURES, FHIR, OMOP, patients, write_fhir, write_omop
@@ -78,7 +78,7 @@ def test_whether_somebody_is_in_the_cohort_changes_nobody_elses_teacher(tmp_path
     other = OmopDatabase(f"sqlite:///{write_omop(tmp_path / 'b.sqlite', people)}", sources["omop"].features)
     with_, without = (load_records(settings_of("omop", each), TERMS) for each in (sources["omop"], other))
     np.testing.assert_array_equal(with_.usable != without.usable, np.arange(24) == 4)
-    dealt = [deal(units_of(each.patients, 24), teachers=3, key=bytes(32)) for each in (with_, without)]
+    dealt = [deal(each.places, each.units, teachers=3, key=bytes(32)) for each in (with_, without)]
     np.testing.assert_array_equal(*dealt)
 
 

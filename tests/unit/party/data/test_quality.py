@@ -140,7 +140,7 @@ def test_a_remedy_is_used_where_it_can_be(tmp_path: Path) -> None:
     clipped = load_records(replace(settings, mapping=DataMapping(unusable={"chol": "clip"})), TERMS)
     np.testing.assert_array_equal(missing.inputs[0], [1, 0, 1, 0, 1])
     np.testing.assert_array_equal(clipped.inputs[0], [1, 10, 0, 0, 1])
-    with pytest.raises(DataCorrupt, match="row 1: '99999'; allowed: -370 to 830"):
+    with pytest.raises(DataCorrupt, match="row 1: 'a text of 5 characters'; allowed: -370 to 830"):
         load_records(settings, TERMS)
     old = settings_of(tmp_path, "age,chol,sex,ill\n7,1,male,yes\n")
     with pytest.raises(InvalidInput, match=r"unusable\.age is 'missing'; allowed: 'leave out'"):

@@ -27,7 +27,7 @@ STATE = NodeState(
     seats=(SEAT,),
     lifetime=(LifetimeUse("ward", "record", LifetimeCap(10.0, 1e-5), float("nan"), reserved=10**9),),
     lifetime_bound=Bound.EXACT,
-    approvals=(Approval(b"\1" * 32, "ward", "home", "/srv", "north", "heart", withdrawn=False),),
+    approvals=(Approval(b"\1" * 32, "ward", "home", "/srv", "north", "heart", withdrawn=False, told_apart=True),),
     approved_ns={"01" * 32: 1_893_550_000 * 10**9},
     happened=(
         Happened(1_893_553_445 * 10**9, "heart", "refused", None, "other_pool"),
