@@ -16,6 +16,8 @@ from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.lattice_smoothing import ROUNDING_SIGMA, ripple
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
+from protocols.budgets.accountant import ACCOUNTANTS
+from protocols.mechanisms import MECHANISMS
 from protocols.noise import float_noise_distance
 from protocols.research.exact.exact import QuerySetting, query_rdp
 from protocols.research.published import papernot2018
@@ -157,3 +159,10 @@ def test_the_ceilings_of_attacks_are_those_stated() -> None:
     epsilon, delta = number(1), number(1e-5)
     area, advantage = area_ceiling(epsilon=epsilon, delta=delta)[0], advantage_ceiling(epsilon=epsilon, delta=delta)[0]
     said("11. Exact laws that tests and audits use", f"{area:.3f}", f"{advantage:.3f}")
+
+
+def test_the_readme_counts_the_mechanisms_and_the_accountants_that_there_are() -> None:
+    counted = re.search(r"(\w+) mechanisms, (\w+) accountants that charge budgets", (ROOT / "README.md").read_text())
+    assert counted is not None
+    words = ["none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"]
+    assert [words.index(each) for each in counted.groups()] == [len(MECHANISMS), len(ACCOUNTANTS)]

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from protocols.bounds.exact_composition import compose
 from protocols.bounds.gaussian import gdp_delta
 from protocols.bounds.label_cones import log_label_probabilities
+from protocols.bounds.label_only import ORDERS, label_rdp
 from protocols.bounds.label_pairs import PairKind, cone_law
+from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
 
 LABEL, BIT = PairKind(3), PairKind(2)
@@ -166,3 +168,49 @@ def test_large_shifts_and_many_queries_neither_overflow_nor_fall_below_a_fixed_p
         bound = composed(BIT, shift, 16).delta(queries, np.array([0.0, 1.0, 40.0]))
         assert (bound >= [balanced_bit_delta(shift, queries, e) * (1 - 1e-9) for e in (0.0, 1.0, 40.0)]).all()
         assert (bound <= 1).all()
+
+
+def game_epsilon(kind, shift, queries, *, delta, lowest, points):
+    """epsilon of the adaptive game played on a fine grid of losses with many pairs, without blocks or shared curves."""
+    spacing = shift / 16
+    p, q = (each.T for each in pairs_of(kind, shift, points=points))
+    p, q = (each[:, ((p > 1e-15) & (q > 1e-15)).all(axis=0)] for each in (p, q))
+    step, share = np.divmod(np.log(p / q) / spacing, 1.0)
+    step = step.astype(int)
+    lower = (np.exp(-spacing * share) - np.exp(-spacing)) / -np.expm1(-spacing)
+    z = np.arange(lowest, 25.0, spacing)
+    value, pad = np.maximum(0.0, -np.expm1(-z)), int(np.abs(step).max()) + 2
+    for _ in range(queries):
+        wide = np.concatenate([np.zeros(pad), value, np.full(pad, value[-1])])
+        best = np.zeros_like(value)
+        for at in range(p.shape[1]):
+            asked = np.zeros_like(value)
+            for outcome in range(p.shape[0]):
+                start, weight = pad + step[outcome, at], lower[outcome, at]
+                near, far = wide[start : start + len(z)], wide[start + 1 : start + 1 + len(z)]
+                asked += p[outcome, at] * (weight * near + (1 - weight) * far)
+            np.maximum(best, asked, out=best)
+        value = best
+    return -float(np.interp(np.log(delta), np.log(value[value > 0]), z[value > 0]))
+
+
+@pytest.mark.parametrize(
+    ("kind", "shift", "queries", "game", "above"),
+    [
+        (LABEL, 0.2, 20, 4.627, 0.008),
+        (LABEL, 0.4, 20, 10.66, 0.012),
+        (LABEL, 0.4, 30, 13.55, 0.022),
+        (BIT, 0.3 / sqrt(2), 100, 12.67, 0.012),
+        (BIT, 0.3 / sqrt(2), 200, 19.68, 0.061),
+    ],
+)
+def test_what_is_charged_is_above_the_game_by_the_stated_share(kind, shift, queries, game, above):
+    """The figures of docs/explanation/exact-composition.md, section 6, at delta 1e-5; filters take the least."""
+    delta = 1e-5
+    found = game_epsilon(kind, shift, queries, delta=delta, lowest=-2.3 * game, points=31)
+    classes = 2 if kind is BIT else 3
+    spend = queries * label_rdp(np.array([shift]), ORDERS, classes=classes)
+    renyi = rdp_to_epsilon(spend, ORDERS, delta=np.full(len(ORDERS), delta))
+    charged = min(composed(kind, shift, queries).epsilon(queries, delta), renyi.min())
+    assert found == pytest.approx(game, rel=2e-3)
+    assert charged / found - 1 == pytest.approx(above, abs=2e-3)
