@@ -83,6 +83,10 @@ class CoordinatorHome:
         """The folder of a study: study.toml, pool.npy, ledger.sqlite, student/."""
         return self.studies / check_name(name)
 
+    def released(self, name: str) -> Path:
+        """What is kept of a study's release, for the statements of later ones: who signed what it guarantees."""
+        return self.study(name) / "released"
+
     def settings(self) -> CoordinatorSettings:
         """Reads coordinator.toml. Raises DataUnavailable before init, InvalidInput for a wrong key or value."""
         try:

@@ -9,7 +9,7 @@ A release is signed too, as a whole: if a label contradicts an outcome, the coor
 from __future__ import annotations
 
 import datetime
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -26,9 +26,10 @@ from protocols.levels.table import check_believable
 from protocols.levels.two_server.released import SignedRelease
 from protocols.levels.two_server.signed_votes import sent_votes
 from protocols.levels.two_server.statement import Fate
+from protocols.reading import read_json
 from protocols.refusals.code import Code
 from protocols.release.labels import LABELS_FILE, read_labels
-from protocols.release.manifest import MANIFEST_FILE, check_file, read_manifest, signer
+from protocols.release.manifest import MANIFEST_FILE, STATEMENT_FILE, check_file, read_manifest, signer
 from protocols.release.signatures import SIGNATURES_FILE
 from protocols.release.sums import SUMS_FILE, labels_of, read_sums
 from protocols.study.deployed import DeployedStudy
@@ -151,6 +152,19 @@ def released_study(release: Path, *, authority: x509.Certificate, coordinator: s
         if (release / name).exists():
             check_file(release, name, files)
     return study
+
+
+def unnamed_before(release: Path, voted: Iterable[DeployedStudy]) -> list[str]:
+    """The names of the studies, out of those in which this node voted, that neither are the release's nor are among the
+    earlier releases that its statement composes. Raises DataCorrupt."""
+    study, _, files = read_manifest(release)
+    check_file(release, STATEMENT_FILE, files)
+    try:
+        stated = read_json(release / STATEMENT_FILE)
+        named = {study, *(str(each["study"]) for each in stated["earlier_releases"]["releases"])}
+    except (DataUnavailable, KeyError, TypeError) as error:
+        raise DataCorrupt(f"{STATEMENT_FILE} names no earlier releases: {error!r:.200}") from None
+    return sorted(each.name for each in voted if each.digest.hex() not in named)
 
 
 def released_labels(release: Path, study: DeployedStudy) -> Int64[ndarray, " queries"]:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     "--earlier",
     multiple=True,
     type=click.Path(path_type=Path, exists=True),
-    help="Folder of an earlier release on the same data; give all of them.",
+    help="Folder of another coordinator's earlier release on the same data; its own are named by themselves.",
 )
 @click.option(
     "--patient-of",
@@ -68,9 +68,11 @@ def release(
     """
     from coordinator.labelling.pool import stored_pool
     from coordinator.labelling.training import kept_student
+    from coordinator.release.folder import read_json
     from coordinator.release.release import make_release, officers_file_of
     from coordinator.store.labelled import check_labelled_here
     from coordinator.store.store import Store
+    from protocols.release.manifest import STATEMENT_FILE
 
     home.settings()
     target = out or Path(f"release-{study}")
@@ -91,6 +93,8 @@ def release(
         authority=home.authority(),
         trained=trained,
         earlier=earlier,
+        own=sorted(home.studies.glob("*/released")),
+        keep=home.released(study),
         named=[each.split(",") for each in named],
         unproven=unproven,
         now=datetime.datetime.now(datetime.UTC),
@@ -105,6 +109,8 @@ def release(
         size = labelled.study.terms.pool_size
         what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
     click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
+    before = [each["name"] for each in read_json(written / STATEMENT_FILE)["earlier_releases"]["releases"]]
+    click.echo(f"together with the earlier releases: {', '.join(before)}" if before else "no earlier release is named")
     click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
     with_pool = f" --pool {labelled.pool}" if trained is not None or labelled.study.records is not None else ""
     say_next(f"conclave-coordinator verify {written} --authority {home.authority_file}{with_pool}")

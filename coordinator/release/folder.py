@@ -28,6 +28,7 @@ from protocols.release.manifest import (
     COORDINATOR_FILE,
     MANIFEST_FILE,
     SIGNATURE_FILE,
+    STATEMENT_FILE,
     check_file,
     read_manifest,
     signer,
@@ -50,7 +51,7 @@ from protocols.study.query_map import QueryMap
 from protocols.votes import ABSTAIN
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
-STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.json", "privacy.html", "report.html", "model_card.md"
+PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.html", "report.html", "model_card.md"
 # CycloneDX's name for a bill of materials in JSON.
 BILL_FILE = "sbom.cdx.json"
 # What sentences and a layout are in: of another version's, only the figures can be compared.

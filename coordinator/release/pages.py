@@ -7,6 +7,7 @@ They load nothing and run no scripts. Each is a function of its arguments to the
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any  # values of a statement
 
@@ -40,7 +41,9 @@ def privacy_page(statement: Mapping[str, Any]) -> str:
 
 def model_card(statement: Mapping[str, Any], student: Mapping[str, Any] | None, counts: Sequence[int]) -> str:
     """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class."""
-    return _pages(autoescape=False).get_template("model_card.md.j2").render(s=statement, student=student, counts=counts)
+    return _pages(autoescape=False).get_template("model_card.md.j2").render(
+        s=statement, student=student, counts=counts, worst=_worst(statement)
+    )
 
 
 def report_page(
@@ -75,12 +78,11 @@ def _privacy_verdict(statement: Mapping[str, Any]) -> str:
 
 def _report_verdict(statement: Mapping[str, Any]) -> str:
     """What was released, and how strong the guarantee behind it is, as HTML."""
-    queries, worst = statement["queries"], max(statement["seats"], key=lambda seat: seat["guarantee"]["epsilon"])
+    queries, guarantee = statement["queries"], _worst(statement)
     if statement["records"] is None:
         says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
     else:
         says = f"Noisy sums of all records' votes in {queries['answered']} public questions are released."
-    guarantee = worst["guarantee"]
     return verdict(
         says,
         [
@@ -131,6 +133,13 @@ def _bars(rows: Sequence[tuple[str, float, float]], *, most: float, axis: str, s
     lines += [f'<text x="{x}" y="{end + 14:.1f}" text-anchor="middle">{n:g}</text>' for x, n in ((200, 0), (640, most))]
     lines += [f'<text x="420" y="{end + 30:.1f}" text-anchor="middle">{text(axis)}</text>', "</svg>"]
     return Markup("\n".join(lines))  # what was given is escaped
+
+
+def _worst(statement: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The weakest guarantee of a hospital, together with all earlier releases that the statement names."""
+    alone = [seat["guarantee"] for seat in statement["seats"]]
+    rows: list[Mapping[str, Any]] = statement["earlier_releases"]["parties"] or alone
+    return max(rows, key=lambda each: math.inf if each["epsilon"] is None else each["epsilon"])
 
 
 def _shown(hospitals: int) -> list[int]:

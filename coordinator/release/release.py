@@ -17,6 +17,7 @@ from coordinator.labelling.training import released_pool_labels
 from coordinator.release import folder as layout
 from coordinator.release.bill import libraries
 from coordinator.release.charges import check_covered, missing_votes
+from coordinator.release.earlier import EarlierRelease
 from coordinator.release.evidence import ReleaseEvidence, collect, receipts
 from coordinator.release.folder import Released, contents, signed_statement
 from coordinator.release.statement import Facts, stated_facts, statement
@@ -30,12 +31,14 @@ from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.released import kept_signature
 from protocols.reading import JSON_BYTES, read_bytes
-from protocols.release.manifest import write_manifest
+from protocols.release.manifest import STATEMENT_FILE, write_manifest
 from protocols.release.model_signature import write_model_signature
 from protocols.release.sums import SOFT_DIGITS
+from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
+from protocols.study.study import party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 from runtime.distribution import installed_version
 from runtime.files import folder_beside, put_in_place, write_atomically
@@ -51,13 +54,17 @@ def make_release(
     authority: x509.Certificate,
     trained: Trained | None,
     earlier: Sequence[Path],
+    own: Sequence[Path],
+    keep: Path | None,
     named: Sequence[Sequence[str]],
     unproven: Sequence[str],
     now: datetime.datetime,
 ) -> Path:
     """Writes and verifies the folder `out`, which must not exist, and the officer's file beside it; returns `out`.
 
-    trained: the student, None for labels only; earlier: the folders of all earlier releases of the same consortium;
+    trained: the student, None for labels only; earlier: the folders of other earlier releases of the same consortium;
+    own: what this coordinator kept of each of its releases, of which those of the same hospitals are named too; keep:
+    where it keeps the same of this one;
     named: sets of hospitals, for each of which the guarantee of a patient known to all of them is stated; unproven: the
     seats with a charge that no receipt covers, which the statement names; now: UTC. Only the released labels depend on
     votes. Raises InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; then no folder is left behind.
@@ -78,7 +85,7 @@ def make_release(
     # The frames are opened before anything is written: one that holds votes ends the release here.
     opened = receipts(evidence, authority=authority)
     check_covered(labelled.study, evidence, opened, unproven=unproven)
-    before = [_earlier(path, authority, now) for path in earlier]
+    given = [_earlier(path, authority, now) for path in earlier]
     stated = stated_facts(
         created=now.isoformat(),
         software=installed_version(),
@@ -90,7 +97,8 @@ def make_release(
         libraries=libraries(),
     )
     released = _released(labelled)
-    ordered = tuple(signed_statement(path, authority) for path in before)
+    before = _before(labelled.study, given, own, authority)
+    ordered = tuple(each for _, each in before)
     made = statement(Facts(released.study, released.labels, released.reinforced, evidence, opened, ordered, stated))
     with folder_beside(out) as part:
         student = None
@@ -108,7 +116,7 @@ def make_release(
             coordinator=certificate,
             authority=authority,
         )
-        for position, source in enumerate(before, start=1):
+        for position, (source, _) in enumerate(before, start=1):
             for name in layout.EARLIER_FILES:
                 files[f"{layout.EARLIER_FOLDER}/{position:03}/{name}"] = read_bytes(source / name, most=JSON_BYTES)
         for name, content in files.items():
@@ -127,6 +135,9 @@ def make_release(
                 f"the release does not verify, and was not written: {failed[0].name}: {failed[0].message}"
             )
         write_atomically(beside, _officers_file(labelled, now))
+        if keep is not None:  # before anybody can see the release: one that was kept in vain is only counted too often
+            for name in layout.EARLIER_FILES:
+                write_atomically(keep / name, (part / name).read_bytes())
         try:
             put_in_place(part, out)
         except StorageFailed:
@@ -174,12 +185,30 @@ def _signatures(labelled: LabelledStudy, evidence: ReleaseEvidence) -> dict[int,
 
 def _earlier(path: Path, authority: x509.Certificate, now: datetime.datetime) -> Path:
     """The folder of an earlier release of the same authority, verified; `path` may also be its privacy.json."""
-    folder = path.parent if path.name == layout.STATEMENT_FILE else path
+    folder = path.parent if path.name == STATEMENT_FILE else path
     signed_statement(folder, authority)
     failed = [check for check in verify_release(folder, authority=None, now=now) if check.passed is False]
     if failed:
         raise DataCorrupt(f"the earlier release {folder} does not verify: {failed[0].name}: {failed[0].message}")
     return folder
+
+
+def _before(
+    study: DeployedStudy, given: Sequence[Path], own: Sequence[Path], authority: x509.Certificate
+) -> list[tuple[Path, EarlierRelease]]:
+    """The earlier releases to name, with their folders, the oldest first: those given, the own ones with a hospital
+    of the study, and the own ones that one of these names. Raises DataCorrupt, Refused."""
+    found = [(path, signed_statement(path, authority)) for path in given]
+    kept = [(path, signed_statement(path, authority)) for path in own]
+    hospitals = {party_of(seat.party) for seat in study.roster}
+    while True:
+        known = {study.digest.hex(), *(each.study for _, each in found)}
+        named = {digest for _, each in found for digest in each.before}
+        others = [(path, each) for path, each in kept if each.study not in known]
+        more = [(path, each) for path, each in others if hospitals & set(each.parties) or each.study in named]
+        if not more:
+            return sorted(found, key=lambda each: each[1].created)
+        found += more
 
 
 def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:

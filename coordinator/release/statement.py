@@ -20,6 +20,7 @@ from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_s
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from protocols import claims
 from protocols.budgets.guarantee import Guarantee
+from protocols.claims.protection import Protection
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
@@ -162,18 +163,31 @@ def statement(facts: Facts) -> dict[str, Any]:
         "not_covered": claims.not_covered_by_release(about),
         "how_to_verify": list(_VERIFY),
     }
-    made["in_short"] = claims.in_short(
-        about,
-        hospitals=[(each["guarantee"]["epsilon"], each["delta"]) for each in made["seats"]],
-        several=[
-            (each["guarantee"]["epsilon"], each["guarantee"]["delta"]) for each in made["several_hospitals"]["any"]
-        ],
-    )
-    made["earlier_releases"] = {
-        "assumptions": claims.EARLIER,
-        **together(parse_statement(made), facts.earlier),
-    }
+    made["earlier_releases"] = {"assumptions": claims.EARLIER, **together(parse_statement(made), facts.earlier)}
+    made["in_short"] = _in_short(made, about)
     return made
+
+
+def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
+    """The figures at the top: of this release and all earlier ones together."""
+    before = made["earlier_releases"]
+    if not before["releases"]:
+        hospitals = [each["guarantee"] for each in made["seats"]]
+        several = [each["guarantee"] for each in made["several_hospitals"]["any"]]
+        return claims.in_short(about, hospitals=_figures(hospitals), several=_figures(several))
+    short = claims.in_short(about, hospitals=_figures(before["parties"]), several=_figures(before["several"]))
+    names = ", ".join(each["name"] for each in before["releases"])
+    says = f"All figures of this summary are of this release and these earlier ones together: {names}."
+    points = short["points"]
+    assert isinstance(points, dict)
+    return {
+        "verdict": f"{short['verdict']} This counts the earlier releases: {names}.",
+        "points": {"Earlier releases": f"{says} {before['assumptions']}", **points},
+    }
+
+
+def _figures(rows: list[dict[str, Any]]) -> list[tuple[float | None, float]]:
+    return [(each["epsilon"], each["delta"]) for each in rows]
 
 
 def _records(study: DeployedStudy) -> dict[str, Any] | None:

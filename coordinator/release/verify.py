@@ -55,7 +55,7 @@ from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.levels.two_server.released import read_signed
 from protocols.plural import counted
 from protocols.reading import JSON_BYTES, read_bytes
-from protocols.release.manifest import AUTHORITY_FILE, check_files, files_in, read_manifest, signer
+from protocols.release.manifest import AUTHORITY_FILE, STATEMENT_FILE, check_files, files_in, read_manifest, signer
 from protocols.release.model_signature import check_model_signature
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
 from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE
@@ -384,7 +384,7 @@ def _receipts(released: Released, evidence: ReleaseEvidence, opened: list[Receip
 def _covered(
     folder: Path, released: Released, evidence: ReleaseEvidence, opened: list[Receipt]
 ) -> tuple[bool, str, str]:
-    unproven = facts_of(released, evidence, opened, (), read_json(folder / layout.STATEMENT_FILE)).stated["unproven"]
+    unproven = facts_of(released, evidence, opened, (), read_json(folder / STATEMENT_FILE)).stated["unproven"]
     found = check_covered(released.study, evidence, opened, unproven=unproven)
     if not found:
         return True, "no seat has a charge without a receipt that its party signed then or later", ""
@@ -399,7 +399,7 @@ def _covered(
 def _statement(
     folder: _Folder, released: Released, evidence: ReleaseEvidence, opened: list[Receipt]
 ) -> tuple[dict[str, Any], str, str]:
-    stated = read_json(folder.path / layout.STATEMENT_FILE)
+    stated = read_json(folder.path / STATEMENT_FILE)
     earlier = read_earlier(folder.path, folder.authority)
     made = statement(facts_of(released, evidence, opened, earlier, stated))
     differing = list(_differences(stated, made, "statement"))

@@ -19,6 +19,7 @@ MANIFEST_FILE, SIGNATURE_FILE = "manifest.json", "manifest.sig"
 # Covers the manifest too (model_signature.py), so the manifest cannot cover it. Stock tools know it by this name.
 MODEL_SIGNATURE_FILE = "model.sig"
 COORDINATOR_FILE, AUTHORITY_FILE = "coordinator.pem", "authority.pem"
+STATEMENT_FILE = "privacy.json"
 # What the student sees of a record (protocols/features/feature_map.py); absent where it sees the record itself.
 STUDENT_FEATURES_FILE = "features.npz"
 FORMAT = "conclave release 1"

@@ -168,6 +168,8 @@ class Consortium(Certifying):
         given = {
             "trained": None,
             "earlier": [],
+            "own": [],
+            "keep": None,
             "named": [],
             "unproven": [],
             "now": datetime.datetime.now(datetime.UTC),

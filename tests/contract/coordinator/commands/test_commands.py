@@ -102,6 +102,8 @@ def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
     assert said.splitlines()[-1].startswith("verified except receipts cover every charge:")
     assert said.count("holds") == len(verify_release(out, None, pool=home.study("test") / "pool.npy")) - 1
     assert (out / "student.onnx").exists()
+    # What later releases name it by.
+    assert (home.released("test") / "privacy.json").read_bytes() == (out / "privacy.json").read_bytes()
     assert run_command(arguments) == 3
 
 

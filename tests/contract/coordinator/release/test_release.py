@@ -2,6 +2,7 @@
 
 import datetime
 import json
+import re
 import shutil
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 from coordinator.labelling.training import train_student
 from coordinator.release.evidence import collect
 from coordinator.release.verify import verify_release
+from party.audit import unnamed_before
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.release.labels import labels_csv, read_labels
@@ -244,6 +246,41 @@ def test_earlier_releases_are_composed_and_their_signatures_kept(signed, tmp_pat
     assert "was changed since the release was signed" in failed["statement"]
 
 
+def test_a_coordinator_names_its_own_earlier_releases_of_the_same_hospitals_and_the_top_counts_them(signed, tmp_path):
+    consortium, labelled, _ = signed
+    kept = {name: tmp_path / "home" / name for name in ("first", "second", "again")}
+    first = consortium.release(labelled, tmp_path / "first", keep=kept["first"])
+    second = consortium.release(
+        consortium.label(small_study(name="second-3")), tmp_path / "second", own=[kept["first"]], keep=kept["second"]
+    )
+    made, alone = statement_of(second), statement_of(first)
+    assert [each["name"] for each in made["earlier_releases"]["releases"]] == ["left-or-right"]
+    both = max(each["epsilon"] for each in made["earlier_releases"]["parties"])
+    assert both > max(seat["guarantee"]["epsilon"] for seat in alone["seats"])
+    shown = f"{np.ceil(1000 * both) / 1000:g}"
+    assert shown in made["in_short"]["points"]["How strong"]
+    assert "left-or-right" in made["in_short"]["verdict"]
+    assert "left-or-right" in {check.name: check.message for check in verify_release(second, None)}["statement"]
+    card = (second / "model_card.md").read_text()
+    assert float(re.search(r"up to ([0-9.]+)", card)[1]) >= both
+    assert both > float(re.search(r"up to ([0-9.]+)", (first / "model_card.md").read_text())[1])
+    # Released once more, it names the other one and not itself; what is given besides is named once.
+    again = consortium.release(labelled, tmp_path / "again", own=list(kept.values())[:2], earlier=[second])
+    assert [each["name"] for each in statement_of(again)["earlier_releases"]["releases"]] == ["second-3"]
+
+
+def test_a_node_finds_the_studies_it_voted_in_that_a_release_does_not_name(signed, tmp_path):
+    consortium, labelled, first = signed
+    other = consortium.label(small_study(name="second-4"))
+    second = consortium.release(other, tmp_path / "second")
+    assert unnamed_before(second, [other.study, labelled.study]) == ["left-or-right"]
+    third = consortium.release(other, tmp_path / "third", earlier=[first])
+    assert unnamed_before(third, [other.study, labelled.study]) == []
+    (second / "privacy.json").write_bytes((third / "privacy.json").read_bytes())
+    with pytest.raises(DataCorrupt):
+        unnamed_before(second, [labelled.study])
+
+
 def test_an_earlier_release_that_names_one_before_it_needs_that_one_too(signed, tmp_path):
     consortium, _, first = signed
     second = consortium.release(consortium.label(small_study(name="second-2")), tmp_path / "second", earlier=[first])
@@ -323,6 +360,8 @@ def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
             authority=deployed.authority,
             trained=None,
             earlier=[],
+            own=[],
+            keep=None,
             named=[],
             unproven=[],
             now=datetime.datetime.now(datetime.UTC),
