@@ -107,7 +107,7 @@ def test_the_table_of_a_nodes_dependencies_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["party"]
     names = {re.split(r"[<>=\[]", each)[0] for each in wanted}
-    assert names_of(section(ROOT / "README.md", "A hospital's administrator")) == names
+    assert names_of(section(ROOT / "docs" / "how-to" / "install.md", "What a node installs")) == names
 
 
 def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
