@@ -65,5 +65,5 @@ class Forfeits:
             raise Refused(
                 Code.LIFETIME_FORFEITED,
                 f"the lifetime caps of data set {data_set!r} are charged in full: {reason}; allowed: records of other "
-                "patients, under a data.name of their own",
+                f'patients, under a data.name of their own (--other-people "{data_set}" if nobody can compare them)',
             )

@@ -82,7 +82,8 @@ def _forfeit(home: PartyHome, settings: PartySettings, policy: Policy, party: st
             f"{each.cap.delta:g} is charged in full, because {why}"
             for each in caps
         ),
-        "this home can approve studies for another data set: records of other patients, under a data.name of their own",
+        "this home can approve studies for another data set: records of other patients, under a data.name of their own "
+        "(approve with --other-people, as nobody can compare them)",
     ]
 
 

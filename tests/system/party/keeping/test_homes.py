@@ -84,15 +84,23 @@ def refusal(capsys):
     return capsys.readouterr().err.split("error [")[1].split("]")[0]
 
 
-def approve(study, home, folder):
-    return call("approve", study_file(folder, study, f"{study.name}.toml"), "--yes", home=home)
+def approve(study, home, folder, *more):
+    return call("approve", study_file(folder, study, f"{study.name}.toml"), "--yes", *more, home=home)
 
 
 def works_for_other_patients(home, folder):
-    """Whether the home can approve a study for another data set."""
+    """Whether the home refuses the same people under another name, and can approve a study for others."""
     text = home.settings_file.read_text()
     home.settings_file.write_text(text.replace('name = "ward"', 'name = "ward-two"'))
-    return approve(OTHER, home, folder) == 0 and call("train", "other", home=home) == 0 and answers(home) == [SEAT]
+    if approve(OTHER, home, folder) != Exit.BUDGET:
+        return False
+    records, others = home.settings().data.source.path, folder / "others.csv"
+    others.write_text(records.read_text().replace("\np", "\nq"))
+    lines = home.settings_file.read_text().splitlines()
+    lines = [f'path = "{others}"' if line.startswith("path = ") else line for line in lines]
+    home.settings_file.write_text("\n".join(lines) + "\n")
+    stated = approve(OTHER, home, folder, "--other-people", "ward") == 0
+    return stated and call("train", "other", home=home) == 0 and answers(home) == [SEAT]
 
 
 def test_a_folder_that_is_moved_goes_on_as_it_was(original, home):
