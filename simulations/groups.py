@@ -120,13 +120,14 @@ class PaysMost:
 @dataclass(frozen=True, eq=False)
 class ByGroup:
     """What a run's students do on each group of the test records. calibrations: of each seed's student that was
-    trained, the first seed's first; pooled: of the pooled model; pays_most: None without it, or without two groups of
-    at least FEWEST records.
+    trained, the first seed's first; pooled and cost: of the pooled model, on all test records; pays_most: None without
+    it, or without two groups of at least FEWEST records.
     """
 
     groups: tuple[GroupFigures, ...]
     calibrations: tuple[Calibration, ...]
     pooled: Calibration | None
+    cost: Cost | None
     pays_most: PaysMost | None
 
 
@@ -156,6 +157,7 @@ def by_group(
         tuple(found),
         tuple(calibration(each, labels) for each in students),
         None if pooled is None else calibration(pooled, labels),
+        None if without is None else _cost(without, right, Replicates(len(students))),
         most,
     )
 
@@ -172,14 +174,17 @@ def _figures(
 ) -> GroupFigures:
     accuracy, records = float(right[:, of].mean()), int(of.sum())
     low, high = wilson(accuracy, records)
-    cost = None
-    if without is not None:
-        ends = between(replicates.of(without[of], right[:, of]), level=_LEVEL)
-        cost = Cost(cost_of(without[of], right[:, of]), *ends)
+    cost = None if without is None else _cost(without[of], right[:, of], replicates)
     return GroupFigures(
         attribute, name, records, accuracy, low, high, float(sure[of].mean()), float(brier[of].mean()),
         None if without is None else float(without[of].mean()), cost,
     )  # fmt: skip
+
+
+def _cost(
+    without: Bool[ndarray, " records"], right: Bool[ndarray, "seeds records"], replicates: Replicates
+) -> Cost:
+    return Cost(cost_of(without, right), *between(replicates.of(without, right), level=_LEVEL))
 
 
 def _pays_most(

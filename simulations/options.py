@@ -95,7 +95,8 @@ _SETTINGS = [
           "Baselines: also what linear models see of images."),
     _flag("--teacher-features/--no-teacher-features", "Teachers learn from the features, not from the records [off].",
           default=None),
-    _flag("--student-features/--no-student-features", "The student learns from the features [off].", default=None),
+    _flag("--student-features/--no-student-features", "The student learns from the features [off; on for a linear "
+          "student of images].", default=None),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),

@@ -9,6 +9,7 @@ interrupted run continues where it stopped.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from importlib.util import find_spec
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -26,13 +27,14 @@ from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.stages.alone import alone_right
+from simulations.stages.ceiling import Ceiling
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import live_record_votes
 from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
-from simulations.stages.students import ReleasedStudent, pooled_student
+from simulations.stages.students import ReleasedStudent
 from simulations.stages.vote_source import VoteSource, labelled, record_study_of, study_for, train_between, votes_source
 
 
@@ -112,13 +114,13 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     if settings.student == AUTO and released:
         # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
         settings = settings.model_copy(update={"student": released[0].kind})
-    pooled = _pooled(settings, source, host)
+    pooled = _pooled(settings, inputs, host)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
     baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)
     groups = _by_group(settings, source, released, pooled)
     first = released[0] if released else None
     choices = [student.choice for student in released] or [None] * len(seeds)
-    findings = find(inputs, study, source.stored, seeds[0], first, pooled, host=host, reporter=reporter)
+    findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
         groups, findings,
@@ -192,17 +194,17 @@ def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties tea
     return np.array([(votes == truth).mean(axis=1) for votes in stored.votes]), plural
 
 
-def _pooled(settings: Experiment, source: VoteSource, host: Host) -> ReleasedStudent | None:
-    """The untrained model of all data without privacy; None if no student or no baseline was requested."""
-    if not settings.baselines or settings.student in (None, "none") or source.studied is None:
+def _pooled(settings: Experiment, inputs: Inputs, host: Host) -> Ceiling | None:
+    """The untrained models of all data without privacy; None if no student or no baseline was requested."""
+    if not settings.baselines or settings.student in (None, "none") or isinstance(inputs, VoteInputs):
         return None
-    return pooled_student(
-        source.studied, student=str(settings.student), seed=settings.data_seed, cache_dir=host.cache_dir
-    )
+    pixels = inputs.dataset if inputs.dataset.kind == "image" else inputs.studied
+    rows = inputs.as_rows if find_spec("sklearn") else pixels  # what linear models are made with
+    return Ceiling(pixels, rows, str(settings.student), settings.data_seed, host.cache_dir)
 
 
 def _by_group(
-    settings: Experiment, source: VoteSource, released: list[ReleasedStudent], pooled: ReleasedStudent | None
+    settings: Experiment, source: VoteSource, released: list[ReleasedStudent], pooled: Ceiling | None
 ) -> ByGroup | None:
     """What the students do on each group of the test records; None where none was trained."""
     trained = [student for student in released if student.trained_on]
@@ -212,7 +214,7 @@ def _by_group(
     return by_group(
         groupings(source.dataset, settings.group_columns),
         [student.probabilities(inputs) for student in trained],
-        None if pooled is None else pooled.probabilities(inputs),
+        None if pooled is None else pooled.test_probabilities,
         source.dataset.test_labels,
     )
 
@@ -226,7 +228,7 @@ def _baselines(
     settings: Experiment,
     budgets: Budgets,
     source: VoteSource,
-    pooled: ReleasedStudent | None,
+    pooled: Ceiling | None,
     shards: list[list[Int64[ndarray, " records"]]],
     *,
     host: Host,

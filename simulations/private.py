@@ -41,7 +41,7 @@ from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.stored_votes import StoredVotes, TeacherVotes
-from simulations.stages.students import ReleasedStudent, between_rounds
+from simulations.stages.students import ReleasedStudent, between_rounds, pooled_student
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,14 +63,13 @@ def find(
     stored: StoredVotes | RecordCells,
     first: SeedResult,
     released: ReleasedStudent | None,
-    pooled: ReleasedStudent | None,
     *,
     host: Host,
     reporter: Reporter,
 ) -> Findings:
     """Computes all findings that the settings request.
 
-    first: the labelling of the first seed; released: its student; pooled: the model without privacy, as a control.
+    first: the labelling of the first seed; released: its student.
     """
     _, names = named_accountants(inputs.settings.accountant)
     figures: dict[str, Private[Figures]] = {}
@@ -95,7 +94,7 @@ def find(
             retrained = _retrained(inputs, study, stored, first, predictions, reporter)
     attack = None
     if isinstance(inputs, DatasetInputs):
-        attack = _attack(inputs, study, first, released, pooled, host=host, reporter=reporter)
+        attack = _attack(inputs, study, first, released, host=host, reporter=reporter)
     return Findings(figures, refused, retrained, attack)
 
 
@@ -149,7 +148,6 @@ def _attack(
     study: Study,
     first: SeedResult,
     released: ReleasedStudent | None,
-    pooled: ReleasedStudent | None,
     *,
     host: Host,
     reporter: Reporter,
@@ -159,10 +157,13 @@ def _attack(
     if not settings.attack or released is None or answered == 0:
         return None
     controls = Controls(None, None)
-    if pooled is not None:
+    if settings.baselines:
         controls = make_controls(
             dataset,
-            non_private=pooled,
+            # Of the released student's kind, so that the two differ in privacy alone.
+            non_private=pooled_student(
+                dataset, student=released.kind, seed=settings.data_seed, cache_dir=host.cache_dir
+            ),
             student=released.kind,
             answered=answered,
             seed=first.seed,

@@ -130,10 +130,14 @@ def train(
     classes: int,
     seed: int,
     device: torch.device,
+    begun: TorchStudent | None = None,
 ) -> TorchStudent:
-    """Trains a student; if `method` is None or `unlabelled` is empty, only on the targets."""
+    """Trains a student; if `method` is None or `unlabelled` is empty, only on the targets. begun: a student of the same
+    network, inputs and classes from whose parameters the training goes on."""
     generator = np.random.default_rng(seed)
     parameters = network.initial(generator, inputs.shape[1:], classes)
+    if begun is not None:
+        parameters = {name: begun.parameters[name].clone() for name in parameters}
     parameters = {name: value.to(device).requires_grad_() for name, value in parameters.items()}
     average = {name: value.detach().clone() for name, value in parameters.items()}
     seen = seen_classes(targets)

@@ -37,7 +37,23 @@ def compared(result: RunResult, figures: Summary) -> str:
         said.append(f"together not measured: {not_measured(result, 'student')}")
     words = ", ".join(said)
     same = ", on the same test records" if len(said) > 1 and together is not None else ""
-    return f"{words[0].upper()}{words[1:]}{same}."
+    return " ".join([f"{words[0].upper()}{words[1:]}{same}.", *doubts(figures)])
+
+
+def doubts(figures: Summary) -> list[str]:
+    """Sentences of the verdict on what makes its figures doubtful: poor labels, and a student better than the ceiling.
+
+    Not for release where there are baselines: the second follows from private records.
+    """
+    found = [f"Doubtful: {warning}." for warning in figures["warnings"]]
+    cost = figures["baselines"]["cost"]
+    if cost is not None and cost["cost_high"] < 0:
+        found.append(
+            f"Doubtful: the student is {-100 * cost['cost']:.1f} points better than the best model of pooled data that "
+            f"was tried, more than the choice of test records explains (95 %: {-100 * cost['cost_high']:.1f} to "
+            f"{-100 * cost['cost_low']:.1f}): it is no ceiling here."
+        )
+    return found
 
 
 def advised(figures: Summary, *, of_columns: bool) -> str | None:
@@ -69,7 +85,7 @@ def advised(figures: Summary, *, of_columns: bool) -> str | None:
 
 def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
-    points = [("Doubt:", f"{warning}.") for warning in figures["warnings"]]
+    points: list[tuple[str, str]] = []
     if alone is not None and together is not None:
         measured = figures["baselines"]
         gain = f"{measured['single_parties_that_gain']} of {measured['single_parties_measured']} parties gain."
@@ -118,7 +134,7 @@ def _tone(figures: Summary) -> Tone:
     alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
     if alone is None or together is None:
         return "plain"
-    if figures["warnings"]:
+    if doubts(figures):
         return "warn"
     majority = figures["baselines"]["majority_class_accuracy"] or 0.0
     return "good" if together > max(alone, majority) else "warn"

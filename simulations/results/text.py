@@ -41,6 +41,7 @@ NOT_FOR_RELEASE: Final = (
     "baselines.single_parties_that_gain",
     "baselines.calibration_error",
     "baselines.brier",
+    "baselines.cost",
     "baselines.cost_by_group",
     "baselines.pays_most",
     "baselines.minimum_budget_uniform.answered",
@@ -180,7 +181,7 @@ def calibration_summary(found: ByGroup | None) -> GroupRow | None:
 def baseline_groups(found: ByGroup | None) -> GroupRow:
     """What is computed from private records, and not for release: keys of `baselines`; None without a pooled model."""
     if found is None or found.pooled is None:
-        return {"calibration_error": None, "brier": None, "cost_by_group": None, "pays_most": None}
+        return {"calibration_error": None, "brier": None, "cost": None, "cost_by_group": None, "pays_most": None}
     rows = [
         {"attribute": each.attribute, "group": each.group, "pooled_accuracy": each.pooled, **_cost("cost", each.cost)}
         for each in found.groups
@@ -188,6 +189,7 @@ def baseline_groups(found: ByGroup | None) -> GroupRow:
     return {
         "calibration_error": found.pooled.error,
         "brier": found.pooled.brier,
+        "cost": _cost("cost", found.cost),
         "cost_by_group": rows,
         "pays_most": None if found.pays_most is None else _most(found.pays_most),
     }

@@ -66,7 +66,7 @@ class Experiment(BaseModel):
     partitions: int | None = Field(None, ge=1, le=64)
     features: str | None = None
     teacher_features: bool = False
-    student_features: bool = False
+    student_features: bool | None = None
     votes: str | None = None
     votes_kind: Literal["ids", "counts"] | None = None
     labels: str | None = None

@@ -55,7 +55,7 @@ def check_suited(settings: Experiment, dataset: Dataset, *, student: str) -> Non
     named = student not in ("none", AUTO, USUAL)
     for what, name, images, features in (
         ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images, settings.teacher_features),
-        ("student", student, named and student_kind(student).needs_images, settings.student_features),
+        ("student", student, named and student_kind(student).needs_images, bool(settings.student_features)),
     ):
         if images and (dataset.kind != "image" or features):
             raise InvalidInput(

@@ -10,8 +10,8 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.queries.features import features_for
-from coordinator.students import usual_table_student
-from coordinator.students.choice import USUAL
+from coordinator.students import EQUAL, usual_table_student
+from coordinator.students.choice import SIMPLEST, USUAL
 from party.teachers import teacher_kind
 from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
@@ -99,6 +99,17 @@ class DatasetInputs:
         return self._encoded if self.settings.student_features else self.dataset
 
     @cached_property
+    def as_rows(self) -> Dataset:
+        """The data set as linear models see it: images by the study's features, or by the usual ones where it has
+        none. Raises InvalidInput without scikit-learn."""
+        if self.dataset.kind != "image":
+            return self.studied
+        if self.features is not None:
+            return self._encoded
+        found = features_for(self.dataset.public_inputs, "auto", seed=self.settings.data_seed)
+        return encoded(self.dataset, found, cache_dir=self.cache_dir)
+
+    @cached_property
     def _encoded(self) -> Dataset:
         assert self.features is not None  # the settings are checked
         return encoded(self.dataset, self.features, cache_dir=self.cache_dir)
@@ -150,7 +161,9 @@ class VoteInputs:
 
 
 Inputs = DatasetInputs | VoteInputs
-_OF_FEATURES = ("features", "_encoded", "taught", "studied")  # what stays where data and features stay
+# What stays where data and features stay, and the settings of features.
+_OF_FEATURES = ("features", "_encoded", "taught", "studied", "as_rows")
+_SETTINGS_OF_FEATURES = ("features", "teacher_features", "student_features")
 
 
 def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inputs:
@@ -190,7 +203,8 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
         return inputs_of_votes(settings, inputs.stored, parties=inputs.settings.parties, truth=inputs.truth)
     _check_training(settings)
     made = DatasetInputs(_resolved(settings, inputs.dataset), inputs.dataset, inputs.shards, inputs.cache_dir)
-    vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
+    if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
+        vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
     if settings.votes_by == "record":
         vars(made).update(population=inputs.population, query_map=inputs.query_map)
         _check_units(made, reporter)
@@ -224,6 +238,9 @@ def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
     parties = party_count(settings, dataset)
     usual = _usual_of_records(settings, dataset, parties) if settings.votes_by == "record" else USUAL
     student = usual if settings.student in (None, USUAL) else str(settings.student)
+    if settings.student_features is None and dataset.kind == "image" and student.removesuffix(EQUAL) == SIMPLEST:
+        # A linear model of pixels knows little more than how bright each of them is.
+        settings = settings.model_copy(update={"student_features": True, "features": settings.features or "auto"})
     check_suited(settings, dataset, student=student)
     if settings.group_columns and student == "none":
         raise InvalidInput(f"groups is {settings.groups!r}; allowed: with a student, whose accuracy they tell apart")

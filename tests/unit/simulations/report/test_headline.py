@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulations.report.headline import advised
+from simulations.report.headline import advised, doubts
 
 
 @pytest.mark.parametrize(
@@ -37,3 +37,15 @@ def test_clusters_are_advised_where_records_voted_in_columns_and_pooled_data_are
     }
     advice = advised(figures, of_columns=of_columns)
     assert (advice is not None and "10.0 points better" in advice and "columns+clusters:20`" in advice) == said
+
+
+@pytest.mark.parametrize(
+    ("cost", "said"),
+    [({"cost": -0.03, "cost_low": -0.05, "cost_high": -0.01}, True),
+     ({"cost": -0.01, "cost_low": -0.03, "cost_high": 0.01}, False),
+     ({"cost": 0.03, "cost_low": 0.01, "cost_high": 0.05}, False), (None, False)],
+)  # fmt: skip
+def test_a_student_above_the_ceiling_by_more_than_the_paired_interval_is_in_the_verdict(cost, said):
+    found = doubts({"warnings": [], "baselines": {"cost": cost}})
+    assert ("3.0 points" in " ".join(found)) == said
+    assert bool(found) == said
