@@ -8,6 +8,7 @@ interrupted run continues where it stopped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 
@@ -34,7 +35,7 @@ from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import live_record_votes
 from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
-from simulations.stages.students import ReleasedStudent
+from simulations.stages.students import ReleasedStudent, foretold
 from simulations.stages.vote_source import VoteSource, labelled, record_study_of, study_for, train_between, votes_source
 
 
@@ -59,7 +60,8 @@ class RunResult:
     """Everything a report is made from. Accuracies are in [0, 1].
 
     released_student: of the first seed; None where none was trained. choices: for each seed how the kind of its student
-    was chosen, None if it was named. by_group: None where no student was. findings: private.
+    was chosen, None if it was named. by_group: None where no student was. findings: private. warned: what was said of
+    the labels before anything was spent; foretold: of the first seed's labels, see `foretold`.
     """
 
     settings: Experiment
@@ -76,6 +78,8 @@ class RunResult:
     live_checked: bool
     by_group: ByGroup | None
     findings: Findings
+    warned: tuple[str, ...] = ()
+    foretold: int | None = None
 
 
 def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
@@ -96,7 +100,9 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
     return budgets, study
 
 
-def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter: Reporter) -> RunResult:
+def run(
+    inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter: Reporter, warned: Sequence[str] = ()
+) -> RunResult:
     """Runs everything that takes time. Raises ConclaveError; what was finished before stays cached."""
     settings = inputs.settings
     source = votes_source(inputs, host=host, reporter=reporter)
@@ -123,8 +129,14 @@ def run(inputs: Inputs, *, budgets: Budgets, study: Study, host: Host, reporter:
     findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
-        groups, findings,
+        groups, findings, tuple(warned), _foretold(inputs, seeds[0]),
     )  # fmt: skip
+
+
+def _foretold(inputs: Inputs, first: SeedResult) -> int | None:
+    if isinstance(inputs, VoteInputs) or inputs.settings.votes_by == "record" or not find_spec("sklearn"):
+        return None
+    return foretold(inputs.as_rows, first.labelling.labels)
 
 
 def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:

@@ -28,6 +28,8 @@ LEAST_RIGHT = 0.8
 _CHANCE = 0.05
 # A share of one class that is too large, and the fewest labels of which that is said.
 _ONE_CLASS, _FEWEST_LABELS = 0.95, 20
+# Labels of a class, in the mean, from which a model should foretell others, and the share that it should.
+_TO_LEARN, _FORETOLD = 10, 0.5
 # Of soft labels: a class is seldom the likeliest below this part of its mean probability, if that is this at least.
 _SELDOM, _LEAST_EXPECTED = 0.25, 0.01
 
@@ -58,26 +60,35 @@ def needed_agreement(study: Study, *, right: float = LEAST_RIGHT) -> float | Non
     return float(scipy.optimize.brentq(lambda share: most_right(study, share) - right, lowest, 1.0, xtol=1e-6))
 
 
-def doubtful(study: Study, labels: Int64[ndarray, " queries"]) -> list[str]:
-    """Warnings from released labels alone (class, ABSTAIN or NOT_ASKED): that no more were answered than noise alone
-    would have answered, that nearly all are of one class, and that some class is missing.
+def doubtful(study: Study, labels: Int64[ndarray, " queries"], foretold: int | None = None) -> list[str]:
+    """Warnings from released labels alone (class, ABSTAIN or NOT_ASKED): that a model of some of them does not foretell
+    the others, that no more were answered than noise alone would have answered, that nearly all are of one class, and
+    that some class is missing.
 
-    None of record votes. The first is said unless a one-sided binomial test at the level of 5 % finds that more was
-    answered: where there is nothing but noise, it is missing in 5 % of studies.
+    foretold: how many released labels were predicted by a model of others among them; None where the inputs are not
+    known. None of record votes. That labels may be noise is said unless a one-sided binomial test at the level of 5 %
+    finds that more queries were answered, or that more labels were foretold than are of the most frequent class: where
+    there is nothing but noise, it is missing in at most one study of ten.
     """
     if study.records is not None:
         return []
     found, released = [], labels[labels >= 0]
     asked = int((labels != NOT_ASKED).sum())
-    if study.mechanism.needed(second_round=False) is not None and asked:
+    by_class = np.bincount(released, minlength=study.classes)
+    named, share = np.count_nonzero(by_class), by_class.max() / max(len(released), 1)
+    heard = foretold is not None and scipy.stats.binom.sf(foretold - 1, len(released), share) <= _CHANCE
+    if foretold is not None and _TO_LEARN * study.classes <= len(released) and foretold < _FORETOLD * len(released):
+        found.append(
+            f"a linear model of two thirds of the released labels predicts {foretold / len(released):.0%} of the rest: "
+            "many are wrong, or a student cannot learn them"
+        )
+    if study.mechanism.needed(second_round=False) is not None and asked and not heard:
         alone = answered_by_noise(study)
         if scipy.stats.binom.sf(len(released) - 1, asked, alone) > _CHANCE:
             found.append(
                 f"{len(released)} of {asked} queries were answered, and noise alone would have answered about "
                 f"{alone * asked:.0f}: the labels may be noise"
             )
-    by_class = np.bincount(released, minlength=study.classes)
-    named, share = np.count_nonzero(by_class), by_class.max() / max(len(released), 1)
     if len(released) >= _FEWEST_LABELS and share >= _ONE_CLASS:
         found.append(f"{share:.0%} of the released labels are of one class: a student of them names little else")
     elif 0 < named < study.classes:

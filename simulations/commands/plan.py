@@ -42,10 +42,9 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
     from simulations.pipeline import study_of
+    from simulations.planning.advice import must_afford_or_say, warnings_of
     from simulations.planning.curves import check_curve, write_curves
-    from simulations.planning.nearest import must_afford_or_say
     from simulations.planning.plan import make_plan
-    from simulations.planning.right_labels import warnings_of
     from simulations.planning.terminal import print_plan
     from simulations.stages.inputs import read_inputs
 

@@ -56,12 +56,11 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
     from simulations.pipeline import run, study_of
-    from simulations.planning.nearest import must_afford_or_say
+    from simulations.planning.advice import must_afford_or_say, warnings_of
     from simulations.planning.plan import make_plan
-    from simulations.planning.right_labels import warnings_of
     from simulations.planning.terminal import print_plan
-    from simulations.report.headline import advised, compared
-    from simulations.report.terminal import folded, print_compared, print_summary
+    from simulations.report.headline import advised, compared, doubts
+    from simulations.report.terminal import folded, print_summary, print_verdict
     from simulations.results.text import MARK
     from simulations.stages.inputs import read_inputs
 
@@ -91,7 +90,8 @@ def run_flags(**flags: Any) -> None:
     from simulations.results.files import write_results
 
     try:
-        result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter)
+        said = [warning.partition("\n")[0] for warning in warnings]
+        result = run(inputs, budgets=budgets, study=study, host=host, reporter=reporter, warned=said)
         with reporter.stage("report"):
             figures = write_results(result, out)
             drawn = drawings(result, figures)
@@ -109,7 +109,7 @@ def run_flags(**flags: Any) -> None:
         click.echo(json.dumps(figures, indent=2))
     else:
         print_summary(figures, out)
-        print_compared(compared(result, figures), figures)
+        print_verdict(compared(result, figures), doubts(figures), figures)
         if (advice := advised(figures, of_columns=result.source.of_columns)) is not None:
             click.echo(folded(advice, first=MARK, rest=MARK))
         for line in printed(result):

@@ -16,7 +16,8 @@ _FAR, _CLUSTERS, _EACH = 0.03, 50, 6
 
 def run_verdict(result: RunResult, figures: Summary) -> str:
     """The verdict as HTML."""
-    return verdict(compared(result, figures), _points(result, figures), tone=_tone(figures))
+    said = [compared(result, figures), *(doubt for doubt, _ in doubts(figures))]
+    return verdict(" ".join(said), _points(result, figures), tone=_tone(figures))
 
 
 def compared(result: RunResult, figures: Summary) -> str:
@@ -37,22 +38,21 @@ def compared(result: RunResult, figures: Summary) -> str:
         said.append(f"together not measured: {not_measured(result, 'student')}")
     words = ", ".join(said)
     same = ", on the same test records" if len(said) > 1 and together is not None else ""
-    return " ".join([f"{words[0].upper()}{words[1:]}{same}.", *doubts(figures)])
+    return f"{words[0].upper()}{words[1:]}{same}."
 
 
-def doubts(figures: Summary) -> list[str]:
-    """Sentences of the verdict on what makes its figures doubtful: poor labels, and a student better than the ceiling.
-
-    Not for release where there are baselines: the second follows from private records.
-    """
-    found = [f"Doubtful: {warning}." for warning in figures["warnings"]]
+def doubts(figures: Summary) -> list[tuple[str, bool]]:
+    """Sentences of the verdict on what makes its figures doubtful, poor labels and a student better than the ceiling,
+    and whether each may be released."""
+    found = [(f"Doubtful: {warning}.", True) for warning in figures["warnings"]]
     cost = figures["baselines"]["cost"]
     if cost is not None and cost["cost_high"] < 0:
-        found.append(
+        said = (
             f"Doubtful: the student is {-100 * cost['cost']:.1f} points better than the best model of pooled data that "
             f"was tried, more than the choice of test records explains (95 %: {-100 * cost['cost_high']:.1f} to "
             f"{-100 * cost['cost_low']:.1f}): it is no ceiling here."
         )
+        found.append((said, False))
     return found
 
 

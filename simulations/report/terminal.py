@@ -53,8 +53,6 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
-    for warning in figures["warnings"]:
-        click.echo(folded(f"warning: {warning}", rest="  "))
     click.echo(f"report           {out / 'report.html'}")
     measured = figures["baselines"]
     if (majority := measured["majority_class_accuracy"]) is not None:
@@ -76,11 +74,14 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         click.echo(folded(said, first=MARK, rest=MARK))
 
 
-def print_compared(sentence: str, figures: dict[str, Any]) -> None:
-    """Prints the sentence on a party alone, the student and pooled data, with the mark if it has private figures."""
+def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[str, Any]) -> None:
+    """Prints the sentence on a party alone, the student and pooled data, and what makes it doubtful, with the mark
+    where it has private figures. doubts: sentences, and whether each may be released."""
     private = ("single_party_accuracy_mean", "non_private_student_accuracy")
     mark = MARK if any(figures["baselines"][name] is not None for name in private) else ""
     click.echo(folded(sentence, first=mark, rest=mark))
+    for doubt, public in doubts:
+        click.echo(folded(doubt, first="" if public else MARK, rest="" if public else MARK))
 
 
 def folded(sentence: str, *, first: str = "", rest: str = "") -> str:

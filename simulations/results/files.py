@@ -37,6 +37,8 @@ from simulations.stages.alone import measured_parties
 from simulations.stages.label import mean_and_interval
 
 Summary = dict[str, Any]  # Any: JSON
+# A student that names fewer of the labels that it learned from did not learn them.
+LEAST_AGREED = 0.5
 
 
 def summary(result: RunResult) -> Summary:
@@ -100,12 +102,23 @@ def summary(result: RunResult) -> Summary:
         "weights": result.settings.weight_rule if result.settings.individualization == "weighting" else None,
         "stop_rule": study.stop,
         "groups": _groups(result),
-        "warnings": doubtful(study, seeds[0].labelling.labels)
-        + ([] if seeds[0].soft is None else seldom_named(seeds[0].soft.probabilities, names)),
+        "warnings": _warnings(result, names),
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
         "seeds": _seeds(result),
     }
+
+
+def _warnings(result: RunResult, names: list[str] | None) -> list[str]:
+    """What casts doubt on the first seed's labels and student, from public terms and released labels alone."""
+    first, student = result.seeds[0], result.released_student
+    found = [*result.warned, *doubtful(result.study, first.labelling.labels, result.foretold)]
+    if first.soft is not None:
+        return found + seldom_named(first.soft.probabilities, names)
+    agreed = None if student is None else student.agreement()
+    if agreed is not None and agreed < LEAST_AGREED:
+        found.append(f"the student names the released label for {agreed:.0%} of the queries that it learned from")
+    return found
 
 
 def _baselines(measured: Baselines, student: float | None) -> Summary:

@@ -13,7 +13,17 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from coordinator.students import EQUAL, STUDENTS, student_kind
-from coordinator.students.choice import AUTO, FOLDS, SIMPLEST, USUAL, Choice, Score, choose_student, usual_student
+from coordinator.students.choice import (
+    AUTO,
+    FOLDS,
+    SIMPLEST,
+    USUAL,
+    Choice,
+    Score,
+    choose_student,
+    folds,
+    usual_student,
+)
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
 from protocols.array_files import array_bytes
@@ -93,6 +103,13 @@ class ReleasedStudent:
             write_atomically(path, json.dumps({"accuracy": known}))
         return known
 
+    def agreement(self) -> float | None:
+        """The share of the weight of its own labels on the classes that it predicts; None without labels."""
+        if len(self._targets) == 0:
+            return None
+        predicted = self.probabilities(self._parts()[0]).argmax(axis=1)
+        return float(np.take_along_axis(self._targets, predicted[:, None], axis=1).sum() / self._targets.sum())
+
     def right(self) -> Bool[ndarray, " test"] | None:
         """Whether the most probable class is right, of each test record; None without labels to train on."""
         if len(self._targets) == 0:
@@ -155,6 +172,24 @@ def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
     everything = np.arange(len(dataset.private_labels))
     targets = one_hot(dataset.private_labels, dataset.classes)
     return ReleasedStudent(pooled, everything, targets, student=student, seed=seed, cache_dir=cache_dir)
+
+
+def foretold(dataset: Dataset, labels: Int64[ndarray, " queries"]) -> int | None:
+    """How many released labels a linear model of the others predicts, each held out in one of FOLDS folds.
+
+    dataset: as linear models see it; labels: of the public queries, < 0 where none was released. None below FOLDS
+    labels, and without scikit-learn.
+    """
+    answered = np.flatnonzero(labels >= 0)
+    if len(answered) < FOLDS or not find_spec("sklearn"):
+        return None
+    inputs, targets = dataset.public_inputs[answered], one_hot(labels[answered], dataset.classes)
+    fold, kind, found = folds(labels[answered], 0), student_kind(SIMPLEST), 0
+    for each in range(FOLDS):
+        rest, held = fold != each, fold == each
+        model = kind.fit(inputs[rest], targets[rest], unlabelled=inputs[:0], classes=dataset.classes, seed=0)
+        found += int((model.predict(inputs[held]) == labels[answered][held]).sum())
+    return found
 
 
 def check_student(name: str | None) -> None:

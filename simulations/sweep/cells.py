@@ -29,7 +29,7 @@ from simulations.datasets.dataset import content_digest
 from simulations.engines import open_engine
 from simulations.engines.engine import Exchange, HostSpec
 from simulations.pipeline import majority_accuracy, released_students, study_of
-from simulations.planning.nearest import nearest
+from simulations.planning.advice import nearest
 from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants

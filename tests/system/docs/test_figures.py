@@ -6,6 +6,7 @@ machine or with another scikit-learn: they may be off by a twentieth.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 
 from protocols.study.right_labels import answered_by_noise, most_right, needed_agreement
 from simulations.commands.group import run_command
+from simulations.planning.advice import expected_agreement
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import ROOT, RunPage
 
@@ -55,7 +57,7 @@ def test_the_tutorials_plans_are_those_of_the_program(capsys: pytest.CaptureFixt
 
 def test_how_right_labels_can_be_is_what_the_bound_says() -> None:
     text = (ROOT / "docs" / "explanation" / "right-labels.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \| (.*) \| (\d+) % \|$", text, re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+(?:gnmax|lnmax)|gnmax|lnmax)` \| (.*) \| (\d+) % \|$", text, re.MULTILINE)
     assert [name for name, _, _ in rows] == ["thresholded_gnmax", "confident_gnmax", "gnmax", "lnmax"]
     for name, shares, needed in rows:
         settings = experiment(parties=250, budgets="2", mechanism=name)
@@ -65,6 +67,24 @@ def test_how_right_labels_can_be_is_what_the_bound_says() -> None:
         assert f"{100 * (needed_agreement(study) or 0):.0f}" == needed
         if name == "thresholded_gnmax":
             assert f"noise alone answers a share q of\n  the queries: {100 * answered_by_noise(study):.0f} %" in text
+
+
+def test_the_agreement_that_is_expected_is_as_wrong_as_the_page_says() -> None:
+    text = (ROOT / "docs" / "explanation" / "right-labels.md").read_text(encoding="utf-8")
+    with (ROOT / "tests" / "vectors" / "measured" / "agreement.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    row_of = r"^\| `(\w+)` \| ([a-z:.\d]*[a-z][a-z:.\d]*) \| (\d+) \| (\d+) \| (.*) \| (.*) \| (\d+) \| (.*) \|$"
+    said = re.findall(row_of, text, re.MULTILINE)
+    wrong = []
+    assert len(said) == len(rows) == 23
+    for row, stated in zip(rows, said, strict=True):
+        each, agreed = int(row["records"]) / int(row["parties"]), float(row["agreement"])
+        expected = expected_agreement(row["partition"], [each], classes=int(row["classes"]))
+        right = f"{100 * float(row['right']):.0f} %" if row["right"] else "–"
+        figures = (f"{each:.0f}", f"{100 * expected:.0f} %", f"{100 * agreed:.0f} %", row["labels"], right)
+        assert stated == (row["dataset"], row["partition"], row["parties"], *figures)
+        wrong.append(100 * abs(expected - agreed))
+    assert f"{sum(wrong) / len(wrong):.1f} points of agreement in the mean and by {max(wrong):.1f} at most" in text
 
 
 @pytest.mark.slow

@@ -2,14 +2,15 @@
 
 import re
 import shlex
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from simulations.planning.agreement import expected_agreement
-from simulations.planning.nearest import scaled_budgets
+from protocols.study.right_labels import LEAST_RIGHT, most_right
+from simulations.planning.advice import expected_agreement, scaled_budgets
 from simulations.setup.budgets import parse_budgets
-from simulations.setup.experiment import experiment
+from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.simulating import run
 
 
@@ -55,12 +56,13 @@ def test_of_images_record_votes_are_advised_with_the_noise_that_their_run_has(ca
 
 
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):
-    flags = ["--dataset", "digits", "--parties", "40", "--budgets", "6"]
+    flags = ["--dataset", "digits", "--parties", "20", "--budgets", "6"]
     assert run("plan", *flags) == 0
     assert "many labels will be wrong" not in capsys.readouterr().err
     assert run("plan", *flags, "--partition", "dirichlet:0.3") == 0
     warned = capsys.readouterr().err
-    assert re.search(r"at most \d+% of the votes can be expected to agree, and with sigma 12 votes at most", warned)
+    assert "many labels will be wrong" in warned
+    assert re.search(r"sigma [\d.]+ votes", warned)
     (command,) = commands(warned)
     assert run("plan", *command[1:]) == 0
     said = capsys.readouterr()
@@ -71,15 +73,48 @@ def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warni
     assert "no noise helps" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("concentration", "classes", "records"), [(0.1, 10, 20), (1.0, 3, 100), (30.0, 5, 8)])
-def test_the_share_of_parties_that_hold_a_class_is_that_of_polyas_urn(concentration, classes, records):
-    settings = experiment(parties=5, partition=f"dirichlet:{concentration}")
-    first, second = concentration / classes, concentration * (1 - 1 / classes)
-    # Record by record, as from an urn (Polya).
-    without = np.prod([(second + drawn) / (first + second + drawn) for drawn in range(records)])
-    found = expected_agreement(settings, classes=classes, private_records=5 * records)
-    assert found == pytest.approx(max(1 / classes, 1 - without), rel=1e-9)
-    assert expected_agreement(experiment(parties=5), classes=classes, private_records=records) == 1.0
+@pytest.mark.parametrize("partition", ["dirichlet:0.1", "dirichlet:3", "classes:2", "iid"])
+def test_the_expected_agreement_is_the_mean_over_parties_that_are_drawn(partition):
+    rng, classes, records = np.random.default_rng(0), 5, 40
+    kind, _, value = partition.partition(":")
+    shares = np.full((20_000, classes), 1 / classes)
+    if kind == "dirichlet":
+        shares = rng.dirichlet(np.full(classes, float(value) / classes), size=20_000)
+    elif kind == "classes":
+        shares = rng.permuted(np.repeat([[0.5, 0.5, 0, 0, 0]], 20_000, axis=0), axis=1)
+    knows = 1 - 1 / (1 + 0.64 * (records * shares) ** 0.65)
+    drawn = (knows + (1 - knows) * shares).mean()
+    assert expected_agreement(partition, [records], classes=classes) == pytest.approx(drawn, abs=0.01)
+
+
+@pytest.mark.parametrize("partition", ["iid", "dirichlet:0.5", "classes:3", "size-skew:1", "by-site", "by-time:year"])
+def test_more_records_agree_more_under_every_partition_and_one_record_hardly_at_all(partition):
+    few, some, many = (expected_agreement(partition, [size], classes=10) for size in (1, 100, 10_000))
+    assert 0.1 <= few < 0.35
+    assert few < some < many <= 1
+    mixed = expected_agreement(partition, [1, 10_000], classes=10)
+    assert mixed == pytest.approx((few + many) / 2, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("name", "parties", "records", "classes", "pool", "warned"),
+    [("digits", 250, 1097, 10, 400, True), ("heart_disease", 50, 500, 2, 250, False),
+     ("mnist", 250, 60_000, 10, 9000, False), ("glyphs", 250, 60_000, 10, 10_000, False)],
+)  # fmt: skip
+def test_few_records_each_are_warned_of_and_a_default_run_is_not(name, parties, records, classes, pool, warned):
+    settings = experiment(dataset=name, parties=parties)
+    study = make_study(settings, experiment_budgets(settings), classes=classes, queries=pool)
+    expected = expected_agreement(settings.partition, [records / parties], classes=classes)
+    assert (most_right(study, expected) < LEAST_RIGHT) == warned
+
+
+def test_a_run_whose_labels_are_poor_says_so_in_its_verdict(capsys):
+    flags = ["--dataset", "digits", "--parties", "120", "--private-size", "240", "--queries", "200", "--budgets", "9"]
+    assert run(*flags, "--student", "logistic_regression", "--quiet", "--engine", "in_process", "--out", "out") == 0
+    said = capsys.readouterr().out
+    assert "Doubtful: many labels will be wrong" in said
+    page = Path("out/report.html").read_text(encoding="utf-8")
+    assert page.index("Doubtful: many labels will be wrong") < page.index("What it cost")
 
 
 @pytest.mark.parametrize("text", ["0.37", "1:0.5,2.5:0.5", "lognormal:2,0.5", "uniform:1,4"])

@@ -90,6 +90,9 @@ def test_labels_that_noise_alone_would_have_released_are_doubted_and_so_is_one_c
     labels = np.full(asked, -1)
     labels[: enough - 1] = np.arange(enough - 1) % 4
     assert "the labels may be noise" in doubtful(made, labels)[0]
+    # Where a model of some of the labels foretells the others, votes were heard.
+    assert doubtful(made, labels, 9 * enough // 10) == []
+    assert "the labels may be noise" in doubtful(made, labels, enough // 4)[-1]
     labels[enough - 1] = 0
     assert doubtful(made, labels) == []
     labels[labels >= 0] = 2

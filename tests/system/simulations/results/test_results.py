@@ -15,9 +15,9 @@ from simulations.pipeline import RunResult
 from simulations.plots.figures import drawings
 from simulations.plots.style import svg_text
 from simulations.report.compare import compare_runs
-from simulations.report.headline import compared
+from simulations.report.headline import compared, doubts
 from simulations.report.page import render_report
-from simulations.report.terminal import print_compared, print_summary
+from simulations.report.terminal import print_summary, print_verdict
 from simulations.results.files import summary, write_results
 from simulations.results.text import MARK, NOT_FOR_RELEASE, not_for_release
 from tests.harness.stored_runs import stored_run, with_students
@@ -104,7 +104,7 @@ def test_every_such_line_of_the_terminal_begins_with_the_mark(alike, tmp_path, c
     for result in alike:
         figures = json.loads(json.dumps(summary(result)))
         print_summary(figures, tmp_path)
-        print_compared(compared(result, figures), figures)
+        print_verdict(compared(result, figures), doubts(figures), figures)
         printed.append(capsys.readouterr().out.splitlines())
     plain = [[line for line in lines if not line.startswith(MARK)] for lines in printed]
     assert plain[0] == plain[1]

@@ -1,31 +1,82 @@
-"""Where budgets afford nothing: the nearest settings that afford a label, each with the command that runs them."""
+"""What plan and run say before anything is spent, from settings and public sizes alone: the nearest settings that
+afford a label where budgets afford none, and a warning of labels that will mostly be wrong. Each with its command.
+
+How right labels can be is the bound of protocols/study/right_labels.py, at the share of votes that is expected to
+agree: see `expected_agreement`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10, sqrt
 
 import numpy as np
+import scipy
+from jaxtyping import Float64
+from numpy import ndarray
 
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import Mechanism, check_view
 from protocols.study.query_map import Partition, QueryMap
-from protocols.study.released_noise import thin_queries
-from protocols.study.right_labels import LEAST_RIGHT, most_right
+from protocols.study.released_noise import little_released, thin_queries
+from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
 from protocols.study.study import Study
 from simulations.datasets.dataset import Dataset
-from simulations.planning.agreement import agreement_of
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
+from simulations.progress import Reporter
 from simulations.results.text import command
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
+from simulations.setup.partition import ClassSkew, LabelSkew, parse_partition
 from simulations.setup.record_votes import usual_clusters
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
 
 # Factors that are tried, and how near the least one is found: three parts in a hundred.
 _MOST, _NEAR = 1e4, 1.03
+# By how much noise is made smaller in search of a remedy, and how near the most is found: a part in fifty.
+_LEAST_NOISE, _NEAR_NOISE = 0.02, 1.02
+# The odds that a teacher with k records of a class knows it, and does not guess, are _ODDS * k ** _POWER: least squares
+# over the rows of docs/explanation/right-labels.md.
+_ODDS, _POWER = 0.64, 0.65
+_QUANTILES = 500
+
+
+def agreement_of(settings: Experiment, inputs: Inputs) -> float:
+    """`expected_agreement` of these settings with the data of `inputs`; 1 for stored votes."""
+    if not isinstance(inputs, DatasetInputs):
+        return 1.0
+    sizes: list[float] = [len(shard) for shards in inputs.shards for shard in shards]
+    known = inputs.settings
+    if (settings.parties, settings.teachers_per_party) != (known.parties, known.teachers_per_party):
+        teachers = settings.parties * settings.teachers_per_party
+        sizes = [len(inputs.dataset.private_labels) / teachers] * teachers
+    return expected_agreement(settings.partition, sizes, classes=inputs.classes)
+
+
+def expected_agreement(partition: str, sizes: Sequence[float], *, classes: int) -> float:
+    """The share of votes that are expected to name the plurality, in [1/classes, 1]; sizes: each teacher's records.
+
+    A teacher of m records, a share p of them of a class, knows that class with the probability s(m p), and guesses it
+    with the probability p otherwise. s is measured; p is 1/classes, or has the law of the partition: under dirichlet:A
+    it is Beta(A/C, A (1 - 1/C)), and under classes:K it is 1/K at a share K/C of parties and 0 at the others. Classes
+    are taken to be equally frequent; how difficult they are is not known.
+    """
+    scheme = parse_partition(partition)
+    shares: Float64[ndarray, " shares"] = np.array([1 / classes])
+    weights = np.ones(1)
+    if isinstance(scheme, LabelSkew):
+        quantiles = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+        first, second = scheme.concentration / classes, scheme.concentration * (1 - 1 / classes)
+        shares, weights = scipy.special.betaincinv(first, second, quantiles), np.full(_QUANTILES, 1 / _QUANTILES)
+    elif isinstance(scheme, ClassSkew):
+        held = min(scheme.classes, classes)
+        shares, weights = np.array([1 / held, 0.0]), np.array([held / classes, 1 - held / classes])
+    distinct, times = np.unique(np.asarray(sizes, dtype=float), return_counts=True)
+    odds = _ODDS * (distinct[:, None] * shares) ** _POWER
+    named = (odds + shares) / (1 + odds)
+    return max(1 / classes, float(times @ (named @ weights) / times.sum()))
 
 
 @dataclass(frozen=True)
@@ -231,3 +282,82 @@ def _as_many_queries(dataset: Dataset) -> QueryMap:
     """
     points = np.arange(usual_clusters(dataset), dtype=np.float32)[:, None]
     return QueryMap(FeatureMap((1,)), (Partition.of(points, columns=np.zeros(1, dtype=np.int64)),))
+
+
+def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:
+    """The warnings that public terms give of a study, each printed: that it releases little, or wrong labels. The first
+    line of each is the warning, the others a remedy."""
+    found = [each for each in (little_released(study), mostly_wrong(study, given, inputs)) if each]
+    for each in found:
+        reporter.warn(each)
+    return found
+
+
+def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
+    """A warning where at most LEAST_RIGHT of the released labels can be the plurality, with a remedy; else None.
+
+    given: the settings as somebody chose them, of which the remedy's command is made.
+    """
+    if study.records is not None:
+        return None
+    agreement = agreement_of(inputs.settings, inputs)
+    right = most_right(study, agreement)
+    if right >= LEAST_RIGHT:
+        return None
+    needed = needed_agreement(study)
+    expected = f"about {agreement:.0%} of the votes are expected to agree, by the records of each party"
+    if agreement == 1.0:
+        expected = "even where all votes agree"
+    lines = [
+        f"many labels will be wrong: {expected}, and with {study.mechanism.noise_words} at most {right:.0%} of the "
+        "released labels are then what most votes name"
+        + ("" if needed is None else f"; for {LEAST_RIGHT:.0%}, {needed:.0%} must agree"),
+    ]
+    return "\n".join([*lines, _remedy(study, given, inputs, agreement)])
+
+
+def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -> str:
+    """The most noise with which enough labels can be right, and what that affords, or costs."""
+    if given.individualization == "upsampling":
+        return "less noise and larger budgets help"
+
+    def enough(factor: float) -> bool:
+        return most_right(_with_noise(study, inputs.settings, factor), agreement) >= LEAST_RIGHT
+
+    low, high = _LEAST_NOISE, 1.0
+    if not enough(low):
+        return "no noise helps, as the votes themselves are nearly even: let records vote (--votes-by record)"
+    while high / low > _NEAR_NOISE:
+        middle = (low * high) ** 0.5
+        low, high = (middle, high) if enough(middle) else (low, middle)
+    settings = wider(inputs.settings, study.mechanism, low)
+    values = {name: settings.parameters[name] for name in settings.parameters if name != "round_one"}
+    words = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in values.items())
+    labels = afforded(settings, inputs)
+    budgets = None
+    if not labels:
+        budgets = _budgets_for(settings, inputs)
+        if budgets is None:
+            return f"{words} would be enough, which no budgets afford that were tried; let records vote"
+        settings = changed(settings, budgets=budgets)
+        labels = afforded(settings, inputs)
+    remedy = changed(given, **values) if budgets is None else changed(given, **values, budgets=budgets)
+    said = "these budgets" if budgets is None else f"budgets {budgets}"
+    return f"remedy: {words}, with which {said} afford at most {labels} labels\n  run it   {command(remedy)}"
+
+
+def _with_noise(study: Study, settings: Experiment, factor: float) -> Study:
+    """The same study with other noise and threshold, of which its budgets are not asked."""
+    values = {**study.mechanism.values, **wider(settings, study.mechanism, factor).parameters}
+    return replace(study, mechanism=type(study.mechanism).build(view=check_view(study.view), given=values))
+
+
+def _budgets_for(settings: Experiment, inputs: Inputs) -> str | None:
+    """The least multiple of the budgets with which a label is afforded; None where they are in a file, or none is."""
+
+    def affords(factor: float) -> bool:
+        text = scaled_budgets(settings.budgets, factor)
+        return text is not None and afforded(changed(settings, budgets=text), inputs) > 0
+
+    factor = least_factor(affords)
+    return None if factor is None else scaled_budgets(settings.budgets, factor)
