@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from party.home import PartyHome
     from party.released import ReleasedStudent
     from party.teachers.scores import Score
+    from protocols.study.study import Study
 
+_ALSO_VOTED = "These records may have shaped the labels that the student learned: keep some back for --test"
 _RELEASE = click.Path(path_type=Path, exists=True, file_okay=False)
 
 
@@ -80,6 +82,20 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
         return
     for line in _compared(figures, how, settings.teachers.kind, alone, together, truth):
         click.echo(folded(line, " " * 10))
+    if student is not None and test_file is None and _answered(home, student.study):
+        click.echo(folded(_ALSO_VOTED, " " * 10))
+
+
+def _answered(home: PartyHome, study: Study) -> bool:
+    """Whether this home was ever charged in the study, so that its records may have shaped the labels."""
+    from protocols.ledger.ledger import Ledger
+
+    for path in (home.ledger(study.digest, seat.party) for seat in study.roster):
+        if path.exists():
+            with Ledger(path) as ledger:
+                if any(ledger.ever_reserved(name) for name in ledger.balances()):
+                    return True
+    return False
 
 
 def _compared(
@@ -101,8 +117,6 @@ def _compared(
     gained, lost = int((theirs & ~ours).sum()), int((ours & ~theirs).sum())
     lines.insert(1, f"together  {figures['together'].words()}")
     lines.append(f"{counted(gained, 'record')} are right together only, {lost} alone only")
-    if how.startswith("cross"):
-        lines.append("These records also took part in the labels that the student learned: keep some back for --test")
     return lines
 
 

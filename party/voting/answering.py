@@ -72,9 +72,9 @@ class _Voter:
 
         Records' votes are then no longer kept outside the ledger.
 
-        Runs outside the ledger's transaction; calling it again changes nothing. Raises Refused("withdrawn"),
-        ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: then the charge stands, and no reply may
-        leave.
+        Runs outside the ledger's transaction; calling it again changes nothing. Raises Refused("not_approved"),
+        ("withdrawn"), ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: then the charge stands, and no
+        reply may leave.
         """
         known = self._mark
         check_believed(self.ledger, known, seat=self.seat)
@@ -94,9 +94,13 @@ class _Voter:
         return self.policy.marks.of(self.study.digest, data_set=self.data_set, seat=self.seat)
 
     def check_approved(self) -> None:
-        """Raises Refused("withdrawn") unless the study is approved here now."""
+        """Raises Refused("not_approved"), ("withdrawn") unless the study is approved here now, for this data set."""
         approval = self.policy.approval(self.study.digest, self.data_set)
-        if approval is None or approval.withdrawn:
+        if approval is None:
+            raise Refused(
+                Code.NOT_APPROVED, f"study {self.study.name!r} is not approved for the data set that node.toml names"
+            )
+        if approval.withdrawn:
             raise Refused(Code.WITHDRAWN, f"study {self.study.name!r} was withdrawn at this node")
 
 

@@ -103,7 +103,11 @@ REQUESTS: Final[dict[str, dict[Code, Meaning]]] = {
         Code.UNKNOWN_STUDY: Meaning(
             "the study is not approved here", "`conclave-party approve`", COMMAND | ANSWERED | GUARDIAN
         ),
-        Code.NOT_APPROVED: Meaning("`train` of a study that is not approved", "approve it first", COMMAND),
+        Code.NOT_APPROVED: Meaning(
+            "the study is not approved here for the data set that node.toml names",
+            "approve it, or set data.name back",
+            COMMAND | ANSWERED,
+        ),
         Code.OTHER_STUDY: Meaning(
             "a request under another digest than was approved", "the two sides have different files", ANSWERED
         ),
