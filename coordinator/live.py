@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any  # the values of a JSON object
 
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from runtime.live_page import AGAIN_S
 from runtime.page import document, table, text, verdict
 
@@ -120,7 +120,7 @@ def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
                 [
                     (
                         each["seat"], "yes" if each["connected"] else "no", each["answers_left"],
-                        f"{each['epsilon_used']:.4g}", f"{each['epsilon_guaranteed']:.4g}", f"{each['delta']:g}",
+                        at_most(each["epsilon_used"]), at_most(each["epsilon_guaranteed"]), at_most(each["delta"]),
                         each["left_out"],
                     )
                     for each in study["seats"]

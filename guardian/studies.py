@@ -19,6 +19,7 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.guardian import Guardian
+from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.refusals.code import Code
 from protocols.study.chosen import CHOSEN, GIVEN
@@ -81,7 +82,8 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     enough = "answers if every query is answered" if budgets.settles else "queries, answered or not"
     seats = [
-        f"  {seat.party}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {seat.delta:g}, weight {seat.weight:g} "
+        f"  {seat.party}: epsilon {at_most(budgets.epsilon_guaranteed[at])} at delta {at_most(seat.delta)}, weight "
+        f"{seat.weight:g} "
         + (
             "per vote, all of it for the one sum"
             if study.records is not None

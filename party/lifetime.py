@@ -33,6 +33,7 @@ from protocols.budgets.filter import NANO, cap_nano, noise_reserve
 from protocols.claims import COUNTED_LIFETIME
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity, check_view
+from protocols.plural import at_most
 from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of, votes_per_unit
 
@@ -285,8 +286,8 @@ def first_order(cap: LifetimeCap, cost: StudyCost) -> tuple[float, float]:
     counted = f". {COUNTED_LIFETIME}" if cost.counted else ""
     raise Refused(
         Code.LIFETIME_CAP,
-        f"the study may cost more than the whole lifetime cap, epsilon {cap.epsilon:g} at delta {cap.delta:g}, of "
-        f"which nothing is taken; allowed: {enough}, or a study with smaller caps{counted}",
+        f"the study may cost more than the whole lifetime cap, epsilon {at_most(cap.epsilon)} at delta "
+        f"{at_most(cap.delta)}, of which nothing is taken; allowed: {enough}, or a study with smaller caps{counted}",
     )
 
 
@@ -313,7 +314,7 @@ def admitting(cap: LifetimeCap, fits: Callable[[LifetimeCap], bool]) -> str:
     at = bisect_left(tenths, True, key=lambda tenth: fits(LifetimeCap(tenth / 10, cap.delta)))
     if at == len(tenths):
         return f"no cap of up to epsilon {_LARGEST_EPSILON} at this delta admits it"
-    return f"a lifetime cap of epsilon {tenths[at] / 10:g} at this delta admits it"
+    return f"a lifetime cap of epsilon {at_most(tenths[at] / 10)} at this delta admits it"
 
 
 def allowance(cap: LifetimeCap, order: float, noise_distance: float) -> int:

@@ -13,6 +13,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Final, TextIO
 
+from protocols.plural import at_most
+
 # An event with its fields: only names, codes and counts.
 Event = Callable[[str, Mapping[str, str | int | float]], None]
 
@@ -50,7 +52,7 @@ FIELDS: Final[dict[str, type]] = {
     "times": int,
 }
 _TEXT: Final = 500
-_LEFT: Final = "epsilon {epsilon_used:.4g} of {epsilon_cap:.4g} used, {answers_left} answers left"
+_LEFT: Final = "epsilon {epsilon_used} of {epsilon_cap} used, {answers_left} answers left"
 _CHARGES: Final = {
     "answered": "{study}: {seat} answered batch {batch} of {queries} queries, reserved in full; " + _LEFT,
     "settled": "{study}: batch {batch} of {seat} is settled; " + _LEFT,
@@ -92,7 +94,8 @@ class Log:
 def _sentence(now: datetime.datetime, event: str, fields: Mapping[str, str | int | float]) -> str:
     """One event for a person: what was charged in a sentence, anything else as its fields."""
     if event in _CHARGES:
-        said = _CHARGES[event].format_map(fields)
+        bounds = {name: at_most(float(fields[name])) for name in ("epsilon_used", "epsilon_cap")}
+        said = _CHARGES[event].format_map({**fields, **bounds})
     else:
         said = " ".join([event.replace("_", " "), *(f"{key}={value}" for key, value in fields.items())])
     return f"{now:%Y-%m-%d %H:%M:%S}Z {said}"

@@ -6,28 +6,25 @@ Whatever only people know is a marked blank. The file is no part of what is sign
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import isfinite
 
 from protocols.claims import (
     BYTES,
-    at_most_in_words,
-    found_at,
+    Figure,
     in_short,
     kept,
     keys,
     leaves,
     not_covered_by_release,
-    rounded_up,
+    percent_at_most,
     strength,
-    sure_in_words,
     who_saw_what,
     withdrawal,
 )
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
-from protocols.study.several_hospitals import any_hospitals
+from protocols.study.several_hospitals import any_hospitals, each_seat
 from protocols.study.study import ADJACENCY, party_of
 from runtime.page import document, facts, lines, table, text, verdict
 
@@ -80,8 +77,8 @@ _NOTICE = (
 
 def _verdict(study: DeployedStudy, *, before: bool) -> str:
     about = protection_of(study)
-    epsilon, delta = _worst(study)
-    short = in_short(about, hospitals=[(epsilon, delta)], several=_several(study))
+    several = [each.figure for each in any_hospitals(study)]
+    short = in_short(about, hospitals=[each.figure for each in each_seat(study)], several=several)
     points = short["points"]
     assert isinstance(points, dict)  # as in_short makes it
     wanted = ("Who is protected", "From whom", "Patients of several hospitals", "Who is not protected")
@@ -165,16 +162,16 @@ def _necessary(study: DeployedStudy) -> list[str]:
 
 def _risks(study: DeployedStudy, hospital: Hospital | None) -> list[str]:
     rows = []
-    for at, seat in enumerate(study.roster):
+    for seat, each in zip(study.roster, each_seat(study), strict=True):
         if hospital is None or party_of(seat.party) == hospital.name:
-            rows.append(_strength_row(seat.party, float(study.budgets.epsilon_guaranteed[at]), seat.delta))
-    every = _several(study)
+            rows.append(_strength_row(seat.party, each.figure))
+    every = any_hospitals(study)
     several = [
-        _strength_row(f"any {count} hospitals", *each)
+        _strength_row(f"any {count} hospitals", each.figure)
         for count, each in enumerate(every, 1)
         if count > 1 and (count <= _MOST_ROWS or count == len(every))
     ]
-    head = ("data of", "epsilon", "delta", "50 % sure becomes at most", "found by any attack", "in words")
+    head = ("data of", "epsilon", "delta", "found by any attack", "in words")
     about = protection_of(study)
     lifetime = [] if hospital is None else ["<h3>Over all studies of this hospital</h3>", lines(hospital.lifetime)]
     return [
@@ -183,8 +180,8 @@ def _risks(study: DeployedStudy, hospital: Hospital | None) -> list[str]:
         f"hold against anyone who sees {text(about.view_in_words)}, over the whole study and for ever, in the worst "
         "case. “Found by any attack” is the largest share of members that a membership attack of any kind can name "
         "while it wrongly accuses one outsider in a hundred.</p>",
-        table("How strong the guarantee is", head, rows, words=(5,)),
-        table("A patient known to several hospitals, at worst", head, several, words=(5,)) if several else "",
+        table("How strong the guarantee is", head, rows, words=(4,)),
+        table("A patient known to several hospitals, at worst", head, several, words=(4,)) if several else "",
         *lifetime,
         "<p>Attacks that were really tried, and what they found, are in the simulator's report of a similar study: "
         "none can be run on a release without private records.</p>",
@@ -194,18 +191,9 @@ def _risks(study: DeployedStudy, hospital: Hospital | None) -> list[str]:
     ]
 
 
-def _strength_row(name: str, epsilon: float | None, delta: float) -> tuple[str, ...]:
-    if epsilon is None:
-        return (name, "none", f"{delta:g}", "100 %", "100 %", strength(None, delta))
-    found = found_at(_FALSE_POSITIVES, epsilon, delta)
-    return (
-        name,
-        f"{rounded_up(epsilon):g}",
-        f"{delta:g}",
-        sure_in_words(epsilon, delta),
-        at_most_in_words(found),
-        strength(epsilon, delta),
-    )
+def _strength_row(name: str, figure: Figure) -> tuple[str, ...]:
+    found = percent_at_most(figure.caught(_FALSE_POSITIVES))
+    return (name, at_most(figure.epsilon), at_most(figure.delta), found, strength(figure))
 
 
 def _measures(study: DeployedStudy) -> list[str]:
@@ -243,14 +231,3 @@ def _signed_off(hospital: Hospital | None) -> list[str]:
 def blank(what: str) -> str:
     """A place where a person must write."""
     return f'<p class="blank"><strong>To be written:</strong> {text(what)}.</p>'
-
-
-def _several(study: DeployedStudy) -> list[tuple[float | None, float]]:
-    """For 1, 2, ... hospitals: epsilon, None where there is no guarantee, and delta."""
-    return [(each.epsilon if isfinite(each.epsilon) else None, each.delta) for each in any_hospitals(study)]
-
-
-def _worst(study: DeployedStudy) -> tuple[float, float]:
-    guaranteed = study.budgets.epsilon_guaranteed
-    at = int(guaranteed.argmax())
-    return float(guaranteed[at]), study.roster[at].delta

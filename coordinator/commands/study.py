@@ -11,7 +11,7 @@ import click
 from coordinator.commands.encoder import encoder, features
 from coordinator.commands.group import home_option
 from coordinator.queries import ORDERS_HELP
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from runtime.cli import EPILOG, json_option
 from runtime.pasting import say_next
 from runtime.printing import print_json, table
@@ -301,9 +301,9 @@ def seat_rows(shown: dict[str, Any]) -> tuple[list[str], list[list[object]]]:
             each["seat"],
             "withdrawn" if each["withdrawn"] else each["connected"],
             each["answers_left"],
-            each["epsilon_used"],
-            each["epsilon_guaranteed"],
-            each["delta"],
+            at_most(each["epsilon_used"]),
+            at_most(each["epsilon_guaranteed"]),
+            at_most(each["delta"]),
             each["left_out"],
         ]
         for each in shown["seats"]

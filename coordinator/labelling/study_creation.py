@@ -17,6 +17,7 @@ from coordinator.labelling.pool import check_pool, read_pool, write_pool
 from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
@@ -141,6 +142,6 @@ def _check_budgets(study: DeployedStudy) -> None:
     if poor.any():
         seat = study.roster[int(poor.argmax())]
         raise BudgetExceeded(
-            f"the budget of {seat.party!r}, epsilon {seat.epsilon:g} at delta {seat.delta:g}, cannot pay for a query; "
-            "allowed: a larger epsilon, more noise, or a smaller weight"
+            f"the budget of {seat.party!r}, epsilon {at_most(seat.epsilon)} at delta {at_most(seat.delta)}, "
+            "cannot pay for a query; allowed: a larger epsilon, more noise, or a smaller weight"
         )

@@ -361,6 +361,11 @@ def left_out(evidence: ReleaseEvidence, stated: Mapping[str, Mapping[str, str]])
     return dict(sorted(rows.items()))
 
 
+def voted(evidence: ReleaseEvidence, seat: str) -> bool:
+    """Whether the seat's vote is in any batch that was released."""
+    return any(_voted(charge, seat) for charge in evidence.charges if charge.reserved.get(seat, 0) > 0)
+
+
 def _missing(charge: Charge, seat: str) -> bool:
     """Whether the batch was settled without the seat's vote: what it was reserved came to nothing."""
     return charge.settled is not None and charge.reserved[seat] > 0 and charge.settled.get(seat, 0) == 0

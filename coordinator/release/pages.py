@@ -14,8 +14,9 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
-from protocols.claims import rating, rounded_up, strength, sure_in_words
-from protocols.plural import counted
+from coordinator.release.earlier import guarantee_from
+from protocols.claims import accused_in_words, strength
+from protocols.plural import at_most, counted
 from runtime.page import document, prose, text, verdict
 from runtime.templates import templates
 
@@ -89,7 +90,7 @@ def _report_verdict(statement: Mapping[str, Any]) -> str:
             ("It ended because", f"{queries['stop_in_words']}."),
             (
                 "Patients' protection:",
-                f"{strength(guarantee['epsilon'], guarantee['delta'])} Who is protected from whom, and who is not, is "
+                f"{strength(guarantee_from(worst['guarantee']).figure)} Who is protected from whom, and who is not, is "
                 "in privacy.html.",
             ),
         ],
@@ -149,20 +150,16 @@ def _shown(hospitals: int) -> list[int]:
 
 
 def _epsilon(value: float | None) -> str:
-    """An epsilon as text, rounded up so that a page never promises more than the statement; words if there is none."""
-    if value is None:
-        return "none at this delta"
-    return f"{rounded_up(value):.{3 if value < 100 else 0}f}"
+    """An epsilon as text; words if there is none."""
+    return "none at this delta" if value is None else at_most(value)
 
 
-def _rating(epsilon: float | None) -> str:
-    return "no guarantee" if epsilon is None else rating(epsilon)
+def _rating(guarantee: Mapping[str, Any]) -> str:
+    return guarantee_from(guarantee).figure.rating
 
 
-def _sure(guarantee: Mapping[str, Any]) -> str:
-    """How sure somebody can become, of a guarantee as the statement holds it."""
-    epsilon = guarantee["epsilon"]
-    return "100 %" if epsilon is None else sure_in_words(epsilon, guarantee["delta"])
+def _accused(guarantee: Mapping[str, Any]) -> str:
+    return accused_in_words(guarantee_from(guarantee).figure)
 
 
 def _percent(value: float) -> str:
@@ -172,8 +169,8 @@ def _percent(value: float) -> str:
 @functools.cache
 def _pages(*, autoescape: bool) -> jinja2.Environment:
     return templates(
-        "coordinator.release", autoescape=autoescape, epsilon=_epsilon, percent=_percent, prose=_prose,
-        rating=_rating, sure=_sure,
+        "coordinator.release", autoescape=autoescape, at_most=at_most, epsilon=_epsilon, percent=_percent,
+        prose=_prose, rating=_rating, accused=_accused,
     )  # fmt: skip
 
 

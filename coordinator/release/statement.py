@@ -9,23 +9,23 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import inf
 from typing import Any  # values of JSON
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered
-from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
+from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered, voted
+from coordinator.release.earlier import EarlierRelease, guarantee_from, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from protocols import claims
-from protocols.budgets.guarantee import Guarantee
-from protocols.claims.protection import Protection
+from protocols.claims import Figure, Protection
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
 from protocols.study.released_noise import noise_in
-from protocols.study.several_hospitals import any_hospitals, noise_distance, these_hospitals
+from protocols.study.several_hospitals import any_hospitals, each_seat, noise_distance, these_hospitals
 from protocols.study.study import ADJACENCY, party_of
 from protocols.votes import ABSTAIN, NOT_ASKED
 
@@ -142,7 +142,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "publishable": True,
             "publishable_in_words": claims.publishable(about),
         },
-        "records": _records(study),
+        "records": _records(facts),
         "queries": {
             "pool": len(labels),
             "asked": int((labels != NOT_ASKED).sum()),
@@ -172,10 +172,12 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     """The figures at the top: of this release and all earlier ones together."""
     before = made["earlier_releases"]
     if not before["releases"]:
-        hospitals = [each["guarantee"] for each in made["seats"]]
-        several = [each["guarantee"] for each in made["several_hospitals"]["any"]]
-        return claims.in_short(about, hospitals=_figures(hospitals), several=_figures(several))
-    short = claims.in_short(about, hospitals=_figures(before["parties"]), several=_figures(before["several"]))
+        hospitals, several = (
+            [guarantee_from(each["guarantee"]).figure for each in rows]
+            for rows in (made["seats"], made["several_hospitals"]["any"])
+        )
+        return claims.in_short(about, hospitals=hospitals, several=several)
+    short = claims.in_short(about, hospitals=_together(before["parties"]), several=_together(before["several"]))
     names = ", ".join(each["name"] for each in before["releases"])
     says = f"All figures of this summary are of this release and these earlier ones together: {names}."
     points = short["points"]
@@ -186,21 +188,23 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     }
 
 
-def _figures(rows: list[dict[str, Any]]) -> list[tuple[float | None, float]]:
-    return [(each["epsilon"], each["delta"]) for each in rows]
+def _together(rows: list[dict[str, Any]]) -> list[Figure]:
+    """Of compositions, of which only epsilon and delta are known."""
+    return [Figure(inf if each["epsilon"] is None else each["epsilon"], each["delta"]) for each in rows]
 
 
-def _records(study: DeployedStudy) -> dict[str, Any] | None:
+def _records(facts: Facts) -> dict[str, Any] | None:
     """What is fixed about records that vote, and what an epsilon means for one unit; None where teachers vote."""
+    study = facts.study
     if study.records is None:
         return None
-    about, guaranteed = protection_of(study), study.budgets.epsilon_guaranteed
+    about, guaranteed = protection_of(study), each_seat(study)
     return {
         **asdict(study.records),
         "pool": study.terms.pool_size,
         "used_once": {
-            seat.party: claims.used_once(about, epsilon=float(guaranteed[at]), delta=seat.delta)
-            for at, seat in enumerate(study.roster)
+            seat.party: claims.used_once(about, each.figure, voted=voted(facts.evidence, seat.party))
+            for seat, each in zip(study.roster, guaranteed, strict=True)
         },
     }
 
@@ -208,16 +212,12 @@ def _records(study: DeployedStudy) -> dict[str, Any] | None:
 def _seats(facts: Facts) -> list[dict[str, Any]]:
     study, evidence = facts.study, facts.evidence
     budgets = study.budgets
-    spends = budgets.spend(budgets.cap)
     spent = np.array([evidence.spent(seat.party) for seat in study.roster], dtype=np.int64)
-    used, guaranteed, distance = budgets.epsilon_of(spent), budgets.epsilon_guaranteed, noise_distance(study)
+    used, guaranteed = budgets.epsilon_of(spent), each_seat(study)
     stand = charges_by_seat(study, evidence, facts.receipts)
     rows = []
     for position, seat in enumerate(study.roster):
         cap = int(budgets.cap[position])
-        own = Guarantee(
-            float(guaranteed[position]), seat.delta, float(budgets.order[position]), float(spends[position]), distance
-        )
         rows.append(
             {
                 "seat": seat.party,
@@ -228,7 +228,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
                 "weight": seat.weight,
                 "rate": seat.rate,
                 "votes_moved": study.votes_per_unit * seat.weight,
-                "guarantee": guarantee_table(own),
+                "guarantee": guarantee_table(guaranteed[position]),
                 "cap_nano": cap,
                 "budget_used_share": float(budgets.share(spent)[position]),
                 "budget_used_reading": float(used[position]),

@@ -11,10 +11,10 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.asking.improvement import Improvement
-from protocols.claims import OWN_RECORDS, Protection, not_protected_from, promise, strength
+from protocols.claims import OWN_RECORDS, Figure, Protection, not_protected_from, promise, strength
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import STOP_MEANINGS
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY
 from protocols.votes import ABSTAIN
@@ -97,25 +97,26 @@ def cost(figures: Figures) -> str:
     return (
         f"{counted(len(used), 'hospital')} have spent epsilon {_between(used)} of the {_between(caps)} that they allow "
         f"in this study, at delta {_between(deltas)}"
-        + (f"; at most {max(reserved):.3g} more is reserved" if any(reserved) else "")
+        + (f"; at most {at_most(max(reserved))} more is reserved" if any(reserved) else "")
     )
 
 
 def meaning(figures: Figures) -> str:
     """In words: what the largest of these epsilons promises, and to whom."""
-    largest = max(each["epsilon_cap"] for each in figures["parties"])
-    delta = max(each["delta"] for each in figures["parties"])
     return (
-        f"{promise(_about(figures), largest, delta)} (epsilon {largest:.3g}, the most any hospital allows here; "
-        f"adjacency {figures['adjacency']}, view {figures['view']}, accounting {figures['accounting']}). Not protected "
-        f"against: {not_protected_from(_about(figures))}"
+        f"{promise(_about(figures), _worst(figures))} That is epsilon {at_most(_worst(figures).epsilon)}, the most any "
+        f"hospital allows here (adjacency {figures['adjacency']}, view {figures['view']}, accounting "
+        f"{figures['accounting']}). Not protected against: {not_protected_from(_about(figures))}"
     )
 
 
 def weakest(figures: Figures) -> str:
     """In words: how strong the guarantee of the least protected hospital's data is."""
-    worst = max(figures["parties"], key=lambda each: float(each["epsilon_cap"]))
-    return strength(worst["epsilon_cap"], worst["delta"])
+    return strength(_worst(figures))
+
+
+def _worst(figures: Figures) -> Figure:
+    return Figure(*(max(float(each[name]) for each in figures["parties"]) for name in ("epsilon_cap", "delta")))
 
 
 def _about(figures: Figures) -> Protection:
@@ -131,8 +132,9 @@ def _about(figures: Figures) -> Protection:
 def markdown(figures: Figures, improved: Improvement | None) -> str:
     """The report as a page of Markdown."""
     rows = [
-        f"| {each['party']} | {each['epsilon_used']:.4g} | {each['epsilon_reserved']:.4g} | {each['epsilon_cap']:g} "
-        f"| {each['delta']:g} |"
+        f"| {each['party']} | "
+        + " | ".join(at_most(each[name]) for name in ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta"))
+        + " |"
         for each in figures["parties"]
     ]
     counts = [f"| {_cell(name)} | {count} |" for name, count in figures["classes"].items()]
@@ -145,7 +147,7 @@ def markdown(figures: Figures, improved: Improvement | None) -> str:
 
 
 def _between(values: list[float]) -> str:
-    low, high = (f"{value:.3g}" for value in (min(values), max(values)))
+    low, high = (at_most(value) for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
 
 

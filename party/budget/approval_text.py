@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from math import isfinite
-
 import numpy as np
 
 from party.budget.lifetime_use import Forecast
@@ -17,18 +15,17 @@ from protocols.claims import (
     Protection,
     charged,
     not_covered_by_approval,
-    rating,
     strength,
     used_once,
     who_sees_votes,
 )
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
 from protocols.study.released_noise import little_released
-from protocols.study.several_hospitals import any_hospitals
+from protocols.study.several_hospitals import any_hospitals, each_seat
 from protocols.study.terms import Terms
 
 
@@ -100,20 +97,22 @@ def describe(
         *_who_sees(study, about),
         "",
         f"What it may cost, at most ({about.figures}; {accountant(study.accountant_name).statement}), for "
-        f"{about.unit_in_words}, replaced by any other, against anyone who sees {about.view_in_words}:",
+        f"{about.unit_in_words}. Any other data may stand in their place, and the figure holds against anyone who sees "
+        f"{about.view_in_words}:",
     ]
     if study.records is not None:
         return lines + _of_records(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)
     budgets = study.budgets
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     enough = "answers if every query is answered" if budgets.settles else "queries"
+    guaranteed = each_seat(study)
     for seat in seats_of(study, party):
         at = study.seats[seat]
         lines.append(
-            f"  {seat}: epsilon {budgets.epsilon_guaranteed[at]:.4g} at delta {study.roster[at].delta:g}, weight "
+            f"  {seat}: epsilon {at_most(guaranteed[at].epsilon)} at delta {at_most(guaranteed[at].delta)}, weight "
             f"{study.roster[at].weight:g} per vote; enough for {int(answers[at])} {enough}"
         )
-        lines.append(f"    {strength(float(budgets.epsilon_guaranteed[at]), study.roster[at].delta)}")
+        lines.append(f"    {strength(guaranteed[at].figure)}")
     if study.unit == "record" and settings.data.patient:
         lines.append(f"  {WHOLE_PATIENT}")
     lines += _several(study)
@@ -123,23 +122,24 @@ def describe(
 
 def _of_records(study: DeployedStudy, party: str) -> list[str]:
     """What each seat's budget means for one unit, once and for ever."""
-    about, lines = protection_of(study), []
+    about, guaranteed, lines = protection_of(study), each_seat(study), []
     for seat in seats_of(study, party):
         at = study.seats[seat]
-        said = used_once(about, epsilon=float(study.budgets.epsilon_guaranteed[at]), delta=study.roster[at].delta)
-        lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {said}")
-        lines.append(f"    {strength(float(study.budgets.epsilon_guaranteed[at]), study.roster[at].delta)}")
+        figure = guaranteed[at].figure
+        lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {used_once(about, figure)}")
+        lines.append(f"    {strength(figure)}")
     return lines + _several(study) + _warnings(study, party)
 
 
 def _warnings(study: DeployedStudy, party: str) -> list[str]:
     """That hardly anything will be released, or that what this hospital's patients are promised is weak."""
-    epsilon = max(float(study.budgets.epsilon_guaranteed[study.seats[seat]]) for seat in seats_of(study, party))
+    figures = [each.figure for each in each_seat(study)]
+    worst = max((figures[study.seats[seat]] for seat in seats_of(study, party)), key=lambda each: each.epsilon)
     warnings = [little_released(study)]
-    if rating(epsilon) == WEAK:
+    if worst.rating == WEAK:
         warnings.append(
-            f"epsilon {epsilon:.4g} is weak. Ask the operator for a smaller one, or your data-protection officer "
-            "whether it is enough (--officers-file FILE)."
+            f"epsilon {at_most(worst.epsilon)} is weak. Ask the operator for a smaller one, or your data-protection "
+            "officer whether it is enough (--officers-file FILE)."
         )
     return [line for each in warnings if each is not None for line in ("", f"Warning      {each}")]
 
@@ -149,12 +149,7 @@ def _several(study: DeployedStudy) -> list[str]:
     every = any_hospitals(study)
     shown = {count: every[count - 1] for count in (2, len(every)) if 1 < count <= len(every)}
     return [
-        f"  a patient known to any {count} hospitals: "
-        + (
-            f"epsilon {each.epsilon:.4g}. {strength(each.epsilon, each.delta)}"
-            if isfinite(each.epsilon)
-            else "no guarantee"
-        )
+        f"  a patient known to any {count} hospitals: epsilon {at_most(each.epsilon)}. {strength(each.figure)}"
         for count, each in shown.items()
     ]
 
@@ -164,9 +159,10 @@ def lifetime_lines(study: DeployedStudy, settings: PartySettings, forecasts: lis
     lines = ["", f"What it takes from the lifetime cap of data set {settings.data.name!r}:"]
     for each in forecasts:
         lines.append(
-            f"  unit {each.after.unit}: {_share(each.before.share)} of epsilon {each.after.cap.epsilon:g} at delta "
-            f"{each.after.cap.delta:g} is reserved; with this study {_share(each.after.share)} "
-            f"({'it fits' if each.fits else 'IT DOES NOT FIT'}; epsilon {each.after.epsilon_reserved:.4g} in all)"
+            f"  unit {each.after.unit}: the cap is epsilon {at_most(each.after.cap.epsilon)} at delta "
+            f"{at_most(each.after.cap.delta)}. Reserved: {_share(each.before.share)} of it now, "
+            f"{_share(each.after.share)} with this study, which is epsilon {at_most(each.after.epsilon_reserved)}: "
+            f"{'this study fits' if each.fits else 'THIS STUDY DOES NOT FIT'}"
         )
         if study.records is not None and study.unit == each.after.unit == "record" and settings.data.patient:
             lines.append(

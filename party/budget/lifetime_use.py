@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from math import ceil, floor
 
 from party.lifetime import LifetimeCap, allowance, epsilon_reached
+from protocols.plural import at_least, at_most
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Forecast:
 def too_much(forecast: Forecast) -> str:
     """The message that a study does not fit; its shares are rounded so that they never look as if it did."""
     before, after = forecast.before, forecast.after
-    cap = f"epsilon {after.cap.epsilon:g} at delta {after.cap.delta:g}"
+    cap = f"epsilon {at_most(after.cap.epsilon)} at delta {at_most(after.cap.delta)}"
     said = f"unit {after.unit!r}: {cap} for {after.data_set!r}"
     if not after.noise_used <= after.noise_room:
         return (
@@ -72,7 +73,7 @@ def too_much(forecast: Forecast) -> str:
     wanted, left = ceil(1000 * added / after.allowed) / 10, floor(1000 * free / after.allowed) / 10
     alone, least = (before.epsilon_of(nano, after.noise_used - before.noise_used) for nano in (added, free))
     return (
-        f"{said}: the study may use {wanted:.1f} % of it (alone epsilon {alone:.4g}); allowed: at most the {left:.1f} "
-        f"% that is left (alone epsilon {least:.4g}). A cap of epsilon {after.epsilon_reserved:.4g} would have "
-        "admitted it, but a cap is fixed with its first study"
+        f"{said}: the study may use {wanted:.1f} % of it (alone epsilon {at_most(alone)}); allowed: at most the "
+        f"{left:.1f} % that is left (alone epsilon {at_least(least)}). A cap of epsilon "
+        f"{at_most(after.epsilon_reserved)} would have admitted it, but a cap is fixed with its first study"
     )

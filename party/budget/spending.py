@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
-from decimal import ROUND_CEILING, ROUND_FLOOR, ROUND_HALF_EVEN, Context
 from enum import StrEnum
 
 import numpy as np
@@ -25,6 +24,7 @@ from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.ledger.ledger import Balance, Ledger
+from protocols.plural import at_least, at_most
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
@@ -38,9 +38,6 @@ class Bound(StrEnum):
     AT_LEAST = "at least"
 
 
-_ROUNDED = {Bound.EXACT: ROUND_HALF_EVEN, Bound.AT_MOST: ROUND_CEILING, Bound.AT_LEAST: ROUND_FLOOR}
-
-
 # Why what was spent cannot be proved.
 Doubt = Refused | StorageFailed
 
@@ -51,9 +48,10 @@ def code_of(doubt: Doubt) -> str:
 
 
 def bounded(value: float, bound: Bound) -> str:
-    """A figure in four digits that is still the bound that it was: "5.978", "at most 8.391"."""
-    shown = f"{float(Context(prec=4, rounding=_ROUNDED[bound]).create_decimal_from_float(value)):.4g}"
-    return {Bound.EXACT: shown, Bound.AT_MOST: f"at most {shown}"}.get(bound, f"not known: at least {shown}")
+    """A figure that is still the bound that it was: "5.978", "at most 8.391"."""
+    if bound is Bound.AT_LEAST:
+        return f"not known: at least {at_least(value)}"
+    return at_most(value) if bound is Bound.EXACT else f"at most {at_most(value)}"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import DataCorrupt, InvalidInput, Refused, StorageFailed, VerificationFailed
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
@@ -84,7 +84,7 @@ def show(home: PartyHome, as_json: bool) -> None:
     for line in lifetime:
         click.echo(
             f"lifetime cap of {line['data_set']}, unit {line['unit']}: {known}{100 * line['share_reserved']:.1f} % of "
-            f"epsilon {line['epsilon']:g} at delta {line['delta']:g} is reserved"
+            f"epsilon {at_most(line['epsilon'])} at delta {at_most(line['delta'])} is reserved"
         )
     click.echo("The guarantee is the cap; 'budget used' is for monitoring, not an epsilon to publish.")
     found.check()
@@ -292,4 +292,4 @@ def _used(row: Mapping[str, Any]) -> str:
     from party.budget.spending import bounded
 
     used = bounded(row["epsilon_used"], row["bound"])
-    return f"budget used: epsilon {used} of {row['epsilon_cap']:.4g} at delta {row['delta']:g}"
+    return f"budget used: epsilon {used} of {at_most(row['epsilon_cap'])} at delta {at_most(row['delta'])}"

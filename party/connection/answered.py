@@ -30,6 +30,6 @@ def charge_of(seat: ServedSeat, envelope: bytes, said: Reply) -> tuple[str, dict
         "batch": number,
         "queries": queries,
         "answers_left": found.answers_left,
-        "epsilon_used": round(found.epsilon_used, 6),
-        "epsilon_cap": round(found.epsilon_cap, 6),
+        "epsilon_used": found.epsilon_used,
+        "epsilon_cap": found.epsilon_cap,
     }

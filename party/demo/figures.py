@@ -14,7 +14,7 @@ from numpy import ndarray
 
 from party.demo.demo_data import DemoData, encoded
 from party.demo.studies import labels_for_whole_hospitals
-from protocols.claims import rounded_up
+from protocols.plural import at_most
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear, TwoServer
 
@@ -72,7 +72,7 @@ def figures_of(
 def in_words(figures: Mapping[str, Any]) -> str:
     """The figures in words: what was done, the table, what is guaranteed, and the pages to open."""
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
-    everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {rounded_up(several):g}"
+    everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {at_most(several)}"
     pages = "\n".join(f"  {os.path.relpath(page)}" for page in figures["pages"])
     lines = [
         f"Data: {figures['data']}.",
@@ -80,9 +80,9 @@ def in_words(figures: Mapping[str, Any]) -> str:
         "",
         _table(figures),
         "",
-        f"Guaranteed: epsilon {figures['epsilon']:g} at delta {figures['delta']:g} for one {figures['unit']} "
-        f"(replaced by another), against anyone who sees {_seen(figures)}. A patient with a record at every hospital "
-        f"has {everywhere}.",
+        f"Guaranteed: epsilon {at_most(figures['epsilon'])} at delta {at_most(figures['delta'])} for one "
+        f"{figures['unit']} (replaced by another), against anyone who sees {_seen(figures)}. A patient with a record "
+        f"at every hospital has {everywhere}.",
         _more(figures),
         f"It took {figures['seconds']} s. Pages to open:",
         pages,
@@ -110,7 +110,7 @@ def _table(figures: Mapping[str, Any]) -> str:
     together = "onnxruntime is not installed" if judged is None else f"{judged:.3f}"
     rows = [
         *((f"{name} alone", f"{value:.3f}") for name, value in figures["alone"].items()),
-        (f"together, with privacy (epsilon {figures['epsilon']:g})", together),
+        (f"together, with privacy (epsilon {at_most(figures['epsilon'])})", together),
         ("all records pooled, without privacy", f"{figures['pooled']:.3f}"),
         ("always the commonest class", f"{figures['commonest_class']:.3f}"),
     ]

@@ -19,6 +19,7 @@ from party.keeping.repair import repair
 from party.settings import read_settings
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
+from protocols.plural import at_most
 from protocols.reading import read_bytes
 from protocols.study.file import read_deployed
 from runtime.files import sync, write_atomically
@@ -129,8 +130,8 @@ def _at_stake(home: PartyHome, archive: Archive) -> list[str]:
     return [
         *(f"study {each}: it ends here; its whole cap counts as spent" for each in studies),
         *(
-            f"lifetime cap of {settings.data.name}, unit {unit}: epsilon {cap.epsilon:g} at delta {cap.delta:g} is "
-            "charged in full"
+            f"lifetime cap of {settings.data.name}, unit {unit}: epsilon {at_most(cap.epsilon)} at delta "
+            f"{at_most(cap.delta)} is charged in full"
             for unit, cap in settings.lifetime.items()
         ),
     ]

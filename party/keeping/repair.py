@@ -24,6 +24,7 @@ from party.home import PartyHome
 from party.settings import PartySettings
 from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
+from protocols.plural import at_most
 from protocols.study.file import read_deployed
 from runtime.files import write_atomically
 
@@ -78,8 +79,8 @@ def _forfeit(home: PartyHome, settings: PartySettings, policy: Policy, party: st
     return [
         *(f"study {study.name}: it ends at this node; its whole cap counts as spent" for study in studies),
         *(
-            f"lifetime cap of {each.data_set}, unit {each.unit}: epsilon {each.cap.epsilon:g} at delta "
-            f"{each.cap.delta:g} is charged in full, because {why}"
+            f"lifetime cap of {each.data_set}, unit {each.unit}: epsilon {at_most(each.cap.epsilon)} at delta "
+            f"{at_most(each.cap.delta)} is charged in full, because {why}"
             for each in caps
         ),
         "this home can approve studies for another data set: records of other patients, under a data.name of their own "

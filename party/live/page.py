@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 from party.budget.spending import Bound, bounded
 from party.live.state import Happened, LastAudit, NodeState, SeatState
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from protocols.refusals.table import meaning_of
 from runtime.live_page import AGAIN_S
 from runtime.page import document, facts, table, verdict
@@ -85,7 +85,7 @@ def _studies(seats: Sequence[SeatState]) -> list[str]:
     rows = [
         (
             f"{each.study}, {each.seat}", f"{each.left} of {each.total}", bounded(each.used, each.bound),
-            bounded(each.reserved, each.bound), f"{each.cap:.4g}", f"{each.delta:g}", each.unit, each.unsettled,
+            bounded(each.reserved, each.bound), at_most(each.cap), at_most(each.delta), each.unit, each.unsettled,
             each.ends,
         )
         for each in seats
@@ -99,8 +99,8 @@ def _studies(seats: Sequence[SeatState]) -> list[str]:
 def _lifetime(state: NodeState) -> list[str]:
     rows = [
         (
-            each.data_set, each.unit, bounded(each.epsilon_reserved, state.lifetime_bound), f"{each.cap.epsilon:g}",
-            f"{each.cap.delta:g}", f"{100 * each.share:.1f} %",
+            each.data_set, each.unit, bounded(each.epsilon_reserved, state.lifetime_bound), at_most(each.cap.epsilon),
+            at_most(each.cap.delta), f"{100 * each.share:.1f} %",
         )
         for each in state.lifetime
     ]  # fmt: skip

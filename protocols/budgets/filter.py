@@ -21,6 +21,7 @@ from protocols.budgets.accountant import Accountant
 from protocols.budgets.planned_queries import PlannedQueries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
+from protocols.plural import at_least, at_most
 from protocols.ranges import LARGEST_CAP
 
 # Ledgers count nano-units of spend. Costs are first rounded up and caps down by this relative margin, which
@@ -167,9 +168,9 @@ def budget_filters(
         # The epsilon at which the reserve takes half of delta.
         largest = max(0.0, np.log(delta[worst] / (2 * distance)))
         raise InvalidInput(
-            f"delta {delta[worst]:g} at epsilon {epsilon[worst]:g} does not cover the {reserve[worst]:.3g} set aside "
-            f"for float64 noise over {query_limit} queries; allowed: a larger delta, fewer queries, or an epsilon "
-            f"of at most {largest:.4g}"
+            f"delta {at_most(delta[worst])} at epsilon {at_most(epsilon[worst])} does not cover the "
+            f"{at_most(reserve[worst])} set aside for float64 noise over {query_limit} queries; allowed: a larger "
+            f"delta, fewer queries, or an epsilon of at most {at_least(largest)}"
         )
     # Parties with the same budget and sensitivity have the same filter: solve it once for each distinct one.
     key = np.stack([epsilon, delta, sensitivity.votes, sensitivity.rate])
@@ -200,12 +201,12 @@ def budget_filters(
         worst = int(cap.argmin())
         largest = float(accountant.orders[-1])
         raise InvalidInput(
-            f"epsilon {distinct[0, worst]:g} cannot be guaranteed at delta {distinct[1, worst]:g}"
+            f"epsilon {at_most(distinct[0, worst])} cannot be guaranteed at delta {at_most(distinct[1, worst])}"
             f"{f' with Renyi orders up to {largest:g}' if np.isfinite(largest) else ''}; allowed: a larger epsilon or "
             "delta"
         )
     if (cap > LARGEST_CAP).any():
-        raise InvalidInput(f"epsilon is {distinct[0, int(cap.argmax())]:g}; allowed: at most 4e6")
+        raise InvalidInput(f"epsilon is {at_most(distinct[0, int(cap.argmax())])}; allowed: at most 4e6")
     orders = accountant.orders[best]
     return BudgetFilter(
         accountant=accountant,

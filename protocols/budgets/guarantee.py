@@ -12,6 +12,7 @@ from numpy import ndarray
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.claims import Figure
 from protocols.errors import InvalidInput
 
 _STEPS = 100
@@ -45,6 +46,12 @@ class Guarantee:
             )
         if not (np.isnan(self.order) or 1 < self.order < np.inf):
             raise InvalidInput(f"order is {self.order}; allowed: finite and > 1, NaN for Gaussian DP")
+
+    @property
+    def figure(self) -> Figure:
+        """What sentences say of it."""
+        mu = float(np.sqrt(self.spend)) if np.isnan(self.order) else None
+        return Figure(self.epsilon, self.delta, mu, self.noise_distance)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from protocols.budgets.accountant import Accountant
 from protocols.budgets.filter import affordable_queries, cap_nano, noise_reserve, spend_nano
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
+from protocols.plural import at_most
 
 _PRECISION = 1e-12
 # The logarithm of what is solved for must be finite.
@@ -62,8 +63,8 @@ def least_sigma(
     if (shares := left(high)).min() < 1:
         worst = int(whose[shares.argmin()])
         raise InvalidInput(
-            f"epsilon {epsilon[worst]:g} at delta {delta[worst]:g} affords no vote even with noise of {high:g} votes; "
-            "allowed: larger budgets"
+            f"epsilon {at_most(epsilon[worst])} at delta {at_most(delta[worst])} affords no vote even "
+            f"with noise of {high:g} votes; allowed: larger budgets"
         )
     if left(low).min() >= 1:
         return low

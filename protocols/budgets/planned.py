@@ -16,6 +16,7 @@ from protocols.budgets.filter import affordable_queries, noise_reserve
 from protocols.budgets.planned_queries import PlannedQueries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
+from protocols.plural import at_most
 
 # The fewest queries of which a gain is worth knowing, and the most that are counted for it.
 _LEAST_GUIDED, _MOST_GUIDED = 10.0, 10**6
@@ -87,7 +88,7 @@ class DistinctBudgets:
         if (queries <= 0).any():
             worst = int((queries <= 0).any(axis=1).argmax())
             raise InvalidInput(
-                f"epsilon {self.epsilon[worst]:g} cannot be guaranteed at delta {self.delta[worst]:g}; "
+                f"epsilon {at_most(self.epsilon[worst])} cannot be guaranteed at delta {at_most(self.delta[worst])}; "
                 "allowed: a larger epsilon or delta"
             )
         return queries

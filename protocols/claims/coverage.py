@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from protocols.claims.protection import Protection
-from protocols.claims.strength import guess, rating, rounded_up
+from protocols.claims.strength import Figure, strength
 from protocols.claims.who_sees import not_protected_from
 from protocols.errors import InvalidInput
+from protocols.plural import at_most
 
 SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
@@ -65,7 +66,8 @@ OWN_TRAINING: Final = (
 )
 ANY_VOTES: Final = "The same cap: the bound holds for any votes of the others, known or not."
 ONE_SERVER: Final = (
-    "The same cap, computationally: it is accounted with the noise of one server, and the votes are secret-shared."
+    "The same cap, computationally, while that server runs the software unchanged: the cap counts on the noise of the "
+    "other server alone, and the votes are secret-shared."
 )
 SIMULATED: Final = (
     "The noise of a simulation comes from a NumPy generator with a known seed. It protects nobody; a real study draws "
@@ -142,27 +144,26 @@ def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[s
     return lines + ([_SECRET] if study.secret else [])
 
 
-def used_once(study: Protection, *, epsilon: float, delta: float) -> str:
-    """What the epsilon of a study in which records vote means for one unit.
+def used_once(study: Protection, figure: Figure, *, voted: bool = True) -> str:
+    """What the epsilon of a study in which records vote means for one unit of a seat.
 
-    Raises InvalidInput where teachers vote.
+    voted: whether the seat did not stay away. Raises InvalidInput where teachers vote.
     """
     if not study.records:
         raise InvalidInput("teachers vote in the study; allowed: one in which records do, each once")
+    if not voted:
+        return "Nothing that was released depends on data of this seat: it has no vote in the released sums."
     whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
     return (
-        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon {rounded_up(epsilon):g} "
-        f"at delta {delta:g}, for ever: whatever is made of that sum later (labels, students, a choice between them) "
-        "costs nothing more."
+        f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon "
+        f"{at_most(figure.epsilon)} at delta {at_most(figure.delta)}, for ever: whatever is made of that sum later "
+        "(labels, students, a choice between them) costs nothing more."
     )
 
 
-def promise(study: Protection, epsilon: float, delta: float) -> str:
-    """What an epsilon promises a unit, as a bound on a guess between two values of its data."""
-    return (
-        f"The unit is {study.unit_in_words}. Anyone who sees {study.view_in_words}: {guess(epsilon, delta)}. That is "
-        f"{rating(epsilon)}"
-    )
+def promise(study: Protection, figure: Figure) -> str:
+    """What a figure promises a unit, against whom, in two sentences."""
+    return f"The unit is {study.unit_in_words}. Of anyone who sees {study.view_in_words}: {strength(figure)}"
 
 
 def caveats(study: Protection) -> list[tuple[str, str]]:

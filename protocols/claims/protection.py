@@ -60,12 +60,10 @@ class Protection:
     def unit_in_words(self) -> str:
         """Whose data one epsilon protects."""
         if self.records:
-            whose = {
-                "record": "one record of one party, which votes",
-                "patient": "all records of one patient at one party, which together weigh no more than one vote, cast",
-                "party": "all data of one party, which together weigh no more than one vote, cast",
-            }
-            return f"{whose[self.unit]} once in the whole study"
+            if self.unit == "record":
+                return "one record of one party, which votes once in the whole study"
+            whose = "all records of one patient at one party" if self.unit == "patient" else "all data of one party"
+            return f"{whose}, which together have at most one vote, once in the whole study"
         if self.unit == "party":
             return "all data of one party, which move the votes of all of its teachers"
         if self.pooled:

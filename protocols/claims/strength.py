@@ -1,73 +1,131 @@
-"""How strong an epsilon is, in words: how sure a guess can become, and by which factor odds can move.
+"""How strong a guarantee is, in words: how many are accused wrongly by whoever finds out who took part.
 
-All of it is about two values of one unit's data, under replace-one, and whoever has the epsilon's view.
+"Who took part" is about two values of one unit's data, under replace-one, and whoever has the figure's view.
 """
 
 from __future__ import annotations
 
-from math import ceil, exp, isfinite
+from dataclasses import dataclass
+from math import ceil, copysign, erfc, exp, floor, inf, isfinite, log, log10, sqrt
+from statistics import NormalDist
 from typing import Final
 
 from protocols.errors import InvalidInput
+from protocols.plural import at_most
 
 # Up to this epsilon, a guarantee is called so. Lines are drawn by convention: the first is that of "strong formal
-# privacy guarantees" in Ponomareva et al. 2023, "How to DP-fy ML", section 5.2.1; beyond the last, a guess can be right
-# with more than 98.9 %.
+# privacy guarantees" in Ponomareva et al. 2023, "How to DP-fy ML", section 5.2.1.
 RATINGS: Final = ((1.0, "strong"), (3.0, "moderate"), (4.5, "limited"))
 WEAK: Final = "weak"
-# Rounding up a figure that float64 has already rounded does not move it by a digit.
+# Of 100 who took part, so many are caught in the sentence about an attack.
+_CAUGHT = 50
+# Rounding a figure that float64 has already rounded does not move it by a digit.
 _DUST = 1e-9
 # Beyond it, a factor is past what float64 holds.
 _MOST = 700.0
 
 
-def sure(epsilon: float, delta: float) -> float:
-    """The largest probability, in [1/2, 1], of guessing right which of two equally likely values a unit's data have.
+@dataclass(frozen=True)
+class Figure:
+    """A guarantee as sentences need it: (epsilon, delta), and mu where it is Gaussian DP. Adjacency: replace-one.
 
-    No test of neighbours under (epsilon, delta)-DP has error rates a, b with e^epsilon a + b < 1 - delta, or the same
-    with a and b changed over (Wasserman and Zhou 2010, Theorem 2.4; Kairouz, Oh and Viswanath 2015, Theorem 2.1). Their
-    sum is then at least 2 (1 - delta) / (1 + e^epsilon), and 1 - (a + b) / 2 is the probability of a right guess. It is
-    also the mean, over all that may come out, of how sure one is afterwards. Raises InvalidInput out of range.
+    epsilon: infinite where there is no guarantee at this delta; mu: None where none is known; distance: total variation
+    distance of what is released from what is mu-GDP. Raises InvalidInput out of range.
     """
-    if not (isfinite(epsilon) and epsilon >= 0 and 0 <= delta < 1):
-        raise InvalidInput(f"epsilon, delta are {epsilon!r}, {delta!r}; allowed: at least 0, and 0 to below 1")
-    return 1.0 - (1.0 - delta) / (1.0 + exp(min(epsilon, _MOST)))
+
+    epsilon: float
+    delta: float
+    mu: float | None = None
+    distance: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not (self.epsilon >= 0 and 0 < self.delta < 1):
+            raise InvalidInput(f"epsilon, delta are {self.epsilon!r}, {self.delta!r}; allowed: at least 0, in (0, 1)")
+
+    @property
+    def rating(self) -> str:
+        """What a guarantee of this epsilon is called everywhere: strong, moderate, limited or weak."""
+        if self.epsilon == inf:
+            return "no guarantee"
+        return next((name for limit, name in RATINGS if self.epsilon <= limit * (1 + _DUST)), WEAK)
+
+    def accused(self, caught: float) -> float:
+        """The smallest share, in [0, 1], of those who did not take part that an attack accuses, if it catches this
+        share of those who did.
+
+        The larger of two bounds: Kairouz, Oh and Viswanath 2015, Theorem 2.1, of (epsilon, delta); and the trade-off
+        curve of mu-GDP, Phi(Phi^-1(caught) - mu) (Dong, Roth, Su 2022, section 2.2), where every event's probability is
+        off by the distance at most. Raises InvalidInput out of range.
+        """
+        _check(caught)
+        grows = exp(min(self.epsilon, _MOST))
+        least = max(0.0, (caught - self.delta) / grows, 1.0 - self.delta - grows * (1.0 - caught))
+        if self.mu is None:
+            return least
+        return max(least, _normal(_quantile(caught - self.distance) - self.mu) - self.distance)
+
+    def caught(self, accused: float) -> float:
+        """The largest share of those who took part that an attack catches, if it accuses this share of those who did
+        not: `accused` turned round. Raises InvalidInput out of range.
+        """
+        _check(accused)
+        grows = exp(min(self.epsilon, _MOST))
+        most = min(1.0, grows * accused + self.delta, 1.0 - max(0.0, 1.0 - self.delta - accused) / grows)
+        if self.mu is None:
+            return most
+        return min(most, _normal(_quantile(accused + self.distance) + self.mu) + self.distance)
 
 
-def rounded_up(epsilon: float) -> float:
-    """An epsilon as it is shown: rounded up, so that nothing shown promises more than the figure; to three digits after
-    the point below 100, and to a whole number from there on.
+def attack(figure: Figure) -> str:
+    """What finding out who took part costs an attacker at least, as the main clause of a sentence."""
+    return f"whoever catches {_CAUGHT} of 100 who took part wrongly accuses {accused_in_words(figure)} who did not"
+
+
+def accused_in_words(figure: Figure) -> str:
+    """How many of those who did not take part are accused by whoever catches half of those who did: rounded down to two
+    digits.
     """
-    digits = 3 if epsilon < 100 else 0
-    return ceil(10**digits * epsilon * (1 - _DUST)) / 10**digits
+    share = figure.accused(_CAUGHT / 100) * (1 + _DUST)
+    if share < 1e-8:
+        return "as good as none"
+    of = 10 ** max(2, 1 - floor(log10(share)))
+    return f"at least {floor(share * of)} of {of:,}"
 
 
-def rating(epsilon: float) -> str:
-    """What a guarantee of this epsilon is called everywhere: strong, moderate, limited or weak."""
-    return next((name for limit, name in RATINGS if epsilon <= limit * (1 + _DUST)), WEAK)
-
-
-def strength(epsilon: float | None, delta: float) -> str:
-    """In one sentence: how strong the guarantee is; None: there is none at this delta. Figures are rounded up."""
-    if epsilon is None:
+def strength(figure: Figure) -> str:
+    """In one sentence: what the guarantee is called, and what an attack costs."""
+    if not isfinite(figure.epsilon):
         return "No guarantee at this delta."
-    return f"{rating(epsilon).capitalize()}: {guess(epsilon, delta)}."
+    return f"{figure.rating.capitalize()}: {attack(figure)}."
 
 
-def guess(epsilon: float, delta: float) -> str:
-    """What somebody who was half sure may gain, as the main clause of a sentence. Figures are rounded up."""
+def odds(figure: Figure) -> str:
+    """By how much odds move, in one sentence. Of (epsilon, delta) with a finite epsilon.
+
+    P(L > epsilon + ln 2) <= 2 delta for the privacy loss L: delta >= E[(1 - e^(epsilon - L))+], which is at least half
+    of it (Canonne, Kamath, Steinke 2020, section 3.1). There is no such bound at epsilon itself.
+    """
+    twice = 2 * figure.delta
     return (
-        f"somebody who was 50 % sure can become at most {sure_in_words(epsilon, delta)} sure (odds change by a factor "
-        f"of at most {factor_in_words(epsilon)})"
+        "The odds of these data against any other value grow by a factor above "
+        f"{factor(figure.epsilon + log(2))} (twice e to the power of epsilon) with a probability of at most "
+        f"{at_most(twice)}, one in {floor(1 / twice * (1 + _DUST)):,} (twice delta)."
     )
 
 
-def sure_in_words(epsilon: float, delta: float) -> str:
-    """`sure` as a percentage, as at_most_in_words."""
-    return at_most_in_words(sure(epsilon, delta))
+def factor(epsilon: float) -> str:
+    """e^epsilon, rounded up to three digits."""
+    if epsilon > _MOST:
+        return f"e^{ceil(epsilon)}"
+    value = exp(epsilon) * (1 - _DUST)
+    if value < 100:
+        return f"{ceil(100 * value) / 100:g}"
+    if value < 1e6:
+        return f"{ceil(value):,}"
+    return f"{ceil(value / 1e6):,} million" if value < 1e12 else f"e^{ceil(10 * epsilon) / 10:g}"
 
 
-def at_most_in_words(share: float) -> str:
+def percent_at_most(share: float) -> str:
     """A share that is a bound, as a percentage, rounded up; with more digits only where it would read as certainty."""
     for digits in (0, 1, 2):
         shown = ceil(10**digits * 100 * share * (1 - _DUST)) / 10**digits
@@ -76,26 +134,14 @@ def at_most_in_words(share: float) -> str:
     return "100 %"
 
 
-def factor_in_words(epsilon: float) -> str:
-    """e^epsilon, by which the odds of two values change at most (apart from delta), rounded up to three digits."""
-    if epsilon > _MOST:
-        return f"e^{epsilon:.0f}"
-    value = exp(epsilon) * (1 - _DUST)
-    if value < 100:
-        return f"{ceil(100 * value) / 100:g}"
-    if value < 1e6:
-        return f"{ceil(value):,}"
-    return f"{ceil(value / 1e6):,} million" if value < 1e12 else f"e^{epsilon:.1f}"
+def _check(share: float) -> None:
+    if not 0 <= share <= 1:
+        raise InvalidInput(f"share is {share!r}; allowed: 0 to 1")
 
 
-def found_at(false_positives: float, epsilon: float, delta: float) -> float:
-    """The largest share, in [0, 1], of units that any attack can tell to be in the data, where it is wrong about this
-    share of those that are not.
+def _normal(value: float) -> float:
+    return 0.5 * erfc(-value / sqrt(2))
 
-    Kairouz, Oh and Viswanath 2015, Theorem 2.1: the smaller of e^epsilon a + delta and 1 - e^-epsilon (1 - delta - a).
-    Raises InvalidInput out of range.
-    """
-    if not 0 <= false_positives <= 1:
-        raise InvalidInput(f"false_positives is {false_positives!r}; allowed: 0 to 1")
-    factor = exp(min(epsilon, _MOST))
-    return min(1.0, factor * false_positives + delta, 1.0 - max(0.0, 1.0 - delta - false_positives) / factor)
+
+def _quantile(share: float) -> float:
+    return NormalDist().inv_cdf(share) if 0 < share < 1 else copysign(inf, share - 0.5)

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from protocols.claims.protection import Protection
-from protocols.claims.strength import rounded_up
 from protocols.errors import InvalidInput
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 
 
 def not_protected_from(study: Protection) -> str:
@@ -24,20 +23,11 @@ def not_protected_from(study: Protection) -> str:
                 f"limits it to {'one vote a record' if study.records else 'one vote'}."
             )
         case _:
-            more = (
-                f" Nor is a hospital's model protected from the guardian together with {asks}."
-                if study.hides_queries
-                else ""
-            )
-            departs = (
-                "A server that departs from the protocol can change the sums, and a party can add any vector to them: "
-                "nothing limits it to one vote a record."
-                if study.records
-                else f"A server that departs from the protocol {_departs(study)}."
-            )
+            models = ", and the models that answered" if study.hides_queries else ""
+            against = "" if study.hides_queries else " Against one server alone the figures are computational."
             return (
-                f"{asks} and the guardian together: if they collude they see {_every(study)}.{more} {departs} Against "
-                "one server alone the figures are computational."
+                f"{asks} and the guardian together: if they collude they see {_every(study)}{models}. "
+                f"{_departs(study)}{against}"
             )
 
 
@@ -65,8 +55,13 @@ def who_sees_votes(study: Protection) -> str:
                 f"{study.asks} sees noisy sums of all votes and no vote, as long as at most "
                 f"{counted(study.colluders, 'party')} collude with it; each party adds some of the noise"
             )
-        case _:
+        case "two_server":
             return f"nobody sees a vote, unless {study.asks} and the guardian {study.guardian} collude; each adds noise"
+        case _:
+            return (
+                f"nobody sees a vote if {study.asks} and the guardian {study.guardian} run the software unchanged and "
+                "do not collude: one of them alone that departs from it reads votes. Each adds noise"
+            )
 
 
 def noise_added(study: Protection, *, votes: float) -> str:
@@ -127,7 +122,7 @@ def _servers(study: Protection, coordinator: str) -> list[dict[str, str]]:
     shares = "Of every vote one of two shares, which alone says nothing."
     more = (
         "; if it departed from the protocol, it learned at most a function of the noisy counts, up to epsilon "
-        f"{rounded_up(study.counts_epsilon):g}"
+        f"{at_most(study.counts_epsilon)}"
     )
     by_one = f"labels, which queries were refused, {absent} {shares}"
     by_other = "labels, which parties took part, which queries were refused. Of every vote the other share."
@@ -164,32 +159,33 @@ def guardian_sees(study: Protection) -> str:
 
 
 def _departs(study: Protection) -> str:
-    """What one server that departs from the protocol can do where teachers vote."""
-    flips = (
-        "can choose its own noise in one query, unnoticed with probability 1/4, and with one hospital's help shift the "
-        "counts and so flip labels, unnoticed; alone it is noticed if it enters other counts than those of the votes"
+    """What one server that departs from the protocol can do, in sentences."""
+    if study.hides_queries:
+        return (
+            "Either of them alone can read hospitals' votes, without noise, if it departs from the protocol: no "
+            "epsilon holds against it. The figures hold, computationally, while both run the software unchanged."
+        )
+    if study.records:
+        return (
+            "A server that departs from the protocol can change the sums, and a party can add any vector to them: "
+            "nothing limits it to one vote a record."
+        )
+    return (
+        "A server that departs from the protocol can choose its own noise in one query, unnoticed with probability "
+        "1/4. With one hospital's help it can shift the counts and so flip labels, unnoticed; alone it is noticed if "
+        "it enters other counts than those of the votes. It learns at most a function of the noisy counts, with the "
+        "other server's noise: labels, refusals, and one bit a batch by whether it breaks off (three that do end the "
+        f"study). That costs what noisy counts cost, up to epsilon {at_most(study.counts_epsilon)}; the figures charge "
+        "labels, which holds against servers that run the protocol."
     )
-    learns = (
-        "it learns at most a function of the noisy counts, with the other server's noise: labels, refusals, and one "
-        "bit a batch by whether it breaks off (three that do end the study). That costs what noisy counts cost, up to "
-        f"epsilon {rounded_up(study.counts_epsilon):g}; the figures charge labels, which holds against servers that "
-        "run the protocol"
-    )
-    votes = (
-        "; and, by whether they are refused, one bit of each hospital's votes, which no noise covers"
-        if study.hides_queries
-        else ""
-    )
-    return f"{flips}; {learns}{votes}"
 
 
 def not_covered_by_guardian(study: Protection) -> list[str]:
     """What a guardian is told before it approves a study."""
+    refused = "" if study.records else " It can have honest hospitals' votes refused."
     return [
         f"If you and {study.asks} combine what you hold, votes are in the clear; nobody else prevents that.",
-        "A server that departs from the protocol can spoil the sums."
-        if study.records
-        else f"A server that departs from the protocol {_departs(study)}. It can have honest hospitals' votes refused.",
+        f"{_departs(study)}{refused}",
     ]
 
 

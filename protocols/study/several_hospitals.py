@@ -1,4 +1,4 @@
-"""What a study guarantees to a patient known to several of its hospitals."""
+"""What a study guarantees to a unit of each seat, and to a patient known to several of its hospitals."""
 
 from __future__ import annotations
 
@@ -14,6 +14,16 @@ from protocols.study.study import Study, party_of
 def noise_distance(study: Study) -> float:
     """The total variation distance between all labels that may be released and those with ideal noise."""
     return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
+
+
+def each_seat(study: Study) -> list[Guarantee]:
+    """For each seat of the roster: the guarantee of its cap, which may be published."""
+    budgets, distance = study.budgets, noise_distance(study)
+    rows = zip(study.roster, budgets.epsilon_guaranteed, budgets.order, budgets.spend(budgets.cap), strict=True)
+    return [
+        Guarantee(float(epsilon), seat.delta, float(order), float(spend), distance)
+        for seat, epsilon, order, spend in rows
+    ]
 
 
 def any_hospitals(study: Study) -> list[Guarantee]:

@@ -186,7 +186,7 @@ def _print(figures: dict[str, Any], out: Path) -> None:
         click.echo(f"not for release: {model['kind']}, fixed point agrees {100 * model['agreement']:.2f} %")
     first = figures["statements"][0]
     click.echo(
-        f"epsilon {first['epsilon']:.4g} at delta {first['delta']:g} protects {first['protected']} against "
+        f"epsilon {at_most(first['epsilon'])} at delta {at_most(first['delta'])} protects {first['protected']} against "
         f"{first['against']}"
     )
     click.echo(f"report           {out / 'report.html'}")

@@ -50,7 +50,7 @@ from simulations.ask.settings import AskSettings, write_ask_config
 from simulations.ask.stages import AskResult, per_class
 from simulations.plots.style import COLOURS, Drawing, inline_svg, light_grid, new_figure, percent_axis, style
 from simulations.results.files import environment
-from simulations.results.text import count, interval, parties_words, percent, power_of_ten, seeds_text
+from simulations.results.text import count, interval, parties_words, percent, seeds_text
 from simulations.stages.label import mean_and_interval
 
 
@@ -88,7 +88,8 @@ def statements(study: Study, *, queriers: int) -> list[Statement]:
             ANY_VOTES,
         ),
         Statement(
-            one, "one of the two servers (a querying party, or the guardian), even if it subtracts its own noise",
+            one, "one of the two servers (a querying party, or the guardian) that runs the software unchanged, even if "
+            "it subtracts its own noise from what it sees",
             epsilon, delta, f"{ONE_SERVER} Not protected against: {not_protected_from(protection_in_ask(study))}",
         ),
         Statement(
@@ -492,7 +493,7 @@ def write_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[Dr
 def render_ask_report(figures: Summary, settings: AskSettings, drawn: Sequence[Drawing]) -> str:
     """The page as HTML. figures: what `ask_summary` gives; drawn: what `ask_drawings` gives."""
     pages = templates(
-        "simulations.report", autoescape=True, count=count, percent=percent, power=power_of_ten, spread=_spread
+        "simulations.report", autoescape=True, count=count, percent=percent, at_most=at_most, spread=_spread
     )
     seeds = len(figures["seeds"])
     body = pages.get_template("ask.html.j2").render(
@@ -532,7 +533,10 @@ def _verdict(figures: Summary) -> str:
                 else "One seed cannot tell: run several (--seeds)." if half is None
                 else "The interval includes no change: it may be chance.",
             ),
-            ("What it cost those who answered:", f"ε of at most {epsilon:.3g} each. {strength(epsilon, delta)}"),
+            (
+                "What it cost those who answered:",
+                f"ε of at most {at_most(epsilon)} each. {strength(Figure(epsilon, delta))}",
+            ),
         ],
         tone="good" if certain and change > 0 else "plain",
     )  # fmt: skip

@@ -425,7 +425,7 @@ def _must_afford(settings: AskSettings, study: Study) -> None:
     if isinstance(first, Stop):
         poorest = min(study.roster, key=lambda seat: seat.epsilon)
         raise BudgetExceeded(
-            f"epsilon {poorest.epsilon:g} at delta {poorest.delta:g} affords no round of one query for each of "
-            f"{settings.queriers} querying parties at {study.mechanism.noise_words}; allowed: a larger budget, "
-            f"more parties, fewer queriers or {study.mechanism.more_noise_words}"
+            f"epsilon {at_most(poorest.epsilon)} at delta {at_most(poorest.delta)} affords no round of one query "
+            f"for each of {settings.queriers} querying parties at {study.mechanism.noise_words}; allowed: a larger "
+            f"budget, more parties, fewer queriers or {study.mechanism.more_noise_words}"
         )

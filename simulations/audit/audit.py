@@ -19,7 +19,7 @@ from numpy import ndarray
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.crypto.randomness import RandomSource, simulation_rng, system_source
 from protocols.noise import StandardNormal, cryptographic, simulated
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from simulations.audit.agreement.agreement import Agreement, target_agreement
 from simulations.audit.agreement.power import FACTORS, power
 from simulations.audit.as_run.as_run import AuditedStudy, audit_run
@@ -171,7 +171,7 @@ class AuditResult:
     @property
     def subject(self) -> str:
         """What epsilons are of, in words."""
-        return f"epsilon at delta {self.settings.delta:g} of {counted(self.settings.queries, 'query')}"
+        return f"epsilon at delta {at_most(self.settings.delta)} of {counted(self.settings.queries, 'query')}"
 
     def to_json(self) -> dict[str, object]:
         """The audit as JSON values: its terms, and one object per finding."""

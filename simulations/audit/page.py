@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from matplotlib.figure import Figure
 
+from protocols.plural import at_most
 from runtime.page import document, facts, lines, table, verdict
 from simulations.audit.audit import AuditResult
 from simulations.audit.record_votes.audit import RecordAuditResult
@@ -37,7 +38,7 @@ def audit_page(audit: AuditResult | RecordAuditResult, figure: Figure) -> str:
     seed = "the operating system's" if settings.noise == "system" else str(settings.seed)
     known = [
         ("trials on each side", f"{settings.trials:,}"),
-        ("delta", f"{settings.delta:g}"),
+        ("delta", at_most(settings.delta)),
         ("confidence of all lines together", f"{settings.confidence:g}"),
         ("noise", settings.noise),
         ("seed", seed),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from simulations.audit.audit import AuditResult
 from simulations.audit.record_votes.audit import RecordAuditResult
 
@@ -73,7 +73,7 @@ def _of_mechanisms(audit: AuditResult) -> list[AuditTable]:
     columns = ("mechanism", "view", "accountant", "claimed", "lower bound", *(["by Gaussian DP"] if by_mu else []),
                "exact", "lower/claimed", "lower/exact", "law: p", "verdict")  # fmt: skip
     title = (
-        f"epsilon at delta {settings.delta:g} of {counted(settings.queries, 'query')}, unit of total weight "
+        f"epsilon at delta {at_most(settings.delta)} of {counted(settings.queries, 'query')}, unit of total weight "
         f"{settings.weight:g}, replace-one, {settings.classes} classes{_broken(audit)}"
     )
     studies = tuple(

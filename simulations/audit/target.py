@@ -12,6 +12,7 @@ from protocols.budgets.accountant import Accountant, GaussianDp
 from protocols.budgets.filter import budget_filters, noise_reserve
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
+from protocols.plural import at_most
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
         if filters.affordable(np.zeros(1, dtype=np.int64), limit=target.queries)[0] == target.queries:
             mu = float(np.sqrt(spend[0])) if target.gaussian_dp else None
             return Claim(float(filters.epsilon_guaranteed[0]), delta, float(filters.order[0]), mu)
-    raise InvalidInput(f"no filter affords {target.queries} queries at delta {delta:g}; allowed: fewer queries")
+    raise InvalidInput(f"no filter affords {target.queries} queries at delta {at_most(delta)}; allowed: fewer queries")
 
 
 def noise_scales(mechanism: Mechanism) -> str:

@@ -20,6 +20,7 @@ import pandas as pd
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
+from protocols.plural import at_most
 from simulations.baselines.method import Row
 from simulations.datasets.groups import Grouping
 from simulations.groups import FEWEST
@@ -101,7 +102,7 @@ def by_epsilon(summary: pd.DataFrame) -> tuple[list[str], list[list[object]]]:
         cells = {None if pd.isna(row["epsilon"]) else row["epsilon"]: accuracy_text(row) for _, row in group.iterrows()}
         shown = [cells.get(None, ""), *(cells.get(epsilon, "") for epsilon in epsilons)]
         rows.append([method, group["protects"].iloc[0] or "nobody", *shown])
-    return ["method", "protects", "no ε", *(f"ε = {epsilon:g}" for epsilon in epsilons)], rows
+    return ["method", "protects", "no ε", *(f"ε = {at_most(epsilon)}" for epsilon in epsilons)], rows
 
 
 def markdown(summary: pd.DataFrame) -> str:
@@ -109,7 +110,7 @@ def markdown(summary: pd.DataFrame) -> str:
     head, rows = by_epsilon(summary)
     known = summary.dropna(subset=["epsilon", "accuracy"]).sort_values("accuracy", kind="stable")
     last = known.drop_duplicates("epsilon", keep="last")
-    best = {(method, f"ε = {epsilon:g}") for method, epsilon in zip(last["method"], last["epsilon"], strict=True)}
+    best = {(name, f"ε = {at_most(epsilon)}") for name, epsilon in zip(last["method"], last["epsilon"], strict=True)}
     shown = [
         [f"**{cell}**" if (row[0], name) in best else str(cell) for name, cell in zip(head, row, strict=True)]
         for row in rows
@@ -215,7 +216,7 @@ def worst_rows(worst: pd.DataFrame) -> tuple[list[str], list[list[str]]]:
     return head, [
         [
             row["method"],
-            "none" if pd.isna(row["epsilon"]) else f"{row['epsilon']:g}",
+            "none" if pd.isna(row["epsilon"]) else at_most(row["epsilon"]),
             row["attribute"],
             f"{row['group']} (of {row['compared']})",
             accuracy_text(row),
@@ -253,5 +254,5 @@ def accuracy_rows(table: pd.DataFrame, attribute: str) -> tuple[list[str], list[
             }, dtype=object))
             for name in names
         ]  # fmt: skip
-        rows.append([method, "none" if pd.isna(epsilon) else f"{epsilon:g}", *shown])
+        rows.append([method, "none" if pd.isna(epsilon) else at_most(epsilon), *shown])
     return ["method", "ε", *(f"{name} ({sizes[name]:.0f} records)" for name in names)], rows

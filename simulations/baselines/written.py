@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from protocols.claims import SIMULATED
+from protocols.plural import at_most
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import document, facts, lines, table, text, verdict
@@ -118,8 +119,8 @@ def _page(comparison: Comparison, summary: pd.DataFrame, drawn: Drawing, groups:
         ),
         lines(
             [
-                f"Every epsilon is of {ADJACENCY} neighbours, at delta {settings.delta:g}. Of neighbours that add or "
-                "remove one record, as many papers have them, the same noise has about half that epsilon.",
+                f"Every epsilon is of {ADJACENCY} neighbours, at delta {at_most(settings.delta)}. Of neighbours that "
+                "add or remove one record, as many papers have them, the same noise has about half that epsilon.",
                 "All methods learn from the same private records and are scored on the same test records. Settings of "
                 "methods are constants, or follow from public numbers: none is chosen by the accuracies shown "
                 "here. Some constants were chosen on data sets that this program has "
@@ -151,7 +152,7 @@ def _verdict(summary: pd.DataFrame) -> str:
     if private.empty:
         return verdict("No method with privacy was run.", tone="warn")
     points = []
-    for epsilon, rows in private.groupby("epsilon"):
+    for _, rows in private.groupby("epsilon"):
         ranked = rows.sort_values("accuracy", ascending=False)
         best = ranked.iloc[0]
         said = f"{best['method']}, {accuracy_text(best)}."
@@ -161,7 +162,7 @@ def _verdict(summary: pd.DataFrame) -> str:
             said += f" Next: {second['method']}, {accuracy_text(second)}" + (
                 "." if apart else "; the intervals overlap, or there are none."
             )
-        points.append((f"ε = {epsilon:g}:", said))
+        points.append((f"{_epsilon(best)}:", said))
     return verdict("The most accurate method with privacy, by epsilon.", points)
 
 
@@ -175,7 +176,7 @@ def _gain(row: pd.Series) -> list[object]:
 
 
 def _epsilon(row: pd.Series) -> str:
-    return f"ε = {row['epsilon']:g}" if _known(row["epsilon"]) else "no ε"
+    return f"ε = {at_most(row['epsilon'])}" if _known(row["epsilon"]) else "no ε"
 
 
 def _known(value: object) -> bool:

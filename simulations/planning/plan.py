@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import LabelOnly, accountant
 from protocols.errors import BudgetExceeded
+from protocols.plural import at_most
 from protocols.study.study import ADJACENCY, Study
 from simulations.setup.budgets import Budgets
 
@@ -135,7 +136,7 @@ def must_afford(plan: StudyPlan) -> None:
     if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
         poorest = min(plan.groups, key=lambda group: group.answers_all)
         raise BudgetExceeded(
-            f"epsilon {poorest.budget:g} at delta {poorest.delta:g} affords no query at "
+            f"epsilon {at_most(poorest.budget)} at delta {at_most(poorest.delta)} affords no query at "
             f"{plan.study.mechanism.noise_words}; allowed: a larger budget, more parties or "
             f"{plan.study.mechanism.more_noise_words}; a plan says what each budget affords"
         )

@@ -9,6 +9,7 @@ from typing import Any  # values of flags, as click gives them, and of a JSON ob
 import click
 
 from protocols.errors import InvalidInput
+from protocols.plural import at_most
 from simulations.options import given_settings, host_from, worded_settings
 from simulations.planning.comparisons import Comparison, compare
 from simulations.planning.record_votes import Candidate, Publics, Rehearsed, rehearse
@@ -131,7 +132,7 @@ def _print(
     weights = best.study.weights
     click.echo(
         f"chosen     {best.words}: each unit's data are used once, with weights {weights.min():.4g} to "
-        f"{weights.max():.4g}, for at most epsilon {best.study.budgets.epsilon_guaranteed.max():.4g} for ever"
+        f"{weights.max():.4g}, for at most epsilon {at_most(best.study.budgets.epsilon_guaranteed.max())} for ever"
     )
     click.echo(
         f"student    {compared.student:.3f} expected; one hospital alone {compared.alone:.3f}, pooled without privacy "

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 from numpy import ndarray
 
 from protocols.labelling.schedule import STOP_MEANINGS
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from simulations.pipeline import RunResult
 from simulations.plots.style import COLOURS, SERIES, Drawing, light_grid, new_figure, percent_axis, spread, style
 from simulations.results.text import count, parties_words, percent
@@ -232,13 +232,13 @@ def _who(groups: BudgetGroups) -> str:
     if out == len(groups):
         return "all ran out together" if out > 1 else "it ran out"
     if out == 1:
-        return f"ε {groups.epsilon[groups.exhausted_first][0]:g} ran out first"
+        return f"ε {at_most(groups.epsilon[groups.exhausted_first][0])} ran out first"
     return f"{count(out)} of {count(len(groups))} groups ran out first"
 
 
 def _group_words(groups: BudgetGroups, group: int) -> str:
     size = parties_words(int(groups.size[group]))
-    return f"ε {groups.epsilon[group]:g} · {size} · weight {groups.weight[group]:.3g}"
+    return f"ε {at_most(groups.epsilon[group])} · {size} · weight {groups.weight[group]:.3g}"
 
 
 def _list(values: Float64[ndarray, " groups"]) -> str:

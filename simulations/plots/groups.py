@@ -9,6 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from protocols.plural import at_most
 from simulations.groups import FEWEST, ByGroup, Calibration, GroupFigures
 from simulations.membership.attack import true_positive_ceiling
 from simulations.membership.report import AttackResult, MembershipReport
@@ -121,9 +122,9 @@ def roc_drawing(report: MembershipReport) -> Drawing:
         figure = new_figure(height=4.6)
         axes = figure.add_subplot()
         axes.set_title("Membership attack on the released student")
-        at_most = true_positive_ceiling(wide, epsilon=np.asarray(ceiling.epsilon), delta=np.asarray(ceiling.delta))
-        axes.fill_between(wide, at_most, 1, color=COLOURS["grid"], alpha=0.45, linewidth=0)
-        axes.plot(wide, at_most, color=COLOURS["ink"], linewidth=1.3, label=f"ceiling, ε = {ceiling.epsilon:.3g}")
+        most = true_positive_ceiling(wide, epsilon=np.asarray(ceiling.epsilon), delta=np.asarray(ceiling.delta))
+        axes.fill_between(wide, most, 1, color=COLOURS["grid"], alpha=0.45, linewidth=0)
+        axes.plot(wide, most, color=COLOURS["ink"], linewidth=1.3, label=f"ceiling, ε = {at_most(ceiling.epsilon)}")
         axes.plot(wide, wide, color=COLOURS["muted"], linewidth=1.0, linestyle=":", label="chance")
         for name, (colour, dashes) in _LOOKS.items():
             for result, dash in zip(getattr(report, name), dashes, strict=False):

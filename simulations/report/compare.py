@@ -18,6 +18,7 @@ from rich.table import Table
 from rich.text import Text
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.plural import at_most
 from protocols.reading import read_json
 from simulations.results.files import Summary
 from simulations.results.text import MARK, not_for_release
@@ -216,7 +217,7 @@ def _warnings(a: tuple[Summary, dict[str, object]], b: tuple[Summary, dict[str, 
     ]
     deltas_a, deltas_b = _deltas(summary_a), _deltas(summary_b)
     if deltas_a != deltas_b:
-        shown = [", ".join(f"{delta:g}" for delta in deltas) for deltas in (deltas_a, deltas_b)]
+        shown = [", ".join(at_most(delta) for delta in deltas) for deltas in (deltas_a, deltas_b)]
         warnings.append(f"delta is {shown[0]} in a, {shown[1]} in b: an epsilon holds at its own delta only")
     for name in _DATA:
         if config_a.get(name) != config_b.get(name):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from protocols.claims import rounded_up, strength
-from protocols.study.study import ADJACENCY
+from math import isnan
+
+from protocols.claims import Figure, strength
+from protocols.plural import at_most
+from protocols.study.study import ADJACENCY, Study
 from runtime.page import Tone, verdict
 from simulations.pipeline import RunResult
 from simulations.results.files import Summary
@@ -99,12 +102,11 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
             )
     if (most := figures["baselines"]["pays_most"]) is not None:
         points.append(("Who pays most for privacy?", f"{pays_most_words(most, seeds=len(figures['seeds']))}."))
-    worst = max(figures["groups"], key=lambda group: group["epsilon_guaranteed"])
-    epsilon = worst["epsilon_guaranteed"]
+    worst = _worst(result.study)
     points.append(
         (
-            f"What it cost: ε of at most {rounded_up(epsilon):g}.",
-            f"{strength(epsilon, worst['delta'])} For one {figures['unit']} of the least protected party, {ADJACENCY}, "
+            f"What it cost: ε of at most {at_most(worst.epsilon)}.",
+            f"{strength(worst)} For one {figures['unit']} of the least protected party, {ADJACENCY}, "
             f"against whoever sees the {'labels' if figures['view'] == 'label' else 'noisy counts'}.",
         )
     )
@@ -117,6 +119,13 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
             )
         )
     return points
+
+
+def _worst(study: Study) -> Figure:
+    """The guarantee of the least protected party, with ideal noise."""
+    budgets, at = study.budgets, int(study.budgets.epsilon_guaranteed.argmax())
+    mu = float(budgets.spend(budgets.cap)[at]) ** 0.5 if isnan(budgets.order[at]) else None
+    return Figure(float(budgets.epsilon_guaranteed[at]), study.roster[at].delta, mu)
 
 
 def _worth(figures: Summary, gained: float) -> str:

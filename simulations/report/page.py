@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from protocols.claims import SIMULATED, caveats
 from protocols.labelling.schedule import STOP_MEANINGS
+from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from runtime.files import write_atomically
 from runtime.page import document
@@ -32,7 +33,6 @@ from simulations.results.text import (
     not_measured,
     parties_words,
     percent,
-    power_of_ten,
     terms,
 )
 from simulations.setup.experiment import write_config
@@ -58,7 +58,7 @@ def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], 
 
 def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing]) -> str:
     """The page as HTML."""
-    pages = templates("simulations.report", autoescape=True, count=count, percent=percent, power=power_of_ten)
+    pages = templates("simulations.report", autoescape=True, count=count, percent=percent, at_most=at_most)
     groups = figures["groups"]
     private = private_section(result)
     body = pages.get_template("report.html.j2").render(
@@ -132,7 +132,7 @@ def _cards(result: RunResult, figures: Summary) -> list[Row]:
     protects = {"record": "record", "patient": "patient's records", "party": "party's data"}[figures["unit"]]
     least = min(group["epsilon_guaranteed"] for group in figures["groups"])
     most = figures["epsilon_guaranteed_max"]
-    epsilon = f"{most:.3g}" if most - least < 5e-4 * most else f"{least:.3g} to {most:.3g}"
+    epsilon = " to ".join(dict.fromkeys((at_most(least), at_most(most))))
     votes = figures["record_votes"]
     return [
         {
@@ -260,7 +260,7 @@ def _spread(groups: list[Summary]) -> list[Row]:
     rows = []
     for key, words in names.items():
         values = np.repeat([group[key] for group in groups], [group["size"] for group in groups])
-        form = percent if key == "share_of_budget_used" else lambda value: f"{value:.3g}"
+        form = percent if key == "share_of_budget_used" else at_most
         rows.append(
             {
                 "name": words,
@@ -303,6 +303,6 @@ def _reserve(result: RunResult) -> Row | None:
     if reserve[worst] <= 0:
         return None
     return {
-        "amount": power_of_ten(float(f"{reserve[worst]:.2g}")),
-        "delta": power_of_ten(result.budgets.delta[worst]),
+        "amount": at_most(reserve[worst]),
+        "delta": at_most(result.budgets.delta[worst]),
     }

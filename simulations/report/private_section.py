@@ -17,6 +17,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.plural import at_most
 from protocols.research.published.private import WHY
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 from protocols.study.study import ADJACENCY
@@ -131,11 +132,11 @@ def printed_analysis(analysis: VoteAnalysis) -> list[str]:
         f"private figures  (each {WHY})",
         f"  {_NO_BUDGET}",
         f"  {analysis.mechanism.released_words(total_weight=analysis.votes)}; unit {settings.unit}, view label, "
-        f"delta {settings.delta:g}, seed {analysis.seed}",
+        f"delta {at_most(settings.delta)}, seed {analysis.seed}",
         f"  {answered:,} of {analysis.queries:,} queries answered"
         f"{'' if accuracy is None else f', label accuracy {accuracy:.4f}'}",
-        f"  worst case, {analysis.charging.name}: epsilon {analysis.worst_case:.4g} if each were answered, whatever "
-        "the votes",
+        f"  worst case, {analysis.charging.name}: epsilon {at_most(analysis.worst_case)} if each were answered, "
+        "whatever the votes",
         *figure_lines(columns, epsilons, worst=analysis.worst_case),
         *(f"  {name}: refused: {why.for_research()}" for name, why in analysis.refused.items()),
     ]

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.students.choice import Choice, Score
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from simulations.results.text import MARK, pays_most_words
 
 _WIDTH: Final = 80
@@ -25,7 +25,10 @@ _FIGURE: Final = ("", *"0123456789+-<>≥≤∞–")
 def print_summary(figures: dict[str, Any], out: Path) -> None:
     """Prints a run's budget groups as a table, and its headline figures; out: the report's folder."""
     rows: list[list[object]] = [
-        [g["size"], g["budget"], g["weight"], g["epsilon_guaranteed"], g["epsilon_spent"], g["share_of_budget_used"]]
+        [
+            g["size"], at_most(g["budget"]), g["weight"], at_most(g["epsilon_guaranteed"]), at_most(g["epsilon_spent"]),
+            g["share_of_budget_used"],
+        ]
         for g in figures["groups"][:40]
     ]
     print_rows(
@@ -112,7 +115,7 @@ def level_text(level: str, units: int | None) -> str:
 def _deltas(figures: dict[str, Any]) -> str:
     """The delta of all budgets, or the least and the largest."""
     deltas = sorted({group["delta"] for group in figures["groups"]})
-    return f"{deltas[0]:g}" if len(deltas) == 1 else f"{deltas[0]:g} to {deltas[-1]:g}"
+    return " to ".join(dict.fromkeys((at_most(deltas[0]), at_most(deltas[-1]))))
 
 
 def _seats(figures: dict[str, Any]) -> str:

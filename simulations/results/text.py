@@ -22,6 +22,7 @@ import numpy as np
 
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims import not_protected_from
+from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.record_votes import RecordVotes
 from simulations.groups import FEWEST, ByGroup, Calibration, Cost, GroupFigures, PaysMost
@@ -108,7 +109,7 @@ def rows(report: MembershipReport) -> list[Row]:
         lines.append((f"{words}: advantage", *_signed(beyond.advantage)))
     lines.append(("released student; loss threshold: AUC with membership permuted", *_figures(report.permuted)))
     for group in report.groups:
-        low, high = f"{group.epsilon_low:.3g}", f"{group.epsilon_high:.3g}"
+        low, high = at_most(group.epsilon_low), at_most(group.epsilon_high)
         words = f"ε = {low}" if low == high else f"ε from {low} to {high}"
         value, interval = _figures(group.area)
         lines.append((f"AUC, {count(group.members)} members of {words} (at most {group.ceiling:.3f})", value, interval))
@@ -116,11 +117,11 @@ def rows(report: MembershipReport) -> list[Row]:
         ("every unit", report.least_protected),
         ("the unit with the lowest ceiling", report.most_protected),
     ):
-        about = f"ε = {ceiling.epsilon:.3g}, δ = {power_of_ten(ceiling.delta)}"
+        about = f"ε = {at_most(ceiling.epsilon)}, δ = {at_most(ceiling.delta)}"
         lines.append((f"ceiling for {words}: AUC", f"{ceiling.area:.3f}", about))
         lines.append((f"ceiling for {words}: advantage", f"{ceiling.advantage:.3f}", about))
-        for rate, at_most in zip(report.released[0].rates, ceiling.rates, strict=True):
-            lines.append((f"ceiling for {words}: TPR at FPR {_percent(rate.wanted)}", _percent(at_most), about))
+        for rate, most in zip(report.released[0].rates, ceiling.rates, strict=True):
+            lines.append((f"ceiling for {words}: TPR at FPR {_percent(rate.wanted)}", _percent(most), about))
     return lines
 
 
@@ -304,7 +305,6 @@ _INDIVIDUALIZATION = {
 }
 
 
-_SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 # More distinct budgets than this are given as a range.
 _MOST_BUDGETS = 6
 
@@ -313,15 +313,6 @@ def count(value: float) -> str:
     """A count, or a mean of counts with one decimal, with thousands separators."""
     rounded = round(value, 1)
     return f"{rounded:,.0f}" if float(rounded).is_integer() else f"{rounded:,.1f}"
-
-
-def power_of_ten(value: float) -> str:
-    """A small number such as a delta: 10⁻⁵, 3·10⁻⁶, 0.01."""
-    if value >= 1e-3:
-        return f"{value:g}"
-    digits, _, exponent = f"{value:e}".partition("e")
-    raised = f"10{str(int(exponent)).translate(_SUPERSCRIPT)}"
-    return raised if float(digits) == 1 else f"{float(digits):.3g}·{raised}"
 
 
 def parties_words(number: int) -> str:
@@ -417,13 +408,14 @@ def _parties(result: RunResult) -> str:
     epsilon, parties = np.unique(result.budgets.epsilon, return_counts=True)
     words = f"{parties_words(len(result.study.roster))}; "
     if len(epsilon) == 1:
-        words += f"a budget of ε = {epsilon[0]:g} each"
+        words += f"a budget of ε = {at_most(epsilon[0])} each"
     elif len(epsilon) <= _MOST_BUDGETS:
-        each = (f"{value:g} for {number:,}" for value, number in zip(epsilon, parties, strict=True))
+        each = (f"{at_most(value)} for {number:,}" for value, number in zip(epsilon, parties, strict=True))
         words += f"budgets ε = {', '.join(each)}"
     else:
         middle = np.median(result.budgets.epsilon)
-        words += f"budgets ε from {epsilon[0]:g} to {epsilon[-1]:g}, median {middle:g} ({result.settings.budgets})"
+        low, high = at_most(epsilon[0]), at_most(epsilon[-1])
+        words += f"budgets ε from {low} to {high}, median {at_most(middle)} ({result.settings.budgets})"
     sizes = result.source.party_sizes
     if sizes is None:
         return words
@@ -434,7 +426,7 @@ def _parties(result: RunResult) -> str:
 def deltas_words(result: RunResult) -> str:
     """The delta of all budgets, or the range of their deltas."""
     low, high = float(result.budgets.delta.min()), float(result.budgets.delta.max())
-    return power_of_ten(low) if low == high else f"{power_of_ten(low)} to {power_of_ten(high)}"
+    return " to ".join(dict.fromkeys((at_most(low), at_most(high))))
 
 
 def not_measured(result: RunResult, figure: str) -> str:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 import tomli_w
 
 from protocols.claims import SIMULATED
+from protocols.plural import at_most
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import cards, document, facts, lines, table, text, verdict
@@ -267,7 +268,7 @@ def _row(row: dict[object, object], varied: tuple[str, ...]) -> list[object]:
         row["setting"], *(row[key] for key in varied),
         *(_figure(row, name) for name in ("answered", "asked", "label_accuracy", "student_accuracy")),
         "none" if not _known(majority) else f"{100 * float(majority):.1f} %",  # type: ignore[arg-type]  # a number
-        "none" if not _known(epsilon) else f"{float(epsilon):.4g}",  # type: ignore[arg-type]  # a number
+        "none" if not _known(epsilon) else at_most(float(epsilon)),  # type: ignore[arg-type]  # a number
         _figure(row, "share_of_budget_used_min"),
     ]  # fmt: skip
 

@@ -21,6 +21,7 @@ from protocols.crypto.lazy_inversion import integer_gaussian
 from protocols.crypto.randomness import RandomSource, simulation_rng, system_source
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
+from protocols.plural import at_most
 from protocols.study.study import Study
 from simulations.audit.agreement.agreement import Agreement
 from simulations.audit.distinguishing import LowerBound, Samples, epsilon_lower_bound, mu_lower_bound
@@ -125,7 +126,7 @@ class RecordAuditResult:
     @property
     def subject(self) -> str:
         """What epsilons are of, in words."""
-        return f"epsilon at delta {self.settings.delta:g} of a study of record votes"
+        return f"epsilon at delta {at_most(self.settings.delta)} of a study of record votes"
 
     def to_json(self) -> dict[str, object]:
         """The audit as JSON values: its terms, and one object per finding."""

@@ -3,11 +3,13 @@
 import re
 from dataclasses import replace
 from itertools import product
+from math import inf
 
 import pytest
 
 from protocols.claims import (
     LEVEL_NAMES,
+    Figure,
     Protection,
     caveats,
     charged,
@@ -63,7 +65,7 @@ def said_of(study):
     """All that anybody is told of a study."""
     lines = [not_protected_from(study), who_sees_votes(study), study.unit_in_words, study.view_in_words]
     lines += not_covered_by_release(study) + not_covered_by_approval(study, patient_named=False)
-    lines += [" ".join(each) for each in caveats(study)] + [promise(study, 1.0, 1e-5)]
+    lines += [" ".join(each) for each in caveats(study)] + [promise(study, Figure(1.0, 1e-5))]
     if study.level != "hidden_queries":
         lines += [text for row in who_saw_what(study, coordinator="centre") for text in row.values()]
     if study.guarded:
@@ -86,9 +88,9 @@ def test_no_sentence_claims_more_than_the_level_gives(subtests):
             assert ("collude" in said) == (study.level != "clear")
             assert ("guardian" in said) == study.guarded
             assert ("computational" in said) == study.guarded
-            assert ("nobody sees a vote, unless" in said) == study.guarded
+            assert ("nobody sees a vote, unless" in said) == (study.level == "two_server")
             assert ("more than 2 parties" in said) == (study.level == "secure_sum")
-            assert ("a hospital's model" in said) == (study.level == "hidden_queries")
+            assert ("the models that answered" in said) == (study.level == "hidden_queries")
 
 
 def test_no_sentence_claims_more_than_unit_and_view_give(subtests):
@@ -100,8 +102,8 @@ def test_no_sentence_claims_more_than_unit_and_view_give(subtests):
             assert ("may be learned by several teachers" in said) == (study.unit == "record" and study.pooled)
             one_by_one = "elsewhere only each record on its own is covered"
             assert (one_by_one in said) == (study.unit == "record")
-            assert ("Anyone who sees the released labels" in said) == (study.view == "label")
-            assert ("Anyone who sees the noisy counts" in said) == (study.view == "histogram")
+            assert ("anyone who sees the released labels" in said) == (study.view == "label")
+            assert ("anyone who sees the noisy counts" in said) == (study.view == "histogram")
             assert ("It holds against whoever sees the labels" in said) == (study.view == "label")
 
 
@@ -124,17 +126,24 @@ def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(subtests)
 
 
 def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(subtests):
-    for study in [each for each in ALL if each.guarded]:
+    for study in [each for each in ALL if each.level == "two_server"]:
         with subtests.test(name_of(study)):
             for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
-                assert "with one hospital's help shift the counts and so flip labels, unnoticed" in said
+                assert "With one hospital's help it can shift the counts and so flip labels, unnoticed" in said
                 assert "its own noise in one query, unnoticed with probability 1/4" in said
                 assert "at most a function of the noisy counts, with the other server's noise" in said
                 assert f"up to epsilon {study.counts_epsilon:.3g}; the figures charge labels" in said
-                # Where a hospital asks, it may let honest votes be refused by what they are.
-                one_bit = "one bit of each hospital's votes, which no noise covers" in said
-                assert one_bit == (study.level == "hidden_queries")
             assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
+
+
+def test_no_epsilon_is_stated_against_one_server_that_departs_where_queries_are_hidden(subtests):
+    for study in [replace(each, counts_epsilon=3.25) for each in ALL if each.level == "hidden_queries"]:
+        with subtests.test(name_of(study)):
+            assert "3.25" not in said_of(study)
+            for each in (not_protected_from(study), who_sees_votes(study), " ".join(not_covered_by_guardian(study))):
+                assert "alone" in each
+                assert "read" in each
+            assert "no epsilon holds against it" in not_protected_from(study)
 
 
 def test_the_guardian_knows_the_labels_of_public_queries_and_none_of_hidden_ones():
@@ -153,10 +162,12 @@ def test_where_the_file_names_the_patients_column_the_approval_does_not_say_it_i
         assert not any("data.patient is not set" in line for line in not_covered_by_approval(study, patient_named=True))
 
 
-def test_an_epsilon_promises_a_bound_on_a_guess_and_a_large_one_nothing():
+def test_an_epsilon_promises_that_some_are_accused_wrongly_and_a_large_one_hardly_anybody():
     study = study_of("two_server")
-    assert "at most 74 % sure (odds change by a factor of at most 2.72). That is strong" in promise(study, 1.0, 1e-5)
-    assert "at most 99.97 % sure (odds change by a factor of at most 2,981). That is weak" in promise(study, 8.0, 1e-5)
+    assert "Strong: whoever catches 50 of 100 who took part wrongly accuses at least 18" in promise(
+        study, Figure(1.0, 1e-5)
+    )
+    assert "Weak: " in promise(study, Figure(8.0, 1e-5))
 
 
 def test_nothing_is_said_of_a_level_unit_or_view_that_is_not_known():
@@ -204,12 +215,19 @@ def test_what_an_epsilon_means_where_records_vote_is_said_once_and_for_ever(unit
     study = Protection(
         level="clear", unit=unit, view="histogram", adjacency="replace-one", asks="the coordinator", records=True
     )
-    said = used_once(study, epsilon=0.5, delta=1e-6)
+    said = used_once(study, Figure(0.5, 1e-6))
     assert said.startswith(f"{whose} used once, in one noisy sum, and this costs at most epsilon 0.5 at delta 1e-06")
     assert "for ever" in said
-    assert "at most epsilon 0.501 at" in used_once(study, epsilon=0.5001, delta=1e-6)
+    assert "at most epsilon 0.501 at" in used_once(study, Figure(0.5001, 1e-6))
     with pytest.raises(InvalidInput, match="teachers vote"):
-        used_once(replace(study, records=False, unit="record"), epsilon=1.0, delta=1e-6)
+        used_once(replace(study, records=False, unit="record"), Figure(1.0, 1e-6))
+
+
+def test_of_a_seat_that_did_not_vote_it_is_not_said_that_its_data_were_used():
+    absent = used_once(OF_RECORDS[0], Figure(0.5, 1e-6), voted=False)
+    assert absent != used_once(OF_RECORDS[0], Figure(0.5, 1e-6))
+    assert "epsilon" not in absent
+    assert "once" not in absent
 
 
 def test_the_noise_that_is_stated_is_what_both_servers_add_and_the_figures_count_on_one():
@@ -229,21 +247,22 @@ def test_who_saw_what_points_to_no_place_on_a_page():
 def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_not_and_what_is_kept(subtests):
     for study in [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS:
         with subtests.test(name_of(study)):
-            several = [(8.0, 1e-5), (17.5, 1e-5), (None, 1e-5)]
-            short = in_short(study, hospitals=[(1.0, 1e-5), (8.0, 1e-5)], several=several)
+            epsilons = {"hospitals": (1.0, 8.0), "several": (8.0, 17.5, inf)}
+            figures = {name: [Figure(each, 1e-5) for each in given] for name, given in epsilons.items()}
+            short = in_short(study, **figures)
             points = short["points"]
             assert short["verdict"].startswith("Weak protection of one")
-            assert "at most 99.97 % sure (odds change by a factor of at most 2,981)" in short["verdict"]
+            assert "16 of 100,000" in short["verdict"]
             assert list(points) == [
                 "Who is protected", "From whom", "How strong", "For how long", "Patients of several hospitals",
                 "Who is not protected", "What leaves a hospital", "What is kept", "Who holds which keys",
                 "Who objects or withdraws", "What is not checked", "For you to decide",
             ]  # fmt: skip
             assert "epsilon 1 to 8" in points["Who is protected"]
-            assert "one in 100,000" in points["How strong"]
+            assert "one in 50,000" in points["How strong"]
             assert points["For how long"].startswith("For ever")
-            assert "Known to any 2: epsilon 17.5, weak" in points["Patients of several hospitals"]
-            assert "Known to any 3: no guarantee" in points["Patients of several hospitals"]
+            assert "Known to any 2: epsilon 17.5. Weak" in points["Patients of several hospitals"]
+            assert "Known to any 3: epsilon none. No guarantee" in points["Patients of several hospitals"]
             assert not_protected_from(study) in points["Who is not protected"]
             assert ("it sees" in points["What is kept"]) == (study.level == "clear")
             assert ("The guardian:" in points["What is kept"]) == study.guarded

@@ -5,8 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from protocols.claims import rounded_up, sure_in_words, withdrawal
+from protocols.claims import percent_at_most, withdrawal
+from protocols.plural import at_most
 from protocols.study.protection import protection_of
+from protocols.study.several_hospitals import each_seat
 from runtime.officers_file import Asked, Hospital, officers_file
 from tests.harness.studies import deployed_study
 
@@ -24,14 +26,13 @@ def test_what_the_system_knows_is_filled_in(study):
     for known in (study.digest.hex(), "tell left from right", "centre", "hospital-0, hospital-1, hospital-2",
                   "2999-12-31", "25 answers to 36 questions", "2031-05-06", "side: left, right"):  # fmt: skip
         assert known in page
-    shown = sure_in_words(float(study.budgets.epsilon_guaranteed[0]), 1e-5)
-    assert page.count(f'>1e-05</td><td data-name="50 % sure becomes at most">{shown}</td>') == 3
+    figure = each_seat(study)[0].figure
+    shown = percent_at_most(figure.caught(0.01))
+    assert page.count(f'>1e-05</td><td data-name="found by any attack">{shown}</td>') == 3
     assert "Weak protection of one record of one hospital" in page
     assert "any 3 hospitals" in page
     # A bound is never rounded down: privacy.html shows the same.
-    assert f"<td>{rounded_up(float(study.budgets.epsilon_guaranteed[0])):g}</td>" in re.sub(
-        r' data-name="[^"]*"', "", page
-    )
+    assert f"<td>{at_most(figure.epsilon)}</td>" in re.sub(r' data-name="[^"]*"', "", page)
     assert "No record leaves a hospital: what leaves it is its models&#x27; votes on public questions" in page
 
 

@@ -187,6 +187,17 @@ def test_without_the_sums_nothing_may_be_made_of_them(record_release, tmp_path):
     assert "without the sums" in failed(copy)["study and labels"]
 
 
+def test_of_a_hospital_that_stayed_away_it_is_not_said_that_its_data_were_used(tmp_path):
+    consortium = Consortium(tmp_path)
+    study, queries = record_study_of(quorum=2)
+    labelled = consortium.label(study, queries=queries, absent=lambda requests: frozenset(HOSPITALS[:1]))
+    folder = consortium.release(labelled, tmp_path / "release")
+    assert not failed(folder)
+    once = json.loads((folder / "privacy.json").read_text())["records"]["used_once"]
+    assert "epsilon" not in once[HOSPITALS[0]]
+    assert all("epsilon" in once[each] for each in HOSPITALS[1:])
+
+
 def test_a_study_that_lost_its_quorum_is_released_without_sums(tmp_path):
     consortium = Consortium(tmp_path)
     study, queries = record_study_of(quorum=3)

@@ -1,15 +1,18 @@
 """What somebody who has never seen a privacy statement asks: the page alone answers, most of it before any table."""
 
+import json
 import re
 from html import unescape
 
 import pytest
 
+from coordinator.release.pages import privacy_page
+
 QUESTIONS = {
     "Who is protected?": ("Who is protected: One record of one party",),
     "From whom?": ("From whom: Anyone who sees the released labels", "the public, the other hospitals"),
-    "How strongly?": ("Weak protection of one record", "somebody who was 50 % sure can become at most 99.4 % sure"),
-    "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 100,000"),
+    "How strongly?": ("Weak protection of one record", "wrongly accuses at least 33 of 10,000 who did not"),
+    "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 50,000"),
     "For how long?": ("For how long: For ever", "a release cannot be called back"),
     "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
     "What of a patient of two hospitals?": ("They are protected less", "Known to any 2: epsilon 11.4"),
@@ -47,3 +50,10 @@ def test_the_page_alone_answers(words, question):
 def test_all_but_one_are_answered_before_the_first_section(words):
     before = words[: words.index("What is protected, and from whom")]
     assert sum(all(answer in before for answer in answers) for answers in QUESTIONS.values()) >= len(QUESTIONS) - 1
+
+
+def test_a_ledger_that_may_differ_is_named_on_the_page(signed):
+    made = json.loads((signed[2] / "privacy.json").read_text())
+    assert "7654321" not in privacy_page(made)
+    made["during_the_study"]["ledgers_that_may_differ_nano"] = {"hospital-1": 7654321}
+    assert "hospital-1: by up to 7654321" in privacy_page(made)

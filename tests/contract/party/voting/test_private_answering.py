@@ -130,6 +130,15 @@ def test_a_seat_that_was_withdrawn_computes_and_gives_no_vote(place):
         assert seat.ledger.balance(SEAT).spent == 0
 
 
+def test_a_seat_whose_data_set_has_another_name_now_is_not_approved_and_was_not_withdrawn(place):
+    home, settings, policy = place
+    settings = replace(settings, data=replace(settings.data, name="ward-2"))
+    with Answering(home, settings, policy, party=SEAT, on_event=lambda *event: None) as answering:
+        (seat,) = answering.seats()
+        assert labelled(seat.party, STUDY).refusals[SEAT] == "not_approved"
+        assert seat.ledger.balance(SEAT).spent == 0
+
+
 def test_a_seat_without_its_model_says_so_and_names_no_file(place):
     home, settings, policy = place
     (home.teachers(STUDY.digest, SEAT) / PRIVATE_FILE).unlink()

@@ -16,6 +16,7 @@ from party.asking.report import ask_figures, cost, markdown, meaning, report_lin
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import NOT_ASKED, Labelling
 from protocols.labelling.schedule import Stop
+from protocols.plural import at_most
 from protocols.votes import ABSTAIN
 from tests.harness.askers import asked_study
 
@@ -204,9 +205,9 @@ def test_a_model_that_cannot_be_computed_in_fixed_point_is_said_to_be_none():
     assert replace(IMPROVED, agreement=None).lines()[-1].endswith("so the effect of rounding is not known")
 
 
-def test_what_an_epsilon_means_is_the_bound_on_what_somebody_can_become_sure_of():
-    assert "can become at most 74 % sure" in meaning(figures_of(asked_study(epsilon=1.0, sigma=100.0)))
-    assert "That is weak" in meaning(figures_of(asked_study(epsilon=8.0)))
+def test_what_an_epsilon_means_is_how_many_an_attack_accuses_wrongly():
+    assert "at least 18 of 100 " in meaning(figures_of(asked_study(epsilon=1.0, sigma=100.0)))
+    assert "Weak" in meaning(figures_of(asked_study(epsilon=8.0)))
 
 
 def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
@@ -232,8 +233,8 @@ def test_what_is_reserved_is_not_said_to_be_spent(stop):
     used, more = ([each[name] for each in figures["parties"]] for name in ("epsilon_used", "epsilon_reserved"))
     assert used == study.budgets.epsilon_of(np.array([0, 3, 0]) * 10**9).tolist()
     assert [sum(both) for both in zip(used, more, strict=True)] == pytest.approx(study.budgets.epsilon_of(spent))
-    said = f"have spent epsilon 0 to {used[1]:.3g} of the 45 that they allow in this study, at delta 1e-05; at most"
+    said = f"have spent epsilon 0 to {at_most(used[1])} of the 45 that they allow in this study, at delta 1e-05;"
     for text in ("\n".join(report_lines(figures, None)), markdown(figures, None), "".join(Parsed(page(figures)).texts)):
-        assert f"{said} {more[0]:.3g} more is reserved" in text
-    assert f"| hospital-0 | 0 | {more[0]:.4g} | 45 | 1e-05 |" in markdown(figures, None)
+        assert f"{said} at most {at_most(more[0])} more is reserved" in text
+    assert f"| hospital-0 | 0 | {at_most(more[0])} | 45 | 1e-05 |" in markdown(figures, None)
     assert "reserved" not in cost(figures_of(study, None, **given))

@@ -18,6 +18,7 @@ from protocols.crypto.identity import new_key, to_pem
 from protocols.features.feature_map import FeatureMap
 from protocols.features.grams import gram_vectors
 from protocols.features.scale import Scale
+from protocols.ledger.ledger import Ledger
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from protocols.study.file import write_study
 from protocols.study.terms import Feature
@@ -93,6 +94,22 @@ def test_alone_is_scored_on_records_that_the_model_did_not_see_and_together_is_t
     assert said.startswith("alone     right in ")
     assert "always 'left' would be right in" in said or "always 'right' would be right in" in said
     assert "cross-validated in 5 parts, by patient" in " ".join(said.split())
+
+
+def test_records_are_said_to_have_shaped_the_labels_only_where_this_home_answered_the_study(place, capsys):
+    home, file, release = place
+    assert run(home, "data", "score", file, "--release", release) == 0
+    assert "--test" not in capsys.readouterr().out
+    study = home.find_study(str(file))
+    seat = study.roster[0].party
+    path = home.ledger(study.digest, seat)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with Ledger(path) as ledger:
+        ledger.open_accounts({seat: 10})
+        ledger.reserve(0, b"d" * 32, {seat: 1}, b"", queries=[0], limit=10)
+    assert run(home, "data", "score", file, "--release", release) == 0
+    assert "--test" in capsys.readouterr().out
+    path.unlink()
 
 
 def test_records_of_nobody_who_is_named_are_parted_by_record(tmp_path, authority, capsys):

@@ -87,7 +87,7 @@ def test_what_cannot_be_proved_is_shown_as_its_bound_and_in_no_figure_of_answers
 def test_a_bound_is_rounded_such_that_it_stays_one(value):
     most, least = (float(bounded(value, each).split()[-1]) for each in (Bound.AT_MOST, Bound.AT_LEAST))
     assert least <= value <= most
-    assert bounded(value, Bound.EXACT) == f"{value:.4g}"
+    assert value <= float(bounded(value, Bound.EXACT)) == most
 
 
 def test_a_line_that_was_lost_a_moment_ago_needs_nobody():

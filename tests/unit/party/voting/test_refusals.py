@@ -45,6 +45,7 @@ PUBLIC = {
     "not_a_survivor": "what was asked",
     "too_few_parties": "how many parties the coordinator named",
     "withdrawn": "what the administrator did",
+    "not_approved": "what the administrator did",
     "no_teachers": "that nothing was trained: the same for every query, and known before any",
     "teachers_late": "that the deadline passed, which the coordinator sees",
     "ledger_rolled_back": "how many batches a ledger holds, all of which the coordinator asked",
