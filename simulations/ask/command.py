@@ -11,6 +11,7 @@ import click
 
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
+from protocols.plural import at_most
 from simulations.ask.kinds import KINDS, SHARES, askable
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES

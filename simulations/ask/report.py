@@ -35,12 +35,14 @@ from protocols.claims import (
     SEVERAL,
     SEVERAL_COST,
     SIMULATED,
+    Figure,
     Protection,
     guardian_sees,
     not_protected_from,
     strength,
 )
 from protocols.labelling.schedule import STOP_MEANINGS
+from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.study import ADJACENCY, Study
 from runtime.files import write_atomically

@@ -46,7 +46,7 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.labelling.schedule import Stop
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import LatticeNoise, Noise, lattice_noise
-from protocols.plural import counted
+from protocols.plural import at_most, counted
 from protocols.study.levels import TwoServer, guarded
 from protocols.study.released_noise import little_released
 from protocols.study.stop import check_stop
