@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any  # parsed JSON, checked below
 
 from protocols.budgets.guarantee import Composition, Guarantee, compose
+from protocols.claims import Figure
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 from protocols.study.study import UNITS
@@ -79,6 +80,13 @@ def guarantee_from(table: Mapping[str, Any]) -> Guarantee:
         float(table["spend"]),
         float(table["noise_distance"]),
     )
+
+
+def figure_from(table: Mapping[str, Any]) -> Figure:
+    """What sentences say of a guarantee, or of a composition, of which only epsilon and delta are known."""
+    if "spend" in table:
+        return guarantee_from(table).figure
+    return Figure(math.inf if table["epsilon"] is None else table["epsilon"], table["delta"])
 
 
 def guarantee_table(guarantee: Guarantee) -> dict[str, float | None]:

@@ -14,7 +14,7 @@ from typing import Any  # values of a statement
 import jinja2
 from markupsafe import Markup
 
-from coordinator.release.earlier import guarantee_from
+from coordinator.release.earlier import figure_from
 from protocols.claims import accused_in_words, strength
 from protocols.plural import at_most, counted
 from runtime.page import document, prose, text, verdict
@@ -90,7 +90,7 @@ def _report_verdict(statement: Mapping[str, Any]) -> str:
             ("It ended because", f"{queries['stop_in_words']}."),
             (
                 "Patients' protection:",
-                f"{strength(guarantee_from(worst['guarantee']).figure)} Who is protected from whom, and who is not, is "
+                f"{strength(figure_from(guarantee))} Who is protected from whom, and who is not, is "
                 "in privacy.html.",
             ),
         ],
@@ -155,11 +155,11 @@ def _epsilon(value: float | None) -> str:
 
 
 def _rating(guarantee: Mapping[str, Any]) -> str:
-    return guarantee_from(guarantee).figure.rating
+    return figure_from(guarantee).rating
 
 
 def _accused(guarantee: Mapping[str, Any]) -> str:
-    return accused_in_words(guarantee_from(guarantee).figure)
+    return accused_in_words(figure_from(guarantee))
 
 
 def _percent(value: float) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from math import inf
 from typing import Any  # values of JSON
 
 import numpy as np
@@ -17,7 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered, voted
-from coordinator.release.earlier import EarlierRelease, guarantee_from, guarantee_table, parse_statement, together
+from coordinator.release.earlier import EarlierRelease, figure_from, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from protocols import claims
 from protocols.claims import Figure, Protection
@@ -172,12 +171,10 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     """The figures at the top: of this release and all earlier ones together."""
     before = made["earlier_releases"]
     if not before["releases"]:
-        hospitals, several = (
-            [guarantee_from(each["guarantee"]).figure for each in rows]
-            for rows in (made["seats"], made["several_hospitals"]["any"])
-        )
-        return claims.in_short(about, hospitals=hospitals, several=several)
-    short = claims.in_short(about, hospitals=_together(before["parties"]), several=_together(before["several"]))
+        hospitals = [each["guarantee"] for each in made["seats"]]
+        several = [each["guarantee"] for each in made["several_hospitals"]["any"]]
+        return claims.in_short(about, hospitals=_figures(hospitals), several=_figures(several))
+    short = claims.in_short(about, hospitals=_figures(before["parties"]), several=_figures(before["several"]))
     names = ", ".join(each["name"] for each in before["releases"])
     says = f"All figures of this summary are of this release and these earlier ones together: {names}."
     points = short["points"]
@@ -188,9 +185,8 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     }
 
 
-def _together(rows: list[dict[str, Any]]) -> list[Figure]:
-    """Of compositions, of which only epsilon and delta are known."""
-    return [Figure(inf if each["epsilon"] is None else each["epsilon"], each["delta"]) for each in rows]
+def _figures(rows: list[dict[str, Any]]) -> list[Figure]:
+    return [figure_from(each) for each in rows]
 
 
 def _records(facts: Facts) -> dict[str, Any] | None:
