@@ -13,7 +13,7 @@ import time
 
 import numpy as np
 
-from protocols.mechanisms import ConfidentGNMax
+from protocols.mechanisms import ThresholdedGNMax
 from protocols.noise import simulated
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
@@ -43,27 +43,25 @@ def straightforward(study: Study, stored: TeacherVotes, seed: int, asked: list[i
     """One query, one party and one class at a time; the batches are those that the replay asked."""
     rng = np.random.default_rng(seed)
     mechanism = study.mechanism
-    assert isinstance(mechanism, ConfidentGNMax)
-    bit_sigma = mechanism.bit_sigma("label")
+    assert isinstance(mechanism, ThresholdedGNMax)
     weights = study.weights.tolist()
     labels, start = [], 0
     for size in asked:
-        bits, noise = rng.standard_normal(size), rng.standard_normal((size, stored.classes))
+        noise = rng.standard_normal((size, stored.classes))
         for query in range(size):
             counts = [0.0] * stored.classes
             for party, weight in enumerate(weights):
                 counts[stored.votes[party, 0, start + query]] += weight
-            if max(counts) + bit_sigma * bits[query] < mechanism.threshold:
-                labels.append(ABSTAIN)
-            else:
-                labels.append(int(np.argmax(np.array(counts) + mechanism.sigma * noise[query])))
+            noisy = [count + mechanism.sigma * drawn for count, drawn in zip(counts, noise[query], strict=True)]
+            labels.append(int(np.argmax(noisy)) if max(noisy) >= mechanism.threshold else ABSTAIN)
         start += size
     return labels
 
 
-def main() -> None:
-    stored = make_votes(250, 9000)
-    # A budget so large that all 9,000 queries are asked, which is the most work that a setting can be.
+def main(*, queries: int = 9000, settings: int = 1000, many: int = 10_000) -> None:
+    """Prints times. many: parties, and queries, of the run that measures memory."""
+    stored = make_votes(250, queries)
+    # A budget so large that all queries are asked, which is the most work that a setting can be.
     everything = {"sigma": 400.0, "budgets": "2:0.34,4:0.43,6:0.23"}
     _ = setting(stored, **everything).budgets  # loads the label-only table
     stored.group_counts(np.zeros(250, dtype=int), 1)
@@ -75,8 +73,9 @@ def main() -> None:
         times.append(time.perf_counter() - start)
         asked = sum(size for size, _ in result.labelling.batches)
     print(
-        f"replay, 250 parties x 9,000 queries x 10 classes ({asked} asked): median {np.median(times) * 1e3:.1f} ms a "
-        f"setting (budgets, weights, accounts, aggregation; min {min(times) * 1e3:.1f}, max {max(times) * 1e3:.1f})"
+        f"replay, 250 parties x {queries:,} queries x 10 classes ({asked} asked): median "
+        f"{np.median(times) * 1e3:.1f} ms a setting (budgets, weights, accounts, aggregation; "
+        f"min {min(times) * 1e3:.1f}, max {max(times) * 1e3:.1f})"
     )
 
     study = setting(stored, **everything)
@@ -93,7 +92,7 @@ def main() -> None:
     start = time.perf_counter()
     released = 0
     rules = ("uniform", "proportional", "exhaustive")
-    for index in range(1000):
+    for index in range(settings):
         study = setting(
             stored,
             weights=rules[index % 3],
@@ -102,10 +101,11 @@ def main() -> None:
         )
         noise = simulated(np.random.default_rng(index))
         released += int((replay(study, stored, noise=one_stream(noise), presence=None).labelling.labels >= 0).sum())
-    print(f"sweep of 1,000 settings: {time.perf_counter() - start:.1f} s ({released / 1000:.0f} labels a setting)")
+    print(f"sweep of {settings:,} settings: {time.perf_counter() - start:.1f} s "
+          f"({released / settings:.0f} labels a setting)")  # fmt: skip
 
     start = time.perf_counter()
-    large = make_votes(10_000, 10_000)
+    large = make_votes(many, many)
     made = time.perf_counter() - start
     start = time.perf_counter()
     for budgets in ("1:0.34,2:0.43,3:0.23", "lognormal:2,0.3"):
@@ -113,7 +113,7 @@ def main() -> None:
         result = replay(study, large, noise=one_stream(simulated(np.random.default_rng(0))), presence=None)
         took = time.perf_counter() - start
         print(
-            f"10,000 parties x 10,000 queries, budgets {budgets}: {(result.labelling.labels >= 0).sum()} labels, "
+            f"{many:,} parties x {many:,} queries, budgets {budgets}: {(result.labelling.labels >= 0).sum()} labels, "
             f"{took:.1f} s (votes made in {made:.0f} s)"
         )
         start = time.perf_counter()

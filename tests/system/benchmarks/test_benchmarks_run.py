@@ -1,0 +1,24 @@
+"""Benchmarks at sizes of seconds: they run, and what they compare is the same."""
+
+import importlib
+from pathlib import Path
+
+import pytest
+
+FOLDER = Path(__file__).parents[3] / "benchmarks"
+# Benchmarks whose sizes are arguments.
+TINY = {
+    "replay": {"queries": 200, "settings": 3, "many": 50},
+    "smooth_sensitivity": {"queries": 5},
+}
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))
+def test_a_benchmark_can_be_imported_and_runs_where_its_sizes_are_arguments(name, capsys, monkeypatch):
+    monkeypatch.syspath_prepend(str(FOLDER))  # as for a script, which some import each other as
+    if name == "audit_outside":
+        pytest.importorskip("jax_privacy")
+    module = importlib.import_module(f"benchmarks.{name}")
+    if name in TINY:
+        module.main(**TINY[name])
+        assert any(letter.isdigit() for letter in capsys.readouterr().out)
