@@ -42,7 +42,6 @@ FILES = ROOT / "docs" / "reference" / "study-file.md"
 WIRE = ROOT / "docs" / "reference" / "wire.md"
 STATEMENT = ROOT / "docs" / "how-to" / "read-a-privacy-statement.md"
 
-
 def paths(value: object, name: str = "") -> set[str]:
     """The keys of a JSON value, with dots for objects and [] for lists of objects."""
     if isinstance(value, dict) and value:
@@ -51,12 +50,10 @@ def paths(value: object, name: str = "") -> set[str]:
         return {one for inner in value for one in paths(inner, f"{name}[]")}
     return {name}
 
-
 @pytest.mark.slow
 def test_every_key_of_a_privacy_statement_is_said_in_words_and_no_other(run_page: RunPage) -> None:
     written = paths(json.loads((run_page(OPERATOR) / "release" / "privacy.json").read_text(encoding="utf-8")))
-    rows = re.findall(r"^\| (`.+?`) \|", section(STATEMENT, "Every key"), re.MULTILINE)
-    described = {name for row in rows for name in re.findall(r"`([^`]+)`", row)}
+    described = names_of(section(STATEMENT, "Every key"))
 
     def covers(name: str, key: str) -> bool:
         return key == name or key.startswith((f"{name}.", f"{name}[]"))
@@ -64,23 +61,19 @@ def test_every_key_of_a_privacy_statement_is_said_in_words_and_no_other(run_page
     assert not [key for key in written if not any(covers(name, key) for name in described)]
     assert not [name for name in described if not any(covers(name, key) for key in written)]
 
-
 def test_every_command_of_every_program_has_a_heading() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for program in ("party", "coordinator", "guardian"):
         for words in commands(program):
             assert f"\n### conclave-{program} {words}\n" in text, "run: python tests/system/docs/flag_tables.py"
 
-
 def test_the_exit_codes_are_those_that_the_help_names() -> None:
     table = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
     codes = set(re.findall(r"^\| (\d+) \|", table, re.MULTILINE))
     assert set(re.findall(r"\b(\d+) [a-z]", EPILOG)) == codes
 
-
 def _keys(kind: type) -> set[str]:
     return {field.name for field in fields(kind)}
-
 
 def test_every_key_of_every_file_is_described_and_no_other() -> None:
     def described(heading: str) -> set[str]:
@@ -102,13 +95,11 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     assert described("coordinator.toml") == _keys(CoordinatorSettings)
     assert described("invitation.toml") == _keys(Invitation)
 
-
 def test_the_table_of_a_nodes_dependencies_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["party"]
     names = {re.split(r"[<>=\[]", each)[0] for each in wanted}
     assert names_of(section(ROOT / "docs" / "how-to" / "install.md", "What a node installs")) == names
-
 
 def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     text = WIRE.read_text(encoding="utf-8")
@@ -124,7 +115,6 @@ def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     for named in (*get_args(Frame), *get_args(Request), *get_args(Reply)):
         assert f"`{named.__name__}`" in text
     assert WIRE_VERSIONS == (1,), "the section on versions says that there is one"
-
 
 @pytest.mark.parametrize(("epsilon", "most"), [(4.0, 3), (2.0, 9)])
 def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(
