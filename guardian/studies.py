@@ -12,7 +12,7 @@ from typing import Any  # the values of a JSON object
 import numpy as np
 
 from guardian.home import GuardianHome
-from protocols.claims import guardian_sees, not_covered_by_guardian
+from protocols.claims.who_sees import guardian_sees, not_covered_by_guardian
 from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import check_name
 from protocols.crypto.randomness import RandomSource

@@ -30,7 +30,7 @@ from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
 from protocols.budgets.accountant import GaussianDp, accountant
 from protocols.budgets.filter import NANO, cap_nano, noise_reserve
-from protocols.claims import COUNTED_LIFETIME
+from protocols.claims.coverage import COUNTED_LIFETIME
 from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.plural import at_most

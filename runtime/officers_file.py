@@ -7,19 +7,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from protocols.claims import (
-    BYTES,
-    Figure,
-    in_short,
-    kept,
-    keys,
-    leaves,
-    not_covered_by_release,
-    percent_at_most,
-    strength,
-    who_saw_what,
-    withdrawal,
-)
+from protocols.claims.coverage import not_covered_by_release
+from protocols.claims.in_short import in_short
+from protocols.claims.kept import BYTES, kept, keys
+from protocols.claims.strength import Figure, percent_at_most, strength
+from protocols.claims.who_sees import leaves, who_saw_what
+from protocols.claims.withdrawal import withdrawal
 from protocols.plural import at_most, counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel

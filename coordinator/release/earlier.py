@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any  # parsed JSON, checked below
 
 from protocols.budgets.guarantee import Composition, Guarantee, compose
-from protocols.claims import Figure
+from protocols.claims.strength import Figure
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 from protocols.study.study import UNITS

@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from coordinator.release.earlier import figure_from
-from protocols.claims import accused_in_words, strength
+from protocols.claims.strength import accused_in_words, strength
 from protocols.plural import at_most, counted
 from runtime.page import document, prose, text, verdict
 from runtime.templates import templates

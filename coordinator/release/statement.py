@@ -18,8 +18,21 @@ from numpy import ndarray
 from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered, voted
 from coordinator.release.earlier import EarlierRelease, figure_from, guarantee_table, parse_statement, together
 from coordinator.release.evidence import Receipt, ReleaseEvidence
-from protocols import claims
-from protocols.claims import Figure, Protection
+from protocols.claims.coverage import (
+    CONVERTED_SPEND,
+    COUNTED_SPEND,
+    EARLIER,
+    SEVERAL_FIGURES,
+    charged,
+    not_covered_by_release,
+    publishable,
+    used_once,
+)
+from protocols.claims.in_short import in_short
+from protocols.claims.kept import kept
+from protocols.claims.protection import Protection
+from protocols.claims.strength import Figure
+from protocols.claims.who_sees import noise_added, who_saw_what
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
@@ -128,7 +141,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "noise": study.mechanism.noise_law if study.lattice is None else "discrete_gaussian",
             "parameters": study.mechanism.values,
             "noise_in_each_sum": noise_in(study),
-            "noise_in_words": claims.noise_added(about, votes=noise_in(study)),
+            "noise_in_words": noise_added(about, votes=noise_in(study)),
             "meaning": {name: study.mechanism.parameters()[name].meaning for name in study.mechanism.values},
         },
         "accounting": {
@@ -136,10 +149,10 @@ def statement(facts: Facts) -> dict[str, Any]:
             "accountant": study.accountant_name,
             "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
-            "charged_in_words": claims.charged(about),
-            "spend_in_words": claims.CONVERTED_SPEND if study.budgets.planned is None else claims.COUNTED_SPEND,
+            "charged_in_words": charged(about),
+            "spend_in_words": CONVERTED_SPEND if study.budgets.planned is None else COUNTED_SPEND,
             "publishable": True,
-            "publishable_in_words": claims.publishable(about),
+            "publishable_in_words": publishable(about),
         },
         "records": _records(facts),
         "queries": {
@@ -155,14 +168,14 @@ def statement(facts: Facts) -> dict[str, Any]:
         },
         "seats": _seats(facts),
         "several_hospitals": _several(facts),
-        "who_saw_what": claims.who_saw_what(about, coordinator=terms.coordinator),
+        "who_saw_what": who_saw_what(about, coordinator=terms.coordinator),
         "during_the_study": _events(facts),
         "stated_by_the_coordinator": dict(facts.stated),
-        "kept": claims.kept(about),
-        "not_covered": claims.not_covered_by_release(about),
+        "kept": kept(about),
+        "not_covered": not_covered_by_release(about),
         "how_to_verify": list(_VERIFY),
     }
-    made["earlier_releases"] = {"assumptions": claims.EARLIER, **together(parse_statement(made), facts.earlier)}
+    made["earlier_releases"] = {"assumptions": EARLIER, **together(parse_statement(made), facts.earlier)}
     made["in_short"] = _in_short(made, about)
     return made
 
@@ -173,8 +186,8 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     if not before["releases"]:
         hospitals = [each["guarantee"] for each in made["seats"]]
         several = [each["guarantee"] for each in made["several_hospitals"]["any"]]
-        return claims.in_short(about, hospitals=_figures(hospitals), several=_figures(several))
-    short = claims.in_short(about, hospitals=_figures(before["parties"]), several=_figures(before["several"]))
+        return in_short(about, hospitals=_figures(hospitals), several=_figures(several))
+    short = in_short(about, hospitals=_figures(before["parties"]), several=_figures(before["several"]))
     names = ", ".join(each["name"] for each in before["releases"])
     says = f"All figures of this summary are of this release and these earlier ones together: {names}."
     points = short["points"]
@@ -199,7 +212,7 @@ def _records(facts: Facts) -> dict[str, Any] | None:
         **asdict(study.records),
         "pool": study.terms.pool_size,
         "used_once": {
-            seat.party: claims.used_once(about, each.figure, voted=voted(facts.evidence, seat.party))
+            seat.party: used_once(about, each.figure, voted=voted(facts.evidence, seat.party))
             for seat, each in zip(study.roster, guaranteed, strict=True)
         },
     }
@@ -240,7 +253,7 @@ def _several(facts: Facts) -> dict[str, Any]:
         for hospitals in facts.stated["named_hospitals"]
     ]
     return {
-        "in_words": claims.SEVERAL_FIGURES,
+        "in_words": SEVERAL_FIGURES,
         "source": "protocols/budgets/several_parties.py",
         "any": [
             {"hospitals": count, "guarantee": guarantee_table(guarantee)}

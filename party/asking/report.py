@@ -11,7 +11,10 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from party.asking.improvement import Improvement
-from protocols.claims import OWN_RECORDS, Figure, Protection, not_protected_from, promise, strength
+from protocols.claims.coverage import OWN_RECORDS, promise
+from protocols.claims.protection import Protection
+from protocols.claims.strength import Figure, strength
+from protocols.claims.who_sees import not_protected_from
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted

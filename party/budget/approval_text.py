@@ -8,17 +8,10 @@ from party.budget.lifetime_use import Forecast
 from party.lifetime import seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.claims import (
-    COUNTED_LIFETIME,
-    WEAK,
-    WHOLE_PATIENT,
-    Protection,
-    charged,
-    not_covered_by_approval,
-    strength,
-    used_once,
-    who_sees_votes,
-)
+from protocols.claims.coverage import COUNTED_LIFETIME, WHOLE_PATIENT, charged, not_covered_by_approval, used_once
+from protocols.claims.protection import Protection
+from protocols.claims.strength import WEAK, strength
+from protocols.claims.who_sees import who_sees_votes
 from protocols.plural import at_most, counted
 from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy

@@ -12,7 +12,7 @@ from numpy import ndarray
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.claims import Figure
+from protocols.claims.strength import Figure
 from protocols.errors import InvalidInput
 
 _STEPS = 100

@@ -6,7 +6,7 @@ import numpy as np
 
 from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.claims import Protection
+from protocols.claims.protection import Protection
 from protocols.mechanisms import Sensitivity
 from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY, Study

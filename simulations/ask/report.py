@@ -27,20 +27,10 @@ from matplotlib.axes import Axes
 from numpy import ndarray
 
 from protocols.budgets.accountant import accountant
-from protocols.claims import (
-    ANY_VOTES,
-    ONE_SERVER,
-    OWN_RECORDS,
-    OWN_TRAINING,
-    SEVERAL,
-    SEVERAL_COST,
-    SIMULATED,
-    Figure,
-    Protection,
-    guardian_sees,
-    not_protected_from,
-    strength,
-)
+from protocols.claims.coverage import ANY_VOTES, ONE_SERVER, OWN_RECORDS, OWN_TRAINING, SEVERAL, SEVERAL_COST, SIMULATED
+from protocols.claims.protection import Protection
+from protocols.claims.strength import Figure, strength
+from protocols.claims.who_sees import guardian_sees, not_protected_from
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most
 from protocols.study.protection import protection_of

@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocols.claims import SIMULATED
+from protocols.claims.coverage import SIMULATED
 from protocols.plural import at_most
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically

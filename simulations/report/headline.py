@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isnan
 
-from protocols.claims import Figure, strength
+from protocols.claims.strength import Figure, strength
 from protocols.plural import at_most
 from protocols.study.study import ADJACENCY, Study
 from runtime.page import Tone, verdict

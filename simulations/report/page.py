@@ -12,7 +12,7 @@ from typing import Any  # rows of a template
 import numpy as np
 from markupsafe import Markup
 
-from protocols.claims import SIMULATED, caveats
+from protocols.claims.coverage import SIMULATED, caveats
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most
 from protocols.study.protection import protection_of

@@ -21,7 +21,7 @@ from typing import (
 import numpy as np
 
 from protocols.budgets.individualization import WEIGHT_RULES
-from protocols.claims import not_protected_from
+from protocols.claims.who_sees import not_protected_from
 from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.record_votes import RecordVotes

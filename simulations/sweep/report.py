@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import tomli_w
 
-from protocols.claims import SIMULATED
+from protocols.claims.coverage import SIMULATED
 from protocols.plural import at_most
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically

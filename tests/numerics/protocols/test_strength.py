@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.bounds.gaussian import gdp_delta, gdp_mu
-from protocols.claims import WEAK, Figure, accused_in_words, attack, factor, odds, percent_at_most, strength
+from protocols.claims.strength import WEAK, Figure, accused_in_words, attack, factor, odds, percent_at_most, strength
 from protocols.errors import InvalidInput
 from protocols.plural import at_least, at_most
 

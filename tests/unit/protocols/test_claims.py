@@ -7,22 +7,23 @@ from math import inf
 
 import pytest
 
-from protocols.claims import (
-    LEVEL_NAMES,
-    Figure,
-    Protection,
+from protocols.claims.coverage import (
     caveats,
     charged,
-    guardian_sees,
-    in_short,
-    noise_added,
     not_covered_by_approval,
-    not_covered_by_guardian,
     not_covered_by_release,
-    not_protected_from,
     promise,
     publishable,
     used_once,
+)
+from protocols.claims.in_short import in_short
+from protocols.claims.protection import LEVEL_NAMES, Protection
+from protocols.claims.strength import Figure
+from protocols.claims.who_sees import (
+    guardian_sees,
+    noise_added,
+    not_covered_by_guardian,
+    not_protected_from,
     who_saw_what,
     who_sees_votes,
 )

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from protocols.claims import percent_at_most, withdrawal
+from protocols.claims.strength import percent_at_most
+from protocols.claims.withdrawal import withdrawal
 from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.several_hospitals import each_seat

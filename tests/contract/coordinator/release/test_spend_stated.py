@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.claims import CONVERTED_SPEND, COUNTED_SPEND
+from protocols.claims.coverage import CONVERTED_SPEND, COUNTED_SPEND
 from tests.harness.released import small_study
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from party.commands.group import run_command
 from party.settings import read_settings
-from protocols.claims import COUNTED_LIFETIME
+from protocols.claims.coverage import COUNTED_LIFETIME
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
 from tests.harness.homes import FEATURES, make_member, study_file

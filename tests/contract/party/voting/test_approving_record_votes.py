@@ -183,7 +183,7 @@ def test_a_cap_of_a_record_is_said_to_be_one_of_a_record_where_it_was_one_of_a_p
     place.home.settings_file.write_text(text.replace('patient = "patient"', f'patient = "{named}"'))
     assert place.approve() == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert "it fits" in said
+    assert "this study fits" in said
     assert ("here for one record: as data.patient is set" in said) == ((named, unit) == ("patient", "record"))
 
 
