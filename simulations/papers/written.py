@@ -67,7 +67,10 @@ def papers_markdown(measured: Sequence[Measured]) -> str:
 def _table(cells: Sequence[Cell], said: set[str]) -> list[str]:
     """The rows, and below them why cells are not near or not had, and what figures mean: once a page (`said`)."""
     compared = [cell for cell in cells if cell.difference is not None]
-    shown = compared or [cell for cell in cells if cell.ours is not None]
+    alone = [cell for cell in cells if cell.ours is not None]
+    shown = compared or (alone if len(alone) <= _MANY else [])
+    if not shown:
+        return ["All of them are in cells.csv."]
     why = [reason for cell in shown for reason in reasons(cell)]
     missing = dict.fromkeys(reason for cell in cells if near(cell) == "not had" for reason in reasons(cell))
     letters = {reason: _letter(place) for place, reason in enumerate(dict.fromkeys(why))}

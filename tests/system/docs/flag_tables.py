@@ -48,11 +48,9 @@ _EXIT_MEANINGS: dict[str, Mapping[Any, str]] = {"servers": EXIT_MEANINGS, "simul
 _STOPS = re.compile(r"(<!-- stops -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
-
 def options(command: str) -> list[click.Option]:
     """The options of a sub-command, in the order of its help."""
     return [one for one in commands("simulate")[command].params if isinstance(one, click.Option)]
-
 
 def groups() -> dict[str, list[click.Option]]:
     """The tables of the page by name: settings and host as `run` has them, then what each command has alone.
@@ -70,7 +68,6 @@ def groups() -> dict[str, list[click.Option]]:
         tables[name] = [one for one in options(name) if one.name not in common]
     return tables
 
-
 def page_with_tables(text: str) -> str:
     """The page with every list of flags between its marks as the command line is now."""
     tables = groups()
@@ -80,7 +77,6 @@ def page_with_tables(text: str) -> str:
     text = _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2], helps) + "\n" + mark[4], text)
     return _EXITS.sub(lambda mark: mark[1] + "\n" + _exits(mark[2]) + "\n" + mark[4], text)
 
-
 def _simulated(name: str, rows: list[click.Option], said: set[str]) -> str:
     """A line a flag; in one line those that are as `run` has them, or that every command has."""
     everywhere = [option for option in rows if option.name in ("json", "quiet")]
@@ -89,32 +85,26 @@ def _simulated(name: str, rows: list[click.Option], said: set[str]) -> str:
     same = [f"`{option.opts[0]}`" for option in (*(each for each in new if each not in own), *everywhere)]
     return "".join([f"- Also {', '.join(same)}.\n"] if same else []) + _lines(own)
 
-
 def page_with_accountants(text: str) -> str:
     """The page with the table of accountants between its marks as the program has it now."""
     return _ACCOUNTANTS.sub(lambda mark: mark[1] + "\n" + _accountants() + "\n" + mark[3], text)
 
-
 def page_with_ranges(text: str) -> str:
     """The page with the list of ranges between its marks as the program has it now."""
     return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
-
 
 def page_with_stops(text: str) -> str:
     """The page with the list of reasons to stop between its marks as the program has it now."""
     listed = "".join(f"- `{reason}`: {meaning}\n" for reason, meaning in STOP_MEANINGS.items())
     return _STOPS.sub(lambda mark: mark[1] + "\n" + listed + "\n" + mark[3], text)
 
-
 def page_with_codes(text: str) -> str:
     """The page with the codes of each section between its marks as `protocols/refusals` has them now."""
     return _CODES.sub(lambda mark: mark[1] + "\n" + _codes(mark[2]) + "\n" + mark[4], text)
 
-
 def _exits(programs: str) -> str:
     rows = [f"| {code:d} | {meaning} |" for code, meaning in _EXIT_MEANINGS[programs].items()]
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
-
 
 def _codes(section: str) -> str:
     """A line a code: who sees it, what it means, what to do, and what it cost where that is not nothing."""
@@ -125,13 +115,11 @@ def _codes(section: str) -> str:
         lines.append(f"- `{code}` ({readers}): {said.means}. Next: {said.next_step}.{cost}")
     return "\n".join(lines) + "\n"
 
-
 def _ranges() -> str:
     return "".join(
         f"- `{where}`, `{field}`: {_power(allowed.lowest)} to {_power(allowed.highest)}, {allowed.why}\n"
         for (where, field), allowed in RANGES.items()
     )
-
 
 def _power(value: int) -> str:
     """A number as people write it: beside a power of two where it is one."""
@@ -139,7 +127,6 @@ def _power(value: int) -> str:
         if value + beside >= 2**16 and (value + beside).bit_count() == 1:
             return f"2^{(value + beside).bit_length() - 1}{said}"
     return f"-({_power(-value)})" if value < -1 else str(value)
-
 
 def commands(program: str) -> dict[str, click.Command]:
     """Every command of conclave-PROGRAM by its words, sub-commands too."""
@@ -158,7 +145,6 @@ def commands(program: str) -> dict[str, click.Command]:
     walk("", _PROGRAMS[program])
     return found
 
-
 def _commands(program: str, helps: dict[str, str]) -> str:
     """First the flags that mean the same in several commands, then every command.
 
@@ -171,10 +157,8 @@ def _commands(program: str, helps: dict[str, str]) -> str:
     told = [_command(f"conclave-{program} {words}", command, shared, helps) for words, command in found.items()]
     return "\n".join([several, *told])
 
-
 def _options(command: click.Command) -> list[click.Option]:
     return [one for one in command.params if isinstance(one, click.Option)]
-
 
 def _command(words: str, command: click.Command, shared: Mapping[str, None], helps: dict[str, str]) -> str:
     """A heading, what it takes, what it does (the first sentence of its help), and the flags that are its own."""
@@ -187,27 +171,19 @@ def _command(words: str, command: click.Command, shared: Mapping[str, None], hel
     says = says if first == words else f"As [{first}](#{first.replace(' ', '-')})."
     return f"### {words}\n\n`{usage}`: {says}\n" + (f"\n{_lines(own)}" if own and first == words else "")
 
-
 def _accountants() -> str:
-    lines = [
-        "| name | does | statement | unit | view | adjacency | noise | source | a figure of it is |",
-        "|---|---|---|---|---|---|---|---|---|",
-    ]
+    lines = []
     for row in accountant_table():
         source = row.source
         if source.startswith("docs/"):
             source = f"[{Path(source).stem.replace('-', ' ')}]({source.replace('docs/', '../', 1)})"
-        does = "charges" if row.charges else "analyses"
-        lines.append(
-            f"| `{row.name}` | {does} | `{row.statement}` | {row.unit} | {row.view} | {row.adjacency} "
-            f"| {row.noise} | {source} | {'publishable' if row.publishable else 'private'} |"
-        )
-    return "\n".join(lines) + "\n"
-
+        kind = f"{'charges' if row.charges else 'analyses'}, {'publishable' if row.publishable else 'private'}"
+        about = "; ".join([kind, f"`{row.statement}`", row.unit, row.view, row.adjacency, f"noise {row.noise}", source])
+        lines.append(f"- `{row.name}`: {about}\n")
+    return "".join(lines)
 
 def _lines(rows: list[click.Option]) -> str:
     return "".join(f"{_line(option)}\n" for option in rows)
-
 
 def _line(option: click.Option) -> str:
     flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
@@ -216,12 +192,10 @@ def _line(option: click.Option) -> str:
         meaning = f"{meaning.partition(':')[0]}; `--help` has the list."
     return f"- {flags}{value and f' ({value})'}: {meaning}".rstrip()
 
-
 def _meaning(option: click.Option) -> str:
     """The help, with the default in brackets where click would add it in a way of its own."""
     text = option.help or ""
     return f"{text.removesuffix('.')} [{option.default}]." if option.show_default else text
-
 
 def _value(option: click.Option) -> str:
     """The choices of an option, where its meaning does not list them."""
@@ -229,7 +203,6 @@ def _value(option: click.Option) -> str:
         return ""
     listed = " | ".join(option.type.choices)
     return "" if listed in (option.help or "") else ", ".join(f"`{choice}`" for choice in option.type.choices)
-
 
 if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
