@@ -24,6 +24,7 @@ from simulations.audit.agreement.agreement import Agreement, target_agreement
 from simulations.audit.agreement.power import FACTORS, power
 from simulations.audit.as_run.as_run import AuditedStudy, audit_run
 from simulations.audit.as_run.breaks import RUN_BREAKS
+from simulations.audit.as_run.budgets import AuditedBudget, audit_budgets
 from simulations.audit.breaks import BREAKS, break_named
 from simulations.audit.composition import composed_epsilon
 from simulations.audit.distinguishing import LowerBound, Samples, epsilon_lower_bound, mu_lower_bound
@@ -134,22 +135,25 @@ class AuditedTarget:
 
 @dataclass(frozen=True)
 class AuditResult:
-    """All findings of one audit, and its settings. runs: of studies as they run."""
+    """All findings of one audit, and its settings. runs: of studies as they run; budgets: of studies that these end."""
 
     settings: AuditSettings
     findings: tuple[AuditedTarget, ...]
     runs: tuple[AuditedStudy, ...] = ()
+    budgets: tuple[AuditedBudget, ...] = ()
 
     @property
     def failed(self) -> bool:
         """Whether any claim was refuted, or anything released has another law than is stated."""
-        return any(finding.failed for finding in self.findings) or any(study.failed for study in self.runs)
+        laws = any(finding.failed for finding in self.findings) or any(study.failed for study in self.runs)
+        return laws or any(budget.failed for budget in self.budgets)
 
     @property
     def failure(self) -> str:
         """What failed first, in a few words."""
         reasons = [finding.reason for finding in self.findings if finding.failed]
-        return [*reasons, *(f"another law: {one.law.worst.family}" for one in self.runs if one.failed)][0]
+        reasons += [f"another law: {one.law.worst.family}" for one in self.runs if one.failed]
+        return [*reasons, "more queries than a budget affords"][0]
 
     @property
     def words(self) -> list[str]:
@@ -192,6 +196,7 @@ class AuditResult:
             "verdict": "FAILED" if self.failed else "passed",
             "findings": [finding.to_json() for finding in self.findings],
             "studies_as_run": [finding.to_json() for finding in self.runs],
+            "budgets": [finding.to_json() for finding in self.budgets],
         }
 
 
@@ -216,7 +221,11 @@ def run_audit(settings: AuditSettings, *, progress: Callable[[str, int, int], No
                 run, kind, trials=settings.trials_of_laws, alpha=alphas[1], seed=settings.seed, broken=settings.broken
             )
         )
-    return AuditResult(settings, tuple(findings), tuple(studies))
+    budgets = settings.broken is None or (
+        settings.broken in RUN_BREAKS and RUN_BREAKS[settings.broken].level == "budgets"
+    )
+    ended = audit_budgets(seed=settings.seed, broken=settings.broken) if budgets else ()
+    return AuditResult(settings, tuple(findings), tuple(studies), ended)
 
 
 def _audited(

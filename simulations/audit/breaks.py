@@ -48,14 +48,14 @@ def scaled_noise(factor: float) -> Callable[[Mechanism], Mechanism]:
 
 
 def _releasing(release: Release) -> Callable[[Mechanism], Mechanism]:
-    """The same mechanism but for its release, or, of a plain noisy argmax, for its noisy histogram.
+    """The same mechanism but for its labels, or, of a plain noisy argmax, for its noisy histogram.
 
     release(what it should be, mechanism, counts, noise).
     """
 
     def mechanism_of(mechanism: Mechanism) -> Mechanism:
         kind = type(mechanism)
-        name = "noisy" if kind.release is Mechanism.release else "release"
+        name = "noisy" if kind.release is Mechanism.release else "labels"
         right = getattr(kind, name)
 
         def wrong(self: Mechanism, counts: Counts, noise: StandardNormal, **more: object) -> object:
@@ -183,6 +183,20 @@ def _sparse(noise: StandardNormal, shape: Shape) -> Counts:
     return z
 
 
+def _rarely_none(noise: StandardNormal, shape: Shape) -> Counts:
+    # A normal draw's own low digits decide.
+    z = noise(shape)
+    return np.where(np.abs(z * 1e6) % 1.0 < 1 / 5000, 0.0, z)
+
+
+def _exchanged(mechanism: Mechanism) -> Mechanism:
+    values = mechanism.values
+    if "sigma_threshold" not in values:
+        return mechanism
+    other = {"sigma": values["sigma_threshold"], "sigma_threshold": values["sigma"]}
+    return type(mechanism).build(view="label", given={**values, **other})
+
+
 def _away_from_zero(
     should: Shown, mechanism: Mechanism, counts: Counts, noise: StandardNormal
 ) -> Counts | Int64[ndarray, " queries"]:
@@ -235,6 +249,8 @@ BREAKS: dict[str, Break] = {
     "sparse": Break("every fiftieth query of a batch has no noise", noise=_drawing(_sparse)),
     "away-from-zero": Break("noise is rounded away from zero to whole votes", mechanism=_releasing(_away_from_zero)),
     "whole-votes": Break("ties of whole noisy votes go to the first class", mechanism=_releasing(_whole_votes)),
+    "rare-noiseless": Break("one draw in 5,000 has no noise", noise=_drawing(_rarely_none)),
+    "scales-exchanged": Break("the threshold's noise has the label's scale, and the reverse", mechanism=_exchanged),
     "query-beside": Break("a tenth of the votes of another query is counted", mechanism=_releasing(_query_beside)),
 }
 

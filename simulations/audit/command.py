@@ -41,7 +41,7 @@ def _noise_flags(function: F) -> F:
     """Adds a flag for each noise scale."""
     for name, takers in reversed(_NOISE.items()):
         each = takers[0][1]
-        default = "1/sigma" if each.unit == "per vote" else "as --sigma"
+        default = "1/sigma" if each.unit == "per vote" else "1.5 times --sigma"
         text = f"{', '.join(mechanism for mechanism, _ in takers)}: {each.meaning} [{default}]."
         function = click.option(f"--{name.replace('_', '-')}", help=text, type=float)(function)
     return function

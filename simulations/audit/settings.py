@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 NOISES = ("seeded", "system", "fast")
 # With more, the enumeration of outcomes grows too large.
 _MOST_QUERIES = 64
+# The noise of a threshold test, if not given, as a multiple of the label's.
+THRESHOLD_SCALE = 1.5
 # With more, the tests of laws would take most of an audit whose bounds need millions.
 _MOST_LAW_TRIALS = 200_000
 
@@ -74,7 +76,7 @@ class AuditSettings:
             raise InvalidInput(f"noise is {self.noise!r}; allowed: {', '.join(NOISES)}")
         if self.broken is not None and self.broken not in (*BREAKS, *RUN_BREAKS):
             raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join((*BREAKS, *RUN_BREAKS))}")
-        if self.broken in RUN_BREAKS and not self.runs():
+        if self.broken in RUN_BREAKS and RUN_BREAKS[self.broken].level != "budgets" and not self.runs():
             raise InvalidInput(
                 f"break is {self.broken!r}, of level {RUN_BREAKS[self.broken].level!r}, at which "
                 f"{', '.join(self.mechanisms)} is not audited; allowed: a mechanism that runs there"
@@ -139,7 +141,8 @@ class AuditSettings:
         given: dict[str, int | float | None] = {name: self.parameters.get(name) for name in told}
         for name, each in told.items():
             if given[name] is None and each.role == "noise":
-                given[name] = each.wider(1.0, self.sigma)
+                # Another scale than the label's, so that the two exchanged are another law.
+                given[name] = each.wider(1.0, self.sigma * (THRESHOLD_SCALE if name == "sigma_threshold" else 1.0))
         wide = sum(each.noise_scale(given[name] or 0.0) for name, each in told.items() if each.role == "noise")
         for name, each in told.items():
             if given[name] is None:

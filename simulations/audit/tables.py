@@ -80,8 +80,13 @@ def _of_mechanisms(audit: AuditResult) -> list[AuditTable]:
         (one.run.words, one.mechanism, f"{one.queries:,}", f"{one.law.p:.2g}", _verdict(one.failed))
         for one in audit.runs
     )
+    budgets = tuple(
+        (one.accountant, one.view, str(one.asked), str(one.most), _verdict(one.failed)) for one in audit.budgets
+    )
+    ended = ("accountant", "view", "queries asked", "affordable", "verdict")
     as_run = ("seen", "mechanism", "queries", "law: p", "verdict")
-    tables = [AuditTable(title, columns, rows), AuditTable(f"studies as they run{_broken(audit)}", as_run, studies)]
+    tables = [AuditTable(title, columns, rows), AuditTable(f"studies as they run{_broken(audit)}", as_run, studies),
+              AuditTable(f"studies that a budget ends{_broken(audit)}", ended, budgets)]  # fmt: skip
     return [each for each in tables if each.rows]
 
 

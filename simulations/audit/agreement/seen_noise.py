@@ -8,7 +8,8 @@ P[D > e] <= 2 exp(-2 n e^2)), tails and pairs of halves and quarters by exact bi
 from __future__ import annotations
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+import scipy
+from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.votes import LATTICE
@@ -23,6 +24,10 @@ _REACH, _NODES = 60.0, 600_001
 _ROUNDING = 1e-7
 _TAILS = np.array([0.1, 0.02, 5e-3, 1e-3, 2e-4, 2e-5])
 _DISTANCES = (1, 2, 3)
+# Half-widths, in probability, around the centre of the law: a mixture with draws without noise is heavy there.
+_CENTRES = np.array([1e-2, 1e-3, 2e-4, 5e-5])
+# What low bits are looked at, by exact binomials and by a chi-square of the last, times this for its approximation.
+_MODULI, _CHI_SQUARE_MARGIN = (2, 4, 8), 10.0
 # Values that are searched for repetitions: their transform takes 16 bytes each.
 _SEARCHED = 1_000_000
 
@@ -38,6 +43,7 @@ def seen_noise_evidence(
         _distance("distribution by class", [uniform[:, :, each].ravel() for each in range(classes)], rounding),
         _distance("distribution by cell", list(flat.T), rounding),
         _tails(flat, rounding),
+        _centre(flat, rounding),
     ]
     sides = flat > 0.5
     sizes = np.abs(flat - 0.5) > 0.25
@@ -47,6 +53,36 @@ def seen_noise_evidence(
     # |u - 1/2| is uniform on [0, 1/2].
     spread = (np.abs(uniform - 0.5) - 0.25).ravel()[:_SEARCHED] * np.sqrt(48)
     return [*found, repeated_at_a_distance(scores), periodic_fault(spread, period=queries * classes)]
+
+
+def low_bits_evidence(
+    values: Int64[ndarray, "releases cells"], law: Float64[ndarray, " values"] | None
+) -> list[Evidence]:
+    """Whether whole numbers leave the stated remainders modulo 2, 4 and 8: noise of even numbers tells parities.
+
+    values: of the noise; law: its probabilities on -reach, ..., reach; None where every remainder is equally likely.
+    Remainders of all cells together and of each cell are exact binomials; the chi-square of the remainders modulo 8 of
+    all cells has its asymptotic tail, times 10.
+    """
+    masses = np.ones(_MODULI[-1]) / _MODULI[-1] if law is None else law
+    reach = 0 if law is None else len(law) // 2
+    hits, chances = [], []
+    for modulus in _MODULI:
+        chance = np.bincount((np.arange(len(masses)) - reach) % modulus, masses, modulus)
+        seen = np.stack([(values % modulus == each).sum(axis=0) for each in range(modulus)], axis=1)
+        hits.append(np.concatenate([seen, seen.sum(axis=0, keepdims=True)]))
+        chances.append(np.broadcast_to(np.clip(chance / chance.sum(), 0.0, 1.0), hits[-1].shape))
+    count = np.concatenate([np.full((values.shape[1], 1), len(values)), [[values.size]]])
+    all_hits = np.concatenate(hits, axis=1)
+    said = ("cell {}", "remainder {} of those of 2, 4 and 8")
+    trials = np.broadcast_to(count, all_hits.shape)
+    expected = values.size * chances[-1][-1]
+    square = float(((hits[-1][-1] - expected) ** 2 / expected).sum())
+    p = min(1.0, _CHI_SQUARE_MARGIN * float(scipy.special.chdtrc(_MODULI[-1] - 1, square)))
+    return [
+        binomial_evidence("low bits", all_hits, trials, np.concatenate(chances, axis=1), words=said),
+        Evidence("low bits, chi-square", p, 1, values.size, ""),
+    ]
 
 
 def uniform_of(
@@ -93,6 +129,14 @@ def _tails(flat: Float64[ndarray, "batches cells"], rounding: float) -> Evidence
     chance = np.clip(seen, _TAILS - rounding, _TAILS + rounding)
     trials = np.full_like(hits, len(values))
     return binomial_evidence("tails", hits, trials, chance, words=("side {}", "quantile {}"))
+
+
+def _centre(flat: Float64[ndarray, "batches cells"], rounding: float) -> Evidence:
+    """Values next to the middle of the law, where draws without noise lie."""
+    near = np.sort(np.abs(flat.ravel() - 0.5))
+    hits = np.searchsorted(near, _CENTRES, side="right")
+    chance = np.clip(hits / len(near), 2 * _CENTRES - 2 * rounding, 2 * _CENTRES + 2 * rounding)
+    return binomial_evidence("centre", hits, np.full_like(hits, len(near)), chance, words=("width {}",))
 
 
 def _pairs(what: str, halves: Bool[ndarray, "batches cells"], rounding: float) -> list[Evidence]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from fractions import Fraction
 from importlib import import_module
 from typing import Any  # Any: functions of any signature are replaced
 
@@ -69,6 +70,31 @@ def _smaller_share(right: Function) -> Function:
     return lambda study: right(study) * 9 / 10
 
 
+def _multiples_of(step: int) -> Callable[[Function], Function]:
+    """Noise of the same variance on every `step`-th whole number alone."""
+    return lambda right: lambda *given, sigma, **more: step * right(*given, sigma=sigma / step, **more)
+
+
+def _shared_by_all(right: Function) -> Function:
+    """A share as if nobody dropped out or colluded."""
+
+    def share(study: Any) -> Any:
+        honest = study.quorum - study.confidentiality.colluders
+        smaller = float(right(study)) * (honest / len(study.roster)) ** 0.5
+        return Fraction(smaller).limit_denominator(2**16)
+
+    return share
+
+
+def _nine_tenths_charged(right: Function) -> Function:
+    return lambda spend: right(spend) * 0.9
+
+
+def _price_over(right: Function) -> Function:
+    """Every cap is larger by 0.006: of more than 170 queries, by one or two."""
+    return lambda spend: np.floor(right(spend) * 1.006)
+
+
 def _every_sixth_silent(right: Function) -> Function:
     calls = 0
 
@@ -85,6 +111,7 @@ def _smaller_units(right: Function) -> Function:
     return lambda source, *, sigma, size: right(source, sigma=sigma * 17 / 20, size=size)
 
 
+_FILTER = "protocols.budgets.filter"
 _CLEAR, _SUMMED = "protocols.levels.clear", "protocols.levels.secure_sum.ballot"
 _POOL, _BOUND = "protocols.levels.two_server.noise_pool", "protocols.levels.two_server.bound_inputs"
 RUN_BREAKS: dict[str, RunBreak] = {
@@ -106,6 +133,25 @@ RUN_BREAKS: dict[str, RunBreak] = {
     "smaller-shares": RunBreak(
         "secure_sum: shares of nine tenths of the noise", "secure_sum", (f"{_SUMMED}:noise_share",), _smaller_share
     ),
+    **{
+        f"multiples-of-{step}-{where}": RunBreak(
+            f"{level}: noise is a multiple of {step}", level, (place,), _multiples_of(step)
+        )
+        for step in (2, 4, 8)
+        for level, where, place in (
+            ("clear", "drawn", "protocols.noise:discrete_gaussian"),
+            ("secure_sum", "shared", f"{_SUMMED}:integer_gaussian"),
+            ("two_server", "inverted", f"{_POOL}:inverted"),
+        )
+    },
+    "shared-by-all": RunBreak(
+        "secure_sum: shares as if nobody dropped out or colluded", "secure_sum",
+        (f"{_SUMMED}:noise_share", "protocols.levels.secure_sum.terms:noise_share"), _shared_by_all,
+    ),
+    "charges-90": RunBreak(
+        "budgets: nine tenths are charged", "budgets", (f"{_FILTER}:spend_nano",), _nine_tenths_charged
+    ),
+    "cap-past": RunBreak("budgets: caps let a query past", "budgets", (f"{_FILTER}:cap_nano",), _price_over),
     "shares-first": RunBreak(
         "secure_sum: abstentions are counted for class 0", "secure_sum", (f"{_SUMMED}:count_votes",),
         _first_class_for_none,

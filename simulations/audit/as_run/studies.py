@@ -14,7 +14,6 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import accountant, default_accountant
 from protocols.budgets.filter import NANO, BudgetFilter
-from protocols.levels.secure_sum.terms import noise_share
 from protocols.mechanisms import MECHANISMS, GNMax, Mechanism, View
 from protocols.noise import Noise
 from protocols.ranges import LARGEST_CAP
@@ -131,9 +130,12 @@ def audited_study(mechanism: Mechanism, run: AuditedRun, *, queries: int) -> Stu
         batch_limit=min(queries, 2 * _KINDS * _REPEATED),
         answer_rate=1.0,
         stop="first-exhausted",
-        quorum=seats,
+        # Where parties add the noise, one may drop out and one collude.
+        quorum=seats - (run.level == "secure_sum"),
         participation_name="all",
-        confidentiality=simulated_level(run.level, units=run.units, colluders=None, seats=seats),
+        confidentiality=simulated_level(
+            run.level, units=run.units, colluders=1 if run.level == "secure_sum" else None, seats=seats
+        ),
         roster=tuple(
             Seat(party=f"party {at}", epsilon=_EPSILON, delta=_DELTA, weight=weight, rate=1.0)
             for at, weight in enumerate(WEIGHTS.tolist())
@@ -172,7 +174,8 @@ def stated_counts(asked: Asked) -> Float64[ndarray, "queries classes"]:
 def stated_noise(study: Study, sigma: float) -> IntegerNoise:
     """The law of the integer noise on one count: of all shares, of both servers, or of the coordinator alone."""
     if study.confidentiality.name == "secure_sum":
-        return summed_noise(float(noise_share(study)), sources=len(study.roster))
+        # Shares of the quorum's parties but the colluder add up to the study's noise; all parties add theirs.
+        return summed_noise(sigma * study.units / np.sqrt(study.quorum - 1), sources=len(study.roster))
     sources = 2 if study.confidentiality.name == "two_server" else 1
     return summed_noise(sigma * study.units, sources=sources)
 

@@ -2,4 +2,5 @@
 
 import numpy as np
 
-WEIGHTS = np.array([1.0, 1.0, 2.0, 0.5, 1.5, 3.0])
+# Odd multiples of a lattice unit, so that a vote shows in the lowest bit.
+WEIGHTS = np.array([63, 65, 129, 33, 97, 191]) / 64

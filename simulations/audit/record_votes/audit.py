@@ -1,8 +1,8 @@
 """What record votes are shown to leak, by releasing them, against what the study's own filters claim.
 
 Each finding is one protected unit at one level. The released sums of its worst cases are told apart by the best test
-that is linear in the cells (releases.py). How far the parties' sums move is known exactly as well, without any trial:
-in whole lattice units, so that a fault of one of them is seen.
+that is linear in the cells, and by two that are not (releases.py). How far the parties' sums move is known exactly as
+well, without any trial: in whole lattice units, so that a fault of one of them is seen.
 """
 
 from __future__ import annotations
@@ -187,8 +187,9 @@ def _audited(
         def fresh(run: Study, moved: bool, *, which: int = which) -> Noise:
             return _seen_noise(settings, run, (number, which, int(moved)))
 
-        samples.append(told_apart(study, sides, broken, trials=settings.trials, noise=fresh, progress=advance))
-        pairs.append((case, study, sides))
+        told = told_apart(study, sides, broken, trials=settings.trials, noise=fresh, progress=advance)
+        samples += told
+        pairs += [(case, study, sides)] * len(told)
     lower = epsilon_lower_bound(samples, delta=settings.delta, alpha=alpha)
     lower_mu = mu_lower_bound(samples, alpha=alpha).value
     case, study, _ = pairs[lower.pair]

@@ -68,6 +68,16 @@ def _correlated(draws: Draws) -> Draws:
     return _rounded_to(draws, 0.8 * draws + 0.6 * np.roll(draws, 1, axis=1))
 
 
+def _multiple_of(step: int) -> Callable[[Draws], Draws]:
+    """Whole numbers of noise become multiples; real-valued noise stays."""
+    return lambda draws: step * np.rint(draws / step).astype(np.int64) if draws.dtype == np.int64 else draws
+
+
+def _rarely_none(draws: Draws) -> Draws:
+    chosen = np.random.default_rng(abs(int(1e6 * draws[0, 0]))).random(draws.shape) < 1 / 5000
+    return np.where(chosen, np.zeros_like(draws), draws)
+
+
 def _again(draws: Draws) -> Draws:
     changed = draws.copy()
     changed[1::2] = changed[: 2 * (len(draws) // 2) : 2]
@@ -159,6 +169,8 @@ RECORD_BREAKS: dict[str, RecordBreak] = {
     "clipped": RecordBreak(noise=_ends_at_three),
     "correlated-cells": RecordBreak(noise=_correlated),
     "noise-again": RecordBreak(noise=_again),
+    "rare-noiseless": RecordBreak(noise=_rarely_none),
+    **{f"multiples-of-{step}": RecordBreak(noise=_multiple_of(step)) for step in (2, 4, 8)},
     "wrong-weight": RecordBreak(contribute=_largest_weight),
 }
 

@@ -16,5 +16,9 @@ FAULTS: dict[str, str] = {
     "clipped": "noise ends at three standard deviations",
     "correlated-cells": "noise of neighbouring cells is correlated",
     "noise-again": "every second release has the noise of the one before",
+    "rare-noiseless": "one draw in 5,000 has no noise",
+    "multiples-of-2": "whole noise is even",
+    "multiples-of-4": "whole noise is a multiple of 4",
+    "multiples-of-8": "whole noise is a multiple of 8",
     "wrong-weight": "the weight of the party with the largest budget for all",
 }

@@ -15,7 +15,7 @@ from protocols.levels.secure_sum.terms import noise_share
 from protocols.noise import Noise
 from protocols.study.study import Study
 from simulations.audit.agreement.agreement import Agreement, agreement
-from simulations.audit.agreement.seen_noise import seen_noise_evidence
+from simulations.audit.agreement.seen_noise import low_bits_evidence, seen_noise_evidence
 from simulations.audit.as_run.lattice_law import IntegerNoise, summed_noise
 from simulations.audit.record_votes.breaks import RecordBreak, broken_noise
 from simulations.audit.record_votes.releases import Sides
@@ -49,6 +49,8 @@ def released_noise(
     below, upto = _distribution(study)(drawn)
     uniform = below + spread * (upto - below)
     found = seen_noise_evidence(uniform.reshape(releases, -1, study.classes), rounding=_ROUNDING)
+    # Every remainder is as likely as another: the noise is hundreds of lattice units wide.
+    found += low_bits_evidence(drawn, None)
     return agreement(found, alpha=alpha)
 
 

@@ -1,8 +1,9 @@
-"""Releasing the cells of a worst case many times, and telling its two sides apart by a statistic linear in the cells.
+"""Releasing the cells of a worst case many times, and telling its two sides apart by statistics of the cells.
 
 With Gaussian noise of any covariance the likelihood ratio is linear in the cells (Fisher 1936), so no other test is
 more powerful. Its coefficients are learned from trials of their own, as an attacker who knows nothing of a fault would
-learn them: they show correlated noise and cells without noise, too.
+learn them: they show correlated noise and cells without noise, too. Where noise is not what it should be, other
+statistics show more: the remainders of the cells modulo 8, and where between the quantiles of all trials a cell lies.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from simulations.audit.record_votes.worst_cases import WorstCase
 _MOST_LEARNED = 10_000
 # Cells that are held at a time.
 _CHUNK = 400_000
+# Between these quantiles of all trials a cell's range lies.
+_RANGES = np.linspace(0.0, 1.0, 17)[1:-1]
 # Directions of less variance, as a share of the largest, count as having this much: they are all but free of noise.
 _NOISELESS = 1e-12
 
@@ -58,8 +61,8 @@ def told_apart(
     trials: int,
     noise: Callable[[Study, bool], Noise],
     progress: Callable[[int], None],
-) -> Samples:
-    """The statistic in `trials` releases of either side.
+) -> list[Samples]:
+    """Three statistics in `trials` releases of either side: linear in the cells, of their low bits, of their ranges.
 
     noise(study, moved): a fresh stream of one side; progress(trials done).
     """
@@ -67,18 +70,49 @@ def told_apart(
     sources = [broken_noise(noise(run, moved), broken, cells=cells) for moved in (False, True)]
 
     def released(moved: bool, size: int) -> Float64[ndarray, "trials cells"]:
-        """The cells that so many trials release, in votes."""
+        """The cells that so many trials release, in lattice units."""
         total = sides.after if moved else sides.before
         counts = np.tile((total / run.units).reshape(-1, run.classes), (size, 1))
         shown = [run.noisy_cells(counts, sources[moved]) for _ in range(broken.releases)]
         progress(size)
-        return np.mean(shown, axis=0).reshape(size, cells) / run.units
+        return np.mean(shown, axis=0).reshape(size, cells)
 
-    weights = _discriminant(*(released(moved, learned(trials)) for moved in (False, True)))
+    known = [released(moved, learned(trials)) for moved in (False, True)]
+    weights, quantiles = _discriminant(*known), np.quantile(np.concatenate(known), _RANGES, axis=0)
+
+    def linear(seen: Float64[ndarray, "trials cells"]) -> Float64[ndarray, " trials"]:
+        return seen @ weights
+
+    def ranges(seen: Float64[ndarray, "trials cells"]) -> Codes:
+        return (seen[:, None, :] > quantiles).sum(axis=1)
+
+    statistics = [linear, *(_code_ratio(code_of, *map(code_of, known)) for code_of in (_low_bits, ranges))]
     step = max(1, _CHUNK // cells)
     sizes = [min(step, trials - start) for start in range(0, trials, step)]
-    before, after = (np.concatenate([released(moved, size) @ weights for size in sizes]) for moved in (False, True))
-    return Samples(before, after)
+    found = []
+    for moved in (False, True):
+        each = [[one(seen) for one in statistics] for seen in (released(moved, size) for size in sizes)]
+        found.append([np.concatenate(one) for one in zip(*each, strict=True)])
+    return [Samples(before, after) for before, after in zip(*found, strict=True)]
+
+
+Codes = Int64[ndarray, "trials cells"]
+
+
+def _low_bits(seen: Float64[ndarray, "trials cells"]) -> Codes:
+    return np.floor(seen).astype(np.int64) % 8
+
+
+def _code_ratio(
+    code_of: Callable[[Float64[ndarray, "trials cells"]], Codes], before: Codes, after: Codes
+) -> Callable[[Float64[ndarray, "trials cells"]], Float64[ndarray, " trials"]]:
+    """The log-likelihood ratio of codes, as if cells were independent, from how often either side showed each."""
+    shares = [
+        np.stack([np.bincount(column, minlength=len(_RANGES) + 1) + 0.5 for column in codes.T])
+        for codes in (before, after)
+    ]
+    ratio = np.log(shares[0]) - np.log(shares[1])
+    return lambda seen: ratio[np.arange(seen.shape[1]), code_of(seen)].sum(axis=1)
 
 
 def learned(trials: int) -> int:

@@ -52,6 +52,25 @@ def test_what_is_shown_reaches_four_fifths_of_the_claim_and_the_worst_cases_all_
 
 # Faults of the noise that no bound above the claim shows, and that its law does.
 LAW_ONLY = ("noise-90", "clipped", "noise-again")
+# Faults of whole numbers, and one too rare for the noise of every line.
+INTEGER = ("multiples-of-2", "multiples-of-4", "multiples-of-8", "rare-noiseless")
+
+
+@pytest.mark.parametrize("name", INTEGER[:3])
+def test_noise_whose_low_bits_are_empty_is_refuted_by_the_remainders_of_the_sums_and_fails_its_law(name):
+    for finding in audit(broken=name).findings:
+        if finding.level.units is None:
+            assert not finding.failed
+            continue
+        assert finding.refuted
+        assert finding.law.worst.family == "low bits"
+        assert finding.lower_of_claimed > 5
+
+
+def test_one_draw_in_5_000_without_noise_is_found_by_the_heavy_centre_of_the_law():
+    result = audit(broken="rare-noiseless", trials=40_000)
+    found = [finding for finding in result.findings if finding.level.units is None]
+    assert all(finding.law.failed and finding.law.worst.family == "centre" for finding in found)
 
 
 @pytest.mark.parametrize("name", LAW_ONLY)
@@ -63,7 +82,7 @@ def test_faults_of_the_noise_below_the_claim_are_found_by_its_law(name):
     assert result.failure.startswith("another law: ")
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("rounded-up", *LAW_ONLY)])
+@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("rounded-up", *LAW_ONLY, *INTEGER)])
 def test_each_break_is_found_by_trials(name):
     """At every level; a patient's missing scale only where patients are protected."""
     # Half as much again in mu is the least of them.

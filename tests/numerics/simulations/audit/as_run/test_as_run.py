@@ -12,17 +12,38 @@ from protocols.levels import clear
 from protocols.mechanisms import MECHANISMS
 from simulations.audit.as_run.as_run import audit_run
 from simulations.audit.as_run.breaks import RUN_BREAKS, broken_code
-from simulations.audit.as_run.studies import RUNS, asked_votes, stated_counts
+from simulations.audit.as_run.budgets import audit_budgets
+from simulations.audit.as_run.studies import RUNS, asked_votes, audited_mechanism, audited_study, stated_counts
 from simulations.audit.as_run.weights import WEIGHTS
 
 # Queries as a share of trials differ by level: what is weak needs more of them.
 TRIALS = {"smaller-integers": 60_000, "share-missing": 60_000, "smaller-shares": 30_000, "one-server": 60_000}
 
 
-@pytest.mark.parametrize("name", RUN_BREAKS)
+@pytest.mark.parametrize("name", [name for name in RUN_BREAKS if RUN_BREAKS[name].level != "budgets"])
 def test_every_break_of_a_level_is_found_at_that_level(name):
-    run = next(run for run in RUNS[::-1] if run.level == RUN_BREAKS[name].level)
+    whole = name.startswith("multiples-of-")
+    levels = [run for run in RUNS[::-1] if run.level == RUN_BREAKS[name].level]
+    run = next(run for run in levels if run.units is not None or not whole)
     found = audit_run(run, MECHANISMS["gnmax"], trials=TRIALS.get(name, 8000), alpha=1e-6, seed=0, broken=name)
+    assert found.failed, found.law.worst
+
+
+def test_a_study_asks_exactly_what_its_least_budget_affords_by_an_independent_count():
+    for budget in audit_budgets(seed=0, broken=None):
+        assert 170 < budget.asked == budget.most
+
+
+@pytest.mark.parametrize("name", ["charges-90", "cap-past"])
+def test_charges_that_are_too_small_and_caps_that_let_a_query_past_are_found_by_every_accountant(name):
+    assert all(budget.failed for budget in audit_budgets(seed=0, broken=name))
+
+
+def test_a_share_of_the_noise_for_all_parties_is_found_where_one_may_drop_out_and_one_collude():
+    run = next(run for run in RUNS if run.level == "secure_sum")
+    study = audited_study(audited_mechanism(MECHANISMS["gnmax"], run), run, queries=48)
+    assert study.quorum == len(study.roster) - 1
+    found = audit_run(run, MECHANISMS["gnmax"], trials=8000, alpha=1e-6, seed=0, broken="shared-by-all")
     assert found.failed, found.law.worst
 
 
@@ -44,4 +65,5 @@ def test_votes_of_every_kind_come_twice_and_some_parties_abstain():
     assert (asked.votes == -1).any()
     counts = stated_counts(asked)
     assert counts.max() == WEIGHTS.sum()
+    assert (np.rint(64 * WEIGHTS) % 2 == 1).all(), "a vote of even weight would hide in even noise"
     np.testing.assert_allclose(counts.sum(axis=1), WEIGHTS @ (asked.votes >= 0))
