@@ -116,10 +116,13 @@ def _codes(section: str) -> str:
     return "\n".join(lines) + "\n"
 
 def _ranges() -> str:
-    return "".join(
-        f"- `{where}`, `{field}`: {_power(allowed.lowest)} to {_power(allowed.highest)}, {allowed.why}\n"
-        for (where, field), allowed in RANGES.items()
-    )
+    """A line a range, with all integers that have it."""
+    found: dict[str, list[str]] = {}
+    for (where, field), allowed in RANGES.items():
+        said = f"{_power(allowed.lowest)} to {_power(allowed.highest)}, {allowed.why}"
+        found.setdefault(said, []).append(f"`{where}.{field}`")
+    return "".join(f"- {said}: {', '.join(fields)}\n" for said, fields in found.items())
+
 
 def _power(value: int) -> str:
     """A number as people write it: beside a power of two where it is one."""
