@@ -29,6 +29,7 @@ from protocols.study.file import write_study
 from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Seat
 from protocols.study.terms import Feature, Terms
+from protocols.study.votes import TeacherVotes
 
 ASKER, CLASSES, START_S = "clinic", ("low", "middle", "high"), 60.0
 # What so few parties need for labels that are mostly right; SIGMA is for up to 20 queries.
@@ -118,17 +119,19 @@ class AskedProcesses:
         return DeployedStudy(
             name="asked",
             classes=len(CLASSES),
-            mechanism=GNMax(sigma=SIGMA * max(1.0, queries / 20) ** 0.5),
+            votes=TeacherVotes(
+                mechanism=GNMax(sigma=SIGMA * max(1.0, queries / 20) ** 0.5),
+                view="label",
+                teachers=1,
+                query_limit=queries,
+                batch_limit=batch,
+                answer_rate=1.0,
+                stop="first-exhausted",
+                participation_name="all",
+            ),
             unit="record",
-            view="label",
             accountant_name="label_only",
-            teachers=1,
-            query_limit=queries,
-            batch_limit=batch,
-            answer_rate=1.0,
-            stop="first-exhausted",
             quorum=quorum,
-            participation_name="all",
             confidentiality=HiddenQueries(
                 units=64,
                 guardian="notary",

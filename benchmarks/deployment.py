@@ -52,6 +52,7 @@ from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.study import Seat as StudySeat
 from protocols.study.terms import Terms
+from protocols.study.votes import TeacherVotes
 from protocols.wire.enrolment import Enrolled
 from protocols.wire.messages import VoteRequest
 
@@ -75,17 +76,19 @@ def study_of(parties: int, pool: np.ndarray) -> DeployedStudy:
     return DeployedStudy(
         name="benchmark",
         classes=2,
-        mechanism=ConfidentGNMax(sigma=1000.0, sigma_threshold=1000.0, threshold=0.0),
+        votes=TeacherVotes(
+            mechanism=ConfidentGNMax(sigma=1000.0, sigma_threshold=1000.0, threshold=0.0),
+            view="label",
+            teachers=1,
+            query_limit=len(pool),
+            batch_limit=QUERIES,
+            answer_rate=1.0,
+            stop="first-exhausted",
+            participation_name="all",
+        ),
         unit="record",
-        view="label",
         accountant_name="label_only",
-        teachers=1,
-        query_limit=len(pool),
-        batch_limit=QUERIES,
-        answer_rate=1.0,
-        stop="first-exhausted",
         quorum=parties,
-        participation_name="all",
         confidentiality=Clear(),
         roster=tuple(seats),
         terms=terms,

@@ -46,6 +46,7 @@ from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat
 from protocols.study.terms import Terms
+from protocols.study.votes import TeacherVotes
 from protocols.wire.guardian.greeting import GuardedStudy
 from protocols.wire.messages import VoteRequest
 from runtime.logs import Log
@@ -88,17 +89,19 @@ def study_of(home: GuardianHome, *, parties: int, queries: int, classes: int) ->
     return DeployedStudy(
         name="benchmark",
         classes=classes,
-        mechanism=ThresholdedGNMax(sigma=20.0, threshold=parties / 2),
+        votes=TeacherVotes(
+            mechanism=ThresholdedGNMax(sigma=20.0, threshold=parties / 2),
+            view="label",
+            teachers=1,
+            query_limit=queries,
+            batch_limit=queries,
+            answer_rate=1.0,
+            stop="first-exhausted",
+            participation_name="all",
+        ),
         unit="record",
-        view="label",
         accountant_name="label_only",
-        teachers=1,
-        query_limit=queries,
-        batch_limit=queries,
-        answer_rate=1.0,
-        stop="first-exhausted",
         quorum=1,
-        participation_name="all",
         confidentiality=TwoServer(units=64, abstention=False, guardian="notary", **home.public_keys()),
         roster=tuple(Seat(party=f"p{n}", epsilon=40.0, delta=1e-5, weight=1.0, rate=1.0) for n in range(parties)),
         terms=Terms(

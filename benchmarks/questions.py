@@ -39,7 +39,7 @@ from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
 from simulations.stages.vote_source import votes_source
 from simulations.stages.votes_file import read_labels, read_votes
 
@@ -157,7 +157,7 @@ def _drawn(name: str, seed: int, cache: Path) -> Case:
     inputs = read_inputs(settings, host=host, reporter=Reporter(quiet=True))
     assert isinstance(inputs, DatasetInputs)  # no votes are given
     source = votes_source(inputs, host=host, reporter=Reporter(quiet=True))
-    assert isinstance(source.stored, TeacherVotes)  # teachers vote
+    assert isinstance(source.stored, CastVotes)  # teachers vote
     data = inputs.dataset
     return Case(
         settings, source.stored, data.public_inputs, data.public_labels, data.test_inputs, data.test_labels,

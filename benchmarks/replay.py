@@ -20,26 +20,26 @@ from protocols.votes import ABSTAIN
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 
 
-def make_votes(parties: int, queries: int, classes: int = 10) -> TeacherVotes:
+def make_votes(parties: int, queries: int, classes: int = 10) -> CastVotes:
     rng = np.random.default_rng(0)
     truth = rng.integers(0, classes, queries).astype(np.int8)
     votes = np.empty((parties, 1, queries), dtype=np.int8)
     for party in range(parties):
         right = rng.random(queries) < 0.8
         votes[party, 0] = np.where(right, truth, rng.integers(0, classes, queries))
-    return TeacherVotes(classes, votes)
+    return CastVotes(classes, votes)
 
 
-def setting(stored: TeacherVotes, **changes: object) -> Study:
+def setting(stored: CastVotes, **changes: object) -> Study:
     values: dict[str, object] = {"parties": len(stored.votes), "weights": "exhaustive", **changes}
     settings = experiment(**values)
     return make_study(settings, experiment_budgets(settings), classes=stored.classes, queries=stored.queries)
 
 
-def straightforward(study: Study, stored: TeacherVotes, seed: int, asked: list[int]) -> list[int]:
+def straightforward(study: Study, stored: CastVotes, seed: int, asked: list[int]) -> list[int]:
     """One query, one party and one class at a time; the batches are those that the replay asked."""
     rng = np.random.default_rng(seed)
     mechanism = study.mechanism

@@ -24,7 +24,7 @@ from simulations.retraining import retraining
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from simulations.stages.vote_source import votes_source
 
 CONFIDENCE = 1 - 1e-6
@@ -48,7 +48,7 @@ def typical_case(folder: Path, parties: int, retrainings: int) -> None:
     source = votes_source(inputs, host=host, reporter=reporter)
     result = label_seed(study, source.stored, seed=0, dropout=0.0, truth=source.truth)
     assert isinstance(inputs, DatasetInputs)
-    assert isinstance(source.stored, TeacherVotes)
+    assert isinstance(source.stored, CastVotes)
     start = time.perf_counter()
     found = retraining(
         study,

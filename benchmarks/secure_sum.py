@@ -46,6 +46,7 @@ from protocols.mechanisms import GNMax
 from protocols.study.levels import SecureSum
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
+from protocols.study.votes import TeacherVotes
 from protocols.wire.messages import Reply, Request, StepRequest, VoteRequest, decode, encode
 
 STEPS = ("sum_keys", "sum_shares", "sum_check", "vote", "sum_agree", "sum_open")
@@ -80,10 +81,12 @@ class Case:
         )
         keys = tuple(encoded_point(self.key(position).public_key()) for position in range(self.parties))
         return Study(
-            name="benchmark", classes=self.classes, mechanism=GNMax(sigma=40.0), unit="record",
-            view="histogram", accountant_name="gaussian", teachers=1, query_limit=self.batches * self.queries,
-            batch_limit=self.queries, answer_rate=1.0, stop="first-exhausted", quorum=self.parties - self.dropouts,
-            participation_name="all", roster=roster,
+            name="benchmark", classes=self.classes, unit="record", accountant_name="gaussian", roster=roster,
+            votes=TeacherVotes(
+                mechanism=GNMax(sigma=40.0), view="histogram", teachers=1, query_limit=self.batches * self.queries,
+                batch_limit=self.queries, answer_rate=1.0, stop="first-exhausted", participation_name="all",
+            ),
+            quorum=self.parties - self.dropouts,
             confidentiality=SecureSum(units=64, colluders=self.colluders, seat_keys=keys),
         )  # fmt: skip
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime
 import threading
+from dataclasses import dataclass
 from typing import Any  # the values of a JSON object
 
 import numpy as np
@@ -28,6 +29,7 @@ from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.wire.guardian.greeting import GuardedStudy, check_terms_apart
 from runtime.files import folder_beside, put_in_place, write_atomically
 
@@ -78,17 +80,13 @@ def check_study(home: GuardianHome, study: DeployedStudy, *, today: datetime.dat
 
 def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     """Lines of text: what is asked, what this guardian does and sees, what may be spent, what is not covered."""
-    budgets = study.budgets
+    budgets, said = study.budgets, _WORDS[type(study.votes)]
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     enough = "answers if every query is answered" if budgets.settles else "queries, answered or not"
     seats = [
         f"  {seat.party}: epsilon {at_most(budgets.epsilon_guaranteed[at])} at delta {at_most(seat.delta)}, weight "
         f"{seat.weight:g} "
-        + (
-            "per vote, all of it for the one sum"
-            if study.records is not None
-            else f"per vote; enough for {answers[at]} {enough}"
-        )
+        + (f"per vote; enough for {answers[at]} {enough}" if said.enough else "per vote, all of it for the one sum")
         for at, seat in enumerate(study.roster)
     ]
     level, about = study.confidentiality, protection_of(study)
@@ -98,8 +96,8 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         f"Task         {terms.task}",
         f"Who asks     {asks}; {len(study.roster)} seats take part, {study.quorum} needed for each batch",
         f"Asked        {study.queries_to_ask} {kind} queries, in batches of up to {study.batch_limit}, until "
-        f"{terms.ends}" + ("" if study.questions == GIVEN else f"; {CHOSEN}"),
-        f"Your part    {_part(study)}",
+        f"{terms.ends}" + ("" if study.votes.questions == GIVEN else f"; {CHOSEN}"),
+        f"Your part    {said.part.format(sigma=f'{study.gaussian.sigma:g}')}",
         f"You will see {guardian_sees(about)}",
         "",
         f"What each seat may spend, at most (unit {study.unit}; view {study.view}); your ledger refuses more:",
@@ -116,19 +114,26 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
     ]
 
 
-def _part(study: DeployedStudy) -> str:
-    """What the guardian does in a study."""
-    sigma = study.gaussian.sigma
-    if study.records is not None:
-        return (
-            "hold the second share of the sum of each hospital's records' votes, add your own noise (sigma "
-            f"{sigma:g} votes on each sum), open the noisy sum of all hospitals with the other server, once, and sign "
-            "it"
-        )
-    return (
-        f"hold the second share of each vote, check the votes, add your own noise (sigma {sigma:g} votes on each "
-        "class), and sign which queries were answered"
-    )
+@dataclass(frozen=True)
+class _Words:
+    """What a guardian does in a study of one kind of votes. enough: whether a budget pays for a number of queries."""
+
+    part: str
+    enough: bool
+
+
+_WORDS: dict[type[Votes], _Words] = {
+    TeacherVotes: _Words(
+        "hold the second share of each vote, check the votes, add your own noise (sigma {sigma} votes on each class), "
+        "and sign which queries were answered",
+        enough=True,
+    ),
+    UnitSums: _Words(
+        "hold the second share of the sum of each hospital's records' votes, add your own noise (sigma {sigma} votes "
+        "on each sum), open the noisy sum of all hospitals with the other server, once, and sign it",
+        enough=False,
+    ),
+}
 
 
 class ApprovedStudies:

@@ -28,10 +28,10 @@ from protocols.levels.two_server.signed_votes import sent_votes
 from protocols.levels.two_server.statement import Fate
 from protocols.reading import read_json
 from protocols.refusals.code import Code
-from protocols.release.labels import LABELS_FILE, read_labels
+from protocols.release.labels import LABELS_FILE
 from protocols.release.manifest import MANIFEST_FILE, STATEMENT_FILE, check_file, read_manifest, signer
 from protocols.release.signatures import SIGNATURES_FILE
-from protocols.release.sums import SUMS_FILE, labels_of, read_sums
+from protocols.release.sums import SUMS_FILE, read_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.wire.frames import Ask, begins, unseal
@@ -169,12 +169,7 @@ def unnamed_before(release: Path, voted: Iterable[DeployedStudy]) -> list[str]:
 
 def released_labels(release: Path, study: DeployedStudy) -> Int64[ndarray, " queries"]:
     """The class id of each query that the study asks, below 0 where none was released. Raises DataCorrupt."""
-    if study.records is not None:
-        return labels_of(study, read_sums(release, study))
-    labels, _ = read_labels(release, classes=study.classes)
-    if len(labels) != study.terms.pool_size:
-        raise DataCorrupt(f"{release}: labels of {len(labels)} queries; allowed: {study.terms.pool_size}, as the pool")
-    return labels
+    return read_votes(release, study).labels
 
 
 def _message(

@@ -10,7 +10,7 @@ import datetime
 import socket
 import ssl
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -39,6 +39,7 @@ from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
 from protocols.study.deployed import DeployedStudy
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 from protocols.wire.frames import Goodbye
 
 _TIMEOUT_S: Final = 10.0
@@ -269,14 +270,20 @@ def _ready(home: PartyHome, study: DeployedStudy, approval: Approval) -> Hop:
     """What a study's seats vote with, or what is still to do."""
     seats = seats_of(study, approval.party)
     name, until = f"study {study.name}", f"approved until {study.terms.ends}"
-    if study.records is None:
-        try:
-            for seat in seats:
-                read_manifest(home.teachers(study.digest, seat))
-        except DataUnavailable as error:
-            return Hop(name, True, f"{until}; {error}", f"run: conclave-party train {study.name}", waits=True)
-        trained = f"{until}, trained: {counted(study.teachers, 'teacher')} per seat"
-        return _in_time(home, study, seats, Hop(name, True, trained))
+    return _READY[type(study.votes)](home, study, seats, name, until)
+
+
+def _teachers_ready(home: PartyHome, study: DeployedStudy, seats: Sequence[str], name: str, until: str) -> Hop:
+    try:
+        for seat in seats:
+            read_manifest(home.teachers(study.digest, seat))
+    except DataUnavailable as error:
+        return Hop(name, True, f"{until}; {error}", f"run: conclave-party train {study.name}", waits=True)
+    trained = f"{until}, trained: {counted(teacher_votes(study).teachers, 'teacher')} per seat"
+    return _in_time(home, study, seats, Hop(name, True, trained))
+
+
+def _records_ready(home: PartyHome, study: DeployedStudy, seats: Sequence[str], name: str, until: str) -> Hop:
     waiting = [seat for seat in seats if not votes_given(home, study, seat)]
     try:
         for seat in waiting:
@@ -286,6 +293,12 @@ def _ready(home: PartyHome, study: DeployedStudy, approval: Approval) -> Hop:
         return Hop(name, False, str(error), todo, 3)
     said = "its records' votes are counted" if waiting else "its records have voted"
     return Hop(name, True, f"{until}, {said}")
+
+
+_READY: dict[type[Votes], Callable[[PartyHome, DeployedStudy, Sequence[str], str, str], Hop]] = {
+    TeacherVotes: _teachers_ready,
+    UnitSums: _records_ready,
+}
 
 
 def _in_time(home: PartyHome, study: DeployedStudy, seats: Sequence[str], found: Hop) -> Hop:

@@ -35,7 +35,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity, check_view
 from protocols.plural import at_most
 from protocols.refusals.code import Code
-from protocols.study.study import Study, party_of, votes_per_unit
+from protocols.study.study import Study, party_of
 
 # The units in which a lifetime filter may count: RDP at one of these orders, or (NaN) mu squared of Gaussian DP.
 CURRENCIES: Float64[ndarray, " currencies"] = np.append(ORDERS, np.nan)
@@ -48,8 +48,6 @@ _FIXED_POINT_STEPS = 100
 _GRID = 514
 # What no message advises to go beyond: such a cap protects nobody.
 _LARGEST_EPSILON = 100
-# Where records vote, the units that cost no more than the study's: a record that is replaced is part of its patient.
-_BOUNDED: Mapping[str, tuple[str, ...]] = {"record": ("record",), "patient": ("patient", "record")}
 
 
 @dataclass(frozen=True)
@@ -155,10 +153,11 @@ def study_cost(
             f"party {party!r} has {len(seats)} privacy groups in study {study.name!r}, and a lifetime cap of unit "
             "'party' is set; allowed: one seat, as a party's whole data move the votes of all of its groups"
         )
-    if study.records is not None and unit not in _BOUNDED.get(study.unit, ()):
+    bounded = study.votes.bounded(study.unit)
+    if unit not in bounded:
         raise InvalidInput(
             f"a lifetime cap of unit {unit!r} is set, and each {study.unit} votes once in study {study.name!r}, so a "
-            f"{unit} has no bound; allowed: a lifetime cap of unit {' or '.join(_BOUNDED.get(study.unit, ()))} alone; "
+            f"{unit} has no bound; allowed: a lifetime cap of unit {' or '.join(bounded)} alone; "
             f"where one of a {unit} is promised, another study"
         )
     distance = noise_reserve(
@@ -232,7 +231,7 @@ def _seat_nano(
     ask, both = _costs(study, position, unit=unit, weight=weight)
     ratio = np.maximum(_quotient(ask, own[0]), _quotient(both, own[1]))
     nano = np.ceil(amount * ratio * (1 + _MARGIN))
-    if weight is None and (unit == study.unit or study.records is not None):
+    if weight is None and study.votes.at_own_cost(unit, of=study.unit):
         nano[position_of(float(budgets.order[position]))] = amount
     return nano
 
@@ -241,7 +240,7 @@ def _costs(
     study: Study, position: int, *, unit: str, weight: float | None
 ) -> tuple[Float64[ndarray, " currencies"], Float64[ndarray, " currencies"]]:
     """What a query costs a unit in each of CURRENCIES: only asked, and answered; infinite where there is no bound."""
-    votes = votes_per_unit(unit, teachers=study.teachers)
+    votes = study.votes.moved(unit)
     # A secret coin amplifies only a unit's single vote; for several votes, the bound with known coins still holds
     # (joint quasi-convexity, van Erven & Harremoes 2014, Thm 13).
     secret = study.secret_coins

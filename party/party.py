@@ -22,7 +22,6 @@ from protocols.levels.level import Ballot
 from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
-from protocols.votes import ABSTAIN, check_votes
 from protocols.wire.messages import (
     HiddenVotes,
     Outcome,
@@ -74,12 +73,12 @@ class Party:
         """
         if name not in study.seats:
             raise InvalidInput(f"party {name!r} is not on the roster of study {study.name!r}")
-        if study.pooled_teachers is not None:
+        if study.votes.pooled:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         if (coins_from is None) == (study.secret_coins):
             raise InvalidInput(
                 f"coins {'are missing' if coins_from is None else 'are not used'}: participation is "
-                f"{study.participation_name!r}; allowed: a random source for 'secret' only"
+                f"{study.votes.participation_name!r}; allowed: a random source for 'secret' only"
             )
         if ballot is None and study.confidentiality.hides_votes:
             raise InvalidInput(f"the ballot is missing; level {study.confidentiality.name!r} needs one")
@@ -197,37 +196,21 @@ class Party:
         """Which of these queries the party publicly takes part in: those are charged."""
         return self._participation.votes(ids)[0]
 
-    def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "teachers queries"]:
-        """The teachers' votes; ABSTAIN for queries in which the party does not take part, or drops out by its coin.
+    def _votes(self, batch: QueryBatch, coins_from: RandomSource | None) -> Int64[ndarray, "rows columns"]:
+        """What the party's voter gives, checked, without votes on queries in which it does not take part, or drops out
+        by its coin.
 
-        coins_from: as in Votes.
+        coins_from: as in Cast.
         """
-        given = np.asarray(self._voter(batch))
-        if self._study.records is not None:
-            return self._contribution(batch, given)
-        if not np.issubdtype(given.dtype, np.integer):
-            raise CannotVote(f"teachers gave votes of type {given.dtype}; allowed: integers")
+        study, queries = self._study, len(batch.ids)
+        study.votes.check_batch(queries)
+        given, shape = np.asarray(self._voter(batch)), study.votes.shape(queries=queries, classes=study.classes)
+        if not np.issubdtype(given.dtype, np.integer) or given.shape != shape:
+            raise CannotVote(f"votes are {given.dtype} of shape {given.shape}; allowed: integers, {shape}")
         votes = given.astype(np.int64)
-        if votes.shape != (self._study.teachers, len(batch.ids)):
-            raise CannotVote(
-                f"teachers gave votes of shape {votes.shape}; allowed: {(self._study.teachers, len(batch.ids))}"
-            )
-        check_votes(votes, classes=self._study.classes)
+        study.votes.check_cast(study, self.name, votes)
         enters = self._takes_part(batch.ids)
         if self._coins_from is not None:
-            rate = self._study.roster[self._seat].rate
-            enters = enters & coins(coins_from or self._coins_from, rate, teachers=len(votes), queries=len(batch.ids))
-        return np.where(enters, votes, ABSTAIN)
-
-    def _contribution(self, batch: QueryBatch, given: ndarray) -> Int64[ndarray, "queries classes"]:
-        """The sum of the contributions of the party's records, in lattice units: all of it, or nothing."""
-        study = self._study
-        if len(batch.ids) != study.query_limit:
-            raise CannotVote(f"{len(batch.ids)} queries asked; allowed: all {study.query_limit}, as records vote once")
-        if not np.issubdtype(given.dtype, np.integer) or given.shape != (study.query_limit, study.classes):
-            raise CannotVote(
-                f"contributions are {given.dtype} of shape {given.shape}; allowed: integers, "
-                f"({study.query_limit}, {study.classes})"
-            )
-        study.check_sums(self.name, given.astype(np.int64))
-        return given.astype(np.int64)
+            rate = study.roster[self._seat].rate
+            enters = enters & coins(coins_from or self._coins_from, rate, teachers=len(votes), queries=queries)
+        return study.votes.left(votes, enters)

@@ -20,7 +20,7 @@ from party.lifetime import LifetimeCap
 from protocols import reading
 from protocols.crypto.identity import check_name
 from protocols.errors import DataUnavailable, InvalidInput
-from protocols.study.study import UNITS
+from protocols.study.votes import UNITS
 from runtime.address import check_address
 from runtime.toml_table import TomlTable
 

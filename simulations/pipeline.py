@@ -17,8 +17,10 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from coordinator.students.choice import AUTO, Choice
+from protocols.errors import InvalidInput
 from protocols.plural import counted
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import plurality
 from simulations.datasets.groups import groupings
 from simulations.groups import ByGroup, by_group
@@ -88,8 +90,16 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
     Raises InvalidInput.
     """
     budgets = budgets or experiment_budgets(inputs.settings, inputs.party_names)
-    if isinstance(inputs, DatasetInputs) and inputs.settings.votes_by == "record":
-        return budgets, record_study_of(inputs, budgets)
+    return budgets, _STUDIES[inputs.settings.votes_by](inputs, budgets)
+
+
+def _study_of_records(inputs: Inputs, budgets: Budgets) -> Study:
+    if isinstance(inputs, VoteInputs):
+        raise InvalidInput("votes are given; allowed where records vote: a data set")
+    return record_study_of(inputs, budgets)
+
+
+def _study_of_teachers(inputs: Inputs, budgets: Budgets) -> Study:
     study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
     drops = inputs.settings.dropout > 0
     if isinstance(inputs, VoteInputs):
@@ -97,7 +107,10 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
     _, analyses = named_accountants(inputs.settings.accountant)
     counted = isinstance(inputs, VoteInputs) and isinstance(inputs.stored, VoteCounts)
     check_analyses(analyses, study, drops=drops, trains=not isinstance(inputs, VoteInputs), votes_known=not counted)
-    return budgets, study
+    return study
+
+
+_STUDIES = {TeacherVotes.by: _study_of_teachers, UnitSums.by: _study_of_records}
 
 
 def run(
@@ -141,7 +154,7 @@ def _foretold(inputs: Inputs, first: SeedResult) -> int | None:
 
 def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:
     """Compares the first seed's replay with a live study; False where the study can only be replayed."""
-    if isinstance(source.stored, VoteCounts) or len(study.roster) > LIVE_PARTIES or study.pooled_teachers is not None:
+    if isinstance(source.stored, VoteCounts) or len(study.roster) > LIVE_PARTIES or study.votes.pooled:
         return False
     train = train_between(study, source, first.seed, settings, host)
     if isinstance(source.stored, RecordCells):

@@ -27,7 +27,8 @@ from protocols.noise import simulated
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
 from protocols.research.published.private import Private
-from protocols.study.study import Study, votes_per_unit
+from protocols.study.study import Study
+from protocols.study.votes import votes_per_unit
 from protocols.votes import ABSTAIN, NOT_ASKED
 from simulations.membership.attack import Controls, make_controls, membership_attack, record_seats
 from simulations.membership.report import MembershipReport
@@ -40,7 +41,7 @@ from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult
 from simulations.stages.record_cells import RecordCells
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes
+from simulations.stages.stored_votes import CastVotes, StoredVotes
 from simulations.stages.students import ReleasedStudent, between_rounds, pooled_student
 
 
@@ -90,7 +91,7 @@ def find(
                     stage.update(done, len(wanted))
                 stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
         # check_analyses refuses it for votes of a file, whose records are not known.
-        if BAYESIAN in names and isinstance(inputs, DatasetInputs) and isinstance(stored, TeacherVotes):
+        if BAYESIAN in names and isinstance(inputs, DatasetInputs) and isinstance(stored, CastVotes):
             retrained = _retrained(inputs, study, stored, first, predictions, reporter)
     attack = None
     if isinstance(inputs, DatasetInputs):
@@ -116,7 +117,7 @@ def _predictions(
 def _retrained(
     inputs: DatasetInputs,
     study: Study,
-    stored: TeacherVotes,
+    stored: CastVotes,
     first: SeedResult,
     predictions: Float64[ndarray, "queries classes"] | None,
     reporter: Reporter,
@@ -218,7 +219,7 @@ def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
         settings.mechanism, settings.parameters, view="label", classes=stored.classes, votes=float(votes)
     )
     moved = np.array([float(votes_per_unit(settings.unit, teachers=teachers))])
-    own = stored.votes[:, 0].astype(np.int64) if isinstance(stored, TeacherVotes) and teachers == 1 else None
+    own = stored.votes[:, 0].astype(np.int64) if isinstance(stored, CastVotes) and teachers == 1 else None
     given = Circumstances(
         mechanism=mechanism,
         view="label",

@@ -44,7 +44,7 @@ from simulations.datasets.dataset import Dataset
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.cast import teacher_seed
 from simulations.stages.label import SeedResult
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 
 Population = Literal["federation", "party"]
 POPULATIONS: tuple[Population, ...] = get_args(Population)
@@ -212,7 +212,7 @@ def retraining(
     chosen = list(range(len(study.roster))) if parties is None else [int(party) for party in parties]
     _check(study, dataset, shards, votes, chosen, retrainings, confidence, population, predictions)
     kind = teacher_kind(teacher).with_pool(dataset.public_inputs)
-    asked = AskedVotes(study, TeacherVotes(study.classes, votes), result, predictions)
+    asked = AskedVotes(study, CastVotes(study.classes, votes), result, predictions)
     if len(asked.positions) == 0:
         raise InvalidInput("no query was asked, so no record cost anything; allowed: at least one query")
     worst = _worst_case(asked)
@@ -340,7 +340,7 @@ def _check(
     population: Population,
     predictions: Float64[ndarray, "queries classes"] | None,
 ) -> None:
-    if study.pooled_teachers is not None:
+    if study.votes.pooled:
         raise InvalidInput("upsampling teaches a record to several teachers; allowed: teachers of parties")
     if study.secret_coins:
         raise InvalidInput("participation is 'secret', whose coins hide the votes; allowed: all, periodic")
@@ -353,8 +353,8 @@ def _check(
     if population not in POPULATIONS:
         raise InvalidInput(f"population is {population!r}; allowed: {', '.join(POPULATIONS)}")
     check_confidence(confidence)
-    wanted = (len(study.roster), study.teachers)
-    if votes.shape[:2] != wanted or any(len(of_party) != study.teachers for of_party in shards):
+    wanted = (len(study.roster), study.votes.voters)
+    if votes.shape[:2] != wanted or any(len(of_party) != study.votes.voters for of_party in shards):
         raise InvalidInput(f"votes of shape {votes.shape}; allowed: {wanted} parties and teachers, as many shards")
     if len(shards) != len(study.roster):
         raise InvalidInput(f"shards of {len(shards)} parties; allowed: {len(study.roster)}")

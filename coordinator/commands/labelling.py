@@ -148,7 +148,7 @@ def train(
         return
     for line in () if trained.choice is None else trained.choice.lines:
         click.echo(line)
-    learned = "released labels" if labelled.study.records is None else "soft labels of the public pool"
+    learned = "released labels" if labelled.cells is None else "soft labels of the public pool"
     click.echo(f"{kind} trained on {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")

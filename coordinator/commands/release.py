@@ -105,14 +105,13 @@ def release(
         )
         return
     what = f"{counted(int((labelled.labels >= 0).sum()), 'label')}"
-    if labelled.study.records is not None:
-        size = labelled.study.terms.pool_size
-        what = "no sums" if labelled.cells is None else f"the noisy sums, and soft labels of {size} public records,"
+    if labelled.cells is not None:
+        what = f"the noisy sums, and soft labels of {labelled.study.terms.pool_size} public records,"
     click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
     before = [each["name"] for each in read_json(written / STATEMENT_FILE)["earlier_releases"]["releases"]]
     click.echo(f"together with the earlier releases: {', '.join(before)}" if before else "no earlier release is named")
     click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
-    with_pool = f" --pool {labelled.pool}" if trained is not None or labelled.study.records is not None else ""
+    with_pool = f" --pool {labelled.pool}" if trained is not None or labelled.cells is not None else ""
     say_next(f"conclave-coordinator verify {written} --authority {home.authority_file}{with_pool}")
 
 

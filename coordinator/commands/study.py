@@ -68,12 +68,12 @@ def create(
       conclave-coordinator study create study.toml --pool pool.npy --queries queries.npz
     """
     from coordinator.labelling.study_creation import create_study
-    from coordinator.labelling.templates import RECORDS_TEMPLATE, TEMPLATE
+    from coordinator.labelling.templates import TEMPLATES
     from coordinator.status import study_status
     from coordinator.store.store import Store
 
     if template:
-        click.echo(RECORDS_TEMPLATE if votes_by == "record" else TEMPLATE, nl=False)
+        click.echo(TEMPLATES[votes_by], nl=False)
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE (and --pool FILE unless the study has a querier), or --template")
@@ -92,7 +92,8 @@ def create(
     kind = f"queries that only {made.who_asks} sees" if made.confidentiality.hides_queries else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
-    option, with_it = ("--pool", pool_file) if made.records is None else ("--queries", queries_file)
+    option = made.votes.given
+    with_it = {"--pool": pool_file, "--queries": queries_file}[option]
     if made.confidentiality.hides_queries or with_it is None:
         sent, more = f"{file}", ""
     else:
@@ -243,6 +244,7 @@ def queries(
     from coordinator.queries.choice import QueryChoice
     from coordinator.store.store import Store
     from protocols.study.file import read_deployed, write_study
+    from protocols.study.votes import unit_sums
     from runtime.files import write_atomically
 
     def key_of(party: str) -> str | None:
@@ -259,13 +261,12 @@ def queries(
     if complete is not None:
         write_atomically(complete, write_study(made))
     if as_json:
-        records = made.records
         print_json(
             {
                 "queries": planned.queries.queries,
                 "votes": planned.queries.votes,
                 "queries_sha256": planned.queries.digest,
-                "population": None if records is None else records.population,
+                "population": unit_sums(made).population,
                 "sigma": made.mechanism.label_sigma,
                 "accountant_name": made.accountant_name,
                 "weights": {seat.party: seat.weight for seat in made.roster},

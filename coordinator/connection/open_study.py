@@ -43,15 +43,12 @@ class OpenStudy:
 
 def check_askable(study: DeployedStudy, *, reply_bytes: int) -> None:
     """Raises InvalidInput for a study whose largest reply is above `reply_bytes`."""
-    by_records = study.records is not None
-    each = study.classes if by_records else study.teachers
-    largest = 8 * each * study.batch_limit + 2**16
+    rows, columns = study.votes.shape(queries=study.batch_limit, classes=study.classes)
+    largest = 8 * rows * columns + 2**16
     if largest > reply_bytes:
-        whose, lower = (
-            (f"{each} classes", "make fewer queries") if by_records else (f"{each} teachers", "lower batch_limit")
-        )
         raise InvalidInput(
-            f"a reply to {study.batch_limit} queries of {whose} has {largest} bytes; allowed: {reply_bytes}: {lower}"
+            f"a reply to {study.batch_limit} queries, {rows} x {columns} numbers, has {largest} bytes; allowed: "
+            f"{reply_bytes}, with {study.votes.smaller}"
         )
 
 

@@ -17,7 +17,7 @@ def choice_between_batches(study: DeployedStudy, pool: Float32[ndarray, "queries
     It is the same on every call. Questions of batches that were asked are in the ledger, so nothing depends on it after
     a restart but what comes next. Raises InvalidInput where no features fit the pool, or without scikit-learn.
     """
-    if study.questions == GIVEN:
+    if study.votes.questions == GIVEN:
         return None
     from coordinator.queries.questions import by_uncertainty  # scikit-learn, which few coordinators need
 

@@ -70,5 +70,5 @@ def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries .
 
 
 def stored_inputs(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
-    """What a study asks: its stored pool; where records vote, queries that every party has. Raises as stored_pool."""
-    return stored_pool(path, study) if study.records is None else no_inputs(study.records.queries)
+    """What is sent of a study's queries: its stored pool, or only their number. Raises as stored_pool."""
+    return no_inputs(study.queries_to_ask) if study.sent_shape == (0,) else stored_pool(path, study)

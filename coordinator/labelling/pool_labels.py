@@ -16,10 +16,10 @@ from coordinator.labelling.propagation import is_propagated, soft_labels_of
 from coordinator.labelling.soft_labels import soft_labels
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.queries_file import record_votes
 from protocols.study.query_map import QueryMap
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 
 
 @dataclass(frozen=True)
@@ -105,5 +105,5 @@ def labels_again(
 
 
 def _turnout(study: DeployedStudy, charged: Mapping[str, int]) -> Turnout:
-    records = record_votes(study)
+    records = unit_sums(study)
     return turnout(study, who_voted(study, charged), votes=records.votes, population=records.population)

@@ -14,12 +14,12 @@ from numpy import ndarray
 
 from coordinator.queries.choice import QueryChoice, make_queries
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GNMax
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.queries import pool_digest
-from protocols.study.queries_file import check_shape, record_votes
+from protocols.study.queries_file import check_shape
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.votes import unit_sums
 
 # Of sigma.
 _DIGITS = 5
@@ -42,7 +42,7 @@ def plan_records(
     pool's size and hash. Raises InvalidInput for a draft in which teachers vote, a pool that does not fit, queries that
     cannot be made of it, and a budget that affords nothing.
     """
-    records, terms = record_votes(draft), draft.terms
+    records, terms = unit_sums(draft), draft.terms
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
     queries = make_queries(pool, terms.features, choice, population=records.population)
@@ -64,7 +64,7 @@ def plan_records(
         delta=np.array([seat.delta for seat in draft.roster]),
     )
     # Rounded up: more noise costs less, and a person can read it.
-    made = replace(made, mechanism=GNMax(sigma=_rounded_up(made.mechanism.label_sigma)))
+    made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
     return PlannedRecords(deployed(made, known), queries)
 
@@ -76,17 +76,12 @@ def _rounded_up(sigma: float) -> float:
 
 def study_lines(study: DeployedStudy) -> list[str]:
     """What a draft needs to become this study: the lines of its file, table by table."""
-    records = record_votes(study)
+    records = unit_sums(study)
     lines = [
-        'view = "histogram"',
         f'accountant_name = "{study.accountant_name}"',
-        f"query_limit = {study.query_limit}",
-        f"batch_limit = {study.batch_limit}",
-        "",
-        "[mechanism]",
-        f"sigma = {study.mechanism.label_sigma!r}",
         "",
         "[records]",
+        f"sigma = {records.sigma!r}",
         f"queries = {records.queries}",
         f"votes = {records.votes}",
         f'queries_sha256 = "{records.queries_sha256}"',

@@ -111,14 +111,12 @@ def _with_pool(
 
 
 def _queries(study: DeployedStudy, file: Path | None) -> QueryMap | None:
-    """The queries in which records vote; None where teachers vote."""
-    if (file is None) != (study.records is None):
-        raise InvalidInput(
-            "the queries are missing; allowed: --queries FILE, which `study queries` writes"
-            if file is None
-            else f"--queries {file} is given, but teachers vote; allowed: a study with a table [records]"
-        )
-    return None if file is None else read_query_map(file, study)
+    """The queries in which units vote; None where hospitals are given the pool."""
+    if file is not None:
+        return read_query_map(file, study)
+    if study.votes.given != "--pool":
+        raise InvalidInput("the queries are missing; allowed: --queries FILE, which `study queries` writes")
+    return None
 
 
 def signing_key(store: Store, party: str) -> str | None:

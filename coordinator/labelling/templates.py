@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from protocols.study.votes import TeacherVotes, UnitSums
+
 _TASK = """\
 # `study create FILE --pool POOL` fills in input_shape, pool_size and pool_sha256.
 [terms]
@@ -85,7 +87,6 @@ level = "clear"
 _SEATS_OF_TEACHERS = """\
 # One table per hospital. weight: of each of its votes; rate: share of the queries in which it takes part.
 """
-TEMPLATE = _OF_TEACHERS + _TASK + _COLUMNS + _SEATS_OF_TEACHERS + _hospitals(8.0)
 
 _OF_RECORDS = """\
 # A study between organisations in which records vote, each once. Every hospital reads and approves this file; its
@@ -96,29 +97,19 @@ classes = 2
 
 # Whose privacy: one record, or one patient (all records that name the same patient at a hospital).
 unit = "record"
-view = "histogram"                   # the noisy sums are released
 accountant_name = "gaussian"         # filled in
-
-teachers = 1                         # stays 1: there are none
-query_limit = 2                      # filled in: all queries are asked in one batch
-batch_limit = 2                      # filled in
-answer_rate = 1.0
-stop = "first-exhausted"
 quorum = 3                           # parties that must answer
-participation_name = "all"
-
-[mechanism]
-name = "gnmax"
-sigma = 8.0                          # filled in: the least noise that every budget affords
 
 # Who sees a party's sum. clear: the coordinator, which adds the noise; secure_sum hides it from everybody.
 [confidentiality]
 level = "clear"
 units = 1024                         # votes and noise are whole numbers of so many parts of a vote
 
+# All queries are asked in one batch, and the noisy sums of the votes are released.
 [records]
 population = 500                     # the most records (patients) that all hospitals have together: it is public
 queries = 2                          # filled in
+sigma = 8.0                          # filled in: the least noise that every budget affords
 votes = 1                            # filled in: in how many queries each record votes
 queries_sha256 = "0000000000000000000000000000000000000000000000000000000000000000"  # filled in
 
@@ -126,4 +117,8 @@ queries_sha256 = "00000000000000000000000000000000000000000000000000000000000000
 _SEATS_OF_RECORDS = """\
 # One table per hospital. weight: of its records' votes, filled in; rate: 1.
 """
-RECORDS_TEMPLATE = _OF_RECORDS + _TASK + _COLUMNS + _SEATS_OF_RECORDS + _hospitals(1.0)
+# By who votes.
+TEMPLATES = {
+    TeacherVotes.by: _OF_TEACHERS + _TASK + _COLUMNS + _SEATS_OF_TEACHERS + _hospitals(8.0),
+    UnitSums.by: _OF_RECORDS + _TASK + _COLUMNS + _SEATS_OF_RECORDS + _hospitals(1.0),
+}

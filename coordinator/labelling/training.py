@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,6 +31,7 @@ from protocols.release.manifest import STUDENT_FEATURES_FILE
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_query_map
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from runtime.files import write_atomically
 
 BETWEEN_ROUNDS_SEED = 0
@@ -53,15 +55,25 @@ def train_student(
     other records, and a labelling without labels.
     """
     seen = pool if features is None else features(np.asarray(pool))
-    if labelled.study.records is not None:
-        trained = _soft_student(labelled, pool, seen, kind=kind, seed=seed, device=device)
-        return replace(trained, features=features)
+    train = _TRAIN[type(labelled.study.votes)]
+    return replace(train(labelled, pool, seen, kind=kind, seed=seed, device=device), features=features)
+
+
+def _hard_student(
+    labelled: LabelledStudy,
+    pool: Float32[ndarray, "queries ..."],
+    seen: Float32[ndarray, "queries ..."],
+    *,
+    kind: str,
+    seed: int,
+    device: str,
+) -> Trained:
     labels = np.where(labelled.labels >= 0, labelled.labels, labelled.reinforced)
     has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
     targets = one_hot(labels[has], labelled.study.classes)
     trained = _train(seen[has], targets, seen[rest], kind=kind, seed=seed, device=device)
     given = int((labelled.labels >= 0).sum())
-    return replace(trained, labels=given, reinforced=len(has) - given, features=features)
+    return replace(trained, labels=given, reinforced=len(has) - given)
 
 
 def _train(
@@ -178,3 +190,7 @@ def _digest(labelled: LabelledStudy) -> str:
     values = labelled.labels.astype("<i8").tobytes() + labelled.reinforced.astype("<i8").tobytes()
     values += b"" if labelled.cells is None else labelled.cells.astype("<i8").tobytes()
     return hashlib.sha256(labelled.study.digest + values).hexdigest()
+
+
+# What a student of each kind of votes learns.
+_TRAIN: dict[type[Votes], Callable[..., Trained]] = {TeacherVotes: _hard_student, UnitSums: _soft_student}

@@ -96,7 +96,7 @@ def _follows(study: DeployedStudy, queries: tuple[int, ...], known: Bool[ndarray
     """
     if not queries:
         return False
-    if study.questions == GIVEN:
+    if study.votes.questions == GIVEN:
         start = int(known.sum())
         return queries == tuple(range(start, start + len(queries))) and queries[-1] < len(known)
     ids = np.array(queries, dtype=np.int64)
@@ -115,7 +115,7 @@ def _check_schedule(
         asked=asked,
         left=study.round_end(asked, queries) - asked,
         batch_limit=study.batch_limit,
-        stop=check_stop(study.stop),
+        stop=check_stop(study.votes.stop),
         quorum=study.quorum,
     )
     planned = {seat for seat, active in zip(study.seats, getattr(step, "active", ()), strict=False) if active}

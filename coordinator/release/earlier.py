@@ -13,7 +13,7 @@ from protocols.budgets.guarantee import Composition, Guarantee, compose
 from protocols.claims.strength import Figure
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
-from protocols.study.study import UNITS
+from protocols.study.votes import UNITS
 
 # A party has few seats in one release; above this many combinations, only the epsilons are added.
 _MOST_COMBINATIONS = 256

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # parsed JSON, checked below
@@ -22,7 +22,7 @@ from protocols import reading
 from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
-from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
+from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import (
     AUTHORITY_FILE,
     COORDINATOR_FILE,
@@ -39,16 +39,16 @@ from protocols.release.sums import (
     SOFT_LABELS_FILE,
     SUMS_FILE,
     PoolLabels,
-    labels_of,
     read_soft_labels,
-    read_sums,
+    read_votes,
     soft_labels_csv,
     sums_csv,
 )
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.query_map import QueryMap
-from protocols.votes import ABSTAIN
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.votes import NOT_ASKED
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
 PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.html", "report.html", "model_card.md"
@@ -74,36 +74,23 @@ class Released:
 
     @property
     def counts(self) -> list[int]:
-        """The number of released labels of each class; where records vote, of the pool's likeliest classes."""
-        if self.pool is not None:
-            return np.bincount(self.pool.probabilities.argmax(axis=1), minlength=self.study.classes).tolist()
-        if self.study.records is not None:
-            return [0] * self.study.classes
-        return np.bincount(self.labels[self.labels >= 0], minlength=self.study.classes).tolist()
+        """The number of released labels of each class; where sums are released, of the pool's likeliest classes."""
+        labels = self.labels[self.labels >= 0] if self.pool is None else self.pool.probabilities.argmax(axis=1)
+        return np.bincount(labels, minlength=self.study.classes).tolist()
 
 
 def read_released(folder: Path) -> Released:
     """Study and labels of a release. Raises DataCorrupt if they do not match, InvalidInput for an invalid study
     file."""
     study = read_deployed(folder / STUDY_FILE)
-    if study.records is not None:
-        return _read_sums(folder, study)
-    labels, reinforced = read_labels(folder, classes=study.classes)
-    if len(labels) != study.terms.pool_size:
-        raise DataCorrupt(f"labels of {len(labels)} queries; the study's pool has {study.terms.pool_size}")
-    if (reinforced >= 0).any() and not study.mechanism.interactive:
+    found = read_votes(folder, study)
+    if (found.reinforced >= 0).any() and not study.mechanism.interactive:
         raise DataCorrupt("labels are reinforced by a student, but the study's mechanism is not interactive")
-    return Released(study, labels, reinforced)
-
-
-def _read_sums(folder: Path, study: DeployedStudy) -> Released:
-    """What a study in which records vote released. Raises DataCorrupt, also for soft labels without sums."""
-    cells = read_sums(folder, study)
-    if cells is None and ((folder / SOFT_LABELS_FILE).exists() or (folder / STUDENT_FIGURES_FILE).exists()):
-        raise DataCorrupt("soft labels or a student are released without the sums that they are made of")
-    labels = labels_of(study, cells)
-    pool = None if cells is None else read_soft_labels(folder, study)
-    return Released(study, labels, np.full(len(labels), ABSTAIN, dtype=np.int64), pool, cells)
+    made = (folder / SOFT_LABELS_FILE).exists() or (folder / STUDENT_FIGURES_FILE).exists()
+    if made and found.cells is None and (found.labels == NOT_ASKED).all():
+        raise DataCorrupt("soft labels or a student are released without the sums or labels that they are made of")
+    pool = None if found.cells is None else read_soft_labels(folder, study)
+    return Released(study, found.labels, found.reinforced, pool, found.cells)
 
 
 def contents(
@@ -128,11 +115,7 @@ def contents(
         for charge in evidence.charges
         if charge.settled is not None or charge.number in evidence.given_up
     ]
-    given: dict[str, str] = {}
-    if study.records is None:
-        given[LABELS_FILE] = labels_csv(released.labels, released.reinforced)
-    elif released.cells is not None and released.pool is not None:
-        given = {SUMS_FILE: sums_csv(released.cells), SOFT_LABELS_FILE: soft_labels_csv(released.pool)}
+    given = _OF_VOTES[type(study.votes)](released)
     texts = {
         **given,
         STUDY_FILE: write_study(study),
@@ -151,6 +134,19 @@ def contents(
         texts[SIGNATURES_FILE] = signatures_text(signatures)
     made = {name: text.encode() for name, text in texts.items()}
     return made if queries is None else {**made, QUERIES_FILE: queries.to_bytes()}
+
+
+def _labels(released: Released) -> dict[str, str]:
+    return {LABELS_FILE: labels_csv(released.labels, released.reinforced)}
+
+
+def _sums(released: Released) -> dict[str, str]:
+    if released.cells is None or released.pool is None:
+        return {}
+    return {SUMS_FILE: sums_csv(released.cells), SOFT_LABELS_FILE: soft_labels_csv(released.pool)}
+
+
+_OF_VOTES: dict[type[Votes], Callable[[Released], dict[str, str]]] = {TeacherVotes: _labels, UnitSums: _sums}
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -38,7 +38,9 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
+from protocols.study.query_map import QueryMap
 from protocols.study.study import party_of
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import ABSTAIN, NOT_ASKED
 from runtime.distribution import installed_version
 from runtime.files import folder_beside, put_in_place, write_atomically
@@ -111,7 +113,7 @@ def make_release(
             evidence,
             made,
             student,
-            queries=None if labelled.study.records is None else read_query_map(labelled.queries, labelled.study),
+            queries=_QUERIES[type(labelled.study.votes)](labelled),
             signatures=_signatures(labelled, evidence),
             coordinator=certificate,
             authority=authority,
@@ -164,7 +166,7 @@ def _officers_file(labelled: LabelledStudy, now: datetime.datetime) -> str:
 def _released(labelled: LabelledStudy) -> Released:
     """What is released of a labelling. Raises DataUnavailable, DataCorrupt, InvalidInput."""
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
-    soft = None if labelled.study.records is None else released_pool_labels(labelled, _pool(labelled))
+    soft = None if labelled.cells is None else released_pool_labels(labelled, _pool(labelled))
     if soft is not None:  # as the file will have them, so that whoever reads it counts the same likeliest classes
         soft = replace(soft, probabilities=np.round(soft.probabilities, SOFT_DIGITS))
     return Released(labelled.study, labelled.labels, reinforced, soft, labelled.cells)
@@ -217,3 +219,10 @@ def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:
     if pool_digest(pool) != labelled.study.terms.pool_sha256:
         raise DataCorrupt(f"{labelled.pool} is not the study's pool of public queries")
     return pool
+
+
+# The queries that are released.
+_QUERIES: dict[type[Votes], Callable[[LabelledStudy], QueryMap | None]] = {
+    TeacherVotes: lambda labelled: None,
+    UnitSums: lambda labelled: read_query_map(labelled.queries, labelled.study),
+}

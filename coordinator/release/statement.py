@@ -7,8 +7,8 @@ make it again and compare.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any  # values of JSON
 
 import numpy as np
@@ -39,6 +39,7 @@ from protocols.study.protection import protection_of
 from protocols.study.released_noise import noise_in
 from protocols.study.several_hospitals import any_hospitals, each_seat, noise_distance, these_hospitals
 from protocols.study.study import ADJACENCY, party_of
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 FORMAT = "conclave privacy statement 1"
@@ -125,8 +126,8 @@ def statement(facts: Facts) -> dict[str, Any]:
             "class_names": list(terms.class_names),
             "pool_sha256": terms.pool_sha256,
             "quorum": study.quorum,
-            "teachers_per_party": study.teachers,
-            "participation": study.participation_name,
+            "teachers_per_party": study.votes.voters,
+            "participation": study.votes.participation_name,
         },
         "protected": {
             "unit": study.unit,
@@ -154,7 +155,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "publishable": True,
             "publishable_in_words": publishable(about),
         },
-        "records": _records(facts),
+        "records": _RECORDS[type(study.votes)](facts),
         "queries": {
             "pool": len(labels),
             "asked": int((labels != NOT_ASKED).sum()),
@@ -202,20 +203,27 @@ def _figures(rows: list[dict[str, Any]]) -> list[Figure]:
     return [figure_from(each) for each in rows]
 
 
-def _records(facts: Facts) -> dict[str, Any] | None:
-    """What is fixed about records that vote, and what an epsilon means for one unit; None where teachers vote."""
-    study = facts.study
-    if study.records is None:
-        return None
+def _records(facts: Facts) -> dict[str, Any]:
+    """What is fixed about records that vote, and what an epsilon means for one unit."""
+    study, sums = facts.study, unit_sums(facts.study)
     about, guaranteed = protection_of(study), each_seat(study)
     return {
-        **asdict(study.records),
+        "queries": sums.queries,
+        "votes": sums.votes,
+        "queries_sha256": sums.queries_sha256,
+        "population": sums.population,
         "pool": study.terms.pool_size,
         "used_once": {
             seat.party: used_once(about, each.figure, voted=voted(facts.evidence, seat.party))
             for seat, each in zip(study.roster, guaranteed, strict=True)
         },
     }
+
+
+_RECORDS: dict[type[Votes], Callable[[Facts], dict[str, Any] | None]] = {
+    TeacherVotes: lambda facts: None,
+    UnitSums: _records,
+}
 
 
 def _seats(facts: Facts) -> list[dict[str, Any]]:

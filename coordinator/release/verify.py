@@ -63,6 +63,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QueryMap
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
@@ -185,14 +186,7 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
         checks.skip(*_CONTENT[2:])
         return
     pool = None if pool_file is None else checks.run("pool", lambda: _pool(pool_file, released.study), "give the pool")
-    queries = None
-    if released.study.records is not None:
-        paid = (evidence.charges[0].settled or {}) if evidence.charges else {}
-        queries = checks.run("queries", lambda: _queries(path, released), _FORGED)
-        if queries is None:
-            checks.skip(_SOFT)
-        else:
-            checks.run(_SOFT, lambda: _soft_labels(released, queries, pool, paid), _FORGED)
+    queries = _OF_VOTES[type(released.study.votes)](checks, path, released, evidence, pool)
     guarded_by = isinstance(released.study.confidentiality, GuardedLevel)
     if guarded_by:
         checks.run("guardian's signatures", lambda: _guardian(path, released, evidence), _FORGED)
@@ -286,6 +280,26 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
     return released, f"study {study.digest.hex()[:16]}; {counted(sum(released.counts), 'label')} released", ""
 
 
+def _made_of_sums(
+    checks: _Checks, path: Path, released: Released, evidence: ReleaseEvidence, pool: _Pool | None
+) -> QueryMap | None:
+    """Checks the queries, which it returns, and that the soft labels follow from the sums."""
+    paid = (evidence.charges[0].settled or {}) if evidence.charges else {}
+    queries = checks.run("queries", lambda: _queries(path, released), _FORGED)
+    if queries is None:
+        checks.skip(_SOFT)
+    else:
+        checks.run(_SOFT, lambda: _soft_labels(released, queries, pool, paid), _FORGED)
+    return queries
+
+
+_Pool = Float32[ndarray, "queries ..."]
+# Nothing is made of labels but a student.
+_OF_VOTES: dict[
+    type[Votes], Callable[[_Checks, Path, Released, ReleaseEvidence, _Pool | None], QueryMap | None]
+] = {TeacherVotes: lambda *of_release: None, UnitSums: _made_of_sums}
+
+
 def _pool(file: Path, study: DeployedStudy) -> tuple[Float32[ndarray, "queries ..."], str, str]:
     values = read_pool(file, features=study.terms.features)
     check_pool(values, study)
@@ -309,7 +323,7 @@ def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tu
     others = sorted(set(signed.signatures) - set(shown))
     if others:
         raise DataCorrupt(f"{SIGNATURES_FILE} names batches of which nothing is released: {others[:5]}")
-    name, what = guarded(study.confidentiality).guardian, "sums" if study.records is not None else "labels"
+    name, what = guarded(study.confidentiality).guardian, "labels" if signed.cells is None else "sums"
     said = f"{name!r} computed the same {what} of {counted(len(shown), 'batch')}, and signed them"
     return True, said, ""
 

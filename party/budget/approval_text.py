@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from party.budget.lifetime_use import Forecast
@@ -20,6 +22,7 @@ from protocols.study.protection import protection_of
 from protocols.study.released_noise import little_released
 from protocols.study.several_hospitals import any_hospitals, each_seat
 from protocols.study.terms import Terms
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
 
 
 def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
@@ -50,26 +53,34 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
             "Your part    one model answers queries that it does not see; its architecture is public, not its weights",
             f"Released     one label per query, by {study.mechanism.name}, to {querier} alone",
         ]
-    if study.records is not None:
-        records, unit = study.records, study.unit
-        return [
-            f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
-            f"Asked        once, {records.queries} public questions together, until {terms.ends}",
-            "Questions    in the file that you were given, whose hash the study names: the same for every hospital",
-            f"Your part    each record votes with its own label in {records.votes} of the questions, and each {unit} "
-            "weighs the same; the sum of these votes leaves this hospital, no record does, and nothing is trained here",
-            f"Released     the sum of all hospitals' votes with noise of {study.mechanism.label_sigma:g} votes in each "
-            "cell, labels and a student model that are made of it, and a privacy statement",
-        ]
+    return _ASKED[type(study.votes)](study, terms, pool_checked)
+
+
+def _records_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:
+    sums = unit_sums(study)
+    return [
+        f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
+        f"Asked        once, {sums.queries} public questions together, until {terms.ends}",
+        "Questions    in the file that you were given, whose hash the study names: the same for every hospital",
+        f"Your part    each record votes with its own label in {sums.votes} of the questions, and each {study.unit} "
+        "weighs the same; the sum of these votes leaves this hospital, no record does, and nothing is trained here",
+        f"Released     the sum of all hospitals' votes with noise of {sums.sigma:g} votes in each "
+        "cell, labels and a student model that are made of it, and a privacy statement",
+    ]
+
+
+def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:
+    votes = teacher_votes(study)
     checked = "each is compared with the pool that you were sent; any other is refused"
     unchecked = "only their shape and number can be checked; ask for the pool and give it with --pool"
-    chosen = [] if study.questions == GIVEN else [f"             {CHOSEN}"]
+    chosen = [] if votes.questions == GIVEN else [f"             {CHOSEN}"]
     return [
-        f"Who asks     {terms.coordinator}; {roster}",
-        f"Asked        {terms.pool_size} public queries, {batches}",
+        f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed for "
+        "each batch",
+        f"Asked        {terms.pool_size} public queries, in batches of up to {votes.batch_limit}, until {terms.ends}",
         *chosen,
         f"Questions    {checked if pool_checked else unchecked}",
-        f"Your part    each of {study.teachers} teachers per seat votes on each query; records, models and features "
+        f"Your part    each of {votes.teachers} teachers per seat votes on each query; records, models and features "
         "stay here",
         f"Released     one label per query, by {study.mechanism.name}, a student model trained on these labels, and a "
         "privacy statement",
@@ -93,9 +104,13 @@ def describe(
         f"{about.unit_in_words}. Any other data may stand in their place, and the figure holds against anyone who sees "
         f"{about.view_in_words}:",
     ]
-    if study.records is not None:
-        return lines + _of_records(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)
-    budgets = study.budgets
+    lines += _COST[type(study.votes)](study, party, settings)
+    return lines + _warnings(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)
+
+
+def _cost_of_teachers(study: DeployedStudy, party: str, settings: PartySettings) -> list[str]:
+    """What each seat's budget guarantees, and for how many answers it is enough."""
+    budgets, lines = study.budgets, []
     answers = budgets.affordable(np.zeros(len(study.roster), np.int64), limit=study.query_limit)
     enough = "answers if every query is answered" if budgets.settles else "queries"
     guaranteed = each_seat(study)
@@ -108,12 +123,10 @@ def describe(
         lines.append(f"    {strength(guaranteed[at].figure)}")
     if study.unit == "record" and settings.data.patient:
         lines.append(f"  {WHOLE_PATIENT}")
-    lines += _several(study)
-    lines.append(f"  {charged(about)}")
-    return lines + _warnings(study, party) + lifetime_lines(study, settings, forecasts) + _last(study, settings)
+    return [*lines, *_several(study), f"  {charged(protection_of(study))}"]
 
 
-def _of_records(study: DeployedStudy, party: str) -> list[str]:
+def _cost_of_records(study: DeployedStudy, party: str, settings: PartySettings) -> list[str]:
     """What each seat's budget means for one unit, once and for ever."""
     about, guaranteed, lines = protection_of(study), each_seat(study), []
     for seat in seats_of(study, party):
@@ -121,7 +134,7 @@ def _of_records(study: DeployedStudy, party: str) -> list[str]:
         figure = guaranteed[at].figure
         lines.append(f"  {seat}, weight {study.roster[at].weight:g}: {used_once(about, figure)}")
         lines.append(f"    {strength(figure)}")
-    return lines + _several(study) + _warnings(study, party)
+    return lines + _several(study)
 
 
 def _warnings(study: DeployedStudy, party: str) -> list[str]:
@@ -157,7 +170,7 @@ def lifetime_lines(study: DeployedStudy, settings: PartySettings, forecasts: lis
             f"{_share(each.after.share)} with this study, which is epsilon {at_most(each.after.epsilon_reserved)}: "
             f"{'this study fits' if each.fits else 'THIS STUDY DOES NOT FIT'}"
         )
-        if study.records is not None and study.unit == each.after.unit == "record" and settings.data.patient:
+        if study.votes.bounded(study.unit) == (each.after.unit,) == ("record",) and settings.data.patient:
             lines.append(
                 "    here for one record: as data.patient is set, studies in which teachers vote take it for a whole "
                 "patient, but in this one a patient with several records may cost more than the cap"
@@ -171,15 +184,13 @@ def _last(study: DeployedStudy, settings: PartySettings) -> list[str]:
 
 def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
     lines = not_covered_by_approval(protection_of(study), patient_named=bool(settings.data.patient))
-    if study.records is not None:
-        return lines
     if settings.settle and study.budgets.settles:
         lines.append(
             "The coordinator's signed word is trusted on which queries were answered (settle = true). A false "
             "one would let it spend more; it is kept as evidence, and `conclave-party verify --release` compares it "
             "with the release."
         )
-    if settings.teachers.kind == "onnx" and study.teachers > 1:
+    if settings.teachers.kind == "onnx" and study.votes.voters > 1:
         lines.append(
             "teachers.kind is onnx: it is for you to ensure that no patient's records trained two of the files."
         )
@@ -188,3 +199,14 @@ def _not_covered(study: DeployedStudy, settings: PartySettings) -> list[str]:
 
 def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
+
+
+# What an approval says of each kind of votes: what is asked, and what it may cost.
+_ASKED: dict[type[Votes], Callable[[DeployedStudy, Terms, bool], list[str]]] = {
+    TeacherVotes: _teachers_asked,
+    UnitSums: _records_asked,
+}
+_COST: dict[type[Votes], Callable[[DeployedStudy, str, PartySettings], list[str]]] = {
+    TeacherVotes: _cost_of_teachers,
+    UnitSums: _cost_of_records,
+}

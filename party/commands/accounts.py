@@ -280,7 +280,7 @@ def _row(found: SeatSpent, *, forfeited: bool) -> dict[str, Any]:
         "delta": shown.delta,
         "unit": study.unit,
         "view": study.view,
-        "once": study.records is not None,
+        "once": study.votes.once,
         "unsettled": found.unsettled,
         "withdrawn": found.approval.withdrawn,
         "forfeited": forfeited,

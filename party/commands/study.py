@@ -110,7 +110,7 @@ def approve(
         raise Refused(Code.OTHER_COORDINATOR, f"{terms.coordinator!r} asks; allowed: {expected!r}, as invited")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")
-    if study.pooled_teachers is not None:
+    if study.votes.pooled:
         raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
     if study.budgets.settles and settings.settle is None:
         raise InvalidInput(
@@ -298,17 +298,12 @@ def _queries_of_records(study: DeployedStudy, pool_file: Path | None, queries_fi
     too few, and as read_query_map does."""
     from protocols.study.queries_file import read_query_map
 
-    if (study.records is None) != (queries_file is None):
-        raise InvalidInput(
-            "records vote in the study; allowed: --queries FILE, which the operator sent with it"
-            if queries_file is None
-            else f"--queries {queries_file} is given, and teachers vote in the study; allowed: --pool, or nothing"
-        )
-    if queries_file is None:
-        return None
-    if pool_file is not None:
-        raise InvalidInput(f"--pool {pool_file} is given, and records vote in the study; allowed: --queries alone")
-    return read_query_map(queries_file, study)
+    files = {"--pool": pool_file, "--queries": queries_file}
+    given, other = files.pop(study.votes.given), next((name for name, file in files.items() if file is not None), None)
+    if other is not None or (given is None and study.votes.once):
+        has = f"{other} {files[other]} is given" if other is not None else f"{study.votes.given} is missing"
+        raise InvalidInput(f"{has}; allowed for study {study.name!r}: {study.votes.given} FILE, from the operator")
+    return None if queries_file is None else read_query_map(queries_file, study)
 
 
 @click.command(epilog=EPILOG)
@@ -324,16 +319,14 @@ def train(study: str, home: PartyHome, as_json: bool) -> None:
     """
     from party.budget.policy import Policy
     from party.budget.spending import what_was_spent
+    from protocols.study.votes import teacher_votes
 
     settings, found = home.settings(), home.find_study(study)
     with Policy(settings.policy) as policy:
         what_was_spent(home, policy).check(found.digest)
         own = [each for each in policy.own_approvals(home) if each.study == found.digest]
         known = next((each for each in own if each.data_set == settings.data.name), None)
-    if found.records is not None:
-        raise InvalidInput(
-            f"records vote in study {found.name!r}, so there are no teachers; allowed: approve, which counts the votes"
-        )
+    teacher_votes(found)
     if known is None or known.withdrawn:
         state = "was withdrawn" if known is not None else "is not approved by this home"
         code = Code.WITHDRAWN if known is not None else Code.NOT_APPROVED

@@ -34,9 +34,7 @@ def reply(ask: Ask, signed: bytes, sender: Identity, seat: ServedSeat, *, today:
             seat, Code.MALFORMED, "a reply was sent as a request; allowed: vote_request, step_request, outcome"
         )
     if isinstance(request, VoteRequest):
-        # Of hidden queries only the number is sent, and of those in which records vote.
-        unsent = seat.study.confidentiality.hides_queries or seat.study.records is not None
-        shape, allowed = request.batch.inputs.shape[1:], (0,) if unsent else terms.input_shape
+        shape, allowed = request.batch.inputs.shape[1:], seat.study.sent_shape
         if shape != allowed:
             return _refuse(seat, Code.OTHER_SHAPE, f"queries of shape {shape}; allowed: {allowed}")
     reply = seat.party.handle(request)

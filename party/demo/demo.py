@@ -12,7 +12,7 @@ from typing import Final
 
 from party.demo.demo_data import demo_data
 from party.demo.local_consortium import LocalConsortium, Say
-from party.demo.studies import demo_study, record_draft
+from party.demo.studies import DRAFTS
 from protocols.errors import InvalidInput, Refused
 from protocols.installing import install
 from protocols.refusals.code import Code
@@ -38,7 +38,7 @@ def run_demo(
     data = demo_data(data_dir)
     with _own_folder(folder, say):
         started = time.monotonic()
-        study = record_draft(data) if votes_by == "record" else demo_study(data)
+        study = DRAFTS[votes_by](data)
         consortium = LocalConsortium(folder.resolve(), data, study, say)
         try:
             if issubclass(LEVELS[level], GuardedLevel):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any  # figures of several kinds
 
@@ -17,6 +18,7 @@ from party.demo.studies import labels_for_whole_hospitals
 from protocols.plural import at_most
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear, TwoServer
+from protocols.study.votes import TeacherVotes, UnitSums, teacher_votes, unit_sums
 
 # One of the examples in `conclave-simulate plan --help`.
 PLAN_OF_MANY = "conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85"
@@ -25,6 +27,11 @@ _SEEN = {
     "two_server it sees none.",
     TwoServer.name: ". No server sees a vote, as long as coordinator and guardian do not collude; each adds noise of "
     "its own, so labels are noisier than with votes in the clear.",
+}
+_SUMS_SEEN = {
+    Clear.name: "The coordinator sees each hospital's sum before the noise; with --confidentiality two_server nobody "
+    "does.",
+    TwoServer.name: "No server sees a hospital's sum, as long as coordinator and guardian do not collude.",
 }
 _PAGES = ("privacy.html", "report.html", "model_card.md")
 _ITERATIONS = 1000
@@ -39,7 +46,7 @@ def figures_of(
     together = _student_accuracy(release, data)
     figures: dict[str, object] = {
         "data": data.source,
-        "votes_by": "teacher" if study.records is None else "record",
+        "votes_by": study.votes.by,
         "hospitals": len(data.hospitals),
         "records": {name: len(rows) for name, rows in data.rows.items()},
         "unit": study.unit,
@@ -58,15 +65,7 @@ def figures_of(
         "release": str(release),
         "pages": [str(release / page) for page in _PAGES],
     }
-    if study.records is None:
-        figures["teachers_per_hospital"] = study.teachers
-        figures["labels_if_a_whole_hospital_were_the_unit"] = labels_for_whole_hospitals(data)
-    else:
-        figures["queries"] = study.records.queries
-        figures["votes"] = study.records.votes
-        figures["pool"] = study.terms.pool_size
-        figures["used_once"] = next(iter(statement["records"]["used_once"].values()))
-    return figures
+    return figures | _SHOWN[study.votes.by].figures(data, study, statement)
 
 
 def in_words(figures: Mapping[str, Any]) -> str:
@@ -74,34 +73,21 @@ def in_words(figures: Mapping[str, Any]) -> str:
     several = figures["epsilon_of_a_patient_at_all_hospitals"]
     everywhere = "no epsilon that can be given at that delta" if several is None else f"epsilon {at_most(several)}"
     pages = "\n".join(f"  {os.path.relpath(page)}" for page in figures["pages"])
+    shown, records = _SHOWN[figures["votes_by"]], ", ".join(f"{name} {n}" for name, n in figures["records"].items())
     lines = [
         f"Data: {figures['data']}.",
-        _what_was_done(figures),
+        shown.done(figures, records),
         "",
         _table(figures),
         "",
         f"Guaranteed: epsilon {at_most(figures['epsilon'])} at delta {at_most(figures['delta'])} for one "
-        f"{figures['unit']} (replaced by another), against anyone who sees {_seen(figures)}. A patient with a record "
+        f"{figures['unit']} (replaced by another), against anyone who sees {shown.seen}. A patient with a record "
         f"at every hospital has {everywhere}.",
-        _more(figures),
+        shown.more(figures),
         f"It took {figures['seconds']} s. Pages to open:",
         pages,
     ]
     return "\n".join(lines)
-
-
-def _what_was_done(figures: Mapping[str, Any]) -> str:
-    records = ", ".join(f"{name} {count}" for name, count in figures["records"].items())
-    if figures["votes_by"] == "record":
-        return (
-            f"{figures['hospitals']} hospitals; records {records}. Each record voted once with its own label, in "
-            f"{figures['votes']} of {figures['queries']} public queries; the noisy sums give soft labels to "
-            f"{figures['pool']} public records, and a student learned these."
-        )
-    return (
-        f"{figures['hospitals']} hospitals with {figures['teachers_per_hospital']} teachers each; records {records}.\n"
-        f"{figures['labels_released']} labels released of {figures['asked']} queries asked."
-    )
 
 
 def _table(figures: Mapping[str, Any]) -> str:
@@ -119,21 +105,45 @@ def _table(figures: Mapping[str, Any]) -> str:
     return "\n".join([title, *(f"  {what:{wide}}  {value}" for what, value in rows)])
 
 
-def _seen(figures: Mapping[str, Any]) -> str:
-    if figures["votes_by"] == "record":
-        return "the released sums, and all that is made of them"
-    return "the released labels, and all that is made of them"
+@dataclass(frozen=True)
+class _Shown:
+    """What is shown of one kind of votes. figures: those that only it has; done, more: in words; seen: who sees."""
+
+    figures: Callable[[DemoData, DeployedStudy, Mapping[str, Any]], dict[str, object]]
+    done: Callable[[Mapping[str, Any], str], str]
+    seen: str
+    more: Callable[[Mapping[str, Any]], str]
 
 
-def _more(figures: Mapping[str, Any]) -> str:
-    if figures["votes_by"] == "record":
-        seen = figures["confidentiality"]
-        trust = (
-            "The coordinator sees each hospital's sum before the noise; with --confidentiality two_server nobody does."
-            if seen == Clear.name
-            else "No server sees a hospital's sum, as long as coordinator and guardian do not collude."
-        )
-        return f"{figures['used_once']} {trust}"
+def _figures_of_teachers(data: DemoData, study: DeployedStudy, statement: Mapping[str, Any]) -> dict[str, object]:
+    return {
+        "teachers_per_hospital": teacher_votes(study).teachers,
+        "labels_if_a_whole_hospital_were_the_unit": labels_for_whole_hospitals(data),
+    }
+
+
+def _figures_of_records(data: DemoData, study: DeployedStudy, statement: Mapping[str, Any]) -> dict[str, object]:
+    sums = unit_sums(study)
+    used_once = next(iter(statement["records"]["used_once"].values()))
+    return {"queries": sums.queries, "votes": sums.votes, "pool": study.terms.pool_size, "used_once": used_once}
+
+
+def _done_by_teachers(figures: Mapping[str, Any], records: str) -> str:
+    return (
+        f"{figures['hospitals']} hospitals with {figures['teachers_per_hospital']} teachers each; records {records}.\n"
+        f"{figures['labels_released']} labels released of {figures['asked']} queries asked."
+    )
+
+
+def _done_by_records(figures: Mapping[str, Any], records: str) -> str:
+    return (
+        f"{figures['hospitals']} hospitals; records {records}. Each record voted once with its own label, in "
+        f"{figures['votes']} of {figures['queries']} public queries; the noisy sums give soft labels to "
+        f"{figures['pool']} public records, and a student learned these."
+    )
+
+
+def _more_of_teachers(figures: Mapping[str, Any]) -> str:
     return (
         "What four hospitals cannot achieve with teachers: a guarantee for a whole hospital "
         f"({figures['labels_if_a_whole_hospital_were_the_unit']} labels at this budget), a small epsilon with many "
@@ -141,6 +151,23 @@ def _more(figures: Mapping[str, Any]) -> str:
         "Epsilon 8 per record is weak; it is chosen so that a demo with four hospitals has labels to show. With 250 "
         f"parties more labels cost a fraction: {PLAN_OF_MANY}"
     )
+
+
+def _more_of_records(figures: Mapping[str, Any]) -> str:
+    return f"{figures['used_once']} {_SUMS_SEEN[figures['confidentiality']]}"
+
+
+_SHOWN = {
+    TeacherVotes.by: _Shown(
+        _figures_of_teachers,
+        _done_by_teachers,
+        "the released labels, and all that is made of them",
+        _more_of_teachers,
+    ),
+    UnitSums.by: _Shown(
+        _figures_of_records, _done_by_records, "the released sums, and all that is made of them", _more_of_records
+    ),
+}
 
 
 def _without(data: DemoData) -> dict[str, object]:

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Callable, Collection
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from protocols.errors import EngineFailed
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import TwoServer
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from runtime.address import free_port
 
 Say = Callable[[str], None]
@@ -34,6 +35,40 @@ _STEP_S, _LOOK_S = 600.0, 0.5
 
 # Stands for the key of a seat whose hospital has none yet: the generator of P-256, whose private half is 1.
 UNFILLED_KEY = "036b17d1f2e12c4247f8bce6e563a440f277037d812deb33a0f4a13945d898c296"
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How the demo runs with one kind of votes. given: the file of what is asked, for hospitals; planned: whether the
+    operator's command makes it; trained: whether hospitals train; lifetime: of the cap, over the study's epsilon."""
+
+    given: str
+    planned: bool
+    trained: bool
+    approves: str
+    student: str
+    lifetime: float
+
+
+_KINDS: dict[type[Votes], _Kind] = {
+    TeacherVotes: _Kind(
+        given="pool.npy",
+        planned=False,
+        trained=True,
+        approves=" and trains teachers",
+        student="random_forest",
+        # A lifetime cap adds studies up in Renyi DP, in which queries that are composed exactly cost a little more.
+        lifetime=1.25,
+    ),
+    UnitSums: _Kind(
+        given="queries.npz",
+        planned=True,
+        trained=False,
+        approves=", which counts its records' votes",
+        student="logistic_regression",
+        lifetime=1.0,
+    ),
+}
 
 
 class LocalConsortium:
@@ -58,7 +93,7 @@ class LocalConsortium:
         )  # fmt: skip
         self.guardian_fingerprint = made["fingerprint"]
         terms = TwoServer(
-            units=self.study.units if self.by_records else 64,
+            units=self.study.confidentiality.units or 64,
             abstention=False,
             guardian="guardian",
             sealing_key=made["sealing_key"],
@@ -67,11 +102,6 @@ class LocalConsortium:
         )
         self.typed = ["--guardian-fingerprint", made["keys_fingerprint"]]
         self.study = replace(self.study, confidentiality=terms)
-
-    @property
-    def by_records(self) -> bool:
-        """Whether records vote, and not teachers."""
-        return self.study.records is not None
 
     def set_up(self) -> None:
         """Sets up the consortium and the study; every hospital joins and approves, and trains teachers if they vote."""
@@ -92,9 +122,10 @@ class LocalConsortium:
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._join, self.data.hospitals))
         pool = ["--pool", str(self.folder / "pool.npy")]
-        if self.by_records:
+        kind = _KINDS[type(self.study.votes)]
+        if kind.planned:
             self._plan(pool)
-            pool += ["--queries", str(self.folder / "queries.npz")]
+            pool += [self.study.votes.given, str(self.folder / kind.given)]
         self.coordinator("study", "create", str(self.folder / "study.toml"), *pool)
         # With the keys of its seats, if it names any.
         created = self.folder / "centre" / "studies" / self.study.name / "study.toml"
@@ -102,8 +133,7 @@ class LocalConsortium:
         self.study = read_deployed(created)
         if self.guardian_address:
             self.approve_at_guardian()
-        more = ", which counts its records' votes" if self.by_records else " and trains teachers"
-        self.say(f"Each hospital approves the study{more}.")
+        self.say(f"Each hospital approves the study{kind.approves}.")
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._approve, self.data.hospitals))
 
@@ -111,7 +141,7 @@ class LocalConsortium:
         """Labels the pool, trains the student, releases and verifies; returns the figures."""
         self.say("The operator has the pool labelled, trains a student, and signs the release.")
         self.coordinator("label", "demo", "--wait")
-        self.coordinator("train", "demo", "--student", "logistic_regression" if self.by_records else "random_forest")
+        self.coordinator("train", "demo", "--student", _KINDS[type(self.study.votes)].student)
         release = self.folder / "release"
         self.coordinator("release", "demo", "--out", str(release))
         self.say("Anybody can verify the release; each hospital also compares it with what was signed to it.")
@@ -158,8 +188,7 @@ class LocalConsortium:
 
     def _join(self, name: str) -> None:
         seat = self.study.roster[self.study.seats[name]]
-        # A lifetime cap adds studies up in Renyi DP, in which queries that are composed exactly cost a little more.
-        lifetime = seat.epsilon if self.by_records else 1.25 * seat.epsilon
+        lifetime = _KINDS[type(self.study.votes)].lifetime * seat.epsilon
         said = self.party(
             name, "init", str(self.folder / f"{name}.invitation.toml"), "--data", str(self.folder / f"{name}.csv"),
             "--loader", "csv", "--data-name", name, "--patient", "", "--teacher", "logistic_regression", "--unit",
@@ -171,11 +200,10 @@ class LocalConsortium:
         self.party(name, "enrol")
 
     def _approve(self, name: str) -> None:
-        study, typed = str(self.folder / "study.toml"), [*self.typed, "--yes"]
-        if self.by_records:
-            self.party(name, "approve", study, "--queries", str(self.folder / "queries.npz"), *typed)
-        else:
-            self.party(name, "approve", study, "--pool", str(self.folder / "pool.npy"), *typed)
+        kind, study = _KINDS[type(self.study.votes)], str(self.folder / "study.toml")
+        given = [self.study.votes.given, str(self.folder / kind.given)]
+        self.party(name, "approve", study, *given, *self.typed, "--yes")
+        if kind.trained:
             self.party(name, "train", "demo")
         self.party(name, "doctor")
 

@@ -6,13 +6,13 @@ import numpy as np
 
 from party.demo.demo_data import DemoData
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GNMax, ThresholdedGNMax
+from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear
 from protocols.study.queries import pool_digest
-from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat
 from protocols.study.terms import Terms
+from protocols.study.votes import TeacherVotes, UnitSums
 
 TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 RECORD_EPSILON = 1.0
@@ -27,18 +27,20 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
     return DeployedStudy(
         name="demo",
         classes=2,
-        mechanism=ThresholdedGNMax(sigma=_SIGMA, threshold=_THRESHOLD),
+        votes=TeacherVotes(
+            mechanism=ThresholdedGNMax(sigma=_SIGMA, threshold=_THRESHOLD),
+            view="label",
+            teachers=TEACHERS,
+            query_limit=len(data.pool),
+            batch_limit=50,
+            answer_rate=1.0,
+            stop="first-exhausted",
+            participation_name="all",
+        ),
         unit=unit,
-        view="label",
         # Exact composition holds where a unit moves one vote.
         accountant_name="exact_composition" if unit == "record" else "label_only",
-        teachers=TEACHERS,
-        query_limit=len(data.pool),
-        batch_limit=50,
-        answer_rate=1.0,
-        stop="first-exhausted",
         quorum=4,
-        participation_name="all",
         confidentiality=Clear(),
         roster=_roster(data, EPSILON),
         terms=_terms(data),
@@ -50,24 +52,24 @@ def record_draft(data: DemoData) -> DeployedStudy:
     return DeployedStudy(
         name="demo",
         classes=2,
-        mechanism=GNMax(sigma=8.0),
-        unit="record",
-        view="histogram",
-        accountant_name="gaussian",
-        teachers=1,
-        records=RecordVotes(
-            queries=2, votes=1, queries_sha256="0" * 64, population=sum(len(each) for each in data.rows.values())
+        votes=UnitSums(
+            queries=2,
+            votes=1,
+            queries_sha256="0" * 64,
+            population=sum(len(each) for each in data.rows.values()),
+            sigma=8.0,
         ),
-        query_limit=2,
-        batch_limit=2,
-        answer_rate=1.0,
-        stop="first-exhausted",
+        unit="record",
+        accountant_name="gaussian",
         quorum=4,
-        participation_name="all",
         confidentiality=Clear(units=_UNITS),
         roster=_roster(data, RECORD_EPSILON),
         terms=_terms(data),
     )
+
+
+# The study that the demo begins with, by who votes.
+DRAFTS = {TeacherVotes.by: demo_study, UnitSums.by: record_draft}
 
 
 def labels_for_whole_hospitals(data: DemoData) -> int:

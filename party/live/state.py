@@ -150,7 +150,7 @@ def seat_state(found: SeatSpent) -> SeatState:
         unit=study.unit,
         unsettled=found.unsettled,
         ends=study.terms.ends,
-        once=study.records is not None,
+        once=study.votes.once,
         bound=found.bound,
     )
 

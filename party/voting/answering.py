@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +21,7 @@ from party.home import PartyHome
 from party.lifetime import seats_of
 from party.party import Party
 from party.settings import PartySettings
-from party.voting.contribution import KeptVotes
+from party.voting.contribution import KeptVotes, People
 from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.teacher_process import TeacherProcess
 from party.voting.trained import keep_measured
@@ -33,10 +34,13 @@ from protocols.levels.table import Means, ballot_of
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 
 # How often it is looked at whether to stop waiting for teachers.
 _LOOK_S = 0.1
 OnEvent = Callable[[str, dict[str, str | int]], None]
+# Records that people speak in a seat of a study.
+Speak = Callable[[bytes, str, People], None]
 
 
 @dataclass(eq=False)
@@ -255,21 +259,8 @@ class Answering:
         def on_event(event: str, fields: dict[str, str | int]) -> None:
             self._on_event(event, {"study": study.name, "seat": name, **fields})
 
-        if study.records is not None:
-            return KeptVotes(
-                self._home.contribution(study.digest, name),
-                study=study,
-                speak=lambda people: self._policy.known.speak(study.digest, name, people),
-                on_event=on_event,
-            )
-        return TeacherProcess(
-            self._home.teachers(study.digest, name),
-            study=study.digest,
-            deadline_s=study.terms.deadline_s,
-            idle_s=self._settings.teachers.idle_s,
-            stalled_s=self._settings.teachers.stalled_s,
-            on_event=on_event,
-        )
+        source = _SOURCES[type(study.votes)]
+        return source(self._home, self._settings, study, name, on_event, self._policy.known.speak)
 
 
 @dataclass(frozen=True)
@@ -311,3 +302,28 @@ def _private_model(file: Path, study: DeployedStudy, on_event: OnEvent) -> Quant
         # The reason names files of the hospital, so it is not sent.
         on_event("teachers_failed", {"code": Code.NO_TEACHERS, "reason": str(error)[:500]})
         raise Refused(Code.NO_TEACHERS, "there is no private model of this study") from None
+
+
+def _teacher_process(
+    home: PartyHome, settings: PartySettings, study: DeployedStudy, name: str, on_event: OnEvent, speak: Speak
+) -> TeacherProcess:
+    return TeacherProcess(
+        home.teachers(study.digest, name),
+        study=study.digest,
+        deadline_s=study.terms.deadline_s,
+        idle_s=settings.teachers.idle_s,
+        stalled_s=settings.teachers.stalled_s,
+        on_event=on_event,
+    )
+
+
+def _kept_votes(
+    home: PartyHome, settings: PartySettings, study: DeployedStudy, name: str, on_event: OnEvent, speak: Speak
+) -> KeptVotes:
+    spoken = partial(speak, study.digest, name)
+    return KeptVotes(home.contribution(study.digest, name), study=study, speak=spoken, on_event=on_event)
+
+
+_SOURCES: dict[
+    type[Votes], Callable[[PartyHome, PartySettings, DeployedStudy, str, OnEvent, Speak], TeacherProcess | KeptVotes]
+] = {TeacherVotes: _teacher_process, UnitSums: _kept_votes}

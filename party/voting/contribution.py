@@ -28,8 +28,9 @@ from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
-from protocols.study.queries_file import check_shape, record_votes
+from protocols.study.queries_file import check_shape
 from protocols.study.query_map import QueryMap
+from protocols.study.votes import unit_sums
 from runtime.files import write_atomically
 
 Sums = Int64[ndarray, "queries classes"]
@@ -79,7 +80,7 @@ def count_votes_of(
     two units, more than the study's population, a patient in two seats.
     """
     check_shape(queries, study.terms.input_shape)
-    votes, units = record_votes(study), units_in(records, study)
+    votes, units = unit_sums(study), units_in(records, study)
     cells = queries.cells(records.inputs, records.labels, classes=study.classes)
     counted, seats = [], rows_of_seats(records, study, party)
     for seat, held in seats:
@@ -126,7 +127,7 @@ def read_votes(path: Path, study: DeployedStudy) -> tuple[Sums, People]:
         arrays = read_arrays(path, ["study", "sums", "people"], most=_FILE_BYTES)
     except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; {_COUNT_AGAIN}") from None
-    sums, shape = arrays["sums"], (record_votes(study).queries, study.classes)
+    sums, shape = arrays["sums"], (unit_sums(study).queries, study.classes)
     people = arrays["people"]
     whole = sums.dtype.str == people.dtype.str == "<i8" and people.ndim == 1
     if arrays["study"].tobytes() != study.digest or not whole or sums.shape != shape:

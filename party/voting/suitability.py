@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final  # the values of a JSON object
 
@@ -18,6 +18,7 @@ from party.voting.groups import rows_of_seats
 from party.voting.training import deals_of
 from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def alike(records: Records, mapping: DataMapping, study: DeployedStudy) -> Alike
                 f"({_MATTERS[rule]}). If these are the same people: conclave-party data map STUDY --names {rule}; if "
                 "not: --names exact"
             )
-    by_row = records.patients is None or (study.records is not None and study.unit == "record")
+    by_row = records.patients is None or "patient" not in study.votes.bounded(study.unit)
     more = len(records.labels) - len(np.unique(records.equal_rows)) if by_row and mapping.equal_rows is None else 0
     if more:
         rows = (
@@ -161,17 +162,7 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
     labels = records.labels[used]
     counts = Counter(labels.tolist())
     per_unit = np.bincount(records.units[used])
-    seats = []
-    if study.records is None:
-        for each in deals_of(records, study, party, settings.teachers.seed):
-            of_teacher = (records.labels[each.rows[each.teacher == number]] for number in range(study.teachers))
-            alone = sum(len(np.unique(own)) == 1 for own in of_teacher)
-            held = len(np.unique(records.labels[each.rows]))
-            seats.append(SeatFit(each.seat, tuple(each.sizes(study.teachers)), alone, held))
-    else:
-        voting = units_in(records, study)
-        for seat, rows in rows_of_seats(records, study, party):
-            seats.append(SeatFit(seat, (len(np.unique(voting[rows[used[rows]]])),), 0, 0))
+    seats, unit = _FITS[type(study.votes)](records, settings, study, party)
     return Suitability(
         records=len(labels),
         left_out=int((~used).sum()),
@@ -180,6 +171,33 @@ def suitability(settings: PartySettings, study: DeployedStudy, party: str) -> Su
         several=int((per_unit > 1).sum()),
         identical=len(labels) - len({row.tobytes() for row in records.inputs[used]}),
         seats=tuple(seats),
-        unit=None if study.records is None else study.unit,
+        unit=unit,
         alike=alike(records, settings.data.mapping, study),
     )
+
+
+# The seats' fits, and the unit of which each votes; None for teachers.
+_Fits = tuple[list[SeatFit], str | None]
+
+
+def _fits_of_teachers(records: Records, settings: PartySettings, study: DeployedStudy, party: str) -> _Fits:
+    teachers, seats = teacher_votes(study).teachers, []
+    for each in deals_of(records, study, party, settings.teachers.seed):
+        of_teacher = (records.labels[each.rows[each.teacher == number]] for number in range(teachers))
+        alone = sum(len(np.unique(own)) == 1 for own in of_teacher)
+        held = len(np.unique(records.labels[each.rows]))
+        seats.append(SeatFit(each.seat, tuple(each.sizes(teachers)), alone, held))
+    return seats, None
+
+
+def _fits_of_records(records: Records, settings: PartySettings, study: DeployedStudy, party: str) -> _Fits:
+    voting = units_in(records, study)
+    rows_of = rows_of_seats(records, study, party)
+    used = records.usable
+    return [SeatFit(seat, (len(np.unique(voting[rows[used[rows]]])),), 0, 0) for seat, rows in rows_of], study.unit
+
+
+_FITS: dict[type[Votes], Callable[[Records, PartySettings, DeployedStudy, str], _Fits]] = {
+    TeacherVotes: _fits_of_teachers,
+    UnitSums: _fits_of_records,
+}

@@ -58,12 +58,12 @@ def deals_of(records: Records, study: DeployedStudy, party: str, seed: int) -> l
         held, at = np.unique(records.places[rows], return_inverse=True)
         units = np.searchsorted(held, records.units[rows])  # a unit stands where its first record does: in this seat
         key = key_of(seed, "deal", study.digest.hex(), seat)
-        teacher, used = deal(at, units, teachers=study.teachers, key=key), records.usable[rows]
+        teacher, used = deal(at, units, teachers=study.votes.voters, key=key), records.usable[rows]
         dealt = Deal(seat, rows[used], teacher[used])
-        if 0 in dealt.sizes(study.teachers):
+        if 0 in dealt.sizes(study.votes.voters):
             raise InvalidInput(
                 f"seat {seat}: {int((~used).sum())} of {len(rows)} records are left out, or names are joined, and a "
-                f"teacher has no record; allowed: at least one for each of {study.teachers} teachers"
+                f"teacher has no record; allowed: at least one for each of {study.votes.voters} teachers"
             )
         result.append(dealt)
     return result
@@ -92,19 +92,19 @@ def train(
     done, deals = [], deals_of(records, study, party, settings.teachers.seed)
     _remember(policy, settings, study, records, deals)
     for each in deals:
-        sizes = each.sizes(study.teachers)
+        sizes = each.sizes(study.votes.voters)
         manifest = Manifest(
             study.digest.hex(),
             each.seat,
             records.digest,
             settings.teachers.kind,
-            study.teachers,
+            study.votes.voters,
             "" if features is None else features.digest,
         )
         folder = home.teachers(study.digest, each.seat)
         done.append((each.seat, sizes))
         if _same(folder, manifest) and settings.teachers.kind != "onnx":
-            say(f"seat {each.seat}: already trained on these records: {counted(study.teachers, 'teacher')}")
+            say(f"seat {each.seat}: already trained on these records: {counted(study.votes.voters, 'teacher')}")
             continue
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
@@ -112,9 +112,9 @@ def train(
         if study.confidentiality.hides_queries:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         write_teachers(folder, teachers, manifest, private, features)
-        if study.teachers > 1 and settings.teachers.kind != "onnx":
+        if study.votes.voters > 1 and settings.teachers.kind != "onnx":
             say(f"seat {each.seat}: {_unseen(teachers, records, each, study)}")
-        say(f"seat {each.seat}: {counted(study.teachers, 'teacher')} in {folder}")
+        say(f"seat {each.seat}: {counted(study.votes.voters, 'teacher')} in {folder}")
     return done
 
 
@@ -178,11 +178,11 @@ def _teachers(
         _check_number_of_files(settings, study)
         return [kind.load(path) for path in settings.files]
     teachers: list[Teacher] = []
-    for number in range(study.teachers):
+    for number in range(study.votes.voters):
         rows = each.rows[each.teacher == number]
         seed = int.from_bytes(key_of(settings.seed, "train", study.digest.hex(), each.seat, str(number))[:7], "big")
         teachers += kind.fit([(records.inputs[rows], records.labels[rows])], classes=study.classes, seeds=[seed])
-        say(f"seat {each.seat}: teacher {number + 1} of {study.teachers} trained on {counted(len(rows), 'record')}")
+        say(f"seat {each.seat}: teacher {number + 1} of {study.votes.voters} trained on {counted(len(rows), 'record')}")
     return teachers
 
 
@@ -247,7 +247,7 @@ def check_trainable(settings: PartySettings, study: DeployedStudy, party: str, r
             )
         for missing in np.flatnonzero(counts == 0):
             warnings.append(f"seat {each.seat}: no record is of class {names[missing]!r}, so nothing will vote for it")
-        fewest = min(each.sizes(study.teachers))
+        fewest = min(each.sizes(study.votes.voters))
         if fewest < study.classes:
             warnings.append(
                 f"seat {each.seat}: a teacher learns from {counted(fewest, 'record')}, fewer than the "
@@ -257,9 +257,9 @@ def check_trainable(settings: PartySettings, study: DeployedStudy, party: str, r
 
 
 def _check_number_of_files(settings: TeacherSettings, study: DeployedStudy) -> None:
-    if len(settings.files) != study.teachers:
+    if len(settings.files) != study.votes.voters:
         raise InvalidInput(
-            f"teachers.files names {len(settings.files)} files; allowed: {study.teachers}, one per teacher"
+            f"teachers.files names {len(settings.files)} files; allowed: {study.votes.voters}, one per teacher"
         )
 
 

@@ -77,7 +77,7 @@ class Coordinator:
         """Opens one account per seat. Raises InvalidInput for a ledger of another study, or a study for simulation
         only.
         """
-        if study.pooled_teachers is not None:
+        if study.votes.pooled:
             raise InvalidInput("the study upsamples pooled data; allowed in a simulation only, where nobody is a party")
         self._study = study
         self._ledger = ledger
@@ -267,7 +267,7 @@ class Coordinator:
             asked=asked,
             left=study.round_end(asked, queries) - asked,
             batch_limit=study.batch_limit,
-            stop=check_stop(study.stop),
+            stop=check_stop(study.votes.stop),
             quorum=study.quorum,
         )
 
@@ -322,7 +322,7 @@ class Coordinator:
 
     def _with_cells(self, released: Labelling) -> Labelling:
         """With the cells of the one batch that a study of record votes has, if it was released."""
-        stored = None if self._study.records is None else self._ledger.stored(0)
+        stored = self._ledger.stored(0)
         return released if stored is None else replace(released, cells=stored_cells(self._study, stored))
 
     def _spent(self) -> Int64[ndarray, " parties"]:

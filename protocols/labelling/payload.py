@@ -23,6 +23,5 @@ def stored_labels(stored: StoredBatch) -> Int64[ndarray, " queries"]:
 
 def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries classes"] | None:
     """The noisy sums in lattice units; None where teachers vote, or nothing was released."""
-    if not stored.settled or study.records is None:
-        return None
-    return np.frombuffer(stored.payload, dtype="<i8")[stored.queries :].reshape(-1, study.classes).astype(np.int64)
+    cells = np.frombuffer(stored.payload, dtype="<i8")[stored.queries :]
+    return cells.reshape(-1, study.classes).astype(np.int64) if len(cells) else None

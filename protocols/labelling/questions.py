@@ -26,14 +26,14 @@ Choose = Callable[[Int64[ndarray, " queries"], Int64[ndarray, " left"], int], In
 
 def check_choose(study: Study, choose: Choose | None) -> None:
     """Raises InvalidInput unless somebody chooses exactly where the study has its questions chosen."""
-    if (study.questions == GIVEN) == (choose is None):
+    if (study.votes.questions == GIVEN) == (choose is None):
         return
     if choose is None:
         raise InvalidInput(
-            f"questions is {study.questions!r}, and nothing chooses them between batches; allowed: where the pool's "
-            "records are at hand, for a student of the labels so far"
+            f"questions is {study.votes.questions!r}, and nothing chooses them between batches; allowed: where the "
+            "pool's records are at hand, for a student of the labels so far"
         )
-    raise InvalidInput(f"questions is {study.questions!r}, and something chooses them; allowed: {UNCERTAINTY!r}")
+    raise InvalidInput(f"questions is {study.votes.questions!r}, and something chooses them; allowed: {UNCERTAINTY!r}")
 
 
 def next_questions(

@@ -8,18 +8,17 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Ballot, Counted, LeftOut, ReservedBatch, Votes, votes_of
+from protocols.levels.level import Aggregation, Ballot, Cast, Counted, LeftOut, ReservedBatch, votes_of
 from protocols.noise import LatticeNoise, Noise
 from protocols.refusals.code import Code
 from protocols.study.study import Study
-from protocols.votes import ABSTAIN, check_votes, count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
 
 
 class ClearBallot(Ballot):
     """Sends votes as they are."""
 
-    def cast(self, request: VoteRequest, votes: Votes) -> VoteReply:
+    def cast(self, request: VoteRequest, votes: Cast) -> VoteReply:
         return VoteReply(request.digest, votes(None))
 
     def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
@@ -57,15 +56,10 @@ class ClearAggregation(Aggregation):
                 left_out[seat] = error.code
         if len(votes) < study.quorum:
             return Counted(None, tuple(votes), left_out)
-        if study.records is not None:
-            sums = np.stack(list(votes.values())).sum(axis=0)
-            cells = study.noisy_cells(sums / study.units, self._noise)
-            return Counted(cells.argmax(axis=1), tuple(votes), left_out, cells=cells)
         seats = np.array([study.seats[seat] for seat in votes])
-        # A vote in a query in which its party does not take part would not be charged, so it is left out.
-        cast = np.where(reserved.takes_part[seats][:, None, :], np.stack(list(votes.values())), ABSTAIN)
-        counts = count_votes(cast, study.weights[seats], classes=study.classes)
-        return Counted(study.release(counts, self._noise, predictions=reserved.predictions), tuple(votes), left_out)
+        tally = study.votes.tally(study, np.stack(list(votes.values())), seats, reserved.takes_part[seats])
+        labels, cells = study.released(tally / study.units, self._noise, predictions=reserved.predictions)
+        return Counted(labels, tuple(votes), left_out, cells=cells)
 
     def released(self, reserved: ReservedBatch) -> None:
         """Does nothing: nothing was kept."""
@@ -74,14 +68,11 @@ class ClearAggregation(Aggregation):
 def _checked(seat: str, reply: object, reserved: ReservedBatch) -> Int64[ndarray, "teachers queries"]:
     """The votes in a reply. Raises LeftOut("bad_votes") if there is nothing to count."""
     study, queries = reserved.study, len(reserved.request.batch.ids)
-    shape = (study.teachers, queries) if study.records is None else (queries, study.classes)
+    shape = study.votes.shape(queries=queries, classes=study.classes)
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
         raise LeftOut(Code.BAD_VOTES)
     try:
-        if study.records is not None:
-            study.check_sums(seat, reply.votes)
-        else:
-            check_votes(reply.votes, classes=study.classes)
+        study.votes.check_cast(study, seat, reply.votes)
     except InvalidInput:
         raise LeftOut(Code.BAD_VOTES) from None
     return reply.votes

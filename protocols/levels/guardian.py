@@ -58,6 +58,7 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import ABSTAIN
 
 _COORDINATOR = "coordinator"
@@ -131,11 +132,10 @@ class Guardian:
             raise Refused(Code.UNKNOWN_STUDY, f"study {submission.study.hex()[:16]} is not one of this guardian's")
         if (seat := submission.members[-1]) >= len(study.roster) or submission.ids[-1] >= study.query_limit:
             raise Refused(Code.QUERY_LIMIT, f"seat {seat} or query {submission.ids[-1]} is not one of the study's")
-        if study.records is not None and len(submission.ids) != study.query_limit:
-            raise Refused(
-                Code.QUERY_LIMIT,
-                f"{len(submission.ids)} queries are asked; allowed: all {study.query_limit}, as records vote once",
-            )
+        try:
+            study.votes.check_batch(len(submission.ids))
+        except InvalidInput as error:
+            raise Refused(Code.QUERY_LIMIT, str(error)) from None
         verify, queries = roster_verifier(study), submission.ids.tolist()
         shares, barred = [], self._barred(submission)
         taken = np.where(barred, Fate.VOTES_BARRED, Fate.COUNTED).astype(np.uint8)
@@ -153,7 +153,7 @@ class Guardian:
                 opened = unseal(
                     votes.sealed, key=self._sealing_key, study=study.digest, request=submission.request, seat=name
                 )
-                shares.append(check_guardian_share(opened, voters=study.teachers))
+                shares.append(check_guardian_share(opened, voters=study.votes.voters))
             except MalformedMessage:
                 taken[at] = Fate.BAD_SEAL
         return shares, taken
@@ -206,14 +206,23 @@ class Guardian:
         shares: list[GuardianShare],
         taken: UInt8[ndarray, " seats"],
     ) -> None:
+        if np.count_nonzero(taken == Fate.COUNTED) < self._study.quorum:
+            return self._below_quorum(submission)
+        answer = _ANSWER[type(self._study.votes)]
+        answer(self, channel, submission, noise_seed, GuardianShare.of_all(shares), taken)
+
+    def _label(
+        self,
+        channel: Channel,
+        submission: Submission,
+        noise_seed: bytes,
+        share: GuardianShare,
+        taken: UInt8[ndarray, " seats"],
+    ) -> None:
+        """Labels the batch with the other server, of the votes of this submission and no other."""
         study, ledger, ids = self._study, self._ledger, submission.ids
         seats = submission.seats[taken == Fate.COUNTED]
-        if len(seats) < study.quorum:
-            return self._below_quorum(submission)
-        if study.records is not None:
-            return self._open_sums(channel, submission, noise_seed, GuardianShare.of_all(shares), taken)
         ballots = ballots_of(study, submission.request, study.participation.votes(ids)[seats])
-        share = GuardianShare.of_all(shares)
         keyed = KeyedShares.of_guardian(share, ballots)
         check = self._check_of(submission)
         self._fix(submission, taken)
@@ -345,3 +354,7 @@ class Guardian:
 
 def _attempt(number: int) -> str:
     return f"attempt {number}"
+
+
+# How a guardian answers for each kind of votes.
+_ANSWER: dict[type[Votes], Callable[..., None]] = {TeacherVotes: Guardian._label, UnitSums: Guardian._open_sums}

@@ -32,16 +32,16 @@ from protocols.wire.messages import (
 )
 from protocols.wire.transport import Transport
 
-# The votes of one seat's teachers on the current batch. The argument is the source of its secret coins; None for the
+# What one seat's voters say about the current batch. The argument is the source of its secret coins; None for the
 # party's own source.
-Votes = Callable[[RandomSource | None], Int64[ndarray, "teachers queries"]]
+Cast = Callable[[RandomSource | None], Int64[ndarray, "rows columns"]]
 
 
 class Ballot(ABC):
     """One seat's side of a level."""
 
     @abstractmethod
-    def cast(self, request: VoteRequest, votes: Votes) -> VoteReply | HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> VoteReply | HiddenVotes:
         """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged.
 
         votes: asks the teachers; not called by a level that hides the queries.

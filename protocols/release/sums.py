@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -20,9 +20,10 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.ranges import check
 from protocols.reading import read_text
+from protocols.release.labels import read_labels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.queries_file import record_votes
-from protocols.votes import NOT_ASKED
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
+from protocols.votes import ABSTAIN, NOT_ASKED
 
 SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "queries.npz"
 _BYTES = 2**32
@@ -39,6 +40,16 @@ class PoolLabels:
     probabilities: Float64[ndarray, "pool classes"] = field(repr=False)
 
 
+@dataclass(frozen=True, eq=False)
+class ReleasedVotes:
+    """labels: class ids, ABSTAIN or NOT_ASKED, of each query that the study asks; reinforced: those of the student;
+    cells: the noisy sums, where they are what is released."""
+
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
+    cells: Int64[ndarray, "queries classes"] | None = field(repr=False)
+
+
 def sums_csv(cells: Int64[ndarray, "queries classes"]) -> str:
     """The content of sums.csv."""
     return _written(["query", *_classes(cells)], ([query, *row] for query, row in enumerate(cells.tolist())))
@@ -52,7 +63,7 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
         return None
     except OSError as error:
         raise DataCorrupt(f"{SUMS_FILE} cannot be read: {str(error)[:200]}") from None
-    queries = record_votes(study).queries
+    queries = unit_sums(study).queries
     text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.classes)
     cells = np.empty((queries, study.classes), dtype=np.int64)
     for position, (_, *row) in enumerate(rows):
@@ -61,11 +72,30 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
     return cells
 
 
-def labels_of(study: DeployedStudy, cells: Int64[ndarray, "queries classes"] | None) -> Int64[ndarray, " queries"]:
-    """The class of each query's largest sum, as the parties were told that all were answered; NOT_ASKED without."""
-    if cells is None:
-        return np.full(record_votes(study).queries, NOT_ASKED, dtype=np.int64)
-    return cells.argmax(axis=1)
+def read_votes(folder: Path, study: DeployedStudy) -> ReleasedVotes:
+    """What came out of a study's votes. Raises DataCorrupt, also where it is not of as many queries as are asked."""
+    found = _READ[type(study.votes)](folder, study)
+    if len(found.labels) != study.queries_to_ask:
+        raise DataCorrupt(f"{folder}: labels of {len(found.labels)} queries; allowed: {study.queries_to_ask}, as asked")
+    return found
+
+
+def _released_labels(folder: Path, study: DeployedStudy) -> ReleasedVotes:
+    labels, reinforced = read_labels(folder, classes=study.classes)
+    return ReleasedVotes(labels, reinforced, None)
+
+
+def _released_sums(folder: Path, study: DeployedStudy) -> ReleasedVotes:
+    cells, queries = read_sums(folder, study), study.query_limit
+    # Of each query the class of the largest sum, as the parties were told that all were answered.
+    labels = np.full(queries, NOT_ASKED, dtype=np.int64) if cells is None else cells.argmax(axis=1)
+    return ReleasedVotes(labels, np.full(queries, ABSTAIN, dtype=np.int64), cells)
+
+
+_READ: dict[type[Votes], Callable[[Path, DeployedStudy], ReleasedVotes]] = {
+    TeacherVotes: _released_labels,
+    UnitSums: _released_sums,
+}
 
 
 def soft_labels_csv(labels: PoolLabels) -> str:
@@ -80,7 +110,7 @@ def soft_labels_csv(labels: PoolLabels) -> str:
 
 def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
     """The soft labels of a release. Raises DataCorrupt."""
-    records, pool = record_votes(study), study.terms.pool_size
+    records, pool = unit_sums(study), study.terms.pool_size
     text, rows = _read(folder, SOFT_LABELS_FILE, pool, cells=1 + records.votes + study.classes)
     members = np.empty((pool, records.votes), dtype=np.int64)
     probabilities = np.empty((pool, study.classes))

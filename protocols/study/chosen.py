@@ -13,18 +13,17 @@ QUESTIONS: Final = (GIVEN, UNCERTAINTY)
 CHOSEN: Final = "which come first is chosen by the labels released before, and costs nothing more"
 
 
-def check_questions(questions: str, *, by_records: bool, hidden: bool, two_rounds: str | None, pattern: str) -> None:
+def check_questions(questions: str, *, hidden: bool, two_rounds: str | None, pattern: str) -> None:
     """Raises InvalidInput for another name, and where a choice between batches has nothing to go by.
 
-    by_records: whether records vote; hidden: whether the coordinator does not see the queries; two_rounds: the
-    mechanism, if it is interactive; pattern: of participation.
+    hidden: whether the coordinator does not see the queries; two_rounds: the mechanism, if it is interactive; pattern:
+    of participation.
     """
     if questions not in QUESTIONS:
         raise InvalidInput(f"questions is {questions!r}; allowed: {', '.join(QUESTIONS)}")
     if questions == GIVEN:
         return
     for fault, why in (
-        (by_records, "records vote once, in all questions together"),
         (hidden, "the coordinator sees neither questions nor labels"),
         (two_rounds is not None, f"{two_rounds} splits the pool's order into two rounds"),
         (pattern == "periodic", "participation 'periodic' follows the pool's order"),

@@ -9,9 +9,6 @@ from protocols.errors import InvalidInput
 from protocols.study.study import Study, party_of
 from protocols.study.terms import Terms
 
-# The units of which a node counts each one's votes: a sum of a whole party's data is that party.
-_COUNTED = ("record", "patient")
-
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedStudy(Study):
@@ -36,19 +33,18 @@ class DeployedStudy(Study):
                 "confidentiality: units is missing; allowed with view 'histogram': a power of two, as nothing but "
                 "noise in whole units, which is drawn exactly, has the delta that this view accounts for"
             )
-        if self.records is not None:
-            if self.unit not in _COUNTED:
-                raise InvalidInput(f"unit is {self.unit!r}; allowed where records vote: {', '.join(_COUNTED)}")
-        elif terms.pool_size > self.query_limit:
-            raise InvalidInput(
-                f"the pool has {terms.pool_size} queries; allowed: at most the query_limit, {self.query_limit}"
-            )
+        self.votes.check_deployed(unit=self.unit, pool=terms.pool_size)
         self.confidentiality.check_terms(terms)
 
     @property
     def queries_to_ask(self) -> int:
         """How many queries are asked in all, if budgets last: those of the pool, or those in which records vote."""
-        return self.terms.pool_size if self.records is None else self.records.queries
+        return self.votes.asked(self.terms.pool_size)
+
+    @property
+    def sent_shape(self) -> tuple[int, ...]:
+        """The shape of what is sent of a query: (0,) where only the number of queries is."""
+        return self.confidentiality.sent(self.votes.sent(self.terms.input_shape))
 
     @property
     def who_asks(self) -> str:

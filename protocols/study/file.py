@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, asdict, fields
 from pathlib import Path
-from types import MappingProxyType
+from types import MappingProxyType, UnionType
 from typing import Any, Final  # Any: what tomllib returns, checked below
 
 from protocols.errors import DataUnavailable, InvalidInput
@@ -15,9 +15,9 @@ from protocols.mechanisms import Mechanism, check_view, make_mechanism
 from protocols.reading import read_toml
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import LEVELS, Confidentiality, Level
-from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -60,12 +60,7 @@ def read_study(
         features = tuple(Feature(**_typed(Feature, column, path)) for column in columns)
         width = {"input_shape": [sum(each.width for each in features)]} if features else {}
         table["terms"] = Terms(**_typed(Terms, {**left_out, **width, **terms, "features": features}, path))
-    records = table.get("records")
-    if records is not None:
-        if not isinstance(records, dict):
-            raise InvalidInput(f"study file {path}: records is {records!r}; allowed: a table [records]")
-        table["records"] = RecordVotes(**_typed(RecordVotes, records, path))
-    table["mechanism"] = _mechanism(table.get("mechanism"), table.get("view"), path)
+    table["votes"] = _votes(table, path)
     level = table.get("confidentiality")
     if level is not None:
         if not isinstance(level, dict):
@@ -93,16 +88,15 @@ def write_study(study: Study) -> str:
         return [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in table.items() if value is not None]
 
     values = asdict(study)
-    values.pop("mechanism")
-    mechanism = {"name": study.mechanism.name, **study.mechanism.values}
+    values.pop("votes")
     seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
-    records = values.pop("records")
     for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # empty if nobody signs
         seat["signing_key"] = key
-    level = {"level": study.confidentiality.name, **level}
-    lines = [*lines_of(values), "", "[mechanism]", *lines_of(mechanism), "", "[confidentiality]", *lines_of(level)]
-    if records is not None:
-        lines += ["", "[records]", *lines_of(records)]
+    terms_of_votes = study.votes.values
+    tables = {key: value for key, value in terms_of_votes.items() if isinstance(value, dict)}
+    lines = lines_of(values | {key: value for key, value in terms_of_votes.items() if key not in tables})
+    for key, table in (tables | {"confidentiality": {"level": study.confidentiality.name, **level}}).items():
+        lines += ["", f"[{key}]", *lines_of(table)]
     if terms is not None:
         features = terms.pop("features")
         lines += ["", "[terms]", *lines_of(terms)]
@@ -124,8 +118,28 @@ def _mechanism(table: object, view: object, path: Path) -> Mechanism:
     return make_mechanism(table["name"], view=check_view(str(view)), **given)
 
 
+def _votes(table: dict[str, Any], path: Path) -> Votes:
+    """What votes, taken out of `table`: units, by the table [records]; else teachers, by the keys beside the study's.
+
+    Raises InvalidInput for a key that is neither the study's nor its votes'.
+    """
+    own = [field.name for field in fields(DeployedStudy) if field.name not in ("votes", "roster")]
+    records = table.pop("records", None)
+    allowed = own if records is not None else own + [field.name for field in fields(TeacherVotes)]
+    if unknown := sorted(set(table) - set(allowed)):
+        beside = "" if records is None else " beside [records]"
+        raise InvalidInput(f"study file {path}: unknown key {unknown[0]!r}; allowed{beside}: {', '.join(allowed)}")
+    if records is None:
+        given = {key: table.pop(key) for key in list(table) if key not in own}
+        given["mechanism"] = _mechanism(given.get("mechanism"), given.get("view"), path)
+        return TeacherVotes(**_typed(TeacherVotes, given, path))
+    if not isinstance(records, dict):
+        raise InvalidInput(f"study file {path}: records is {records!r}; allowed: a table [records]")
+    return UnitSums(**_typed(UnitSums, records, path))
+
+
 def _typed(
-    kind: type[Seat | Study | RecordVotes | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
+    kind: type[Seat | Study | Votes | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
 ) -> dict[str, Any]:
     """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
     wanted = {field.name: field for field in fields(kind)}
@@ -156,13 +170,13 @@ def _typed(
     return result
 
 
-_PLAIN: dict[str, type] = {
+_PLAIN: dict[str, type | UnionType] = {
     "str": str,
     "int": int,
     "float": float,
     "bool": bool,
     "Terms": Terms,
-    "RecordVotes": RecordVotes,
+    "Votes": TeacherVotes | UnitSums,
     "Confidentiality": Level,
     "Mechanism": Mechanism,
 }

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from math import sqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
-from jaxtyping import Float64
-from numpy import ndarray
 
 from protocols.crypto.counting_ring import MAX_CLASSES, check_ring
 from protocols.crypto.discrete_gaussian import lattice_sigma
@@ -20,50 +17,11 @@ from protocols.crypto.masked_ring import MOST_CELLS, Ring
 from protocols.crypto.masked_ring import check_ring as check_sums
 from protocols.crypto.masking_graph import graph_parameters
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GaussianMechanism, Mechanism, ThresholdedGNMax
-from protocols.study.record_votes import RecordVotes
+from protocols.mechanisms import ThresholdedGNMax
+from protocols.study.votes import AnyStudy, TeacherVotes, UnitSums, Votes, teacher_votes
 
 # Shares of one batch that a coordinator keeps and submits as one message.
 _MOST_HELD = 240 * 2**20
-
-
-class AnyStudy:
-    """The part of a study that a level checks; Study, which contains a level, has all of it."""
-
-    if TYPE_CHECKING:  # declared only: fields and properties of Study
-
-        @property
-        def view(self) -> str: ...
-        @property
-        def quorum(self) -> int: ...
-        @property
-        def teachers(self) -> int: ...
-        @property
-        def classes(self) -> int: ...
-        @property
-        def records(self) -> RecordVotes | None: ...
-        @property
-        def query_limit(self) -> int: ...
-        @property
-        def batch_limit(self) -> int: ...
-        @property
-        def stop(self) -> str: ...
-        @property
-        def participation_name(self) -> str: ...
-        @property
-        def pooled_teachers(self) -> int | None: ...
-        @property
-        def mechanism(self) -> Mechanism: ...
-        @property
-        def gaussian(self) -> GaussianMechanism: ...
-        @property
-        def seats(self) -> dict[str, int]: ...
-        @property
-        def weights(self) -> Float64[ndarray, " parties"]: ...
-        @property
-        def largest_weight(self) -> float: ...
-        def total_units(self, units: int) -> int: ...
-        def threshold_units(self, units: int) -> int | None: ...
 
 
 def check_view(study: AnyStudy, level: str, view: str) -> None:
@@ -74,7 +32,7 @@ def check_view(study: AnyStudy, level: str, view: str) -> None:
 
 def check_weights(study: AnyStudy, level: str, units: int) -> None:
     """Raises InvalidInput unless votes and noise of the study are whole numbers of the level's units."""
-    if study.pooled_teachers is not None:
+    if study.votes.pooled:
         raise InvalidInput(f"level {level!r} with units hides votes of parties; allowed without pooled_teachers")
     weights = study.weights * units
     if not (weights == np.rint(weights)).all():
@@ -145,10 +103,10 @@ def _point(key: str, what: str, level: str) -> tuple[int, int]:
 
 def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> None:
     """Raises InvalidInput unless drop-outs and colluders are within the level's limits, and the sum fits a ring."""
-    if study.stop != "first-exhausted":
+    if study.votes.stop != "first-exhausted":
         raise InvalidInput(
-            f"stop is {study.stop!r}; allowed at level {level!r}: first-exhausted, as every party of the roster masks "
-            "every batch"
+            f"stop is {study.votes.stop!r}; allowed at level {level!r}: first-exhausted, as every party of the roster "
+            "masks every batch"
         )
     grouped = [seat for seat in study.seats if "/" in seat]
     if grouped:
@@ -173,18 +131,25 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
 def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, sealing_key: str) -> None:
     """Raises InvalidInput unless the two servers can hold every share, and their ring every count, with noise."""
     _check_sealing_key(sealing_key)
-    if study.records is not None:
-        check_shared_sums(study, level, units=units)
-        _check_held(study, cells=study.classes, word_bytes=8)
-        return
-    if study.participation_name == "secret" and not abstains:
+    _SHARED[type(study.votes)](study, level, units, abstains)
+
+
+def _check_unit_sums(study: AnyStudy, level: str, units: int, abstains: bool) -> None:
+    check_shared_sums(study, level, units=units)
+    _check_held(study, words=study.query_limit * study.classes, word_bytes=8)
+
+
+def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool) -> None:
+    votes = teacher_votes(study)
+    if votes.secret_coins and not abstains:
         raise InvalidInput(
             "confidentiality: abstention is false with participation 'secret'; allowed: true, as a refused abstention "
             "would show the coin"
         )
     if study.classes > MAX_CLASSES:
         raise InvalidInput(f"classes is {study.classes}; allowed at level {level!r}: at most {MAX_CLASSES}")
-    _check_held(study, cells=_shared_words(study.classes), word_bytes=4)
+    words = votes.teachers * votes.batch_limit * _shared_words(study.classes)
+    _check_held(study, words=words, word_bytes=4)
     with _named(study, level, units):
         check_ring(
             total_units=study.total_units(units),
@@ -222,13 +187,13 @@ def _shared_words(classes: int) -> int:
     return 4 * classes + 7
 
 
-def _check_held(study: AnyStudy, *, cells: int, word_bytes: int) -> None:
-    """Raises InvalidInput unless the shares of one batch of all parties fit one message. cells: words a query."""
-    held = len(study.seats) * study.teachers * study.batch_limit * cells * word_bytes
+def _check_held(study: AnyStudy, *, words: int, word_bytes: int) -> None:
+    """Raises InvalidInput unless the shares of one batch of all parties fit one message. words: of a party's batch."""
+    held = len(study.seats) * words * word_bytes
     if held > _MOST_HELD:
         raise InvalidInput(
             f"one batch of all parties has {held / 2**20:.0f} MiB of shares; allowed: at most {_MOST_HELD / 2**20:.0f} "
-            f"MiB, with {'fewer queries' if study.records is not None else 'a smaller batch_limit'}"
+            f"MiB, with {study.votes.smaller}"
         )
 
 
@@ -252,3 +217,10 @@ def _named(study: AnyStudy, level: str, units: int) -> Iterator[None]:
             f"{named}, with units = {units} and all weights together {study.total_units(units) / units:g} votes, do "
             f"not fit the arithmetic of level {level!r}; allowed: fewer units or less noise: {error}"
         ) from None
+
+
+# What two servers must be able to hold of each kind of votes.
+_SHARED: dict[type[Votes], Callable[[AnyStudy, str, int, bool], None]] = {
+    TeacherVotes: _check_teacher_votes,
+    UnitSums: _check_unit_sums,
+}

@@ -18,7 +18,7 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from math import ceil
+from math import ceil, sqrt
 from typing import ClassVar
 
 from protocols.crypto.identity import check_name, keys_fingerprint
@@ -26,7 +26,6 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import Lattice, Mechanism
 from protocols.ranges import check
 from protocols.study.level_checks import (
-    AnyStudy,
     check_apart,
     check_one_histogram,
     check_querier_key,
@@ -38,6 +37,7 @@ from protocols.study.level_checks import (
     shared_queries,
 )
 from protocols.study.terms import Terms
+from protocols.study.votes import AnyStudy, teacher_votes
 from protocols.votes import LATTICE
 
 # The digest of the pool of a study whose queries are hidden.
@@ -82,6 +82,15 @@ class Level(ABC):
     def who_asks(self, coordinator: str) -> str:
         """The name of the organisation that asks the parties and gets the labels."""
         return coordinator
+
+    def sent(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """What is sent of a query of this shape."""
+        return shape
+
+    def noise_factor(self, *, quorum: int, voted: int) -> float:
+        """The noise in a released sum over that which is accounted for, if so many seats voted: more where the
+        accounting relies on a part of it."""
+        return 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -142,6 +151,9 @@ class SecureSum(Level):
         """The noise is the sum of the shares of the honest parties of a quorum."""
         return Lattice(units=self.units, shares=max(1, quorum - self.colluders), classes=classes)
 
+    def noise_factor(self, *, quorum: int, voted: int) -> float:
+        return sqrt(voted / max(1, quorum - self.colluders))
+
     def usual_quorum(self, seats: int) -> int:
         """Nine seats of ten: the accounting does not rely on the noise of those that may be missing."""
         return ceil(0.9 * seats)
@@ -185,7 +197,7 @@ class GuardedLevel(Level):
         return mechanism.decides_on_one_histogram()
 
     def check(self, study: AnyStudy) -> None:
-        check_view(study, self.name, "label" if study.records is None else "histogram")
+        check_view(study, self.name, study.votes.opened)
         check_one_histogram(study, self.name)
         check_weights(study, self.name, self.units)
         self._check_guardian(study.seats)
@@ -201,6 +213,9 @@ class GuardedLevel(Level):
     def lattice(self, *, quorum: int, classes: int) -> Lattice:
         """The lattice of one server's noise, the only noise that is accounted for."""
         return Lattice(units=self.units, shares=1, classes=classes)
+
+    def noise_factor(self, *, quorum: int, voted: int) -> float:
+        return sqrt(2)
 
     def _check_guardian(self, others: Iterable[str]) -> None:
         check_apart(
@@ -253,14 +268,11 @@ class HiddenQueries(GuardedLevel):
         return False
 
     def check(self, study: AnyStudy) -> None:
-        if study.records is not None:
-            raise InvalidInput(
-                f"records vote in the study; allowed at level {self.name!r}: teachers, as only the querier sees a query"
-            )
+        votes = teacher_votes(study)
         super().check(study)
         for what, value, allowed in (
-            ("teachers", study.teachers, 1),
-            ("participation_name", study.participation_name, "all"),
+            ("teachers", votes.teachers, 1),
+            ("participation_name", votes.participation_name, "all"),
         ):
             if value != allowed:
                 raise InvalidInput(f"{what} is {value!r}; allowed at level {self.name!r}: {allowed!r}")
@@ -277,6 +289,9 @@ class HiddenQueries(GuardedLevel):
 
     def who_asks(self, coordinator: str) -> str:
         return self.querier
+
+    def sent(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        return (0,)
 
     def _check_querier(self, others: Iterable[str]) -> None:
         check_apart(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from protocols.bounds.label_only import ORDERS
@@ -10,6 +12,7 @@ from protocols.claims.protection import Protection
 from protocols.mechanisms import Sensitivity
 from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY, Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 
 
 def protection_of(study: Study) -> Protection:
@@ -24,10 +27,10 @@ def protection_of(study: Study) -> Protection:
         guardian=level.guardian if isinstance(level, GuardedLevel) else "",
         colluders=level.colluders if isinstance(level, SecureSum) else 0,
         secret=study.secret_coins,
-        pooled=study.pooled_teachers is not None,
-        records=study.records is not None,
+        pooled=study.votes.pooled,
+        records=study.votes.once,
         settles=study.budgets.settles,
-        counts_epsilon=counts_epsilon(study) if isinstance(level, GuardedLevel) and study.records is None else 0.0,
+        counts_epsilon=_COUNTS[type(study.votes)](study) if isinstance(level, GuardedLevel) else 0.0,
     )
 
 
@@ -45,3 +48,7 @@ def counts_epsilon(study: Study) -> float:
     spend = asked[:, None] * (cost.ask + cost.answer)
     epsilon = np.where(spend > 0, rdp_to_epsilon(spend, ORDERS[None, :], delta=delta[:, None]), 0.0)
     return float(epsilon.min(axis=1).max())
+
+
+# Of sums, both servers see the noisy ones, which are released.
+_COUNTS: dict[type[Votes], Callable[[Study], float]] = {TeacherVotes: counts_epsilon, UnitSums: lambda study: 0.0}

@@ -11,7 +11,7 @@ from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_bytes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
-from protocols.study.record_votes import RecordVotes
+from protocols.study.votes import unit_sums
 
 
 def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
@@ -23,7 +23,7 @@ def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
         queries = QueryMap.from_bytes(read_bytes(path, most=QUERIES_BYTES), where=str(path))
     except DataCorrupt as error:
         raise InvalidInput(f"queries file {error}") from None
-    records = record_votes(study)
+    records = unit_sums(study)
     if queries.digest != records.queries_sha256:
         raise InvalidInput(
             f"queries file {path} has SHA-256 {queries.digest}; allowed: that of the study, {records.queries_sha256}"
@@ -44,10 +44,3 @@ def check_shape(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
             f"the queries look at records of shape {queries.input_shape}; allowed: {input_shape}, as in "
             "terms.input_shape"
         )
-
-
-def record_votes(study: DeployedStudy) -> RecordVotes:
-    """What the study fixes about records that vote. Raises InvalidInput if teachers do."""
-    if study.records is None:
-        raise InvalidInput(f"teachers vote in study {study.name!r}; allowed: a study with a table [records]")
-    return study.records

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jaxtyping import Float64
 from numpy import ndarray
@@ -16,8 +16,8 @@ from protocols.budgets.planned import Planned
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
 from protocols.study.query_map import QueryMap
-from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat, Study
+from protocols.study.votes import UnitSums
 from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
@@ -54,13 +54,14 @@ def record_study(
     Raises InvalidInput where a budget affords none at any sigma, and as Study does.
     """
     units = plan.level.units or LATTICE
-    records = RecordVotes(
+    sums = UnitSums(
         queries=plan.queries.queries,
         votes=plan.queries.votes,
         queries_sha256=plan.queries.digest,
         population=plan.population,
+        sigma=1.0,
     )
-    changed = records.cells_changed(plan.unit, classes=plan.classes)
+    changed = sums.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
     low = _LEAST_SIGMA if lattice is None else _JUST_ABOVE * least_sigma_units(lattice.shares) / lattice.units
     mechanism = GNMax(sigma=max(16.0, low)).on_lattice(lattice)
@@ -89,7 +90,7 @@ def record_study(
         weights=weight,
         view="histogram",
         classes=plan.classes,
-        query_limit=records.queries,
+        query_limit=sums.queries,
         low=low,
         high=_MOST_SIGMA,
     )
@@ -97,18 +98,10 @@ def record_study(
     return Study(
         name=plan.name,
         classes=plan.classes,
-        mechanism=GNMax(sigma=least),
+        votes=replace(sums, sigma=least),
         unit=plan.unit,
-        view="histogram",
         accountant_name=account.name,
-        teachers=1,
-        records=records,
-        query_limit=records.queries,
-        batch_limit=records.queries,
-        answer_rate=1.0,
-        stop="first-exhausted",
         quorum=plan.quorum,
-        participation_name="all",
         confidentiality=plan.level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
     )

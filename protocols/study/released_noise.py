@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from math import floor, sqrt
+from collections.abc import Callable
+from math import floor
 
 import numpy as np
 
 from protocols.mechanisms import Mechanism
-from protocols.study.levels import SecureSum, TwoServer
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 
 # Quotients that are whole numbers but for rounding.
 _DUST = 1e-9
@@ -20,18 +21,13 @@ def noise_in(study: Study, *, voted: int | None = None) -> float:
     It is more than sigma where the accounting relies on a part of the noise: of one of two servers, or of the honest
     parties of a quorum.
     """
-    sigma, level = study.mechanism.label_sigma, study.confidentiality
-    if isinstance(level, TwoServer):
-        return sqrt(2) * sigma
-    if isinstance(level, SecureSum):
-        seats = len(study.roster) if voted is None else voted
-        return sigma * sqrt(seats / max(1, study.quorum - level.colluders))
-    return sigma
+    seats = len(study.roster) if voted is None else voted
+    return study.mechanism.label_sigma * study.confidentiality.noise_factor(quorum=study.quorum, voted=seats)
 
 
 def little_released(study: Study) -> str | None:
     """A warning if noise hides what records say, or hardly any votes can reach the threshold; else None."""
-    return thin_queries(study) or few_answers(study)
+    return _LITTLE[type(study.votes)](study)
 
 
 def few_answers(study: Study) -> str | None:
@@ -79,13 +75,13 @@ def _if_few(mechanism: Mechanism, votes: float, answered: float, *, queries: int
 
 def thin_queries(study: Study) -> str | None:
     """A warning if noise hides what the queries of record votes hold; else None."""
-    records = study.records
-    if records is None:
-        return None
-    held, noise = records.held * float(study.weights.mean()), noise_in(study)
+    held, noise = unit_sums(study).held * float(study.weights.mean()), noise_in(study)
     if held >= noise:
         return None
     return (
         f"a query holds about {held:.3g} votes, and the noise on each of its sums is {noise:.3g}: expect labels little "
         "better than a guess; larger budgets, more records, or fewer queries help"
     )
+
+
+_LITTLE: dict[type[Votes], Callable[[Study], str | None]] = {TeacherVotes: few_answers, UnitSums: thin_queries}

@@ -11,7 +11,7 @@ docs/explanation/right-labels.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import scipy
@@ -20,6 +20,7 @@ from numpy import ndarray
 
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import NOT_ASKED
 
 # Below this share of right labels, even if votes are as clear as they can be, a study is not worth its budget.
@@ -70,8 +71,10 @@ def doubtful(study: Study, labels: Int64[ndarray, " queries"], foretold: int | N
     finds that more queries were answered, or that more labels were foretold than are of the most frequent class: where
     there is nothing but noise, it is missing in at most one study of ten.
     """
-    if study.records is not None:
-        return []
+    return _DOUBTS[type(study.votes)](study, labels, foretold)
+
+
+def _doubts_of_labels(study: Study, labels: Int64[ndarray, " queries"], foretold: int | None) -> list[str]:
     found, released = [], labels[labels >= 0]
     asked = int((labels != NOT_ASKED).sum())
     by_class = np.bincount(released, minlength=study.classes)
@@ -122,3 +125,10 @@ def _outcome(study: Study, agreement: float) -> tuple[float, float]:
     counts = needed + (counts - needed) * (mechanism.label_sigma / noise_in(study))
     law = mechanism.outcome_log_law(counts, np.array([1, others]))
     return float(np.exp(law[0])), float(np.exp(law[:2]).sum())
+
+
+# Of sums there are none: their soft labels say how sure they are.
+_DOUBTS: dict[type[Votes], Callable[[Study, Int64[ndarray, " queries"], int | None], list[str]]] = {
+    TeacherVotes: _doubts_of_labels,
+    UnitSums: lambda study, labels, foretold: [],
+}

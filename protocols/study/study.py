@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from math import ceil
-from typing import Literal
+from typing import Any, Self  # Any: the terms of either kind of votes
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -21,21 +21,15 @@ from numpy import ndarray
 from protocols.bounds.rdp import check_budget
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import BudgetFilter, budget_filters
-from protocols.budgets.participation import Participation, check_pattern, check_rate, participation
-from protocols.contributions import check_sums
+from protocols.budgets.participation import Participation, check_pattern, participation
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
-from protocols.study.chosen import GIVEN, check_questions
-from protocols.study.level_checks import AnyStudy
 from protocols.study.levels import Confidentiality
-from protocols.study.record_votes import RecordVotes
-from protocols.study.stop import check_stop
+from protocols.study.votes import UNITS, AnyStudy, Votes
 from protocols.votes import LATTICE
 
-Unit = Literal["record", "patient", "party"]
-UNITS: tuple[Unit, ...] = ("record", "patient", "party")
 ADJACENCY = "replace-one"
 
 
@@ -59,58 +53,31 @@ class Seat:
 class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
-    name: a label for people; classes: >= 2; mechanism: with its parameters; its noise is integer if the level requires
-    that, whatever was given; participation: see participation.py; pooled_teachers: None in a federation; in a
-    simulation of upsampling, where all data are pooled, the number of teachers: seats are then groups of records, and a
-    seat's weight is the number of teachers that learn one of its records; unit: whose data changes between neighbours;
-    view: what an observer sees; accountant: a name of ACCOUNTANTS that is valid for the view; teachers: votes per
-    party; records: None where teachers vote, see record_votes.py; query_limit: queries that may be asked in total;
-    batch_limit: queries in one message; questions: see chosen.py; answer_rate: the public estimate with which each
-    party's order is chosen; stop and quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat per
-    party.
+    name: a label for people; classes: >= 2; votes: what votes, and how, see votes.py; unit: whose data changes between
+    neighbours; accountant_name: of ACCOUNTANTS, valid for the view; quorum: see schedule.py; confidentiality: who may
+    see a vote; roster: one seat per party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
 
     name: str
     classes: int
-    mechanism: Mechanism
-    pooled_teachers: int | None = None
+    votes: Votes
     unit: str
-    view: str
     accountant_name: str
-    teachers: int
-    records: RecordVotes | None = None
-    query_limit: int
-    batch_limit: int
-    answer_rate: float
-    stop: str
-    questions: str = GIVEN
     quorum: int
-    participation_name: str
     confidentiality: Confidentiality
     roster: tuple[Seat, ...]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "mechanism", self.mechanism.on_lattice(self.lattice))
-        for what, value in (
-            ("classes", self.classes),
-            ("teachers", self.teachers),
-            ("query_limit", self.query_limit),
-            ("batch_limit", self.batch_limit),
-            ("quorum", self.quorum),
-            ("pooled_teachers", self.pooled_teachers),
-        ):
-            if value is not None:
-                check("study", what, value)
+        check("study", "classes", self.classes)
+        check("study", "quorum", self.quorum)
         if not self.roster:
             raise InvalidInput("the roster is empty; allowed: at least one party")
         if self.quorum > len(self.roster):
             raise InvalidInput(f"quorum is {self.quorum}; allowed: at most the {len(self.roster)} parties")
         if self.unit not in UNITS:
             raise InvalidInput(f"unit is {self.unit!r}; allowed: {', '.join(UNITS)}")
-        if not 0 <= self.answer_rate <= 1:
-            raise InvalidInput(f"answer_rate is {self.answer_rate}; allowed: in [0, 1]")
         names = [seat.party for seat in self.roster]
         for name in (self.name, *names):
             if not (name and name.isprintable()):
@@ -127,69 +94,49 @@ class Study(AnyStudy):
             )
         if self.largest_weight > 2.0**33:
             raise InvalidInput(f"total weight is {self.largest_weight:g}; allowed: at most 2**33 votes")
-        view = check_view(self.view)
-        self.mechanism.check_view(view)
-        self._check_participation()
-        self._check_records()
-        check_questions(
-            self.questions, by_records=self.records is not None, hidden=self.confidentiality.hides_queries,
-            two_rounds=self.mechanism.name if self.mechanism.interactive else None, pattern=self.participation_name,
-        )  # fmt: skip
-        self.confidentiality.check(self)
-        check_stop(self.stop)
-        accountant(self.accountant_name).check(
-            self.mechanism, view, secret_coins=self.secret_coins, several_votes=self.several_votes
-        )
-        first = self.mechanism.round_one
-        if first is not None and first > self.query_limit:
-            raise InvalidInput(f"round_one is {first}; allowed: from 1 to the {self.query_limit} queries")
-
-    def _check_participation(self) -> None:
-        pattern = check_pattern(self.participation_name)
-        check_rate(pattern, self.rates)
-        if pattern == "secret" and self.votes_per_unit > 1:
-            raise InvalidInput(
-                f"participation is 'secret' and a unit moves {self.votes_per_unit} votes; allowed: one vote per unit, "
-                "for which the amplified bound is proved (unit 'record', or one teacher per party)"
-            )
         grouped = [seat.party for seat in self.roster if "/" in seat.party]
         if grouped and self.unit == "party":
             raise InvalidInput(
                 f"seat {grouped[0]!r} is a privacy group; allowed with unit 'record' only: a party's whole data "
                 "move the votes of all of its groups"
             )
-        if self.pooled_teachers is None:
-            return
-        if pattern != "all" or self.unit != "record" or self.teachers != 1:
-            raise InvalidInput("pooled_teachers goes with participation 'all', unit 'record' and teachers = 1 only")
-        if not self.weights.max() <= self.pooled_teachers:
-            raise InvalidInput(
-                f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {self.weights.max():g} teachers "
-                "that learn one record"
-            )
+        self.votes.check(self, hidden=self.confidentiality.hides_queries)
+        self.confidentiality.check(self)
+        accountant(self.accountant_name).check(
+            self.mechanism,
+            check_view(self.view),
+            secret_coins=self.secret_coins,
+            several_votes=self.votes.several(self),
+        )
 
-    def _check_records(self) -> None:
-        """Raises InvalidInput unless the study is one that records, or teachers, can vote in."""
-        if self.records is None:
-            if self.unit == "patient":
-                raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party")
-            return
-        for what, value, allowed in (
-            ("mechanism", self.mechanism.name, "gnmax"),
-            ("view", self.view, "histogram"),
-            ("participation_name", self.participation_name, "all"),
-            ("pooled_teachers", self.pooled_teachers, None),
-            ("teachers", self.teachers, 1),
-            ("query_limit", self.query_limit, self.records.queries),
-            ("batch_limit", self.batch_limit, self.records.queries),
-        ):
-            if value != allowed:
-                raise InvalidInput(f"{what} is {value!r}; allowed where records vote: {allowed!r}")
+    def voting(self, **terms: Any) -> Self:
+        """The study with these terms of its votes changed, by their names."""
+        return replace(self, votes=replace(self.votes, **terms))
+
+    @cached_property
+    def mechanism(self) -> Mechanism:
+        """What makes labels, or a noisy sum, of votes; its noise is integer if the level requires that."""
+        return self.votes.mechanism_on(self.lattice)
+
+    @property
+    def view(self) -> str:
+        """What an observer sees."""
+        return self.votes.view
+
+    @property
+    def query_limit(self) -> int:
+        """Queries that may be asked in total."""
+        return self.votes.query_limit
+
+    @property
+    def batch_limit(self) -> int:
+        """Queries in one message."""
+        return self.votes.batch_limit
 
     @property
     def secret_coins(self) -> bool:
         """Whether a vote enters a query by a coin that only its party sees."""
-        return self.participation_name == "secret"
+        return self.votes.secret_coins
 
     @property
     def units(self) -> int:
@@ -205,9 +152,7 @@ class Study(AnyStudy):
 
     def total_units(self, units: int) -> int:
         """The total weight of the roster's votes in lattice units; units: lattice units per vote."""
-        if self.records is not None:
-            return self.records.population * round(float(self.weights.max()) * units)
-        return round(self.largest_weight * units)
+        return self.votes.total_units(self.weights, units=units)
 
     def threshold_units(self, units: int) -> int | None:
         """The least whole number of lattice units that reaches the threshold; None if every query is answered."""
@@ -217,7 +162,7 @@ class Study(AnyStudy):
     @property
     def lattice(self) -> Lattice | None:
         """The level's lattice of integer noise; None for real-valued noise."""
-        changed = self.classes if self.records is None else self.records.cells_changed(self.unit, classes=self.classes)
+        changed = self.votes.cells_changed(self.unit, classes=self.classes)
         return self.confidentiality.lattice(quorum=self.quorum, classes=changed)
 
     @cached_property
@@ -233,7 +178,7 @@ class Study(AnyStudy):
     @cached_property
     def participation(self) -> Participation:
         """Who takes part in which query, as far as that is public."""
-        return participation(check_pattern(self.participation_name), self.rates)
+        return participation(check_pattern(self.votes.participation_name), self.rates)
 
     @property
     def sensitivity(self) -> Sensitivity:
@@ -244,43 +189,22 @@ class Study(AnyStudy):
     @property
     def largest_weight(self) -> float:
         """The total weight of all votes if every seat takes part."""
-        if self.pooled_teachers is not None:
-            return float(self.pooled_teachers)
-        return float(self.teachers * self.weights.sum())
+        return self.votes.total(self.weights)
 
     @property
     def nominal_weight(self) -> float:
         """The public total weight M of Interactive-GNMax: what seats at their rates bring on average."""
-        if self.pooled_teachers is not None:
-            return float(self.pooled_teachers)
-        return float(self.teachers * (self.weights * self.rates).sum())
+        return self.votes.total(self.weights * self.rates)
 
-    def release(
+    def released(
         self,
         counts: Float64[ndarray, "queries classes"],
         noise: Noise,
         *,
         predictions: Float64[ndarray, "queries classes"] | None,
-    ) -> Int64[ndarray, " queries"]:
-        """The mechanism's labels of weighted histograms; predictions: of the student, only in round two."""
-        return self.mechanism.labels(
-            counts, noise, view=check_view(self.view), predictions=predictions, total_weight=self.nominal_weight
-        )
-
-    def noisy_cells(
-        self, counts: Float64[ndarray, "queries classes"], noise: Noise
-    ) -> Int64[ndarray, "queries classes"]:
-        """The noisy histograms of record votes, in lattice units: what such a study releases."""
-        noisy = self.mechanism.noisy(counts, noise, view=check_view(self.view))
-        return np.rint(noisy * self.units).astype(np.int64)
-
-    def check_sums(self, seat: str, sums: Int64[ndarray, "queries classes"]) -> None:
-        """Raises InvalidInput for what no records of a seat could add up to, where records vote."""
-        if self.records is None:
-            raise InvalidInput(f"teachers vote in study {self.name!r}; allowed: one in which records vote")
-        weight_units = round(self.roster[self.seats[seat]].weight * self.units)
-        most, most_in_all = self.records.bounds(self.unit, weight_units=weight_units, classes=self.classes)
-        check_sums(sums, most=most, most_in_all=most_in_all)
+    ) -> tuple[Int64[ndarray, " queries"], Int64[ndarray, "queries classes"] | None]:
+        """Labels of weighted histograms, and the noisy sums in lattice units if they are what is released."""
+        return self.votes.released(self, counts, noise, predictions=predictions)
 
     def round_end(self, asked: int, queries: int) -> int:
         """The query at which a batch that starts at `asked` must end at the latest, as a batch belongs to one round."""
@@ -288,14 +212,9 @@ class Study(AnyStudy):
         return first if first is not None and asked < first < queries else queries
 
     @property
-    def votes_per_unit(self) -> int:
+    def votes_per_unit(self) -> float:
         """Votes that one protected unit moves: 1 for a record, all of its party's teachers for a party."""
-        return votes_per_unit(self.unit, teachers=self.teachers)
-
-    @property
-    def several_votes(self) -> bool:
-        """Whether one protected unit may move more than one vote."""
-        return self.votes_per_unit > 1 or (self.pooled_teachers is not None and bool((self.weights > 1).any()))
+        return self.votes.moved(self.unit)
 
     @cached_property
     def budgets(self) -> BudgetFilter:
@@ -310,29 +229,22 @@ class Study(AnyStudy):
             classes=self.classes,
             query_limit=self.query_limit,
             total_weight=self.largest_weight,
-            answer_rate=self.answer_rate,
-            once=self.records is not None,
+            answer_rate=self.votes.answer_rate,
+            once=self.votes.once,
         )
 
     @cached_property
     def digest(self) -> bytes:
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
-        values = asdict(self) | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
+        values = asdict(self) | {"votes": {"by": self.votes.by, **self.votes.values}}
         values["confidentiality"]["level"] = self.confidentiality.name
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(b"conclave study 2\n" + canonical.encode()).digest()
+        return hashlib.sha256(b"conclave study 3\n" + canonical.encode()).digest()
 
     @cached_property
     def seats(self) -> dict[str, int]:
         """The position of each party in the roster."""
         return {seat.party: position for position, seat in enumerate(self.roster)}
-
-
-def votes_per_unit(unit: str, *, teachers: int) -> int:
-    """1 for a record (it lies in one shard); `teachers` for a party: the cost is quadratic in that, not linear."""
-    if unit not in UNITS:
-        raise InvalidInput(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
-    return teachers if unit == "party" else 1
 
 
 def party_of(seat: str) -> str:

@@ -107,7 +107,7 @@ def rule_words(study: Study, *, queriers: int) -> str:
     whose = "the querying party asks" if queriers == 1 else f"each of the {queriers} querying parties, in turn, asks"
     ends = (
         "The first party whose cap does not fit a whole round ends the study"
-        if study.stop == "first-exhausted"
+        if study.votes.stop == "first-exhausted"
         else "A party whose cap does not fit a whole round stops answering, and the others go on"
     )
     refused = (
@@ -267,7 +267,7 @@ def ask_summary(result: AskResult) -> Summary:
         "rule": rule_words(study, queriers=len(who.queriers)),
         "rounds": float(np.mean([1 + max((turn.number for turn in one.turns), default=-1) for one in asked])),
         "stop": asked[0].stop.reason,
-        "stop_rule": study.stop,
+        "stop_rule": study.votes.stop,
         "statements": [asdict(one) for one in statements(study, queriers=len(who.queriers))],
         "epsilon_guaranteed_max": float(study.budgets.epsilon_guaranteed.max()),
         "groups": _groups(result),

@@ -49,8 +49,8 @@ from protocols.noise import LatticeNoise, Noise, lattice_noise
 from protocols.plural import at_most, counted
 from protocols.study.levels import TwoServer, guarded
 from protocols.study.released_noise import little_released
-from protocols.study.stop import check_stop
-from protocols.study.study import Seat, Study, votes_per_unit
+from protocols.study.study import Seat, Study
+from protocols.study.votes import TeacherVotes, votes_per_unit
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes, plurality
 from simulations.ask.kinds import SHARES
 from simulations.ask.settings import AskSettings
@@ -111,17 +111,19 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
     study = Study(
         name=f"ask-{settings.dataset}-{parties}",
         classes=classes,
-        mechanism=kind.build(view="label", given=noise),
+        votes=TeacherVotes(
+            mechanism=kind.build(view="label", given=noise),
+            view="label",
+            teachers=1,
+            query_limit=queries,
+            batch_limit=settings.turn,
+            answer_rate=settings.answer_rate,
+            stop=settings.stop,
+            participation_name="all",
+        ),
         unit=settings.unit,
-        view="label",
         accountant_name=charging.name,
-        teachers=1,
-        query_limit=queries,
-        batch_limit=settings.turn,
-        answer_rate=settings.answer_rate,
-        stop=check_stop(settings.stop),
         quorum=settings.quorum,
-        participation_name="all",
         confidentiality=confidentiality,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
     )
@@ -200,7 +202,7 @@ def ask_all(
             voting = step.active.copy()
             voting[querier] = False
             counts = count_votes(votes[:, place, None, batch], study.weights * voting, classes=study.classes)
-            released = study.release(counts, noise, predictions=None)
+            released, _ = study.released(counts, noise, predictions=None)
             labels[place, batch] = released
             answered = int((released != ABSTAIN).sum())
             spent = spent + np.where(voting, budgets.amount(step.size, answered), 0)
@@ -220,7 +222,7 @@ def next_round(
         return Stop("pool_exhausted", np.zeros(len(spent), dtype=bool))
     fits = _turns_that_fit(study.budgets, spent, queriers, limit=min(left, study.batch_limit))
     active = fits >= 1
-    if study.stop == "first-exhausted" and not active.all():
+    if study.votes.stop == "first-exhausted" and not active.all():
         return Stop("budget_exhausted", ~active)
     if not active.any():
         return Stop("all_budgets_exhausted", ~active)

@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS, check_view, mechanism_parameters
+from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import LATTICE
 from runtime.exits import SimulationExit
 from runtime.files import write_atomically
@@ -102,7 +103,7 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
     from simulations.progress import Reporter
 
     given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    run = _of_records(flags, given) if flags["votes_by"] == "record" else _of_teachers(flags, given)
+    run = _AUDITS[flags["votes_by"]](flags, given)
     out = Path(flags["out"]) if flags["out"] else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
@@ -145,6 +146,12 @@ def _of_records(flags: dict[str, Any], given: list[str]) -> Callable[[Progress],
     names = ("trials", "epsilon", "delta", "confidence", "noise", "seed", "broken")
     settings = RecordAuditSettings(**{name: flags[name] for name in names})
     return lambda progress: run_record_audit(settings, progress=progress)
+
+
+_AUDITS: dict[str, Callable[[dict[str, Any], list[str]], Callable[[Progress], AuditResult | RecordAuditResult]]] = {
+    TeacherVotes.by: _of_teachers,
+    UnitSums.by: _of_records,
+}
 
 
 def _settings(flags: dict[str, Any]) -> AuditSettings:

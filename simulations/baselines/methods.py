@@ -5,7 +5,7 @@ PATE at one epsilon of every party: votes of teachers, or of records themselves,
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from dataclasses import replace
 from functools import lru_cache
 from typing import Final
@@ -17,6 +17,7 @@ from coordinator.students.choice import usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
+from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.baselines.method import Score, Task
 from simulations.pipeline import study_of
 from simulations.planning.concentration import default_concentration
@@ -159,9 +160,13 @@ def _student(task: Task, labels: int, *, votes_by: str) -> str:
     logistic regression of a small pool, and else that of all other methods."""
     if not task.usual_student:
         return str(task.settings.student)
-    if votes_by == "teacher":
-        return usual_student(labels, image=task.inputs.dataset.kind == "image").kind
-    return "logistic_regression" if labels < FEW_LABELS else str(task.settings.student)
+    return _USUAL[votes_by](task, labels)
+
+
+_USUAL: dict[str, Callable[[Task, int], str]] = {
+    TeacherVotes.by: lambda task, labels: usual_student(labels, image=task.inputs.dataset.kind == "image").kind,
+    UnitSums.by: lambda task, labels: "logistic_regression" if labels < FEW_LABELS else str(task.settings.student),
+}
 
 
 def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:

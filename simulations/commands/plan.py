@@ -8,6 +8,7 @@ from typing import Any  # values of flags, as click gives them
 import click
 
 from protocols.errors import BudgetExceeded
+from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.exits import EPILOG
 from simulations.options import (
     check_idle_analyses,
@@ -20,6 +21,8 @@ from simulations.options import (
     study_words,
 )
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
+from simulations.progress import Reporter
+from simulations.setup.experiment import Experiment
 
 
 @click.command(name="plan", epilog=EPILOG)
@@ -41,12 +44,7 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
       conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
-    from simulations.pipeline import study_of
-    from simulations.planning.advice import must_afford_or_say, warnings_of
-    from simulations.planning.curves import check_curve, write_curves
-    from simulations.planning.plan import make_plan
-    from simulations.planning.terminal import print_plan
-    from simulations.stages.inputs import read_inputs
+    from simulations.planning.curves import check_curve
 
     settings, reporter = settings_from(flags), reporter_from(flags)
     check_idle_analyses(settings, given_settings(flags), votes=False)
@@ -55,11 +53,23 @@ def plan_flags(**flags: Any) -> None:
     if flags["curve"]:
         check_curve(settings, optimise=flags["optimise"])
     say_defaults(settings, reporter)
-    if settings.votes_by == "record":
-        from simulations.planning.record_command import run_record_plan
+    _PLANS[settings.votes_by](flags, settings, reporter)
 
-        run_record_plan(flags, settings, reporter)
-        return
+
+def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Reporter) -> None:
+    from simulations.planning.record_command import run_record_plan
+
+    run_record_plan(flags, settings, reporter)
+
+
+def _plan_of_teachers(flags: dict[str, Any], settings: Experiment, reporter: Reporter) -> None:
+    from simulations.pipeline import study_of
+    from simulations.planning.advice import must_afford_or_say, warnings_of
+    from simulations.planning.curves import write_curves
+    from simulations.planning.plan import make_plan
+    from simulations.planning.terminal import print_plan
+    from simulations.stages.inputs import read_inputs
+
     if flags["optimise"]:
         run_optimise(flags, reporter)
         return
@@ -76,3 +86,6 @@ def plan_flags(**flags: Any) -> None:
     if flags["curve"]:
         write_curves(study, Path(flags["curve"]))
         reporter.say(f"curves of delta(epsilon): {flags['curve']}")
+
+
+_PLANS = {TeacherVotes.by: _plan_of_teachers, UnitSums.by: _plan_of_records}

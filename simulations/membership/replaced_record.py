@@ -25,6 +25,7 @@ from protocols.labelling.coordinator import Labelling
 from protocols.research.published.private import Private
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 from simulations.membership.attack import ceiling_of, loss
 from simulations.membership.report import Ceiling, Estimate, RateAt, advantage, area, best_threshold, rates
 from simulations.setup.levels import batch_noise
@@ -144,9 +145,8 @@ def _released(study: Study, sums: Sequence[Contribution], *, seed: int, noise: b
 
 def _student_score(game: Game, labelling: Labelling, *, student: str, seed: int) -> float:
     """The logarithm of the student's odds of the target's label."""
-    records = game.study.records
-    assert records is not None  # contributions refuses any other study
-    soft = soft_pool_labels(game.study, labelling, game.queries, game.pool, records=records.population)
+    population = unit_sums(game.study).population
+    soft = soft_pool_labels(game.study, labelling, game.queries, game.pool, records=population)
     trained = student_kind(student).fit(
         game.pool,
         soft.probabilities.astype(np.float32),

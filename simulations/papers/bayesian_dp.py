@@ -10,7 +10,7 @@ from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_s
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from simulations.stages.vote_source import votes_source
 
 NAME: Final = "bayesian_dp"
@@ -64,7 +64,7 @@ def _typical(task: Task) -> Sequence[Cell]:
     _, study = study_of(inputs)
     source = votes_source(inputs, host=task.host, reporter=task.reporter)
     assert isinstance(inputs, DatasetInputs)  # no votes were named
-    assert isinstance(source.stored, TeacherVotes)  # every teacher's are known
+    assert isinstance(source.stored, CastVotes)  # every teacher's are known
     answered, rows = [], []
     for seed in task.seeds:
         result = label_seed(study, source.stored, seed=seed, dropout=0.0, truth=source.truth)

@@ -28,7 +28,7 @@ from simulations.papers.students import counts_of, ensemble_votes, released, stu
 from simulations.papers.votes import DATA_DEPENDENT_MEANS, WORST_CASE_MEANS, confident_figures, worst_case
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _study(
         parties=size.teachers, budgets=f"{_BUDGET:g}", delta=_DELTA, mechanism="thresholded_gnmax", weights="uniform",
         student="none", sigma=_ONE_DRAW_SIGMA * scale, threshold=threshold * scale,
     )  # fmt: skip
-    budgets, stored, seed = experiment_budgets(settings), TeacherVotes(classes, votes), task.seeds[0]
+    budgets, stored, seed = experiment_budgets(settings), CastVotes(classes, votes), task.seeds[0]
     study = make_study(settings, budgets, classes=classes, queries=stored.queries)
     started = time.perf_counter()
     whole = label_seed(study, stored, seed=seed, dropout=0.0, truth=truth)

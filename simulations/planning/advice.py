@@ -23,6 +23,7 @@ from protocols.study.query_map import Partition, QueryMap
 from protocols.study.released_noise import little_released, thin_queries
 from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from simulations.datasets.dataset import Dataset
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
@@ -109,8 +110,8 @@ def nearest(study: Study, given: Experiment, inputs: Inputs) -> list[Affordable]
     """Each of the smallest changes of one kind, as far as there is one: larger budgets, more noise, more parties, one
     teacher each, record votes. Every one was checked by making its study.
     """
-    found = [_budgets(given, inputs), _noise(study, given, inputs), _parties(given, inputs), _teachers(given, inputs)]
-    return [each for each in (*found, _records(given, inputs)) if each is not None]
+    found = (change(study, given, inputs) for change in _CHANGES[type(study.votes)])
+    return [each for each in found if each is not None]
 
 
 def afforded(settings: Experiment, inputs: Inputs) -> int:
@@ -121,7 +122,7 @@ def afforded(settings: Experiment, inputs: Inputs) -> int:
     plan = _plan(settings, inputs)
     if plan is None:
         return 0
-    all_stop = plan.study.stop == "first-exhausted"
+    all_stop = plan.study.votes.stop == "first-exhausted"
     return plan.answers_all if all_stop else max(group.answers_all for group in plan.groups)
 
 
@@ -199,7 +200,7 @@ def _labels(words: str, given: Experiment, settings: Experiment, inputs: Inputs)
     return Affordable(words, given, said)
 
 
-def _budgets(given: Experiment, inputs: Inputs) -> Affordable | None:
+def _budgets(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
     def with_factor(settings: Experiment, factor: float) -> Experiment:
         text = scaled_budgets(settings.budgets, factor)
         return settings if text is None else changed(settings, budgets=text)
@@ -212,7 +213,7 @@ def _budgets(given: Experiment, inputs: Inputs) -> Affordable | None:
 
 
 def _noise(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
-    if given.individualization == "upsampling" or given.votes_by == "record":
+    if given.individualization == "upsampling":
         return None
     mechanism = study.mechanism
     factor = least_factor(lambda each: afforded(wider(inputs.settings, mechanism, each), inputs) > 0)
@@ -224,7 +225,7 @@ def _noise(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None
     return _labels(f"more noise, {said}", changed(given, **values), settings, inputs)
 
 
-def _parties(given: Experiment, inputs: Inputs) -> Affordable | None:
+def _parties(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
     """More parties, where the noise grows with their number and there are records for them."""
     if not isinstance(inputs, DatasetInputs) or given.parameters or given.partition == "by-site":
         return None
@@ -242,7 +243,7 @@ def _parties(given: Experiment, inputs: Inputs) -> Affordable | None:
     return _labels(f"more parties, {settings.parties}", changed(given, parties=settings.parties), settings, inputs)
 
 
-def _teachers(given: Experiment, inputs: Inputs) -> Affordable | None:
+def _teachers(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
     """One teacher each, where a party's teachers all change with its data."""
     if not isinstance(inputs, DatasetInputs) or given.unit != "party" or given.teachers_per_party == 1:
         return None
@@ -256,10 +257,10 @@ _OF_TEACHERS = (
 ).split()
 
 
-def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
+def _records(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
     """Record votes, which are charged once, where the data have what they need."""
     pooled = given.individualization == "upsampling" or given.privacy_groups
-    if given.votes_by == "record" or given.unit == "party" or pooled:
+    if given.unit == "party" or pooled:
         return None
     if not isinstance(inputs, DatasetInputs):
         return None
@@ -269,11 +270,17 @@ def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
         of_records = replace(inputs, settings=chosen.model_copy(update={"parties": inputs.settings.parties}))
         if not inputs.dataset.has_cells:
             vars(of_records).update(query_map=_as_many_queries(inputs.dataset))
-        study = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))
+        made = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))
     except InvalidInput:
         return None
-    sums = f"labels for all of the pool, with noise of {study.gaussian.label_sigma:.3g} votes on each sum"
-    return Affordable("record votes", chosen, sums if (thin := thin_queries(study)) is None else f"{sums}, but {thin}")
+    sums = f"labels for all of the pool, with noise of {made.gaussian.label_sigma:.3g} votes on each sum"
+    return Affordable("record votes", chosen, sums if (thin := thin_queries(made)) is None else f"{sums}, but {thin}")
+
+
+_CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordable | None], ...]] = {
+    TeacherVotes: (_budgets, _noise, _parties, _teachers, _records),
+    UnitSums: (_budgets, _parties),
+}
 
 
 def _as_many_queries(dataset: Dataset) -> QueryMap:
@@ -287,7 +294,8 @@ def _as_many_queries(dataset: Dataset) -> QueryMap:
 def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:
     """The warnings that public terms give of a study, each printed: that it releases little, or wrong labels. The first
     line of each is the warning, the others a remedy."""
-    found = [each for each in (little_released(study), mostly_wrong(study, given, inputs)) if each]
+    warnings = [little_released(study), *(warn(study, given, inputs) for warn in _OF_LABELS[type(study.votes)])]
+    found = [each for each in warnings if each]
     for each in found:
         reporter.warn(each)
     return found
@@ -298,8 +306,6 @@ def mostly_wrong(study: Study, given: Experiment, inputs: Inputs) -> str | None:
 
     given: the settings as somebody chose them, of which the remedy's command is made.
     """
-    if study.records is not None:
-        return None
     agreement = agreement_of(inputs.settings, inputs)
     right = most_right(study, agreement)
     if right >= LEAST_RIGHT:
@@ -349,7 +355,7 @@ def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -
 def _with_noise(study: Study, settings: Experiment, factor: float) -> Study:
     """The same study with other noise and threshold, of which its budgets are not asked."""
     values = {**study.mechanism.values, **wider(settings, study.mechanism, factor).parameters}
-    return replace(study, mechanism=type(study.mechanism).build(view=check_view(study.view), given=values))
+    return study.voting(mechanism=type(study.mechanism).build(view=check_view(study.view), given=values))
 
 
 def _budgets_for(settings: Experiment, inputs: Inputs) -> str | None:
@@ -361,3 +367,10 @@ def _budgets_for(settings: Experiment, inputs: Inputs) -> str | None:
 
     factor = least_factor(affords)
     return None if factor is None else scaled_budgets(settings.budgets, factor)
+
+
+# Further warnings; sums have no labels that could be wrong.
+_OF_LABELS: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], str | None], ...]] = {
+    TeacherVotes: (mostly_wrong,),
+    UnitSums: (),
+}

@@ -21,6 +21,7 @@ from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from, worded_settings
 from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
 from simulations.planning.objectives import OBJECTIVES
+from simulations.setup.record_votes import VOTERS
 
 if TYPE_CHECKING:
     from simulations.planning.planned_votes import PlannedVotes
@@ -72,7 +73,7 @@ def optimise_flags(function: F) -> F:
 def check_idle(flags: dict[str, Any], *, votes_by: str) -> None:
     """Raises InvalidInput for a flag of --optimise that was given without it; a plan of record votes has --accuracy."""
     for name in _NAMES:
-        if flags[name] is not None and not (name == "accuracy" and votes_by == "record"):
+        if flags[name] is not None and name not in VOTERS[votes_by].rehearsed:
             raise InvalidInput(f"--{name.replace('_', '-')} has no effect without --optimise; leave one of them out")
 
 

@@ -17,6 +17,7 @@ from coordinator.students import student_kind
 from coordinator.students.targets import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.planning.record_votes import Publics, Rehearsed
 from simulations.planning.stand_ins import StandIn
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
@@ -32,7 +33,7 @@ _CLEARLY = 2.0
 
 
 @dataclass(frozen=True)
-class TeacherVotes:
+class RehearsedTeachers:
     """The best study of teachers that was tried: sigma in votes, labels it affords, its student's accuracy."""
 
     sigma: float
@@ -56,7 +57,7 @@ class Comparison:
     guessing: float
     gain: float
     gain_error: float
-    teachers: TeacherVotes | None
+    teachers: RehearsedTeachers | None
 
     @property
     def worth(self) -> bool:
@@ -66,16 +67,21 @@ class Comparison:
     @property
     def votes_by(self) -> str:
         """Who should vote: "record" or "teacher", by the better student."""
-        return "teacher" if self.teachers is not None and self.teachers.student > self.student else "record"
+        return UnitSums.by if self.better is None else TeacherVotes.by
+
+    @property
+    def better(self) -> RehearsedTeachers | None:
+        """The teachers, where their student is expected to be the better one."""
+        return self.teachers if self.teachers is not None and self.teachers.student > self.student else None
 
     @property
     def verdict(self) -> str:
         """The recommendation in one sentence."""
         margin = f"{self.gain:+.3f} ± {self.gain_error:.3f} beside one hospital's own model"
-        if self.votes_by == "teacher" and self.teachers is not None:
+        if (teachers := self.better) is not None:
             return (
-                f"let teachers vote: {self.teachers.labels} labels at sigma {self.teachers.sigma:g} are expected to "
-                f"give a student of {self.teachers.student:.3f}, record votes one of {self.student:.3f}"
+                f"let teachers vote: {teachers.labels} labels at sigma {teachers.sigma:g} are expected to "
+                f"give a student of {teachers.student:.3f}, record votes one of {self.student:.3f}"
             )
         if self.student <= self.guessing or self.gain <= -_CLEARLY * self.gain_error:
             return f"not worth its budget: the student is expected at {margin}"
@@ -151,7 +157,7 @@ def _teachers(
     rehearsed: Rehearsed,
     features: Float32[ndarray, "pool features"],
     votes: list[Int64[ndarray, "models pool"]],
-) -> TeacherVotes | None:
+) -> RehearsedTeachers | None:
     """The best study of one teacher per hospital over the noises tried; None if none affords a label."""
     if settings.unit == "patient":
         return None
@@ -170,7 +176,7 @@ def _teachers(
             counts = np.stack([weights @ (cast == each) for each in range(classes)], axis=1)
             released = (counts + share * parties * rng.standard_normal(counts.shape)).argmax(axis=1)
             accuracies.append(task.accuracy(_predicted(features, features[asked], one_hot(released, classes))))
-        found.append(TeacherVotes(share * parties, labels, float(np.mean(accuracies))))
+        found.append(RehearsedTeachers(share * parties, labels, float(np.mean(accuracies))))
     return max(found, key=lambda each: each.student, default=None)
 
 

@@ -13,11 +13,12 @@ from protocols.errors import InvalidInput
 from protocols.study.study import ADJACENCY, Study
 from runtime.files import write_atomically
 from simulations.setup.experiment import Experiment
+from simulations.setup.record_votes import VOTERS
 
 
 def check_curve(settings: Experiment, *, optimise: bool) -> None:
     """Raises InvalidInput where a plan has no curve of a study's labels."""
-    if optimise or settings.votes_by == "record":
+    if optimise or not VOTERS[settings.votes_by].curve:
         raise InvalidInput(
             "--curve is given; allowed: without --optimise and --votes-by record, for one study's labels"
         )

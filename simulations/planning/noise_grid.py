@@ -13,7 +13,8 @@ from numpy import ndarray
 from protocols.budgets.accountant import accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.mechanisms import Sensitivity, check_view
-from protocols.study.study import Study, votes_per_unit
+from protocols.study.study import Study
+from protocols.study.votes import votes_per_unit
 from simulations.planning.objectives import Objective
 from simulations.planning.predictions import Noise, Planner, planned_parameters
 

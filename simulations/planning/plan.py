@@ -77,13 +77,13 @@ class StudyPlan:
             "adjacency": ADJACENCY,
             "mechanism": study.mechanism.name,
             **study.mechanism.values,
-            "participation": study.participation_name,
+            "participation": study.votes.participation_name,
             "confidentiality": study.confidentiality.name,
             "units": study.confidentiality.units,
             "parties": len(study.roster),
             "answers_if_all_answered": self.answers_all,
             "answers_if_half_answered": self.answers_half,
-            "questions": study.questions,
+            "questions": study.votes.questions,
             "batch_limit": study.batch_limit,
             "batches_if_all_answered": self.batches,
             "groups": [asdict(group) for group in self.groups],
@@ -133,7 +133,7 @@ def _renyi_answers(study: Study) -> Int64[ndarray, " parties"]:
 def must_afford(plan: StudyPlan) -> None:
     """Raises BudgetExceeded, before anything is trained, when no label can be released."""
     answers = [group.answers_all for group in plan.groups]
-    if (min(answers) if plan.study.stop == "first-exhausted" else max(answers)) < 1:
+    if (min(answers) if plan.study.votes.stop == "first-exhausted" else max(answers)) < 1:
         poorest = min(plan.groups, key=lambda group: group.answers_all)
         raise BudgetExceeded(
             f"epsilon {at_most(poorest.budget)} at delta {at_most(poorest.delta)} affords no query at "

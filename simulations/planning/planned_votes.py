@@ -25,7 +25,7 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
 from protocols.votes import ABSTAIN, count_votes, plurality
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
 
 RIVALRY = 1.0
 
@@ -78,7 +78,7 @@ class AssumedVotes:
         shares = np.column_stack([right, (1 - right)[:, None] * wrong])
         return shares / shares.sum(axis=1, keepdims=True)
 
-    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[CastVotes, Int64[ndarray, " queries"]]:
         """Votes of `parties`, `teachers` each, on `queries` queries in random order, and the true classes, all 0."""
         rng = simulation_rng(_SEED, "planned votes")
         shares = rng.permutation(self.shares(queries))
@@ -148,7 +148,7 @@ class PilotVotes:
             f"mean accuracy {self.accuracy:.3g} against {against}"
         )
 
-    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[TeacherVotes, Int64[ndarray, " queries"]]:
+    def cast(self, *, parties: int, teachers: int, queries: int) -> tuple[CastVotes, Int64[ndarray, " queries"]]:
         """Votes of `parties`, `teachers` each, on at most `queries` of the pilot's queries, and the true classes.
 
         For at most as many voters as the pilot has, a random choice of its votes. For more, votes drawn from its
@@ -296,7 +296,7 @@ def _distinct(
     return found, place.reshape(values.shape)
 
 
-def weighted_counts(stored: TeacherVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
+def weighted_counts(stored: CastVotes, weights: Float64[ndarray, " parties"]) -> Float64[ndarray, "queries classes"]:
     """Histograms of stored votes, with these weights per vote of each party.
 
     Counts of parties of equal weight are kept, so that other weights of the same groups cost little.
@@ -310,11 +310,11 @@ def weighted_counts(stored: TeacherVotes, weights: Float64[ndarray, " parties"])
 
 def _dealt(
     counts: Integer[ndarray, "queries classes"], *, parties: int, teachers: int, rng: np.random.Generator
-) -> TeacherVotes:
+) -> CastVotes:
     """Votes as class ids, in random order of the voters for each query; ABSTAIN where there are too few."""
     queries, classes = counts.shape
     voters = parties * teachers
     ids = np.full((queries, voters), ABSTAIN, dtype=np.int16)
     filled = np.arange(voters) < counts.sum(axis=1)[:, None]
     ids[filled] = np.repeat(np.tile(np.arange(classes, dtype=np.int16), queries), counts.ravel())
-    return TeacherVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries))
+    return CastVotes(classes, rng.permuted(ids, axis=1).T.reshape(parties, teachers, queries))

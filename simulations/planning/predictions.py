@@ -28,7 +28,7 @@ from simulations.planning.planned_votes import PlannedHistograms, PlannedVotes, 
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.setup.usual_noise import scaled_mechanism
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 
 # Planned queries, fewer where there are many voters.
 BANK, _LEAST_BANK, _BANK_VOTES = 2000, 200, 2_000_000
@@ -109,7 +109,7 @@ class Planner:
     votes: PlannedVotes
     objective: Objective
     budgets: Budgets
-    stored: TeacherVotes
+    stored: CastVotes
     truth: Int64[ndarray, " queries"]
     _known: dict[tuple[Noise, int, bool], Prediction] = field(default_factory=dict, repr=False)
     _seen: dict[bytes, PlannedHistograms] = field(default_factory=dict, repr=False)
@@ -218,7 +218,7 @@ class Planner:
         value = self.objective.value(np.array([rate * asked]), np.array([accuracy]), classes=study.classes)[0]
         return Prediction(
             noise=noise,
-            answer_rate=study.answer_rate,
+            answer_rate=study.votes.answer_rate,
             queries=pool,
             asked=asked,
             answered=rate * asked,

@@ -49,10 +49,10 @@ def _run_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -> s
     for name in ("votes_by", "record_queries", "bins", "nearest"):
         given.pop(name, None)
     words = ["conclave-simulate", "run"]
-    if compared.votes_by == "record":
-        given = {**given, "votes_by": "record", **best.given}
-    elif compared.teachers is not None:
-        given = {**given, "mechanism": "gnmax", "sigma": f"{compared.teachers.sigma:.6g}"}
+    if (teachers := compared.better) is None:
+        given = {**given, "votes_by": compared.votes_by, **best.given}
+    else:
+        given = {**given, "mechanism": "gnmax", "sigma": f"{teachers.sigma:.6g}"}
     for name, value in given.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):

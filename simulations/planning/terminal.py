@@ -9,6 +9,7 @@ import click
 
 from protocols.plural import counted
 from protocols.study.chosen import GIVEN
+from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from simulations.planning.plan import StudyPlan
 from simulations.report.terminal import level_text, print_rows
 
@@ -18,9 +19,10 @@ def print_plan(plan: StudyPlan, warnings: Sequence[str], *, as_json: bool) -> No
     if as_json:
         click.echo(json.dumps({**plan.to_json(), "warnings": list(warnings)}, indent=2))
         return
-    if plan.study.records is not None:
-        _print_record_votes(plan)
-        return
+    _PRINT[type(plan.study.votes)](plan)
+
+
+def _print_teacher_votes(plan: StudyPlan) -> None:
     shown = sorted(plan.groups, key=lambda group: group.answers_all)[:40]
     columns = ["budget", "delta", "parties", "weight", "order", "epsilon guaranteed", "answers (all answered)",
                "answers (half answered)", "epsilon per answer"]  # fmt: skip
@@ -46,7 +48,7 @@ def print_plan(plan: StudyPlan, warnings: Sequence[str], *, as_json: bool) -> No
         f"If the first exhausted budget ends the study, it releases {counted(plan.answers_all, 'label')} when every "
         f"query is answered, and about {plan.answers_half} when half are."
     )
-    if plan.study.questions != GIVEN:
+    if plan.study.votes.questions != GIVEN:
         click.echo(
             f"The questions of a batch are chosen by the labels of those before, which costs nothing more: with all of "
             f"them answered, {counted(plan.batches, 'batch')} of up to {plan.study.batch_limit}."
@@ -56,8 +58,7 @@ def print_plan(plan: StudyPlan, warnings: Sequence[str], *, as_json: bool) -> No
 def _print_record_votes(plan: StudyPlan) -> None:
     """The budgets' weights, and the noise that all of them afford, of a study in which records vote once."""
     study, terms = plan.study, plan.to_json()
-    records = study.records
-    assert records is not None  # the caller looked
+    sums = unit_sums(study)
     rows: list[list[object]] = [
         [g.budget, g.delta, g.parties, g.weight, g.epsilon_guaranteed] for g in plan.groups[:40]
     ]
@@ -68,7 +69,10 @@ def _print_record_votes(plan: StudyPlan) -> None:
         rows,
     )
     click.echo(
-        f"Each of {records.population} units votes once, in {records.votes} of {records.queries} queries. The sum for "
+        f"Each of {sums.population} units votes once, in {sums.votes} of {sums.queries} queries. The sum for "
         f"each query and class has noise of {study.gaussian.label_sigma:.4g} votes, the least that all budgets afford, "
         "and the study is charged once."
     )
+
+
+_PRINT = {TeacherVotes: _print_teacher_votes, UnitSums: _print_record_votes}

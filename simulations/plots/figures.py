@@ -22,7 +22,7 @@ def drawings(result: RunResult, figures: Summary) -> list[Drawing]:
     """The figures of a run, in the order of a report. figures: the result of `summary`."""
     groups = budget_groups(result, figures["exhausted_first"])
     drawn = [against_baselines(figures), spending(result, groups), shares(result, groups)]
-    if result.study.records is not None:
+    if result.study.budgets.once:
         # One charge makes no curve.
         del drawn[1]
     if result.teacher_accuracy is not None:

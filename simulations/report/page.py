@@ -16,6 +16,7 @@ from protocols.claims.coverage import SIMULATED, caveats
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most
 from protocols.study.protection import protection_of
+from protocols.study.votes import TeacherVotes, UnitSums
 from runtime.files import write_atomically
 from runtime.page import document
 from runtime.templates import templates
@@ -110,20 +111,27 @@ def _title(result: RunResult) -> str:
 
 
 def _lead(result: RunResult, figures: Summary) -> str:
-    parties = parties_words(figures["parties"])
-    if result.study.records is not None:
-        means = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
-        return (
-            f"Every private record of {parties} voted with its own label in the public queries that it is nearest to, "
-            "once in the whole study. A coordinator added up the votes with noise. What came out labels the public "
-            f"records, and a student learns from these labels.{means}"
-        )
+    means = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
+    return _LEADS[type(result.study.votes)](result, figures, parties_words(figures["parties"])) + means
+
+
+def _lead_of_records(result: RunResult, figures: Summary, parties: str) -> str:
+    return (
+        f"Every private record of {parties} voted with its own label in the public queries that it is nearest to, "
+        "once in the whole study. A coordinator added up the votes with noise. What came out labels the public "
+        "records, and a student learns from these labels."
+    )
+
+
+def _lead_of_teachers(result: RunResult, figures: Summary, parties: str) -> str:
     did = "voted" if result.source.dataset is None else "trained teachers on their own records, which voted"
-    seeds = "" if len(result.seeds) == 1 else f" Figures are means over {len(result.seeds)} seeds."
     return (
         f"{parties} {did} on public queries. A coordinator added up the votes with noise and released labels. "
-        f"The study ended as {STOP_MEANINGS[figures['stop']]}.{seeds}"
+        f"The study ended as {STOP_MEANINGS[figures['stop']]}."
     )
+
+
+_LEADS = {TeacherVotes: _lead_of_teachers, UnitSums: _lead_of_records}
 
 
 def _cards(result: RunResult, figures: Summary) -> list[Row]:
@@ -276,7 +284,7 @@ def _parties(result: RunResult) -> list[Row]:
     spent = result.seeds[0].labelling.spent
     guaranteed, reading, share = filters.epsilon_guaranteed, filters.epsilon_of(spent), filters.share(spent)
     sizes = result.source.party_sizes
-    accuracy = result.teacher_accuracy if study.pooled_teachers is None else None
+    accuracy = result.teacher_accuracy if not study.votes.pooled else None
     own = result.baselines.alone
     alone = {} if own is None else dict(zip(measured_parties(len(study.roster)).tolist(), own.tolist(), strict=True))
     return [

@@ -7,7 +7,8 @@ import io
 import json
 import os
 import platform
-from dataclasses import asdict
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any  # the values of a JSON object
@@ -20,6 +21,7 @@ from protocols.budgets.accountant import accountant
 from protocols.installing import DISTRIBUTION
 from protocols.study.right_labels import doubtful, seldom_named
 from protocols.study.study import ADJACENCY
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
 from simulations.results.text import (
@@ -32,7 +34,6 @@ from simulations.results.text import (
     groups_table,
 )
 from simulations.setup.experiment import write_config
-from simulations.setup.usual_noise import is_usual
 from simulations.stages.alone import measured_parties
 from simulations.stages.label import mean_and_interval
 
@@ -62,7 +63,7 @@ def summary(result: RunResult) -> Summary:
         "not_for_release": list(NOT_FOR_RELEASE),
         "votes_by": result.settings.votes_by,
         "parties": len(study.roster),
-        "teachers_per_party": study.teachers,
+        "teachers_per_party": study.votes.voters,
         "class_names": names,
         "queries": result.source.stored.queries,
         "asked": float(np.mean([seed.asked for seed in seeds])),
@@ -76,7 +77,7 @@ def summary(result: RunResult) -> Summary:
         "reinforced": float(np.mean([(seed.labelling.reinforced >= 0).sum() for seed in seeds])),
         "teacher_accuracy_mean": None if accuracy is None else float(accuracy.mean()),
         "plurality_accuracy": result.plurality_accuracy,
-        "record_votes": _record_votes(result),
+        "record_votes": _FILES[type(study.votes)].figures(result),
         "by_group": groups_summary(result.by_group),
         "calibration": calibration_summary(result.by_group),
         "baselines": {**_baselines(result.baselines, student_mean), **baseline_groups(result.by_group)},
@@ -93,14 +94,14 @@ def summary(result: RunResult) -> Summary:
             "name": study.mechanism.name,
             **study.mechanism.values,
         },
-        "noise_by_default": study.records is None and is_usual(study.mechanism.name, result.settings.parameters),
+        "noise_by_default": result.settings.usual_noise,
         "individualization": result.settings.individualization,
-        "participation": study.participation_name,
+        "participation": study.votes.participation_name,
         "confidentiality": study.confidentiality.name,
         "units": study.confidentiality.units,
-        "pooled_teachers": study.pooled_teachers,
+        "pooled_teachers": study.votes.values.get("pooled_teachers"),
         "weights": result.settings.weight_rule if result.settings.individualization == "weighting" else None,
-        "stop_rule": study.stop,
+        "stop_rule": study.votes.stop,
         "groups": _groups(result),
         "warnings": _warnings(result, names),
         "live_checked": result.live_checked,
@@ -138,16 +139,14 @@ def _baselines(measured: Baselines, student: float | None) -> Summary:
     }
 
 
-def _record_votes(result: RunResult) -> Summary | None:
-    """What only a study of record votes has; None where teachers voted."""
-    study, records, soft = result.study, result.study.records, result.seeds[0].soft
-    if records is None:
-        return None
+def _record_votes(result: RunResult) -> Summary:
+    """What only a study of record votes has."""
+    sums, soft = unit_sums(result.study), result.seeds[0].soft
     return {
-        "queries": records.queries,
-        "votes_per_record": records.votes,
-        "protected_units": records.population,
-        "noise_in_votes": study.gaussian.label_sigma,
+        "queries": sums.queries,
+        "votes_per_record": sums.votes,
+        "protected_units": sums.population,
+        "noise_in_votes": sums.sigma,
         "pool_records_labelled": 0 if soft is None else len(soft.probabilities),
         "reliability_mean": None if soft is None else float(soft.reliability.mean()),
     }
@@ -178,11 +177,8 @@ def _student(result: RunResult) -> str | None:
 def write_results(result: RunResult, out: Path) -> Summary:
     """Atomically writes the data files of a run into `out`; returns the summary."""
     figures = summary(result)
-    if result.study.records is None:
-        write_atomically(out / "queries.parquet", _queries(result))
-    else:
-        write_atomically(out / "sums.parquet", _sums(result))
-        write_atomically(out / "pool.parquet", _pool(result))
+    for name, content in _FILES[type(result.study.votes)].tables.items():
+        write_atomically(out / name, content(result))
     write_atomically(out / "parties.csv", _parties(result))
     if result.by_group is not None:
         write_atomically(out / "by_group.csv", groups_table(result.by_group))
@@ -342,7 +338,7 @@ def _parties(result: RunResult) -> str:
     }
     if result.source.party_sizes is not None:
         columns["records"] = result.source.party_sizes
-    if result.teacher_accuracy is not None and study.pooled_teachers is None:
+    if result.teacher_accuracy is not None and not study.votes.pooled:
         columns[f"{MARK}teacher_accuracy"] = result.teacher_accuracy.mean(axis=1)
     if result.baselines.alone is not None:
         own = np.full(len(study.roster), np.nan)
@@ -356,3 +352,17 @@ def _parties(result: RunResult) -> str:
     writer.writerow(columns)
     writer.writerows(zip(*(list(column) for column in columns.values()), strict=True))
     return buffer.getvalue()
+
+
+@dataclass(frozen=True)
+class _Files:
+    """What only one kind of votes has: figures of the summary, and tables."""
+
+    figures: Callable[[RunResult], Summary | None]
+    tables: Mapping[str, Callable[[RunResult], bytes]]
+
+
+_FILES: dict[type[Votes], _Files] = {
+    TeacherVotes: _Files(lambda result: None, {"queries.parquet": _queries}),
+    UnitSums: _Files(_record_votes, {"sums.parquet": _sums, "pool.parquet": _pool}),
+}

@@ -12,6 +12,8 @@ from __future__ import annotations
 import csv
 import io
 import shlex
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import (
     Any,  # the values of a JSON object
@@ -24,7 +26,8 @@ from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.claims.who_sees import not_protected_from
 from protocols.plural import at_most
 from protocols.study.protection import protection_of
-from protocols.study.record_votes import RecordVotes
+from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
 from simulations.groups import FEWEST, ByGroup, Calibration, Cost, GroupFigures, PaysMost
 from simulations.membership.report import LEVEL, AttackResult, Estimate, MembershipReport
 from simulations.pipeline import RunResult
@@ -337,7 +340,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     """What was run: a name and its plain words, line by line."""
     settings, study, source = result.settings, result.study, result.source
     stored, about = source.stored, protection_of(study)
-    teachers = study.teachers
+    words = _WORDS[type(study.votes)]
     lines = [("Parties", _parties(result))]
     if source.dataset is None:
         kind = "counts of votes per class" if isinstance(stored, VoteCounts) else "each party's votes"
@@ -351,28 +354,14 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
                 f"{count(len(data.public_labels))} public and {count(len(data.test_labels))} test records, "
                 f"disjoint; split over parties {settings.partition}. {data.about}".strip(),
             ),
-            (
-                "Teachers",
-                f"{settings.teacher}, {'one' if teachers == 1 else teachers} per party, on disjoint shards of its data",
-            )
-            if study.records is None
-            else ("Record votes", _record_votes(study.records)),
+            words.voters(result),
         ]
     weighting = f"{settings.weight_rule}: {WEIGHT_RULES[settings.weight_rule].words}"
     lines += [
         ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
-        (
-            "Mechanism",
-            study.mechanism.released_words(total_weight=study.nominal_weight)
-            if study.records is None
-            else "the sum of all votes for each query and class, with Gaussian noise of "
-            f"{study.gaussian.label_sigma:.4g} votes: the least that every budget affords",
-        ),
+        ("Mechanism", words.mechanism(study)),
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
-        (
-            "End of study",
-            "after its one batch: every record votes once" if study.records else _STOP_RULES[study.stop],
-        ),
+        ("End of study", words.end(study)),
         ("Who is protected", f"{study.unit}: {about.unit_in_words}"),
         ("From whom", f"{study.view}: anyone who sees {about.view_in_words}"),
         ("Not protected from", not_protected_from(about)),
@@ -388,12 +377,45 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     return [*lines, ("Compared with live parties", _live(result))]
 
 
-def _record_votes(records: RecordVotes) -> str:
-    share = "one vote" if records.votes == 1 else f"1/√{records.votes} of a vote in each"
-    return (
-        f"no teachers: each private record votes with its own label in the {records.votes} public queries that it is "
+def _teachers(result: RunResult) -> tuple[str, str]:
+    teachers = teacher_votes(result.study).teachers
+    each = "one" if teachers == 1 else teachers
+    return "Teachers", f"{result.settings.teacher}, {each} per party, on disjoint shards of its data"
+
+
+def _record_votes(result: RunResult) -> tuple[str, str]:
+    votes = unit_sums(result.study).votes
+    share = "one vote" if votes == 1 else f"1/√{votes} of a vote in each"
+    return "Record votes", (
+        f"no teachers: each private record votes with its own label in the {votes} public queries that it is "
         f"nearest to, {share}, once in the whole study (reverse k-nearest neighbours)"
     )
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What is said of one kind of votes."""
+
+    voters: Callable[[RunResult], tuple[str, str]]
+    mechanism: Callable[[Study], str]
+    end: Callable[[Study], str]
+
+
+_WORDS: dict[type[Votes], _Words] = {
+    TeacherVotes: _Words(
+        voters=_teachers,
+        mechanism=lambda study: study.mechanism.released_words(total_weight=study.nominal_weight),
+        end=lambda study: _STOP_RULES[study.votes.stop],
+    ),
+    UnitSums: _Words(
+        voters=_record_votes,
+        mechanism=lambda study: (
+            "the sum of all votes for each query and class, with Gaussian noise of "
+            f"{study.mechanism.label_sigma:.4g} votes: the least that every budget affords"
+        ),
+        end=lambda study: "after its one batch: every record votes once",
+    ),
+}
 
 
 def _live(result: RunResult) -> str:

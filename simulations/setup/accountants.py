@@ -13,6 +13,7 @@ from protocols.budgets import accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, check_view
 from protocols.study.chosen import GIVEN
+from protocols.study.votes import teacher_votes
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
@@ -104,7 +105,8 @@ def check_charging(text: str | None) -> None:
 
 def cast_weights(study: Study) -> Float64[ndarray, " votes"]:
     """The weight of each vote that may be cast in a query: one per teacher."""
-    return np.ones(study.pooled_teachers) if study.pooled_teachers else np.repeat(study.weights, study.teachers)
+    votes = teacher_votes(study)
+    return np.ones(votes.pooled_teachers) if votes.pooled_teachers else np.repeat(study.weights, votes.teachers)
 
 
 def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains: bool, votes_known: bool) -> None:
@@ -116,22 +118,22 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     from protocols.research.data_dependent import DATA_DEPENDENT
     from protocols.research.evidence import Circumstances
 
-    if names and study.questions != GIVEN:
+    if names and study.votes.questions != GIVEN:
         raise InvalidInput(
-            f"accountant {names[0]!r} adds up what given queries cost, and questions is {study.questions!r}: what is "
-            "asked depends on the votes before, and a sum of costs that depend on votes bounds nothing then; allowed: "
-            "one that charges budgets"
+            f"accountant {names[0]!r} adds up what given queries cost, and questions is {study.votes.questions!r}: "
+            "what is asked depends on the votes before, and a sum of costs that depend on votes bounds nothing then; "
+            "allowed: one that charges budgets"
         )
     sensitivity = study.votes_per_unit * study.weights
-    several = study.votes_per_unit > 1 or (study.pooled_teachers is not None and bool(np.any(sensitivity > 1)))
-    dropping = study.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1
+    several = study.votes_per_unit > 1 or (study.votes.pooled and bool(np.any(sensitivity > 1)))
+    dropping = study.votes.stop == "drop-exhausted" and len(np.unique(study.budgets.cap)) > 1
     given = Circumstances(
         mechanism=study.mechanism,
         view=check_view(study.view),
         classes=study.classes,
         sensitivity=sensitivity,
         cast=cast_weights(study),
-        votes_known=votes_known and study.teachers == 1 and study.pooled_teachers is None,
+        votes_known=votes_known and study.votes.voters == 1 and not study.votes.pooled,
         one_vote=not several,
         everyone=not (drops or dropping) and study.participation.everyone,
         secret=study.secret_coins,
@@ -141,7 +143,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
             DATA_DEPENDENT[name].check(given)
         elif (
             not trains
-            or study.pooled_teachers is not None
+            or study.votes.pooled
             or study.unit != "record"
             or given.secret
             or not isinstance(study.mechanism, GaussianMechanism)

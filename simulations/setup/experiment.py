@@ -6,7 +6,6 @@ and threshold scale with the number of votes unless they are given.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -24,14 +23,14 @@ from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
-from protocols.study.stop import check_stop
-from protocols.study.study import Seat, Study, Unit, votes_per_unit
+from protocols.study.study import Seat, Study
+from protocols.study.votes import TeacherVotes, Unit, votes_per_unit
 from protocols.votes import LATTICE
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets, parse_budgets
 from simulations.setup.levels import simulated_level
 from simulations.setup.record_budgets import group_budgets, upsampling
-from simulations.setup.record_votes import check_votes_by
+from simulations.setup.record_votes import VOTERS
 from simulations.setup.usual_noise import check_parameters, is_usual, least_factor_for, scaled_mechanism
 
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
@@ -97,6 +96,11 @@ class Experiment(BaseModel):
     data_seed: int = Field(0, ge=0)
 
     @property
+    def usual_noise(self) -> bool:
+        """Whether noise and threshold are the usual ones, as none were given."""
+        return VOTERS[self.votes_by].usual_noise and is_usual(self.mechanism, self.parameters)
+
+    @property
     def weight_rule(self) -> str:
         """The rule by which budgets become weights, where individualization is "weighting"."""
         return self.weights or "exhaustive"
@@ -124,11 +128,10 @@ def experiment(**values: object) -> Experiment:
     if unknown:
         raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
     given = {name: value for name, value in values.items() if value is not None or name in Experiment.model_fields}
-    if given.get("votes_by") == "record":
-        # What is released are sums: there is no other view.
-        given.setdefault("view", "histogram")
+    if (voters := VOTERS.get(str(given.get("votes_by")))) is not None:
+        given = {**voters.assumed, **given}
     settings = _validated(given)
-    check_votes_by(settings, given)
+    VOTERS[settings.votes_by].check(settings, given)
     questions_of_a_batch(settings.questions)
     check_parameters(settings.mechanism, settings.parameters, view=check_view(settings.view))
     return settings
@@ -178,7 +181,7 @@ def write_config(settings: Experiment, study: Study | None = None) -> str:
     study: that of the settings; its noise and threshold are a comment where none were given.
     """
     text = tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
-    if study is None or study.records is not None or not is_usual(settings.mechanism, settings.parameters):
+    if study is None or not settings.usual_noise:
         return text
     return (
         text + f"# by default: {', '.join(f'{name} = {value:.6g}' for name, value in study.mechanism.values.items())}\n"
@@ -289,19 +292,21 @@ def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int
     study = Study(
         name=f"{settings.dataset if settings.votes is None else Path(settings.votes).name}-{settings.parties}",
         classes=classes,
-        mechanism=mechanism,
-        pooled_teachers=None if ensemble is None else ensemble.pooled_teachers,
+        votes=TeacherVotes(
+            mechanism=mechanism,
+            pooled_teachers=None if ensemble is None else ensemble.pooled_teachers,
+            view=view,
+            teachers=teachers,
+            query_limit=queries,
+            batch_limit=usual if chosen is None else min(usual, chosen),
+            answer_rate=settings.answer_rate,
+            stop=settings.stop,
+            questions=GIVEN if chosen is None else UNCERTAINTY,
+            participation_name=pattern,
+        ),
         unit=unit,
-        view=view,
         accountant_name=account.name,
-        teachers=teachers,
-        query_limit=queries,
-        batch_limit=usual if chosen is None else min(usual, chosen),
-        answer_rate=settings.answer_rate,
-        stop=check_stop(settings.stop),
-        questions=GIVEN if chosen is None else UNCERTAINTY,
         quorum=quorum,
-        participation_name=pattern,
         confidentiality=level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
     )
@@ -310,7 +315,7 @@ def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int
     # Round one gets half of the queries that the poorest budget affords when all are answered.
     affordable = study.budgets.affordable(np.zeros(seats, dtype=np.int64), limit=queries)
     rounds = {**mechanism.values, "round_one": max(1, int(affordable.min()) // 2)}
-    return replace(study, mechanism=type(mechanism).build(view=view, given=rounds))
+    return study.voting(mechanism=type(mechanism).build(view=view, given=rounds))
 
 
 def _check_individualization(settings: Experiment) -> None:

@@ -158,7 +158,7 @@ def _both_servers(study: Study, seed: int) -> BatchNoise:
             first, second = noise_of((one, other), NoiseLaw.of(study), queries=count // study.classes)
             return (first + second).reshape(-1)
 
-        return LatticeNoise(units, of_teachers if study.records is None else of_records)
+        return LatticeNoise(units, of_records if study.votes.once else of_teachers)
 
     return of_batch
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,6 +17,7 @@ from protocols.study.column_queries import bare_columns
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.datasets.dataset import Dataset
 from simulations.setup.budgets import Budgets
 from simulations.setup.levels import simulated_level
@@ -30,34 +33,49 @@ OF_TEACHERS = (
 OF_RECORDS = "record_queries bins nearest partitions features".split()
 
 
-def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
-    """Raises InvalidInput for a setting that would have no effect, or has no meaning, with who votes.
+@dataclass(frozen=True)
+class Voters:
+    """What the settings of an experiment mean with one kind of voters.
 
-    given: the settings that somebody chose, by name.
+    check: raises InvalidInput for a setting that has no effect, or no meaning, with them, given the settings that
+    somebody chose, by name; assumed: settings that are not given; usual_noise: whether noise that is not given is the
+    usual one; counted: settings on which their votes depend; curve: whether a plan has a curve of labels; rehearsed:
+    flags of --optimise that a plan has without it.
     """
-    if settings.votes_by == "teacher":
-        if settings.unit == "patient":
-            raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or votes_by 'record')")
-        learns = settings.teacher_features or settings.student_features
-        if learns and settings.features is None:
-            raise InvalidInput(
-                "features is not given; allowed with teacher_features or student_features: what they learn from, "
-                "such as auto"
-            )
-        of_records = [name for name in OF_RECORDS if name != "features" or (settings.questions == GIVEN and not learns)]
-        idle = [name for name in of_records if given.get(name) is not None]
-        if idle:
-            chosen = (
-                ", or with questions that are chosen, teacher_features or student_features"
-                if idle[0] == "features"
-                else ""
-            )
-            raise InvalidInput(
-                f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only{chosen}: leave it out"
-            )
-        if settings.features is not None and settings.votes is not None:
-            raise InvalidInput(f"features is {settings.features!r}; allowed: none with stored votes, which are cast")
-        return
+
+    check: Callable[[Experiment, dict[str, object]], None]
+    assumed: Mapping[str, object]
+    usual_noise: bool
+    counted: frozenset[str]
+    curve: bool
+    rehearsed: tuple[str, ...]
+
+
+def check_teachers(settings: Experiment, given: dict[str, object]) -> None:
+    """Raises InvalidInput for a setting that has no effect, or no meaning, where teachers vote."""
+    if settings.unit == "patient":
+        raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party (or votes_by 'record')")
+    learns = settings.teacher_features or settings.student_features
+    if learns and settings.features is None:
+        raise InvalidInput(
+            "features is not given; allowed with teacher_features or student_features: what they learn from, "
+            "such as auto"
+        )
+    of_records = [name for name in OF_RECORDS if name != "features" or (settings.questions == GIVEN and not learns)]
+    idle = [name for name in of_records if given.get(name) is not None]
+    if idle:
+        chosen = (
+            ", or with questions that are chosen, teacher_features or student_features" if idle[0] == "features" else ""
+        )
+        raise InvalidInput(
+            f"{idle[0]} is {given[idle[0]]!r}; allowed with votes_by 'record' only{chosen}: leave it out"
+        )
+    if settings.features is not None and settings.votes is not None:
+        raise InvalidInput(f"features is {settings.features!r}; allowed: none with stored votes, which are cast")
+
+
+def check_records(settings: Experiment, given: dict[str, object]) -> None:
+    """Raises InvalidInput for a setting that has no effect, or no meaning, where records vote."""
     idle = [name for name in (*OF_TEACHERS, *settings.parameters) if given.get(name) is not None]
     if idle:
         raise InvalidInput(
@@ -68,6 +86,23 @@ def check_votes_by(settings: Experiment, given: dict[str, object]) -> None:
         raise InvalidInput("student_features is True; allowed with record_queries clusters:N only, which have features")
     if settings.view != "histogram":
         raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
+
+
+# By votes_by.
+VOTERS: Mapping[str, Voters] = {
+    TeacherVotes.by: Voters(
+        check=check_teachers, assumed={}, usual_noise=True, counted=frozenset(), curve=True, rehearsed=()
+    ),
+    # What is released are sums: there is no other view.
+    UnitSums.by: Voters(
+        check=check_records,
+        assumed={"view": UnitSums.view},
+        usual_noise=False,
+        counted=frozenset({"unit", "confidentiality", "units"}),
+        curve=False,
+        rehearsed=("accuracy",),
+    ),
+}
 
 
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> QueryMap:

@@ -15,7 +15,7 @@ from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.accountants import cast_weights
 from simulations.stages.label import SeedResult
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] held at a time.
 _CELLS = 20_000_000
@@ -81,7 +81,7 @@ class AskedVotes:
     def units(self) -> Units:
         """The study's protected units, one per seat, with their own votes if each has one per query."""
         study, own = self.study, None
-        if isinstance(self._stored, TeacherVotes) and study.teachers == 1 and study.pooled_teachers is None:
+        if isinstance(self._stored, CastVotes) and study.votes.voters == 1 and not study.votes.pooled:
             own = np.where(self.entering, self._stored.votes[:, 0, self.positions], ABSTAIN).astype(np.int64)
         return Units(
             sensitivity=study.votes_per_unit * study.weights,
@@ -94,10 +94,10 @@ class AskedVotes:
     def _abstentions(self) -> bool:
         """Whether some vote that entered is an abstention, so that the histogram lacks its weight."""
         study = self.study
-        if isinstance(self._stored, VoteCounts) or study.pooled_teachers is not None:
+        if isinstance(self._stored, VoteCounts) or study.votes.pooled:
             entered = np.full(len(self.counts), study.largest_weight)
         else:
-            entered = study.teachers * (study.weights @ self.entering)
+            entered = study.votes.voters * (study.weights @ self.entering)
         # Weights lie on the lattice of votes, so sums are exact.
         return bool((self.counts.sum(axis=1) < entered).any())
 
@@ -106,13 +106,13 @@ class AskedVotes:
         if isinstance(self._stored, VoteCounts):
             return self._stored.counts[self.positions] * study.weights[0]
         votes = self._stored.votes
-        weights = np.ones(len(votes)) if study.pooled_teachers is not None else study.weights
+        weights = np.ones(len(votes)) if study.votes.pooled else study.weights
         counts = np.zeros((len(self.positions), study.classes))
         step = max(1, _CELLS // max(1, votes.shape[0] * votes.shape[1]))
         for start in range(0, len(self.positions), step):
             part = slice(start, start + step)
             cast = votes[:, :, self.positions[part]]
-            if study.pooled_teachers is None:
+            if not study.votes.pooled:
                 cast = np.where(self.entering[:, None, part], cast, ABSTAIN)
             counts[part] = count_votes(cast, weights, classes=study.classes)
         return counts

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -18,6 +19,7 @@ from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import MECHANISMS
 from protocols.study.query_map import QueryMap
+from protocols.study.votes import TeacherVotes, UnitSums
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.groups import groupings
@@ -80,9 +82,12 @@ class DatasetInputs:
     @cached_property
     def features(self) -> FeatureMap | None:
         """What teachers or students learn from, and records are compared by; None: nobody does. Raises InvalidInput."""
+        return _OF_VOTERS[self.settings.votes_by].features(self)
+
+    @property
+    def learned_features(self) -> FeatureMap | None:
+        """What teachers or students learn from; None: nobody does. Raises InvalidInput."""
         settings = self.settings
-        if settings.votes_by == "record":
-            return self.query_map.features
         if settings.features is None or not (settings.teacher_features or settings.student_features):
             return None
         pool, columns = self.dataset.public_inputs, self.dataset.columns
@@ -175,7 +180,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     if settings.votes is not None:
         return stored_inputs(settings, Path(settings.votes))
     _check_training(settings)
-    _check_terms(settings)
+    _OF_VOTERS[settings.votes_by].check_terms(settings)
     check_engine(host.engine)
     with reporter.stage(f"data, {settings.dataset}") as stage:
         dataset = load_dataset(settings, host)
@@ -186,8 +191,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     settings = _resolved(settings, dataset)
     _ = groupings(dataset, settings.group_columns)
     inputs = DatasetInputs(settings, dataset, _shards(settings, dataset), host.cache_dir)
-    if settings.votes_by == "record":
-        _check_units(inputs, reporter)
+    _OF_VOTERS[settings.votes_by].check(inputs, reporter)
     _ = inputs.features
     return inputs
 
@@ -205,9 +209,9 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     made = DatasetInputs(_resolved(settings, inputs.dataset), inputs.dataset, inputs.shards, inputs.cache_dir)
     if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
         vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
-    if settings.votes_by == "record":
-        vars(made).update(population=inputs.population, query_map=inputs.query_map)
-        _check_units(made, reporter)
+    voters = _OF_VOTERS[settings.votes_by]
+    vars(made).update({name: getattr(inputs, name) for name in voters.kept})
+    voters.check(made, reporter)
     return made
 
 
@@ -225,7 +229,7 @@ def _check_training(settings: Experiment) -> None:
 
 def _check_terms(settings: Experiment) -> None:
     """Raises InvalidInput for budgets, noise and threshold out of range, before any data are read."""
-    if not isinstance(parse_partition(settings.partition), BySite) and settings.votes_by == "teacher":
+    if not isinstance(parse_partition(settings.partition), BySite):
         # Classes and queries, which the data may determine, matter little for that.
         trial = make_study(
             settings, experiment_budgets(settings), classes=settings.classes or 10, queries=settings.queries or 100
@@ -236,7 +240,7 @@ def _check_terms(settings: Experiment) -> None:
 def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
     """The settings with what the data set determines. Raises InvalidInput for models that it does not suit."""
     parties = party_count(settings, dataset)
-    usual = _usual_of_records(settings, dataset, parties) if settings.votes_by == "record" else USUAL
+    usual = _OF_VOTERS[settings.votes_by].student(settings, dataset, parties)
     student = usual if settings.student in (None, USUAL) else str(settings.student)
     if settings.student_features is None and dataset.kind == "image" and student.removesuffix(EQUAL) == SIMPLEST:
         # A linear model of pixels knows little more than how bright each of them is.
@@ -350,3 +354,33 @@ def inputs_of_votes(
     if settings.weights is None and isinstance(stored, VoteCounts):
         changes["weights"] = "uniform"
     return VoteInputs(settings.model_copy(update=changes), stored, truth)
+
+
+@dataclass(frozen=True)
+class _OfVoters:
+    """What a run starts from with one kind of voters. kept: what stays where data, holders, unit and queries do;
+    student: the usual kind."""
+
+    features: Callable[[DatasetInputs], FeatureMap | None]
+    check: Callable[[DatasetInputs, Reporter], None]
+    check_terms: Callable[[Experiment], None]
+    student: Callable[[Experiment, Dataset, int], str]
+    kept: tuple[str, ...]
+
+
+_OF_VOTERS = {
+    TeacherVotes.by: _OfVoters(
+        features=lambda inputs: inputs.learned_features,
+        check=lambda inputs, reporter: None,
+        check_terms=_check_terms,
+        student=lambda settings, dataset, parties: USUAL,
+        kept=(),
+    ),
+    UnitSums.by: _OfVoters(
+        features=lambda inputs: inputs.query_map.features,
+        check=_check_units,
+        check_terms=lambda settings: None,
+        student=_usual_of_records,
+        kept=("population", "query_map"),
+    ),
+}

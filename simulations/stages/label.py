@@ -30,7 +30,7 @@ from simulations.stages.replay import (
     replay,
     secret_coins,
 )
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes
+from simulations.stages.stored_votes import CastVotes, StoredVotes
 
 # Above this many parties only the replay is run: one ledger per party takes too long.
 LIVE_PARTIES = 1000
@@ -103,7 +103,7 @@ def label_seed(
 
 def live_study(
     study: Study,
-    stored: TeacherVotes,
+    stored: CastVotes,
     *,
     seed: int,
     dropout: float,

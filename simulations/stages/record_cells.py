@@ -20,6 +20,7 @@ from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
@@ -60,7 +61,7 @@ class RecordCells:
 
         Raises InvalidInput for another map than the study's.
         """
-        if study.records is None or study.records.queries_sha256 != self.map.digest:
+        if unit_sums(study).queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
         shape = (self.queries, self.classes)
         return [

@@ -16,6 +16,7 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 from simulations.setup.levels import batch_noise
 from simulations.stages.label import SeedResult, live_labelling
 from simulations.stages.record_cells import Contribution, RecordCells
@@ -62,10 +63,9 @@ def label_record_seed(
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
     sums = RecordSums(study.classes, stored.sums(study))
     result = replay(study, sums, noise=batch_noise(study, seed=seed), presence=presence)
-    records = study.records
-    if result.labelling.cells is None or records is None:
+    if result.labelling.cells is None:
         return SeedResult(seed, result.labelling, result.spent_after, None)
-    soft = soft_pool_labels(study, result.labelling, stored.map, pool, records=records.population)
+    soft = soft_pool_labels(study, result.labelling, stored.map, pool, records=unit_sums(study).population)
     accuracy = None if truth is None else float((soft.probabilities.argmax(axis=1) == truth).mean())
     return SeedResult(seed, result.labelling, result.spent_after, accuracy, soft)
 

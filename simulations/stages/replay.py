@@ -21,9 +21,10 @@ from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Stop, next_batch
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.levels import BatchNoise
-from simulations.stages.stored_votes import RecordSums, StoredVotes, TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, RecordSums, StoredVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.
 _MASKED_CELLS = 20_000_000
@@ -60,7 +61,8 @@ def replay(
     """
     check_fit(study, stored, drops=presence is not None)
     if (entering is None) == (study.secret_coins):
-        raise InvalidInput(f"participation is {study.participation_name!r}; allowed: secret coins for 'secret' alone")
+        said = study.votes.participation_name
+        raise InvalidInput(f"participation is {said!r}; allowed: secret coins for 'secret' alone")
     if train is None and study.mechanism.interactive:
         raise InvalidInput(f"mechanism is {study.mechanism.name!r}, which needs a student trained between its rounds")
     check_choose(study, choose)
@@ -85,7 +87,7 @@ def replay(
             asked=asked,
             left=study.round_end(asked, queries) - asked,
             batch_limit=study.batch_limit,
-            stop=check_stop(study.stop),
+            stop=check_stop(study.votes.stop),
             quorum=study.quorum,
         )
         if isinstance(step, Stop):
@@ -103,14 +105,10 @@ def replay(
             predictions = train(labels.copy())
         of_batch = None if predictions is None else predictions[ids]
         enters = None if entering is None else entering(voting, step.size)
-        if isinstance(stored, TeacherVotes) and stored.reach(int(ids[-1]) + 1):
+        if isinstance(stored, CastVotes) and stored.reach(int(ids[-1]) + 1):
             count = _counter(study, stored, alike=alike)
         counts = count(voting, ids, enters)
-        if study.records is None:
-            released = study.release(counts, noise(voting), predictions=of_batch)
-        else:
-            cells = study.noisy_cells(counts, noise(voting))
-            released = cells.argmax(axis=1)
+        released, cells = study.released(counts, noise(voting), predictions=of_batch)
         labels[ids] = released
         batch_of[ids] = len(batches)
         if of_batch is not None:
@@ -138,9 +136,9 @@ def secret_coins(study: Study, *, seed: int) -> Coins | None:
     sources = [coin_source(seed, seat) for seat in range(len(study.roster))]
 
     def throw(voting: Bool[ndarray, " parties"], size: int) -> Entering:
-        enters = np.zeros((len(sources), study.teachers, size), dtype=bool)
+        enters = np.zeros((len(sources), study.votes.voters, size), dtype=bool)
         for seat in np.flatnonzero(voting):
-            enters[seat] = coins(sources[seat], study.roster[seat].rate, teachers=study.teachers, queries=size)
+            enters[seat] = coins(sources[seat], study.roster[seat].rate, teachers=study.votes.voters, queries=size)
         return enters
 
     return throw
@@ -181,7 +179,7 @@ def _counter(study: Study, stored: StoredVotes | RecordSums, *, alike: bool) -> 
     if isinstance(stored, RecordSums):
         # The study is one batch, of all queries.
         return lambda voting, ids, entering: _total(study, stored, voting)
-    if study.pooled_teachers is not None:
+    if study.votes.pooled:
         # Seats are groups of records; every teacher of the pooled data has one vote.
         everything = stored.histogram()
         return lambda voting, ids, entering: everything[ids]
@@ -218,7 +216,7 @@ def _by_groups(study: Study, groups: Float64[ndarray, "groups cells"], first: In
     return count
 
 
-def _by_party(study: Study, stored: TeacherVotes) -> Counter:
+def _by_party(study: Study, stored: CastVotes) -> Counter:
     """Counts vote by vote."""
     votes = stored.votes
 
@@ -248,29 +246,43 @@ def check_fit(study: Study, stored: StoredVotes | RecordSums, *, drops: bool) ->
         raise InvalidInput(f"votes are for {stored.classes} classes; the study has {study.classes}")
     if stored.queries > study.query_limit:
         raise InvalidInput(f"{stored.queries} queries were voted on; allowed: at most {study.query_limit}")
-    if isinstance(stored, RecordSums) != (study.records is not None):
-        raise InvalidInput("teachers' votes and a study of records, or the reverse; allowed: votes of those who vote")
+    _FITS[type(study.votes)](study, stored, drops)
+
+
+def _fit_of_sums(study: Study, stored: StoredVotes | RecordSums, drops: bool) -> None:
+    if not isinstance(stored, RecordSums):
+        raise InvalidInput("teachers' votes and a study of records; allowed: sums of records")
+    if len(stored.sums) != len(study.roster):
+        raise InvalidInput(f"sums of {len(stored.sums)} seats; allowed: {len(study.roster)}, those of the roster")
+
+
+def _fit_of_votes(study: Study, stored: StoredVotes | RecordSums, drops: bool) -> None:
+    votes = teacher_votes(study)
     if isinstance(stored, RecordSums):
-        if len(stored.sums) != len(study.roster):
-            raise InvalidInput(f"sums of {len(stored.sums)} seats; allowed: {len(study.roster)}, those of the roster")
-        return
-    if study.pooled_teachers is not None:
+        raise InvalidInput("sums of records and a study of teachers; allowed: votes of teachers")
+    if votes.pooled:
         if drops:
             raise InvalidInput("upsampling pools all data, so no party can miss a batch; allowed: dropout 0")
-        if isinstance(stored, VoteCounts) or stored.votes.shape[:2] != (study.pooled_teachers, 1):
-            raise InvalidInput(f"upsampling needs the votes of {study.pooled_teachers} teachers of pooled data")
+        if isinstance(stored, VoteCounts) or stored.votes.shape[:2] != (votes.pooled_teachers, 1):
+            raise InvalidInput(f"upsampling needs the votes of {votes.pooled_teachers} teachers of pooled data")
         return
-    if isinstance(stored, TeacherVotes):
-        wanted = (len(study.roster), study.teachers)
+    if isinstance(stored, CastVotes):
+        wanted = (len(study.roster), votes.teachers)
         if stored.votes.shape[:2] != wanted:
             raise InvalidInput(f"votes of shape {stored.votes.shape}; allowed: {wanted} parties and teachers")
         return
-    if study.participation_name != "all":
+    if study.votes.participation_name != "all":
         raise InvalidInput("vote counts hold no parties, so all must take part; give votes as class ids instead")
     if len(np.unique(study.weights)) > 1:
         raise InvalidInput(
             "vote counts do not show parties, so weights must be uniform; give votes as class ids instead"
         )
     uneven = len(np.unique(study.budgets.cap)) > 1 or len(np.unique(study.budgets.order)) > 1
-    if drops or (study.stop == "drop-exhausted" and uneven):
+    if drops or (study.votes.stop == "drop-exhausted" and uneven):
         raise InvalidInput("vote counts do not show parties, so none can drop out; give votes as class ids instead")
+
+
+_FITS: dict[type[Votes], Callable[[Study, StoredVotes | RecordSums, bool], None]] = {
+    TeacherVotes: _fit_of_votes,
+    UnitSums: _fit_of_sums,
+}

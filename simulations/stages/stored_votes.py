@@ -23,7 +23,7 @@ CastMore = Callable[[int], Integer[ndarray, "parties teachers cast"]]
 
 
 @dataclass(eq=False)
-class TeacherVotes:
+class CastVotes:
     """The votes of each teacher: class ids or ABSTAIN.
 
     votes: on the first queries of the pool, or on all. pool: how many queries there are (None: as many as votes).
@@ -55,9 +55,9 @@ class TeacherVotes:
         """Everything that was stored, for a digest."""
         return (self.votes,)
 
-    def first(self, queries: int) -> TeacherVotes:
+    def first(self, queries: int) -> CastVotes:
         """The votes on the first so many queries."""
-        return TeacherVotes(self.classes, self.votes[:, :, :queries])
+        return CastVotes(self.classes, self.votes[:, :, :queries])
 
     def histogram(self) -> Float64[ndarray, "queries classes"]:
         """How many teachers voted for each class, of the queries that were voted on."""
@@ -122,4 +122,4 @@ class RecordSums:
         return len(self.sums[0])
 
 
-StoredVotes = TeacherVotes | VoteCounts
+StoredVotes = CastVotes | VoteCounts

@@ -12,6 +12,7 @@ from numpy import ndarray
 from protocols.labelling.coordinator import TrainStudent
 from protocols.labelling.questions import Choose
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
 from simulations.progress import Reporter
@@ -25,7 +26,7 @@ from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.record_cells import RecordCells, find_cells
 from simulations.stages.record_votes import label_record_seed
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes
+from simulations.stages.stored_votes import CastVotes, StoredVotes
 from simulations.stages.students import between_rounds
 
 # So many of the pool's first queries are voted on at first, and more when they are asked: most budgets afford fewer.
@@ -65,21 +66,30 @@ class VoteSource:
 
 def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSource:
     """The votes of a run: those of a file, or by training teachers and casting their votes."""
-    settings = inputs.settings
     if isinstance(inputs, VoteInputs):
-        return VoteSource(settings, None, inputs.stored, inputs.truth, None, None)
-    sizes = np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
-    if settings.votes_by == "record":
-        return VoteSource(
-            settings,
-            inputs.dataset,
-            _record_cells(inputs, host=host, reporter=reporter),
-            inputs.dataset.public_labels,
-            sizes,
-            inputs.party_names,
-            taught=inputs.taught,
-            studied=inputs.studied,
-        )
+        return VoteSource(inputs.settings, None, inputs.stored, inputs.truth, None, None)
+    return _SOURCES[inputs.settings.votes_by](inputs, host, reporter)
+
+
+def _sizes(inputs: DatasetInputs) -> Int64[ndarray, " parties"]:
+    return np.array([sum(len(shard) for shard in of_party) for of_party in inputs.shards])
+
+
+def _source_of_records(inputs: DatasetInputs, host: Host, reporter: Reporter) -> VoteSource:
+    return VoteSource(
+        inputs.settings,
+        inputs.dataset,
+        _record_cells(inputs, host=host, reporter=reporter),
+        inputs.dataset.public_labels,
+        _sizes(inputs),
+        inputs.party_names,
+        taught=inputs.taught,
+        studied=inputs.studied,
+    )
+
+
+def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -> VoteSource:
+    settings, sizes = inputs.settings, _sizes(inputs)
 
     def cast_first(queries: int) -> Cast:
         with reporter.stages() as on_stage:
@@ -106,7 +116,7 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
     return VoteSource(
         settings,
         inputs.dataset,
-        TeacherVotes(
+        CastVotes(
             inputs.dataset.classes,
             cast.votes,
             pool=len(inputs.dataset.public_labels),
@@ -120,6 +130,9 @@ def votes_source(inputs: Inputs, *, host: Host, reporter: Reporter) -> VoteSourc
         inputs.studied,
         choice_between_batches(settings, inputs.dataset),
     )
+
+
+_SOURCES = {TeacherVotes.by: _source_of_teachers, UnitSums.by: _source_of_records}
 
 
 def _record_cells(inputs: DatasetInputs, *, host: Host, reporter: Reporter) -> RecordCells:

@@ -12,7 +12,7 @@ from protocols.array_files import FILE_BYTES, array_names, read_array, read_arra
 from protocols.errors import InvalidInput
 from protocols.reading import open_file
 from protocols.votes import check_votes
-from simulations.stages.stored_votes import StoredVotes, TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
 
 _MOST_CLASSES = 10_000
 _LARGEST_COUNT = 10_000_000
@@ -94,7 +94,7 @@ def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts,
     return VoteCounts(counts.shape[1], counts), int(sums[0])
 
 
-def _ids(path: str, array: ndarray, classes: int | None) -> tuple[TeacherVotes, int]:
+def _ids(path: str, array: ndarray, classes: int | None) -> tuple[CastVotes, int]:
     if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "iu":
         raise InvalidInput(
             f"votes in {path} have dtype {array.dtype} and shape {array.shape}; allowed: integers [parties, queries] "
@@ -105,7 +105,7 @@ def _ids(path: str, array: ndarray, classes: int | None) -> tuple[TeacherVotes, 
     if found > _MOST_CLASSES:
         raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {_MOST_CLASSES}")
     check_votes(votes, classes=found if classes is None else classes)
-    return TeacherVotes(found if classes is None else classes, votes), len(votes)
+    return CastVotes(found if classes is None else classes, votes), len(votes)
 
 
 def _load(path: Path, *, key: str | None = None) -> ndarray:

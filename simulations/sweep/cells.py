@@ -35,6 +35,7 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment, parse_seeds, read_toml, write_config
+from simulations.setup.record_votes import VOTERS
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled, votes_source
@@ -266,8 +267,7 @@ def votes_key(settings: Experiment) -> str:
     """
     pooled = settings.individualization == "upsampling"
     after = _AFTER_VOTES - {"budgets"} if settings.privacy_groups or pooled else _AFTER_VOTES
-    if settings.votes_by == "record":
-        after -= {"unit", "confidentiality", "units"}
+    after -= VOTERS[settings.votes_by].counted
     rest = settings.model_dump(exclude={*after, *settings.parameters})
     return repr((settings.data_seed, pooled, sorted(rest.items())))
 

@@ -131,7 +131,8 @@ def labels_of_seeds(world, digest, ids):
     total = sum(noise_of(seeds, NoiseLaw.of(STUDY), queries=len(ids)))
     votes = np.array([plain_inference(model, QUERIES[ids]) for model in MODELS.values()])
     counts = np.stack([(votes == each).sum(axis=0) for each in range(STUDY.classes)], axis=1).astype(float)
-    return STUDY.release(counts, LatticeNoise(units, lambda count, sigma: total.reshape(count)), predictions=None)
+    noise = LatticeNoise(units, lambda count, sigma: total.reshape(count))
+    return STUDY.released(counts, noise, predictions=None)[0]
 
 
 def check(world, got, released):

@@ -123,7 +123,7 @@ def in_clear(study):
 @pytest.mark.parametrize("name", STUDIES)
 def test_the_labels_are_those_of_clear_votes_with_the_same_weights_and_total_noise(name, monkeypatch):
     study = STUDIES[name]
-    votes = rng_votes(6, study.teachers, 40, study.classes, 3)
+    votes = rng_votes(6, study.votes.voters, 40, study.classes, 3)
     if study.confidentiality.abstention:
         votes = np.where(np.random.default_rng(4).random(votes.shape) < 0.3, -1, votes)
     total = TotalNoise(monkeypatch, study)
@@ -185,7 +185,7 @@ class Opened:
 @pytest.mark.parametrize("name", SUMS)
 def test_the_labels_of_a_masked_sum_are_those_of_clear_votes_with_the_noise_that_is_in_it(name, monkeypatch):
     study = SUMS[name]
-    votes = rng_votes(6, study.teachers, 40, study.classes, 3)
+    votes = rng_votes(6, study.votes.voters, 40, study.classes, 3)
     opened = Opened(monkeypatch)
     got, own = labelled(study, votes, SummedAggregation())
     everyone = {seat.party for seat in study.roster}

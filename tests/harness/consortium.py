@@ -158,7 +158,7 @@ class Consortium(Certifying):
             name,
             study=self.study,
             ledger=ledger,
-            voter=vote or voter(name, self.study.teachers),
+            voter=vote or voter(name, self.study.votes.voters),
             coins_from=None,
             settles=settles,
             ballot=ballot_of(self.study, name, ledger=ledger, source=system_source, means=means),

@@ -295,7 +295,7 @@ _MANIFEST = {"format": "conclave release 1", "study": "ab", "created": NOW.isofo
 _CSV = b"age,sex,label\n40,f,no\n,m,yes\n"
 _LABELS = labels_csv(np.array([1, 0]), np.array([ABSTAIN, ABSTAIN])).encode()
 _SOFT = soft_labels_csv(
-    PoolLabels(np.tile(np.arange(RECORDS.records.votes), (RECORDS.terms.pool_size, 1)), np.full((40, 2), 0.5))
+    PoolLabels(np.tile(np.arange(RECORDS.votes.votes), (RECORDS.terms.pool_size, 1)), np.full((40, 2), 0.5))
 )
 
 _SEEDS = (np.zeros((1, 16), np.uint8),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,13 +9,12 @@ import numpy as np
 from coordinator.labelling.record_planning import plan_records
 from coordinator.queries.choice import QueryChoice
 from protocols.contributions import contribution_sum
-from protocols.mechanisms import GNMax
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
 from protocols.study.query_map import QueryMap
-from protocols.study.record_votes import RecordVotes
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Terms
+from protocols.study.votes import UnitSums
 from tests.harness.homes import FEATURES
 from tests.harness.studies import DEADLINE_S, pool_of
 
@@ -37,18 +35,10 @@ def draft(
     study = Study(
         name="test",
         classes=2,
-        mechanism=GNMax(sigma=8.0),
+        votes=UnitSums(queries=2, votes=1, queries_sha256="0" * 64, population=population, sigma=8.0),
         unit=unit,
-        view="histogram",
         accountant_name="gaussian",
-        teachers=1,
-        records=RecordVotes(queries=2, votes=1, queries_sha256="0" * 64, population=population),
-        query_limit=2,
-        batch_limit=2,
-        answer_rate=1.0,
-        stop="first-exhausted",
         quorum=quorum,
-        participation_name="all",
         confidentiality=level or Clear(units=1024),
         roster=tuple(Seat(party=name, epsilon=epsilon, delta=1e-5, weight=1.0, rate=1.0) for name in HOSPITALS),
     )
@@ -102,4 +92,4 @@ def write_queries(folder: Path, queries: QueryMap) -> Path:
 
 def with_sum_queries(study: DeployedStudy, number: int) -> DeployedStudy:
     """The study, named after another digest of queries."""
-    return replace(study, records=replace(study.records, queries_sha256=f"{number:064x}"))
+    return study.voting(queries_sha256=f"{number:064x}")

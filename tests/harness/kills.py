@@ -106,14 +106,16 @@ def kill(process: subprocess.Popen) -> None:
 def labelled(folder: Path, level: str, kills: int, draw: random.Random, done: Counter[str]) -> None:
     """Kills while a coordinator labels; then the study is finished, released, verified and audited."""
     data = demo_data(None)
-    study = replace(demo_study(data), batch_limit=1, quorum=3)
+    study = replace(demo_study(data).voting(batch_limit=1), quorum=3)
     # As many queries as the pool has; real-valued noise, at level clear, needs a smaller epsilon.
     epsilon = 12.0 if level == "clear" else 40.0
     study = replace(study, roster=tuple(replace(seat, epsilon=epsilon) for seat in study.roster))
     if level == "secure_sum":
         keys = tuple(encoded_point(new_key().public_key()) for _ in study.roster)
         terms = SecureSum(units=64, colluders=0, seat_keys=keys)
-        study = replace(study, confidentiality=terms, view="histogram", accountant_name="gaussian")
+        study = replace(
+            study, confidentiality=terms, votes=replace(study.votes, view="histogram"), accountant_name="gaussian"
+        )
     made = (SummedConsortium if level == "secure_sum" else ConsortiumHere)(folder, data, study, say=lambda line: None)
     if level == "two_server":
         made.add_guardian()

@@ -72,7 +72,7 @@ class FakeHub:
         self.study = study
         self.ledgers = {seat.party: Ledger(":memory:") for seat in study.roster}
         self.parties = {
-            name: Party(name, study=study, ledger=ledger, voter=voter(name, study.teachers), coins_from=None)
+            name: Party(name, study=study, ledger=ledger, voter=voter(name, study.votes.voters), coins_from=None)
             for name, ledger in self.ledgers.items()
         }
         self.present = {party_of(name) for name in self.ledgers} if present is None else set(present)

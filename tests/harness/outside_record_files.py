@@ -45,13 +45,13 @@ RECORDS, _ = record_study_of()
 
 
 def sums(value: int, folder: Path) -> object:
-    text = sums_csv(np.zeros((RECORDS.records.queries, RECORDS.classes), dtype=np.int64))
+    text = sums_csv(np.zeros((RECORDS.votes.queries, RECORDS.classes), dtype=np.int64))
     (folder / SUMS_FILE).write_text(text.replace("0,0,0", f"0,{value},0", 1))
     return read_sums(folder, RECORDS)
 
 
 def soft_labels(value: int, folder: Path) -> object:
-    pool, votes = RECORDS.terms.pool_size, RECORDS.records.votes
+    pool, votes = RECORDS.terms.pool_size, RECORDS.votes.votes
     made = PoolLabels(np.zeros((pool, votes), dtype=np.int64), np.full((pool, RECORDS.classes), 0.5))
     (folder / SOFT_LABELS_FILE).write_text(soft_labels_csv(made).replace("0,0 ", f"0,{value} ", 1))
     return read_soft_labels(folder, RECORDS)

@@ -113,7 +113,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         return records(path.parent.parent, "images", (4, 4))
 
     counted = record_study_of()
-    sums = np.zeros((counted[0].records.queries, 2), np.int64)
+    sums = np.zeros((counted[0].votes.queries, 2), np.int64)
     pooled = counted[0].terms.pool_size
     soft = PoolLabels(np.zeros((pooled, 4), np.int64), np.full((pooled, 2), 0.5))
     table = b"a,b,label\n1,2,no\n3,4.5,yes\n5,6,no\n"
@@ -257,7 +257,7 @@ def _model(folder: Path) -> bytes:
 
 
 def _votes(folder: Path, study) -> bytes:
-    sums = np.zeros((study.records.queries, study.classes), np.int64)
+    sums = np.zeros((study.votes.queries, study.classes), np.int64)
     keep_votes(PartyHome(folder), study, [SeatVotes("hospital-0", 2, 2, sums, np.arange(2))])
     return PartyHome(folder).contribution(study.digest, "hospital-0").read_bytes()
 

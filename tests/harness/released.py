@@ -120,7 +120,7 @@ class Consortium(Certifying):
                 noise = lattice_noise(seeded_source(1), units=study.units)
             level = aggregation or ClearAggregation(noise)
             coordinator = Coordinator(study, ledger=ledger, aggregation=level, exchange=exchange, run=b"run")
-            asked = pool if queries is None else no_inputs(study.records.queries)
+            asked = pool if queries is None else no_inputs(study.votes.queries)
             labelling = coordinator.label(asked, train=train, choose=choose)
             if between is not None:
                 between(coordinator)
@@ -144,7 +144,7 @@ class Consortium(Certifying):
             self.certificates[name] = self.certify(self.keys[name], party_of(name))
 
         def vote(batch):
-            return (batch.inputs[:, :1].T > 0).astype(np.int64).repeat(study.teachers, axis=0)
+            return (batch.inputs[:, :1].T > 0).astype(np.int64).repeat(study.votes.voters, axis=0)
 
         if queries is not None:
             vote = deployed_records.record_voter(study, queries, name)

@@ -18,8 +18,9 @@ from protocols.mechanisms import MECHANISMS, ConfidentGNMax, make_mechanism
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
 from protocols.study.queries import pool_digest
-from protocols.study.study import Seat, Study, votes_per_unit
+from protocols.study.study import Seat, Study
 from protocols.study.terms import Terms
+from protocols.study.votes import TeacherVotes, votes_per_unit
 from protocols.votes import LATTICE
 
 NOW = datetime.datetime.now(datetime.UTC).replace(microsecond=0)
@@ -86,18 +87,20 @@ def make_study(
     return Study(
         name="test",
         classes=classes,
-        mechanism=made,
+        votes=TeacherVotes(
+            mechanism=made,
+            view=view,
+            teachers=teachers,
+            query_limit=queries,
+            batch_limit=batch_limit or queries,
+            answer_rate=1.0,
+            stop=stop,
+            questions=questions,
+            participation_name=participation,
+        ),
         unit=unit,
-        view=view,
         accountant_name=account,
-        teachers=teachers,
-        query_limit=queries,
-        batch_limit=batch_limit or queries,
-        answer_rate=1.0,
-        stop=stop,
-        questions=questions,
         quorum=quorum,
-        participation_name=participation,
         confidentiality=confidentiality,
         roster=tuple(
             Seat(
@@ -110,6 +113,12 @@ def make_study(
             for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))
         ),
     )
+
+
+def changed(study: Study, **terms) -> Study:
+    """The study with these terms changed, of its own or of its votes, by their names."""
+    own = {name: terms.pop(name) for name in list(terms) if name in study.__dataclass_fields__}
+    return replace(study, votes=replace(study.votes, **terms), **own)
 
 
 def seat_keys(keys: Sequence[ec.EllipticCurvePrivateKey]) -> tuple[str, ...]:

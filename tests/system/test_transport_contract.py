@@ -11,7 +11,7 @@ from protocols.noise import simulated
 from protocols.wire.messages import Refusal, VoteReply
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from tests.harness.transport_contract import NAMES, STUDY, VOTES, exercise
 
 
@@ -37,7 +37,7 @@ def test_every_engine_gives_the_labels_and_ledgers_of_the_replay(carried):
 def check(got):
     labelling = got["labelling"]
     expected = replay(
-        STUDY, TeacherVotes(10, VOTES), noise=one_stream(simulated(np.random.default_rng(3))), presence=None
+        STUDY, CastVotes(10, VOTES), noise=one_stream(simulated(np.random.default_rng(3))), presence=None
     ).labelling
     assert labelling.ledger_differences == {}
     assert labelling.refusals == {}

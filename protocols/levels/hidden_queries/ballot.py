@@ -34,7 +34,7 @@ from protocols.levels.hidden_queries.inference.material import Arrays
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
 from protocols.levels.hidden_queries.sealing import Computation, Sealing, answered_beginning
 from protocols.levels.hidden_queries.signed_refusals import signed_refusal
-from protocols.levels.level import Votes
+from protocols.levels.level import Cast
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.levels.two_server.signed_votes import as_array
@@ -96,7 +96,7 @@ class PrivateBallot(SharedBallot):
             known.step = step_digest
         return StepReply(request.batch_digest, request.step, known.reply)
 
-    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> HiddenVotes:
         """The last reply, and the guardian's share. No teacher is asked: `votes` is not called."""
         if request.batch.inputs.shape[1:] != (0,):
             raise Refused(Code.OTHER_SHAPE, "queries were sent in the clear; allowed: none, as the study hides them")

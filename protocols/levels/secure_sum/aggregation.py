@@ -75,11 +75,7 @@ class SummedAggregation(Aggregation):
         units = summed(study.confidentiality).units
         noisy = opened.sums.reshape(-1, study.classes) / units
         silent = LatticeNoise(units, lambda count, sigma: np.zeros(count, dtype=np.int64))
-        if study.records is not None:
-            cells = study.noisy_cells(noisy, silent)
-            labels = cells.argmax(axis=1)
-        else:
-            cells, labels = None, study.release(noisy, silent, predictions=reserved.predictions)
+        labels, cells = study.released(noisy, silent, predictions=reserved.predictions)
         voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
         return Counted(labels, voted, opened.left_out | left_out, cells=cells)
 

@@ -14,7 +14,7 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Ballot, Votes
+from protocols.levels.level import Ballot, Cast
 from protocols.levels.secure_sum import checking
 from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.authenticator import PairwiseAuthenticator
@@ -25,7 +25,6 @@ from protocols.ranges import integer
 from protocols.refusals.code import Code
 from protocols.study.levels import summed
 from protocols.study.study import Study
-from protocols.votes import count_votes
 from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteReply, VoteRequest
 
 _SECRET_BYTES = 32
@@ -79,7 +78,7 @@ class SummedBallot(Ballot):
             raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: {', '.join(steps)}")
         return StepReply(request.batch_digest, request.step, steps[request.step](request))
 
-    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> HiddenVotes:
         study, digest = self._study, request.digest
         queries = len(request.batch.ids).to_bytes(8, "big")
         if self._ledger.note(digest, _CELLS, queries) != queries:
@@ -91,12 +90,8 @@ class SummedBallot(Ballot):
         coins, source = None, self._noise_source
         if source is None:
             coins, source = (expanded_source(secret, label=label) for label in ("secret coins", "noise share"))
-        cast = votes(coins)
-        if study.records is None:
-            counts = count_votes(cast[None], study.weights[[self._index]], classes=study.classes)
-            cast = np.rint(counts * self._units).astype(np.int64)
-        noise = integer_gaussian(source, sigma=self._noise_sigma, size=cast.size)
-        values = cast.ravel() + noise
+        tally = study.votes.tally(study, votes(coins)[None], np.array([self._index]))
+        values = tally.ravel() + integer_gaussian(source, sigma=self._noise_sigma, size=tally.size)
         by = self._authenticator
         return HiddenVotes(
             digest, party.mask(secret, context, self._index, request.relayed, values, noted=note, authenticator=by)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -48,6 +49,7 @@ from protocols.noise import LatticeNoise, lattice_noise
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import decode_arrays, encode_arrays
 
@@ -61,6 +63,16 @@ _OPENED = "opened"
 _SUBMITTED, _NOISE_SEED = "submitted", "noise_seed"
 # What a guardian says of submitted votes that it does not check.
 _REFUSED_AS = {Fate.BAD_SEAL: Code.BAD_SEAL, Fate.VOTES_BARRED: Code.VOTES_BARRED}
+
+
+@dataclass(frozen=True, eq=False)
+class _Submitted:
+    """What the guardian accepted of a batch. digest: of the submission; seed: of the coordinator's noise."""
+
+    digest: bytes
+    seats: Int64[ndarray, " seats"]
+    shares: list[PartyShare] = field(repr=False)
+    seed: bytes = field(repr=False)
 
 
 class SharedAggregation(Aggregation):
@@ -149,13 +161,20 @@ class SharedAggregation(Aggregation):
         seats = seats[~faulty]
         if len(seats) < study.quorum:
             return self._below_quorum(reserved, left_out)
-        if study.records is not None:
-            return self._open_sums(channel, reserved, seats, shares, seed, left_out)
+        count = _COUNT[type(study.votes)]
+        return count(self, channel, reserved, _Submitted(submission.digest, seats, shares, seed), left_out)
+
+    def _label(
+        self, channel: Channel, reserved: ReservedBatch, submitted: _Submitted, left_out: dict[str, str]
+    ) -> Counted:
+        """The labels that both servers compute of these seats' votes, in the circuit."""
+        study, request, seats = reserved.study, reserved.request, submitted.seats
+        ids = request.batch.ids
         ballots = ballots_of(study, request.digest, reserved.takes_part[seats])
-        share = CoordinatorShare.of_all([each for each in shares if isinstance(each, CoordinatorShare)])
+        share = CoordinatorShare.of_all([each for each in submitted.shares if isinstance(each, CoordinatorShare)])
         keyed = KeyedShares.of_coordinator(share, ballots)
         check = _check_of(reserved)
-        with check.attempt(submission.digest + seats.tobytes()) as pin:
+        with check.attempt(submitted.digest + seats.tobytes()) as pin:
             secret = check.secret(self._source)
             voters = coordinator_checks(channel, share, ballots, secret=secret, pin=pin)
             voters &= checked_masks(channel, keyed, ballots, leads=True, secret=secret, pin=pin)
@@ -170,7 +189,7 @@ class SharedAggregation(Aggregation):
 
         def enter() -> CircuitInputs:
             return bound_inputs(
-                channel, study, keyed, ballots, seats=seats, valid=valid, seed=seed, leads=True, notes=notes
+                channel, study, keyed, ballots, seats=seats, valid=valid, seed=submitted.seed, leads=True, notes=notes
             )
 
         sizes = sizes_of(study, queries=len(ids))
@@ -180,18 +199,12 @@ class SharedAggregation(Aggregation):
         return Counted(agreed.labels, voted, left_out, agreed.statement)
 
     def _open_sums(
-        self,
-        channel: Channel,
-        reserved: ReservedBatch,
-        seats: Int64[ndarray, " seats"],
-        shares: list[PartyShare],
-        seed: bytes,
-        left_out: dict[str, str],
+        self, channel: Channel, reserved: ReservedBatch, submitted: _Submitted, left_out: dict[str, str]
     ) -> Counted:
         """The noisy sums of these seats' records, which the guardian opens too and signs; see opened_sums.py."""
         study, request, ledger = reserved.study, reserved.request.digest, reserved.ledger
-        total = SumShare.total([each for each in shares if isinstance(each, SumShare)])
-        mine = noisy_share(study, total, _noise(study, seed))
+        total = SumShare.total([each for each in submitted.shares if isinstance(each, SumShare)])
+        mine = noisy_share(study, total, _noise(study, submitted.seed))
         pin_share(ledger, request, mine, own=True)
         send(channel, (mine,))
         answer = receive(channel)
@@ -202,9 +215,9 @@ class SharedAggregation(Aggregation):
         cells = opened(mine, theirs)
         key = bytes.fromhex(guarded(study.confidentiality).signing_key)
         check_opened(sums, cells, study=study.digest, request=request, key=key)
-        self._believe(reserved, np.ones(len(cells), dtype=bool), seats, statement, answer[3])
+        self._believe(reserved, np.ones(len(cells), dtype=bool), submitted.seats, statement, answer[3])
         ledger.note(request, _OPENED, sums)
-        voted = tuple(study.roster[seat].party for seat in seats.tolist())
+        voted = tuple(study.roster[seat].party for seat in submitted.seats.tolist())
         return Counted(cells.argmax(axis=1), voted, left_out, statement, cells=cells)
 
     def _believe(
@@ -265,12 +278,16 @@ def _noise(study: Study, seed: bytes) -> LatticeNoise:
 
 
 def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
-    study = reserved.study
-    if study.records is not None:
-        return check_sum_share(arrays, shape=shape_of(study), bits=ring_bits(study))
-    return check_coordinator_share(
-        arrays, voters=study.teachers, queries=len(reserved.request.batch.ids), classes=study.classes
-    )
+    return _SHARE[type(reserved.study.votes)](arrays, reserved)
+
+
+def _vote_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
+    study, queries = reserved.study, len(reserved.request.batch.ids)
+    return check_coordinator_share(arrays, voters=study.votes.voters, queries=queries, classes=study.classes)
+
+
+def _sum_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
+    return check_sum_share(arrays, shape=shape_of(reserved.study), bits=ring_bits(reserved.study))
 
 
 def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, PartyShare]]) -> bytes:
@@ -301,3 +318,14 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
     if not np.isin(arrays[0], [Fate.COUNTED, *_REFUSED_AS]).all():
         raise MalformedMessage("the guardian's acceptance names another fate; allowed: counted, bad_seal, votes_barred")
     return arrays[0], arrays[1]
+
+
+# What the coordinator gets of each kind of votes, and what it makes of it.
+_SHARE: dict[type[Votes], Callable[[tuple[ndarray, ...], ReservedBatch], PartyShare]] = {
+    TeacherVotes: _vote_share,
+    UnitSums: _sum_share,
+}
+_COUNT: dict[type[Votes], Callable[..., Counted]] = {
+    TeacherVotes: SharedAggregation._label,
+    UnitSums: SharedAggregation._open_sums,
+}

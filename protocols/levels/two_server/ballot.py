@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cryptography.hazmat.primitives.asymmetric import ec
+from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, Refused
-from protocols.levels.level import Ballot, Votes
+from protocols.levels.level import Ballot, Cast
 from protocols.levels.two_server.conversation import seal
 from protocols.levels.two_server.opened_sums import ring_bits
-from protocols.levels.two_server.shared_sums import share_sum
-from protocols.levels.two_server.shares import GuardianShare, share_votes
+from protocols.levels.two_server.shared_sums import SumShare, share_sum
+from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.signed_votes import as_array, sent_votes, signed_votes
 from protocols.levels.two_server.statement import Fate, check_told
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
 
@@ -43,16 +47,23 @@ class SharedBallot(Ballot):
         self._signing_key = bytes.fromhex(self._level.signing_key)
         self._source = source
 
-    def cast(self, request: VoteRequest, votes: Votes) -> HiddenVotes:
-        study, cast = self._study, votes(None)
-        if study.records is not None:
-            words, seed = share_sum(cast, bits=ring_bits(study), context=request.digest, source=self._source)
-            return self._sealed(request, words.arrays(), seed)
+    def cast(self, request: VoteRequest, votes: Cast) -> HiddenVotes:
+        own, guardians = _SHARED[type(self._study.votes)](self, request, votes(None))
+        return self._sealed(request, own.arrays(), guardians)
+
+    def _shared_sum(
+        self, request: VoteRequest, cast: Int64[ndarray, "queries classes"]
+    ) -> tuple[SumShare, GuardianShare]:
+        return share_sum(cast, bits=ring_bits(self._study), context=request.digest, source=self._source)
+
+    def _shared_votes(
+        self, request: VoteRequest, cast: Int64[ndarray, "teachers queries"]
+    ) -> tuple[CoordinatorShare, GuardianShare]:
+        study = self._study
         takes_part = study.participation.of(study.seats[self._seat]).votes(request.batch.ids)[0]
         if not self._level.abstains and (cast[:, takes_part] == ABSTAIN).any():
             raise CannotVote("a teacher abstains; allowed: a class in every query, as the study requires")
-        coordinators, guardians = share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
-        return self._sealed(request, coordinators.arrays(), guardians)
+        return share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
 
     def _sealed(self, request: VoteRequest, own: tuple[ndarray, ...], guardians: GuardianShare) -> HiddenVotes:
         """The coordinator's arrays, with the guardian's share sealed to it and the signature of both."""
@@ -85,3 +96,10 @@ class SharedBallot(Ballot):
     def _sent(self, reply: HiddenVotes) -> bytes:
         """The digest of the votes in a stored reply, as the guardian's statement names them."""
         return sent_votes(reply).digest(self._study.digest, reply.batch_digest, self._seat)
+
+
+# How each kind of votes is shared.
+_SHARED: dict[type[Votes], Callable[..., tuple[CoordinatorShare | SumShare, GuardianShare]]] = {
+    TeacherVotes: SharedBallot._shared_votes,
+    UnitSums: SharedBallot._shared_sum,
+}

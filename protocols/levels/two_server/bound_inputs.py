@@ -55,7 +55,7 @@ def bound_inputs(
     """
     # A server that enters falsely and is noticed has tried once: see opened_batches.py.
     notes.opened.count(notes.request)
-    voters = np.repeat(valid, study.teachers)[:, None]
+    voters = np.repeat(valid, study.votes.voters)[:, None]
     weights = np.asarray(own_weights(study, seats)[:, None] * (ballots.takes_part & voters), dtype=np.int64)
     check = InputCheck(keyed, weights, NoiseLaw.of(study), seed=seed, digest=ballots.digest)
     bound = check.run(PinnedExchange(channel, leads=leads, pin=notes.pin_input))

@@ -50,7 +50,7 @@ def seal(
 
 def sealed_bytes(study: Study) -> int:
     """How long a sealed share is: the encapsulated key, the seeds of the seat's votes, and the tag."""
-    seeds = np.zeros((study.teachers, SEED_BYTES), dtype=np.uint8)
+    seeds = np.zeros((study.votes.voters, SEED_BYTES), dtype=np.uint8)
     return 32 + len(encode_arrays((seeds,))) + 16
 
 
@@ -72,7 +72,7 @@ def server_noise(study: Study, noise: LatticeNoise, *, queries: int) -> Int64[nd
 def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:
     """What both servers know about the votes of these seats."""
     return Ballots(
-        np.repeat(takes_part, study.teachers, axis=0),
+        np.repeat(takes_part, study.votes.voters, axis=0),
         study.classes,
         guarded(study.confidentiality).abstains,
         request,
@@ -81,14 +81,14 @@ def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats qu
 
 def whole_seats(study: Study, voters: Bool[ndarray, " voters"]) -> Bool[ndarray, " seats"]:
     """Which seats' votes are counted: those whose teachers' votes are all well formed."""
-    valid: Bool[ndarray, " seats"] = voters.reshape(-1, study.teachers).min(axis=1)
+    valid: Bool[ndarray, " seats"] = voters.reshape(-1, study.votes.voters).min(axis=1)
     return valid
 
 
 def own_weights(study: Study, seats: Int64[ndarray, " seats"]) -> Int64[ndarray, " voters"]:
     """The weight in lattice units of each vote of these seats, seat by seat, teacher by teacher."""
     units = guarded(study.confidentiality).units
-    return np.repeat(np.rint(study.weights[seats] * units).astype(np.int64), study.teachers)
+    return np.repeat(np.rint(study.weights[seats] * units).astype(np.int64), study.votes.voters)
 
 
 def send(channel: Channel, arrays: tuple[ndarray, ...], *, code: str = "") -> None:

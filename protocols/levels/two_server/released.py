@@ -17,9 +17,9 @@ from protocols.levels.two_server.signed_labels import SignedLabels, signed_label
 from protocols.levels.two_server.statement import check_opened
 from protocols.refusals.code import Code
 from protocols.release.signatures import read_signatures
-from protocols.release.sums import read_sums
+from protocols.release.sums import read_votes
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel
+from protocols.study.levels import GuardedLevel, guarded
 from protocols.votes import NOT_ASKED
 
 
@@ -46,14 +46,12 @@ class SignedRelease:
         if (self.labels[ids] == NOT_ASKED).all():
             return False
         signature = self.signatures.get(number)
-        code = Code.OTHER_LABELS if self.study.records is None else Code.OTHER_SUMS
+        code = Code.OTHER_LABELS if self.cells is None else Code.OTHER_SUMS
         if signature is None:
             raise Refused(code, f"batch {number}: the release lacks the guardian's signature")
         try:
             if self.cells is not None:
-                level = self.study.confidentiality
-                assert isinstance(level, GuardedLevel)
-                key = bytes.fromhex(level.signing_key)
+                key = bytes.fromhex(guarded(self.study.confidentiality).signing_key)
                 check_opened(signature, self.cells, study=self.study.digest, request=request, key=key)
             else:
                 SignedLabels(self.labels[ids], signature).check(self.study, request, ids.tolist())
@@ -68,13 +66,10 @@ def read_signed(folder: Path, study: DeployedStudy, labels: Int64[ndarray, " que
     """What a guardian signed of a release; None if the study has none. labels: the release's. Raises DataCorrupt."""
     if not isinstance(study.confidentiality, GuardedLevel):
         return None
-    cells = None if study.records is None else read_sums(folder, study)
-    return SignedRelease(study, labels, cells, read_signatures(folder))
+    return SignedRelease(study, labels, read_votes(folder, study).cells, read_signatures(folder))
 
 
 def kept_signature(ledger: Ledger, study: DeployedStudy, request: bytes) -> bytes | None:
     """The guardian's signature of what came out of a batch, from the coordinator's ledger; None if there is none."""
-    if study.records is not None:
-        return opened_signature(ledger, request)
     signed = signed_labels(ledger, request)
-    return None if signed is None else signed.signature
+    return opened_signature(ledger, request) if signed is None else signed.signature

@@ -19,6 +19,7 @@ from protocols.noise import Noise
 from protocols.ranges import LARGEST_CAP
 from protocols.study.levels import LEVELS
 from protocols.study.study import Seat, Study
+from protocols.study.votes import TeacherVotes
 from simulations.audit.as_run.lattice_law import IntegerNoise, integer_laws, summed_noise
 from simulations.audit.as_run.weights import WEIGHTS
 from simulations.setup.levels import simulated_level
@@ -121,18 +122,20 @@ def audited_study(mechanism: Mechanism, run: AuditedRun, *, queries: int) -> Stu
     return UnendingStudy(
         name="audit",
         classes=_CLASSES,
-        mechanism=mechanism,
+        votes=TeacherVotes(
+            mechanism=mechanism,
+            view=run.view,
+            teachers=1,
+            query_limit=queries,
+            batch_limit=min(queries, 2 * _KINDS * _REPEATED),
+            answer_rate=1.0,
+            stop="first-exhausted",
+            participation_name="all",
+        ),
         unit="record",
-        view=run.view,
         accountant_name=default_accountant(mechanism, run.view, secret_coins=False).name,
-        teachers=1,
-        query_limit=queries,
-        batch_limit=min(queries, 2 * _KINDS * _REPEATED),
-        answer_rate=1.0,
-        stop="first-exhausted",
         # Where parties add the noise, one may drop out and one collude.
         quorum=seats - (run.level == "secure_sum"),
-        participation_name="all",
         confidentiality=simulated_level(
             run.level, units=run.units, colluders=1 if run.level == "secure_sum" else None, seats=seats
         ),

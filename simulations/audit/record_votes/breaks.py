@@ -14,7 +14,6 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.contributions import contribution_sum
-from protocols.mechanisms import GNMax
 from protocols.noise import LatticeNoise, Noise
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
@@ -39,7 +38,7 @@ class RecordBreak:
 
 
 def _half_noise(study: Study) -> Study:
-    return replace(study, mechanism=GNMax(sigma=study.gaussian.sigma / 2))
+    return study.voting(sigma=study.gaussian.sigma / 2)
 
 
 def _no_noise_in_one(draws: Draws) -> Draws:
@@ -51,7 +50,7 @@ def _one_noise_for_all(draws: Draws) -> Draws:
 
 
 def _nine_tenths(study: Study) -> Study:
-    return replace(study, mechanism=GNMax(sigma=0.9 * study.gaussian.sigma))
+    return study.voting(sigma=0.9 * study.gaussian.sigma)
 
 
 def _rounded_to(draws: Draws, changed: Float64[ndarray, "trials cells"]) -> Draws:

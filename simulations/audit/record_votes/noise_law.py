@@ -14,6 +14,7 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.noise import Noise
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 from simulations.audit.agreement.agreement import Agreement, agreement
 from simulations.audit.agreement.seen_noise import low_bits_evidence, seen_noise_evidence
 from simulations.audit.as_run.lattice_law import IntegerNoise, summed_noise
@@ -44,7 +45,8 @@ def released_noise(
     releases = min(trials, _MOST_RELEASES)
     counts = np.tile((sides.before / run.units).reshape(-1, run.classes), (releases, 1))
     source = broken_noise(noise(run, False), broken, cells=cells)
-    drawn: Int64[ndarray, "releases cells"] = run.noisy_cells(counts, source).reshape(releases, cells) - sides.before
+    _, shown = unit_sums(run).released(run, counts, source, predictions=None)
+    drawn: Int64[ndarray, "releases cells"] = shown.reshape(releases, cells) - sides.before
     spread = simulation_rng(seed, "audit spread").random(drawn.shape)
     below, upto = _distribution(study)(drawn)
     uniform = below + spread * (upto - below)

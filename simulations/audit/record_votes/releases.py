@@ -17,6 +17,7 @@ from numpy import ndarray
 
 from protocols.noise import Noise
 from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 from simulations.audit.distinguishing import Samples
 from simulations.audit.record_votes.breaks import RecordBreak, broken_noise
 from simulations.audit.record_votes.worst_cases import WorstCase
@@ -67,13 +68,14 @@ def told_apart(
     noise(study, moved): a fresh stream of one side; progress(trials done).
     """
     run, cells = broken.run(study), len(sides.before)
+    of_units = unit_sums(run)
     sources = [broken_noise(noise(run, moved), broken, cells=cells) for moved in (False, True)]
 
     def released(moved: bool, size: int) -> Float64[ndarray, "trials cells"]:
         """The cells that so many trials release, in lattice units."""
         total = sides.after if moved else sides.before
         counts = np.tile((total / run.units).reshape(-1, run.classes), (size, 1))
-        shown = [run.noisy_cells(counts, sources[moved]) for _ in range(broken.releases)]
+        shown = [of_units.released(run, counts, sources[moved], predictions=None)[1] for _ in range(broken.releases)]
         progress(size)
         return np.mean(shown, axis=0).reshape(size, cells)
 

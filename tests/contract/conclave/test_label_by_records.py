@@ -53,7 +53,7 @@ def test_labels_and_spends_are_those_of_the_command_for_the_same_records(tmp_pat
 def test_patients_of_two_parties_with_one_number_are_two_units():
     patients = [np.arange(len(each)) // 2 for each in RECORDS]
     found = by_records(unit="patient", patients=patients)
-    assert found.study.records.population == 90
+    assert found.study.votes.population == 90
     assert found.noise == by_records().noise
     assert not np.array_equal(found.sums, by_records().sums)
 

@@ -43,7 +43,7 @@ def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_ch
     sums = contributions(study, QUERIES, HOLDINGS)
     labelling = live_record_votes(study, sums, seed=3)
     noise = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
-    expected = study.noisy_cells(np.sum(sums, axis=0) / study.units, noise)
+    expected = study.released(np.sum(sums, axis=0) / study.units, noise, predictions=None)[1]
     np.testing.assert_array_equal(labelling.cells, expected)
     np.testing.assert_array_equal(labelling.labels, expected.argmax(axis=1))
     assert labelling.batches == [(16, 16)]
@@ -71,23 +71,24 @@ def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, 
 
 def test_sums_of_many_units_are_shared_in_a_larger_ring_and_opened_the_same() -> None:
     study = study_of("two_server")
-    large = replace(study, records=replace(study.records, population=2**22))
+    large = study.voting(population=2**22)
     one = np.zeros((16, 2), dtype=np.int64)
     one[3, 1] = 2**30  # of three parties: in words of 32 bits they would be negative
     sums = [one] * 3
     got = live_record_votes(large, sums, seed=3)
     noise = batch_noise(large, seed=3)(np.ones(3, dtype=bool))
-    np.testing.assert_array_equal(got.cells, large.noisy_cells(np.sum(sums, axis=0) / large.units, noise))
+    expected = large.released(np.sum(sums, axis=0) / large.units, noise, predictions=None)[1]
+    np.testing.assert_array_equal(got.cells, expected)
 
 
 def test_two_servers_refuse_a_study_whose_shares_they_cannot_hold_and_records_do_not_ask_in_secret() -> None:
     study = study_of("two_server")
     many = 12_000_000
     with pytest.raises(InvalidInput, match=r"549 MiB of shares; allowed: at most 240 MiB, with fewer queries"):
-        replace(study, records=replace(study.records, queries=many), query_limit=many, batch_limit=many)
+        study.voting(queries=many)
     given = {each.name: getattr(study.confidentiality, each.name) for each in fields(GuardedLevel)}
     secret = HiddenQueries(**given, querier="clinic", querier_key="", input_bound=1.0)
-    with pytest.raises(InvalidInput, match="records vote in the study; allowed at level 'hidden_queries': teachers"):
+    with pytest.raises(InvalidInput, match="records vote in study"):
         replace(study, confidentiality=secret)
 
 
@@ -96,7 +97,7 @@ def test_two_servers_refuse_a_study_whose_shares_they_cannot_hold_and_records_do
 def test_the_noise_is_the_least_that_every_budget_affords(level, rule) -> None:
     study = study_of(level, rule=rule)
     assert (study.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 1).all()
-    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.sigma * (1 - 1e-8), lattice=None))
+    less = study.voting(sigma=study.votes.sigma * (1 - 1e-8))
     assert (less.budgets.affordable(np.zeros(3, dtype=np.int64), limit=1) == 0).any()
 
 
@@ -125,7 +126,7 @@ def asked(study, voter, *, queries=16, ledger, ballot=None):
 
 def too_much_in_all(study):
     """No cell above what all units together may put in it, and all of them as full as that."""
-    records = study.records
+    records = study.votes
     most, _ = records.bounds("record", weight_units=round(study.roster[0].weight * study.units), classes=2)
     return np.full((16, 2), most)
 
@@ -189,7 +190,7 @@ def test_a_party_that_is_absent_pays_nothing_and_the_sum_is_of_the_others(level)
     )
     got = simulated_labelling(study, transport, seed=1)
     noise = batch_noise(study, seed=1)(np.array([True, False, True]))
-    expected = study.noisy_cells((sums[0] + sums[2]) / study.units, noise)
+    expected = study.released((sums[0] + sums[2]) / study.units, noise, predictions=None)[1]
     np.testing.assert_array_equal(got.cells, expected)
     due = study.budgets.amount(1, 1)
     assert got.spent.tolist() == [due[0], 0, due[2]]
@@ -221,25 +222,10 @@ def test_soft_labels_follow_the_records_where_budgets_are_large() -> None:
     features = RNG.normal(size=(4000, 3)).astype(np.float32)
     labels = (features[:, 0] > 0).astype(np.int64)
     holdings = [(features[at::3], labels[at::3], None) for at in range(3)]
-    study = replace(study, records=replace(study.records, population=4000))
+    study = study.voting(population=4000)
     labelling = live_record_votes(study, contributions(study, QUERIES, holdings), seed=0)
     soft = soft_pool_labels(study, labelling, QUERIES, features[:500], records=4000)
     assert (soft.probabilities.argmax(axis=1) == labels[:500]).mean() > 0.75
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"view": "label"}, "view is 'label'; allowed where records vote: 'histogram'"),
-        ({"teachers": 2}, "teachers is 2"),
-        ({"query_limit": 17}, "query_limit is 17"),
-        ({"batch_limit": 4}, "batch_limit is 4"),
-        ({"records": None, "unit": "patient"}, "unit is 'patient'"),
-    ],
-)
-def test_terms_that_do_not_go_with_record_votes_are_refused(change, words) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        replace(study_of(), **change)
 
 
 def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
@@ -276,7 +262,7 @@ def test_only_sums_of_all_seats_are_replayed_and_only_where_records_vote() -> No
     sums = RecordSums(2, contributions(study, QUERIES, HOLDINGS))
     for of, stored, words in (
         (study, RecordSums(2, sums.sums[:2]), "sums of 2 seats; allowed: 3"),
-        (replace(teachers, classes=2), sums, "votes of those who vote"),
+        (replace(teachers, classes=2), sums, "sums of records and a study of teachers"),
     ):
         with pytest.raises(InvalidInput, match=words):
             replay(of, stored, noise=batch_noise(of, seed=0), presence=None)

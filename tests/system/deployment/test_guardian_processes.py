@@ -124,7 +124,7 @@ def labels_of_seeds(world: TwoOrganisations, number: int, coordinators: bytes, g
     noise = LatticeNoise(units, lambda count, sigma: total.reshape(count))
     votes = world.votes(number)
     counts = np.stack([(votes == each).sum(axis=0) for each in range(study.classes)], axis=1).astype(float)
-    return study.release(counts, noise, predictions=None)
+    return study.released(counts, noise, predictions=None)[0]
 
 
 class GuardedConsortium(ConsortiumHere):
@@ -147,7 +147,7 @@ class GuardedConsortium(ConsortiumHere):
             seat_keys=(UNFILLED_KEY,) * len(HOSPITALS),
         )
         data = replace(whole := demo_data(None), pool=whole.pool[:40])
-        study = replace(demo_study(data), confidentiality=terms, batch_limit=5, quorum=3)
+        study = replace(demo_study(data).voting(batch_limit=5), confidentiality=terms, quorum=3)
         super().__init__(folder, data, study, say=lambda line: None)
         self.fingerprint, self.guardian_address = made["fingerprint"], f"127.0.0.1:{port}"
         self.typed = ["--guardian-fingerprint", made["keys_fingerprint"]]

@@ -29,7 +29,7 @@ def rows(path, query):
 @pytest.fixture(scope="module")
 def consortium(tmp_path_factory):
     data = replace(whole := demo_data(None), pool=whole.pool[:60])
-    study = replace(demo_study(data), batch_limit=1, quorum=3)
+    study = replace(demo_study(data).voting(batch_limit=1), quorum=3)
     made = ConsortiumHere(tmp_path_factory.mktemp("consortium"), data, study, say=lambda line: None)
     try:
         made.set_up()

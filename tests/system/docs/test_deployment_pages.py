@@ -26,8 +26,9 @@ from protocols.errors import Refused
 from protocols.mechanisms import mechanism_parameters
 from protocols.study.file import read_study
 from protocols.study.levels import LEVELS
-from protocols.study.study import UNITS, Seat, Study
+from protocols.study.study import Seat, Study
 from protocols.study.terms import Feature, Terms
+from protocols.study.votes import UNITS, TeacherVotes, UnitSums
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, Frame
 from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
@@ -79,7 +80,9 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     def described(heading: str) -> set[str]:
         return names_of(section(FILES, heading))
 
-    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality", "mechanism", "records"}
+    assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality", "votes"}
+    assert described("Where teachers vote") == _keys(TeacherVotes) - {"mechanism"}
+    assert described("[records]") == _keys(UnitSums)
     assert described("[mechanism]") == {"name", *mechanism_parameters()}
     assert described("[confidentiality]") == {"level"}.union(*map(_keys, LEVELS.values())) - {"seat_keys"}
     assert described("[terms]") == _keys(Terms) - {"features"}

@@ -13,7 +13,7 @@ from coordinator.connection.open_study import check_askable
 from coordinator.labelling.pool import write_pool
 from coordinator.labelling.record_planning import plan_records
 from coordinator.labelling.study_creation import read_draft
-from coordinator.labelling.templates import RECORDS_TEMPLATE
+from coordinator.labelling.templates import TEMPLATES
 from coordinator.queries.choice import QueryChoice
 from coordinator.queries.questions import in_order
 from protocols.errors import InvalidInput
@@ -31,9 +31,9 @@ def test_the_noise_is_the_least_that_every_budget_affords_to_five_digits():
     study, queries = record_study_of()
     unspent = np.zeros(3, dtype=np.int64)
     assert (study.budgets.affordable(unspent, limit=1) == 1).all()
-    less = replace(study, mechanism=replace(study.mechanism, sigma=study.mechanism.label_sigma * 0.9998, lattice=None))
+    less = study.voting(sigma=study.votes.sigma * 0.9998)
     assert (less.budgets.affordable(unspent, limit=1) == 0).any()
-    assert (queries.queries, queries.votes) == (study.records.queries, study.records.votes) == (8, 4)
+    assert (queries.queries, queries.votes) == (study.votes.queries, study.votes.votes) == (8, 4)
     assert study.terms.pool_size == len(POOL)
 
 
@@ -65,19 +65,19 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
     study = read_deployed(whole)
     assert study == record_study_of()[0]
     for line in (
-        "queries = 8", "votes = 4", f'queries_sha256 = "{study.records.queries_sha256}"',
+        "queries = 8", "votes = 4", f'queries_sha256 = "{study.votes.queries_sha256}"',
         f"sigma = {study.mechanism.label_sigma}", "# hospital-0: weight = 1.0",
     ):  # fmt: skip
         assert line in said.splitlines()
     assert run_command([*made, "--json", *at]) == 0
     figures = json.loads(capsys.readouterr().out)
-    assert figures["queries_sha256"] == study.records.queries_sha256
+    assert figures["queries_sha256"] == study.votes.queries_sha256
     create = ["study", "create", str(whole), "--pool", str(pool)]
     assert run_command([*create, *at]) == 3
     assert "the queries are missing; allowed: --queries FILE" in capsys.readouterr().err
     assert run_command([*create, "--queries", str(out), *at]) == 0
     assert "conclave-party approve study.toml --queries queries.npz" in capsys.readouterr().out
-    assert read_query_map(home.study("test") / "queries.npz", study).digest == study.records.queries_sha256
+    assert read_query_map(home.study("test") / "queries.npz", study).digest == study.votes.queries_sha256
 
 
 @pytest.mark.parametrize(
@@ -110,11 +110,11 @@ def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
 
 def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     file = tmp_path / "draft.toml"
-    file.write_text(RECORDS_TEMPLATE)
+    file.write_text(TEMPLATES["record"])
     read = read_draft(file, keys=lambda party: None)
     pool = np.random.default_rng(0).normal(size=(30, *read.terms.input_shape)).astype(np.float32)
     made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study
-    assert made.records.population == 500
+    assert made.votes.population == 500
     assert read_deployed(study_file(tmp_path, made)) == made
 
 
@@ -123,7 +123,7 @@ def test_other_queries_than_the_studys_are_refused(tmp_path):
     other = plan_records(draft(), POOL, choice=QueryChoice(bins=3), rule="exhaustive").queries
     with pytest.raises(InvalidInput, match="allowed: that of the study"):
         read_query_map(write_queries(tmp_path, other), study)
-    fewer = replace(study, records=replace(study.records, votes=3))
+    fewer = study.voting(votes=3)
     with pytest.raises(InvalidInput, match="8 queries and 4 votes of a record; allowed: the 8 and 3"):
         read_query_map(write_queries(tmp_path, queries), fewer)
     wider = replace(study.terms, features=(), input_shape=(5,))
@@ -168,7 +168,7 @@ def test_a_study_whose_sums_do_not_fit_one_reply_is_not_opened():
     study, _ = record_study_of()
     check_askable(study, reply_bytes=8 * 8 * 2 + 2**16)
     with pytest.raises(
-        InvalidInput, match="8 queries of 2 classes has 65664 bytes; allowed: 65663: make fewer queries"
+        InvalidInput, match="has 65664 bytes; allowed: 65663, with fewer queries"
     ):
         check_askable(study, reply_bytes=8 * 8 * 2 + 2**16 - 1)
 

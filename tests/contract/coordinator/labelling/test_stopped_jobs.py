@@ -113,7 +113,7 @@ def test_what_was_released_before_a_guardian_left_for_good_can_be_released(bench
     made.store._database.execute("DELETE FROM labelled")
     opened = made.open()
     other = guarded_study()
-    opened.study = replace(made.study, confidentiality=other.confidentiality, mechanism=other.mechanism)
+    opened.study = replace(made.study, confidentiality=other.confidentiality, votes=other.votes)
     opened._guardian_is_there = lambda: False
     asked = len(made.hub.asked)
     opened.run(made.store.ask_job("test", student=None), patience_s=0.0)

@@ -110,7 +110,7 @@ def test_the_statement_says_what_the_epsilon_means_for_one_record_once_and_for_e
     _, labelled, folder = record_release
     made = json.loads((folder / "privacy.json").read_text())
     assert made["records"]["queries"] == 8
-    assert made["records"]["population"] == labelled.study.records.population
+    assert made["records"]["population"] == labelled.study.votes.population
     for words in made["records"]["used_once"].values():
         assert words.startswith("Each record's data are used once, in one noisy sum, and this costs at most epsilon 20")
         assert "for ever" in words

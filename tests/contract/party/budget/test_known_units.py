@@ -256,7 +256,8 @@ def test_training_again_after_patients_changed_groups_is_refused(tmp_path):
     made = deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None)
     terms = replace(made.terms, features=FEATURES, class_names=("left", "right"))
     seats = [replace(made.roster[0], party=f"{SEAT}/{group}") for group in ("low", "high")]
-    study = replace(made, terms=terms, teachers=2, classes=2, roster=tuple(seats), quorum=1)
+    votes = replace(made.votes, teachers=2)
+    study = replace(made, terms=terms, votes=votes, classes=2, roster=tuple(seats), quorum=1)
     place = Place(tmp_path)
     place.study, place.file = study, study_file(tmp_path, study)
     edit(place, ('patient = "patient"', 'patient = "patient"\ngroup = "budget"'))

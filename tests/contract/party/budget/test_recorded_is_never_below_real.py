@@ -140,7 +140,7 @@ class Hospital(RuleBasedStateMachine):
                 return
 
             def teachers(batch):
-                return self.random.integers(0, 2, (study.teachers, len(batch.ids)))
+                return self.random.integers(0, 2, (study.votes.voters, len(batch.ids)))
 
             def stopped(*_):
                 raise Stop

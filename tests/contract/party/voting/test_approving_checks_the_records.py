@@ -23,7 +23,7 @@ def approve(tmp_path, capsys):
     home = make_member(tmp_path / "a", authority, settle="")
     made = deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None)
     terms = replace(made.terms, features=FEATURES, class_names=("left", "right"))
-    file = study_file(tmp_path, replace(made, terms=terms, teachers=3, classes=2))
+    file = study_file(tmp_path, replace(made, terms=terms, votes=replace(made.votes, teachers=3), classes=2))
 
     def run(labels):
         with (tmp_path / "a" / "records.csv").open("w", newline="") as records:

@@ -177,6 +177,6 @@ def test_before_it_approves_a_hospital_reads_whether_its_node_signs(tmp_path, st
 
 @pytest.mark.parametrize("questions", ["given", "uncertainty"])
 def test_before_it_approves_a_hospital_reads_whether_labels_choose_what_is_asked(tmp_path, questions):
-    study = replace(demo_study(demo_data(None)), questions=questions)
+    study = demo_study(demo_data(None)).voting(questions=questions)
     lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
     assert (f"             {CHOSEN}" in lines) == (questions == "uncertainty")

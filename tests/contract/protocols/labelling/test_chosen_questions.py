@@ -53,4 +53,4 @@ def test_the_charges_of_chosen_questions_are_checked_and_a_question_twice_is_fou
         with pytest.raises(DataCorrupt, match="batch 1 does not ask the queries that follow"):
             check_charges(study, labelled.labels, forged)
     with pytest.raises(DataCorrupt, match="batch 0 does not ask the queries that follow"):
-        check_charges(replace(study, questions="given"), labelled.labels, evidence)
+        check_charges(study.voting(questions="given"), labelled.labels, evidence)

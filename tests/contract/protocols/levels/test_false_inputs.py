@@ -3,7 +3,6 @@
 The other server is the real program; a coordinator stands for a querying hospital too, which is the first server there.
 """
 
-from dataclasses import replace
 
 import pytest
 
@@ -72,7 +71,7 @@ def test_a_guardian_that_enters_falsely_is_named_and_no_label_comes_out(cheat, m
 
 @pytest.mark.parametrize("leads", [True, False], ids=["coordinator", "guardian"])
 def test_after_three_batches_with_false_inputs_the_honest_server_takes_no_other(leads, monkeypatch):
-    world = World(study=replace(STUDY, batch_limit=1))
+    world = World(study=STUDY.voting(batch_limit=1))
     cheating(monkeypatch, cheats.Shifting, leads=leads)
     for number in range(MOST_OPENED):
         attempted(world)

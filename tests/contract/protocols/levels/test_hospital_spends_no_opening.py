@@ -1,12 +1,11 @@
 """One hospital that deals wrong masks cannot make servers leave batches open: after three they take no other."""
 
-from dataclasses import replace
 
 from protocols.levels.two_server.opened_batches import MOST_OPENED
 from protocols.wire.messages import HiddenVotes
 from tests.harness.guardian_attempts import NAMES, STUDY, World
 
-SMALL = replace(STUDY, batch_limit=1)
+SMALL = STUDY.voting(batch_limit=1)
 # Of what a hospital sends the coordinator: see CoordinatorShare.arrays().
 MASKS = (1, 2, 2, 1)
 

@@ -4,7 +4,6 @@ So nothing of a vote is opened twice with other content: the vote check, the mas
 """
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -12,7 +11,7 @@ from protocols.errors import ConclaveError
 from protocols.ledger.ledger import Ledger
 from tests.harness.guardian_attempts import STUDY, World
 
-SMALL = replace(STUDY, batch_limit=1)
+SMALL = STUDY.voting(batch_limit=1)
 # Of one attempt, after the submission and its answer: the vote check and the masks, five messages and four of each
 # server; whether there is an evaluation; the check of inputs, seven and seven.
 VOTES, INPUTS = 5 + 4 + 8, 7 + 7

@@ -1,7 +1,6 @@
 """A server opens no new batch of a study after three that were opened and never settled: each may have shown a bit."""
 
 from contextlib import suppress
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,7 @@ from protocols.levels.two_server.opened_batches import MOST_OPENED, OpenedBatche
 from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.kept_messages import Breaking
 
-SMALL = replace(STUDY, batch_limit=1)
+SMALL = STUDY.voting(batch_limit=1)
 STUDY_DIGEST, REQUESTS = b"s" * 32, [bytes([at]) * 32 for at in range(5)]
 
 

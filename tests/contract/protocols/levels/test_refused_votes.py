@@ -137,7 +137,7 @@ def test_at_two_server_a_server_shuts_no_hospital_out_by_refusing_its_votes():
         shares[0, 0, 1] = (shares[0, 0, 1] + 1) % (2**31 - 1)
         return HiddenVotes(reply.batch_digest, (reply.arrays[0], shares, *reply.arrays[2:]))
 
-    world = World(study=replace(STUDY, query_limit=10, batch_limit=2), tamper=tamper)
+    world = World(study=STUDY.voting(query_limit=10, batch_limit=2), tamper=tamper)
     got = world.label()
     assert len(seen) == 5
     assert "votes_barred" not in {entry.event for entry in world.guardians.log.entries()}

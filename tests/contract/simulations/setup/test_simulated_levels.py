@@ -9,7 +9,7 @@ from protocols.errors import InvalidInput
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.setup.levels import batch_noise
 from simulations.stages.label import check_live, label_seed, live_study
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import make_votes
 
 VOTES, TRUTH = make_votes(20, 120, teachers=1)
@@ -33,7 +33,7 @@ def by_labels(labels, left, size):
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_live_study_over_ballots_and_its_replay_release_and_charge_the_same(level, dropout, choose):
     study = study_of(level, questions="given" if choose is None else "uncertainty:30")
-    stored = TeacherVotes(10, VOTES)
+    stored = CastVotes(10, VOTES)
     replayed = label_seed(study, stored, seed=3, dropout=dropout, truth=TRUTH, choose=choose).labelling
     check_live(live_study(study, stored, seed=3, dropout=dropout, choose=choose), replayed)
     assert (replayed.labels >= 0).any()
@@ -47,7 +47,7 @@ def test_noise_lifts_unanimous_votes_to_a_threshold_above_their_number(level, me
     """300 of 250 votes is how SVHN and Adult were published (Papernot et al. 2018)."""
     noise = {"sigma_threshold": 16.0} if mechanism == "confident_gnmax" else {}
     study = study_of(level, mechanism=mechanism, sigma=16.0, threshold=24.0, **noise)
-    stored = TeacherVotes(10, np.zeros((20, 1, 120), dtype=np.int8))
+    stored = CastVotes(10, np.zeros((20, 1, 120), dtype=np.int8))
     replayed = label_seed(study, stored, seed=3, dropout=0.0, truth=None).labelling
     check_live(live_study(study, stored, seed=3, dropout=0.0), replayed)
     assert 0 < (replayed.labels >= 0).sum() < 120

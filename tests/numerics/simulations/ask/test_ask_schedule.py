@@ -13,7 +13,7 @@ from simulations.ask.settings import ask_settings
 from simulations.ask.stages import Round, ask_all, ask_study, next_round, noise_of_both
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import make_votes
 
 CLASSES = 10
@@ -83,7 +83,7 @@ def test_one_party_that_asks_gets_what_a_replay_without_its_vote_releases() -> N
     others = np.arange(40) != 5
     replayed = replay(
         study,
-        TeacherVotes(CLASSES, votes),
+        CastVotes(CLASSES, votes),
         noise=one_stream(noise_of_both(study, seed=3)),
         presence=lambda number: others,
     )

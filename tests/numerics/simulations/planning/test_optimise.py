@@ -24,7 +24,7 @@ from simulations.planning.search import GAIN, climb, neighbours, nondominated, o
 from simulations.setup.experiment import experiment
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
-from simulations.stages.stored_votes import TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, VoteCounts
 from simulations.stages.votes_file import read_labels, read_votes
 from tests.harness.studies import make_study as study_with
 
@@ -145,7 +145,7 @@ def test_predictions_are_what_replays_of_the_planned_votes_release(changes, nois
     figures = []
     for seed in range(40):
         order = np.random.default_rng(seed).integers(plan.stored.queries, size=plan.pool)
-        stored = TeacherVotes(plan.stored.classes, plan.stored.votes[:, :, order])
+        stored = CastVotes(plan.stored.classes, plan.stored.votes[:, :, order])
         result = replay(study, stored, noise=one_stream(simulated(simulation_rng(seed, "noise"))), presence=None)
         labels = result.labelling.labels
         released = labels >= 0
@@ -262,8 +262,8 @@ def test_a_run_shrinks_its_last_batches_in_as_many_steps_as_the_plan_says(small,
     predicted, study = small.predict(noise), small.study(noise, queries=small.pool)
     for cost in batch_costs(study, predicted):
         result = replay(
-            replace(study, batch_limit=cost.size),
-            TeacherVotes(4, small.stored.votes),
+            study.voting(batch_limit=cost.size),
+            CastVotes(4, small.stored.votes),
             noise=one_stream(simulated(simulation_rng(0, "noise"))),
             presence=None,
         )

@@ -47,7 +47,7 @@ def test_the_command_prints_json_writes_the_frontier_and_a_line_that_makes_the_s
     plan = Planner.of(wanted, votes, OBJECTIVES["information"], pool=wanted.queries)
     study = make_study(wanted, plan.budgets, classes=3, queries=wanted.queries)
     assert make_plan(study, plan.budgets).to_json() == document["plan"]
-    assert study.answer_rate == document["chosen"]["answer_rate"]
+    assert study.votes.answer_rate == document["chosen"]["answer_rate"]
 
 
 def test_public_pilot_votes_stand_for_an_accuracy_and_chosen_questions_keep_the_whole_pool(

@@ -20,7 +20,7 @@ from simulations.planning.planned_votes import (
     PlannedHistograms,
     weighted_counts,
 )
-from simulations.stages.stored_votes import TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, VoteCounts
 
 
 def assumed(**changes) -> AssumedVotes:
@@ -111,7 +111,7 @@ def test_ids_and_their_counts_are_the_same_pilot():
     rng = np.random.default_rng(1)
     ids = rng.integers(0, 3, size=(9, 1, 20))
     counts = count_votes(ids, np.ones(9), classes=3)
-    a, b = PilotVotes.of(TeacherVotes(3, ids), None), PilotVotes.of(VoteCounts(3, counts), None)
+    a, b = PilotVotes.of(CastVotes(3, ids), None), PilotVotes.of(VoteCounts(3, counts), None)
     np.testing.assert_array_equal(a.counts, b.counts)
     assert a.voters == b.voters == 9
     assert a.accuracy == pytest.approx(counts.max(axis=1).sum() / counts.sum())

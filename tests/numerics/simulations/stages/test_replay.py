@@ -12,7 +12,7 @@ from protocols.votes import ABSTAIN
 from simulations.setup.levels import one_stream
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.replay import dropout_presence, replay
-from simulations.stages.stored_votes import TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, VoteCounts
 from tests.harness.studies import make_study, make_votes
 
 
@@ -48,7 +48,7 @@ def test_a_replay_gives_the_labels_and_ledgers_of_the_live_study(
         queries=120,
         quorum=1 + int(quorum_share * (parties - 1)),
     )
-    stored = TeacherVotes(10, votes)
+    stored = CastVotes(10, votes)
     live = live_study(study, stored, seed=seed, dropout=dropout)
     replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None)
     check_live(live, replayed.labelling)
@@ -111,7 +111,7 @@ def test_every_mechanism_and_every_participation_is_the_same_live_and_replayed(
         round_one=40 if interactive else None,
         **{name: terms[name] if name in wanted else None for name in terms},
     )
-    stored = TeacherVotes(10, votes)
+    stored = CastVotes(10, votes)
     how = {"train": quarter_probabilities if interactive else None, "choose": by_labels if chosen else None}
     live = live_study(study, stored, seed=seed, dropout=dropout, **how)
     replayed = label_seed(study, stored, seed=seed, dropout=dropout, truth=None, **how)
@@ -138,7 +138,7 @@ def test_counts_and_class_ids_replay_alike():
     votes, _ = make_votes(40, 300)
     counts = np.stack([(votes[:, 0] == c).sum(axis=0) for c in range(10)], axis=1).astype(float)
     study = make_study([2.0] * 40, sigma=10.0, sigma_threshold=12.0, threshold=25.0, queries=300)
-    by_id = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
+    by_id = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     by_count = replay(study, VoteCounts(10, counts), noise=one_stream(noise()), presence=None).labelling
     np.testing.assert_array_equal(by_id.labels, by_count.labels)
     assert (by_id.labels >= 0).any()
@@ -154,9 +154,9 @@ def test_many_distinct_weights_take_the_path_by_party_and_agree(monkeypatch):
         threshold=60.0,
         queries=200,
     )
-    by_party = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
+    by_party = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     monkeypatch.setattr("simulations.stages.stored_votes._GROUPS", 90)
-    by_group = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
+    by_group = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     np.testing.assert_array_equal(by_party.labels, by_group.labels)
     np.testing.assert_array_equal(by_party.spent, by_group.spent)
 
@@ -168,7 +168,7 @@ def test_a_party_that_is_absent_is_not_charged():
     def present(number):
         return np.arange(20) != 7
 
-    result = replay(study, TeacherVotes(10, votes), noise=one_stream(noise()), presence=present).labelling
+    result = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=present).labelling
     assert result.spent[7] == 0
     assert (np.delete(result.spent, 7) > 0).all()
 
@@ -178,9 +178,9 @@ def test_votes_that_do_not_fit_the_study_are_refused():
     study = make_study([2.0] * 20, sigma=8.0, sigma_threshold=8.0, threshold=10.0, queries=200)
     counts = np.full((200, 10), 2.0)
     for stored, presence, reason in (
-        (TeacherVotes(9, votes), None, "9 classes; the study has 10"),
-        (TeacherVotes(10, votes[:19]), None, r"allowed: \(20, 1\)"),
-        (TeacherVotes(10, np.concatenate([votes, votes], axis=2)), None, "at most 200"),
+        (CastVotes(9, votes), None, "9 classes; the study has 10"),
+        (CastVotes(10, votes[:19]), None, r"allowed: \(20, 1\)"),
+        (CastVotes(10, np.concatenate([votes, votes], axis=2)), None, "at most 200"),
         (VoteCounts(10, counts), dropout_presence(20, rate=0.5, seed=0), "none can drop out"),
     ):
         with pytest.raises(InvalidInput, match=reason):
@@ -196,7 +196,7 @@ def test_votes_that_do_not_fit_the_study_are_refused():
 def test_a_quorum_that_is_not_reached_ends_the_replay():
     votes, _ = make_votes(20, 200)
     study = make_study([2.0] * 20, sigma=8.0, sigma_threshold=8.0, threshold=10.0, queries=200, quorum=15)
-    stored = TeacherVotes(10, votes)
+    stored = CastVotes(10, votes)
     result = replay(study, stored, noise=one_stream(noise()), presence=lambda n: np.arange(20) < (20 if n == 0 else 14))
     labelling = result.labelling
     assert labelling.stop.reason == "quorum_lost"

@@ -17,7 +17,7 @@ import pytest
 from coordinator.__main__ import main
 from coordinator.commands.group import COMMANDS, run_command
 from coordinator.home import CoordinatorHome
-from coordinator.labelling.templates import TEMPLATE
+from coordinator.labelling.templates import TEMPLATES
 from coordinator.live import operator_page
 from coordinator.members.authority import Authority
 from coordinator.status import read_status
@@ -155,10 +155,10 @@ def test_every_error_is_one_line_with_a_code_and_one_with_the_next_step(capsys, 
 
 def test_the_template_and_a_pool_make_a_study(run, tmp_path):
     make_home(tmp_path)
-    assert run("study", "create", "--template") == (0, TEMPLATE, "")
+    assert run("study", "create", "--template") == (0, TEMPLATES["teacher"], "")
     pool = np.random.default_rng(1).standard_normal((300, 5)).astype(np.float32)
     np.save(tmp_path / "pool.npy", pool)
-    (tmp_path / "s.toml").write_text(TEMPLATE)
+    (tmp_path / "s.toml").write_text(TEMPLATES["teacher"])
     code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy", "--json")
     assert code == 0
     made = json.loads(out)

@@ -22,7 +22,7 @@ from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.cast import cast_votes
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from tests.harness.engine_here import EngineHere
 
 CONFIDENCE = 1 - 1e-7
@@ -62,7 +62,7 @@ class Case:
             cache_dir=folder,
             on_stage=lambda *_: None,
         ).votes
-        stored = TeacherVotes(self.study.classes, self.votes)
+        stored = CastVotes(self.study.classes, self.votes)
         interactive = self.study.mechanism.interactive
         self.predictions = np.tile(PREDICTED, (40, 1)) if interactive else None
         self.result = label_seed(
@@ -217,14 +217,14 @@ def keeping(seen, function):
 def test_the_histograms_are_those_that_were_released_from(folder, changes):
     """Releasing from them again with the same noise gives the same labels."""
     case = Case(folder, **changes)
-    run = AskedVotes(case.study, TeacherVotes(case.study.classes, case.votes), case.result, case.predictions)
+    run = AskedVotes(case.study, CastVotes(case.study.classes, case.votes), case.result, case.predictions)
     noise, at = simulated(simulation_rng(0, "noise")), 0
     labels = case.result.labelling.labels
     assert len(case.result.labelling.batches) > 0
     for size, _ in case.result.labelling.batches:
         second = case.study.mechanism.round_one is not None and at >= case.study.mechanism.round_one
         of_batch = case.predictions[at : at + size] if second else None
-        again = case.study.release(run.counts[at : at + size], noise, predictions=of_batch)
+        again, _ = case.study.released(run.counts[at : at + size], noise, predictions=of_batch)
         np.testing.assert_array_equal(again, labels[run.positions[at : at + size]])
         at += size
 
@@ -240,7 +240,7 @@ def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_pre
         return log_answered(tested, **named)
 
     monkeypatch.setattr(module, "log_answered", kept)
-    run = AskedVotes(case.study, TeacherVotes(case.study.classes, case.votes), case.result, case.predictions)
+    run = AskedVotes(case.study, CastVotes(case.study.classes, case.votes), case.result, case.predictions)
     first, second = case.study.mechanism.round_one - 1, case.study.mechanism.round_one
     module._divergence(run, np.array([first, second]), run.counts[[first, second]] + 0.5)
     counts, total = run.counts, case.study.nominal_weight
@@ -252,7 +252,7 @@ def test_round_two_is_compared_at_its_own_threshold_and_without_the_students_pre
 
 def test_what_a_party_does_not_take_part_in_costs_its_records_nothing(folder):
     case = Case(folder, individualization="vanishing", threshold=3.0)
-    run = AskedVotes(case.study, TeacherVotes(case.study.classes, case.votes), case.result)
+    run = AskedVotes(case.study, CastVotes(case.study.classes, case.votes), case.result)
     seldom = int(case.study.rates.argmin())
     assert 0 < run.entering[seldom].sum() < len(run.positions)
     (row,) = case.retraining(parties=[seldom]).for_research().rows
@@ -282,7 +282,7 @@ def test_the_histogram_view_costs_the_gaussian_mechanism_of_the_moved_votes(fold
 def test_votes_of_other_teachers_are_refused_after_training_them_again(case):
     other = case.votes.copy()
     other[3] = (other[3] + 1) % 10
-    result = label_seed(case.study, TeacherVotes(10, other), seed=0, dropout=0.0, truth=None)
+    result = label_seed(case.study, CastVotes(10, other), seed=0, dropout=0.0, truth=None)
     with pytest.raises(InvalidInput, match="votes differently; allowed"):
         case.retraining(votes=other, result=result)
 
@@ -315,7 +315,7 @@ def test_votes_shards_and_studies_that_do_not_fit_are_refused(case, folder):
     with pytest.raises(InvalidInput, match="unit is 'party'"):
         case.retraining(study=replace(case.study, unit="party"))
     with pytest.raises(InvalidInput, match="participation is 'secret'"):
-        case.retraining(study=replace(case.study, participation_name="secret"))
+        case.retraining(study=case.study.voting(participation_name="secret"))
     nothing = replace(case.result.labelling, labels=np.full(40, -2), batches=[])
     with pytest.raises(InvalidInput, match="no query was asked"):
         case.retraining(result=replace(case.result, labelling=nothing, spent_after=case.result.spent_after[:0]))

@@ -13,7 +13,7 @@ from simulations.setup.experiment import experiment, experiment_budgets, make_st
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import TeacherVotes
+from simulations.stages.stored_votes import CastVotes
 from tests.harness.engine_here import EngineHere
 
 DATASET = datasets.load("digits", DatasetRequest(seed=0))
@@ -106,9 +106,9 @@ def test_a_study_that_asks_past_what_was_voted_on_has_the_labels_of_votes_on_eve
         reached.append(queries)
         return votes[:, :, :queries]
 
-    whole = label_seed(study, TeacherVotes(3, votes), seed=1, dropout=0.0, truth=None)
+    whole = label_seed(study, CastVotes(3, votes), seed=1, dropout=0.0, truth=None)
     assert whole.asked > 60
-    lazy = TeacherVotes(3, votes[:, :, :10], pool=600, cast_more=cast_more)
+    lazy = CastVotes(3, votes[:, :, :10], pool=600, cast_more=cast_more)
     found = label_seed(study, lazy, seed=1, dropout=0.0, truth=None)
     np.testing.assert_array_equal(found.labelling.labels, whole.labelling.labels)
     np.testing.assert_array_equal(found.spent_after, whole.spent_after)

@@ -74,7 +74,7 @@ def test_with_a_guardian_an_outcome_is_a_function_of_one_noisy_histogram(level, 
     study = hidden_study() if level.hides_queries else lattice_study(level)
     message = f"mechanism is '{mechanism.name}'; allowed at level '{level.name}': thresholded_gnmax"
     with pytest.raises(InvalidInput, match=message):
-        replace(study, mechanism=mechanism)
+        study.voting(mechanism=mechanism)
 
 
 def test_a_ring_that_is_too_small_is_refused_in_the_words_of_the_file():

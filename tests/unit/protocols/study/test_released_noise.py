@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from protocols.mechanisms import GNMax
 from protocols.study.released_noise import few_answers, little_released, noise_in, seldom_answered, thin_queries
 from tests.harness.deployed_records import draft
 from tests.harness.levels import two_server
@@ -16,11 +15,11 @@ from tests.harness.studies import make_study
 
 def test_a_warning_counts_all_the_noise_in_a_sum():
     study = draft()
-    held = study.records.held
-    clear = replace(study, mechanism=GNMax(sigma=0.9 * held))
+    held = study.votes.held
+    clear = study.voting(sigma=0.9 * held)
     assert thin_queries(clear) is None
     # Each of two servers adds all of sigma.
-    shared = replace(draft(level=two_server(seats=3)), mechanism=clear.mechanism)
+    shared = draft(level=two_server(seats=3)).voting(sigma=0.9 * held)
     assert noise_in(shared) == pytest.approx(2**0.5 * 0.9 * held)
     assert thin_queries(shared).startswith(f"a query holds about {held:.3g} votes")
     assert little_released(shared) == thin_queries(shared)
@@ -45,9 +44,9 @@ def test_a_threshold_out_of_reach_is_warned_of_with_the_probability_of_an_answer
     one_draw = make_study([2.0] * 250, mechanism="thresholded_gnmax", sigma_threshold=None, threshold=420.0)
     reached = 1 - ndtr((420 - 250) / 40) * ndtr(420 / 40) ** 9
     assert reached * one_draw.query_limit < 1
-    assert probability_stated(replace(one_draw, query_limit=100)) == pytest.approx(reached, rel=0.05)
+    assert probability_stated(one_draw.voting(query_limit=100)) == pytest.approx(reached, rel=0.05)
     # Where one query in a thousand is answered, a thousand queries are worth asking.
-    assert few_answers(replace(study, query_limit=2000, mechanism=replace(study.mechanism, threshold=720.0))) is None
+    assert few_answers(study.voting(query_limit=2000, mechanism=replace(study.mechanism, threshold=720.0))) is None
 
 
 def test_only_queries_that_the_budgets_afford_are_counted():

@@ -7,8 +7,10 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import InteractiveGNMax, LNMax
 from protocols.study.chosen import check_questions
 from protocols.study.file import read_study, write_study
-from protocols.study.study import Seat, votes_per_unit
-from tests.harness.studies import make_study
+from protocols.study.study import Seat
+from protocols.study.votes import UnitSums, votes_per_unit
+from tests.harness.deployed_records import draft
+from tests.harness.studies import changed, make_study
 
 STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
 LOW = dataclasses.replace(STUDY.mechanism, threshold=0.5)
@@ -39,7 +41,7 @@ def test_a_study_written_and_read_again_is_the_same_study(tmp_path):
     ],
 )
 def test_the_digest_changes_with_every_term(change):
-    assert dataclasses.replace(STUDY, **change).digest != STUDY.digest
+    assert changed(STUDY, **change).digest != STUDY.digest
 
 
 @pytest.mark.parametrize(
@@ -116,7 +118,7 @@ def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):
     roster = change.get("roster")
     quorum = {"quorum": 1} if roster is not None else {}
     with pytest.raises(InvalidInput, match=reason):
-        dataclasses.replace(STUDY, **{**quorum, "mechanism": LOW, **change})
+        changed(STUDY, **{**quorum, "mechanism": LOW, **change})
 
 
 @pytest.mark.parametrize(
@@ -158,16 +160,30 @@ def test_a_party_unit_moves_all_of_its_teachers_votes():
         votes_per_unit("site", teachers=1)
 
 
+def test_questions_are_not_chosen_where_no_labels_are_known_between_batches():
+    study = {"two_rounds": None, "pattern": "secret"}
+    check_questions("uncertainty", **study, hidden=False)
+    check_questions("given", **study, hidden=True)
+    with pytest.raises(InvalidInput, match="questions is 'uncertainty'"):
+        check_questions("uncertainty", **study, hidden=True)
+
+
 @pytest.mark.parametrize(
-    ("change", "why"),
-    [
-        ({"by_records": True}, "records vote once, in all questions together"),
-        ({"hidden": True}, "the coordinator sees neither questions nor labels"),
-    ],
-)
-def test_questions_are_not_chosen_where_no_labels_are_known_between_batches(change, why):
-    study = {"by_records": False, "hidden": False, "two_rounds": None, "pattern": "secret"}
-    check_questions("uncertainty", **study)
-    check_questions("given", **(study | change))
-    with pytest.raises(InvalidInput, match=f"questions is 'uncertainty', but {why}; allowed: 'given'"):
-        check_questions("uncertainty", **(study | change))
+    "beside", ["teachers = 1", 'view = "histogram"', "query_limit = 16", 'questions = "given"', "answer_rate = 1.0",
+               '[mechanism]\nname = "gnmax"\nsigma = 8.0\n']
+)  # fmt: skip
+def test_a_study_of_unit_sums_has_none_of_the_terms_of_teachers(tmp_path, beside):
+    path = tmp_path / "study.toml"
+    written = write_study(draft())
+    path.write_text(written)
+    assert read_study(path) == draft()
+    path.write_text(beside + "\n" + written if "[" not in beside else written + "\n" + beside)
+    key = beside.split()[0].strip("[]")
+    with pytest.raises(InvalidInput, match=rf"unknown key '{key}'; allowed beside \[records\]"):
+        read_study(path)
+
+
+@pytest.mark.parametrize(("squared", "moved"), [(2, 1.0), (4, 2**0.5)])
+def test_a_units_cost_follows_from_how_far_it_moves_the_sum(monkeypatch, squared, moved):
+    monkeypatch.setattr(UnitSums, "delta_squared", squared)
+    np.testing.assert_allclose(draft().sensitivity.votes, moved)

@@ -8,7 +8,7 @@ from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import TeacherVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, VoteCounts
 from tests.harness.studies import make_study, make_votes
 from tests.numerics.simulations.stages.test_replay import quarter_probabilities
 
@@ -43,15 +43,15 @@ def test_histograms_and_who_entered_are_those_that_the_mechanism_saw(monkeypatch
         batch_limit=7,
         **settings,
     )
-    stored, seen = TeacherVotes(10, votes), []
-    release = Study.release
+    stored, seen = CastVotes(10, votes), []
+    released = Study.released
 
     def recorded(self, counts, noise, *, predictions):
-        labels = release(self, counts, noise, predictions=predictions)
+        labels, cells = released(self, counts, noise, predictions=predictions)
         seen.append((counts, predictions, labels))
-        return labels
+        return labels, cells
 
-    monkeypatch.setattr(Study, "release", recorded)
+    monkeypatch.setattr(Study, "released", recorded)
     result = label_seed(study, stored, seed=5, dropout=dropout, truth=None, train=quarter_probabilities)
     predictions = quarter_probabilities(result.labelling.labels)
     asked = AskedVotes(study, stored, result, predictions)
@@ -76,8 +76,8 @@ def test_histograms_and_who_entered_are_those_that_the_mechanism_saw(monkeypatch
 def test_units_know_their_own_votes_where_each_has_one():
     votes, _ = make_votes(12, 30, teachers=1, seed=4)
     study = make_study([4.0] * 12, sigma=6.0, sigma_threshold=10.0, threshold=7.0, queries=30)
-    result = label_seed(study, TeacherVotes(10, votes), seed=1, dropout=0.5, truth=None)
-    units = AskedVotes(study, TeacherVotes(10, votes), result).units
+    result = label_seed(study, CastVotes(10, votes), seed=1, dropout=0.5, truth=None)
+    units = AskedVotes(study, CastVotes(10, votes), result).units
     shown = votes[:, 0, : units.present.shape[1]]
     np.testing.assert_array_equal(units.own_votes, np.where(units.present, shown, ABSTAIN))
     assert (units.sensitivity == study.weights).all()
@@ -90,14 +90,14 @@ def test_a_vote_for_no_class_is_noticed_where_it_entered_and_nowhere_else(teache
         [4.0] * 6 + [5.0] * 6, rule="proportional", sigma=6.0 * teachers, sigma_threshold=10.0 * teachers,
         threshold=7.0, queries=30, teachers=teachers, batch_limit=3,
     )  # fmt: skip
-    result = label_seed(study, TeacherVotes(10, votes), seed=1, dropout=0.4, truth=None)
-    entering = AskedVotes(study, TeacherVotes(10, votes), result).entering
+    result = label_seed(study, CastVotes(10, votes), seed=1, dropout=0.4, truth=None)
+    entering = AskedVotes(study, CastVotes(10, votes), result).entering
     assert 0 < entering.sum() < entering.size
     absent, present = votes.copy(), votes.copy()
     absent[(*np.argwhere(~entering)[0][:1], 0, *np.argwhere(~entering)[0][1:])] = ABSTAIN
     present[(*np.argwhere(entering)[0][:1], teachers - 1, *np.argwhere(entering)[0][1:])] = ABSTAIN
     for cast, noticed in ((votes, False), (absent, False), (present, True)):
-        assert AskedVotes(study, TeacherVotes(10, cast), result).evidence.abstentions is noticed
+        assert AskedVotes(study, CastVotes(10, cast), result).evidence.abstentions is noticed
 
 
 def test_counts_without_parties_are_weighted_and_hold_no_own_votes():
@@ -116,7 +116,7 @@ def test_secret_coins_hide_who_voted():
     study = make_study(
         [4.0] * 12, sigma=6.0, sigma_threshold=10.0, threshold=7.0, queries=30, participation="secret", rates=[0.5] * 12
     )
-    stored = TeacherVotes(10, votes)
+    stored = CastVotes(10, votes)
     result = label_seed(study, stored, seed=1, dropout=0.0, truth=None)
     with pytest.raises(InvalidInput, match="'secret'"):
         AskedVotes(study, stored, result)

@@ -243,7 +243,11 @@ def test_a_key_that_the_roster_does_not_name_is_refused():
 
 def test_a_ledger_that_was_restored_to_before_its_charge_masks_the_very_same(tmp_path):
     """Other coins or other noise under the same masks would show, by their difference, what was masked."""
-    secret = replace(STUDY, participation_name="secret", roster=tuple(replace(seat, rate=0.5) for seat in STUDY.roster))
+    secret = replace(
+        STUDY,
+        votes=replace(STUDY.votes, participation_name="secret"),
+        roster=tuple(replace(seat, rate=0.5) for seat in STUDY.roster),
+    )
     ledgers = {name: Ledger(tmp_path / f"{name}.sqlite") for name in NAMES}
 
     def party(name, ledger):

@@ -1,6 +1,5 @@
 """Ten kinds of malformed votes, each in a whole batch: the party is named to both servers, and the rest goes on."""
 
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +12,7 @@ from tests.harness import guardian_attempts
 from tests.harness.guardian_attempts import VOTES, World
 from tests.harness.levels import SEALING_KEY
 
-STUDY = replace(guardian_attempts.STUDY, query_limit=10, batch_limit=10)
+STUDY = guardian_attempts.STUDY.voting(query_limit=10, batch_limit=10)
 CHEAT, QUERY = 2, 3
 VOTE = int(VOTES[CHEAT, 0, QUERY])
 OTHER, THIRD = ((VOTE + step) % STUDY.classes for step in (1, 2))

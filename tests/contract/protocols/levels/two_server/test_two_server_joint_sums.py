@@ -34,9 +34,7 @@ _SMALL = study_of(two_server(units=UNITS), quorum=2)
 STUDY = replace(
     _SMALL,
     classes=CLASSES,
-    records=replace(_SMALL.records, queries=QUERIES, population=100_000),
-    query_limit=QUERIES,
-    batch_limit=QUERIES,
+    votes=replace(_SMALL.votes, queries=QUERIES, population=100_000),
 )
 # Of each party, kind of query and class. Both add up to the same.
 APART = np.array([[[900, 0, 0], [0, 0, 0]], [[0, 900, 0], [70, 0, 0]], [[0, 0, 900], [0, 70, 0]]])

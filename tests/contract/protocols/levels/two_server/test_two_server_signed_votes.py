@@ -24,7 +24,7 @@ from tests.harness.levels import SEAT_KEYS
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import signed_again, told
 
-STUDY = replace(guardian_attempts.STUDY, query_limit=10, batch_limit=10)
+STUDY = guardian_attempts.STUDY.voting(query_limit=10, batch_limit=10)
 QUORUM_OF_FOUR = replace(STUDY, quorum=4)
 
 
@@ -80,7 +80,7 @@ def _shares(study, name, request):
     """Well-formed shares of votes for class 0, sealed for a seat, without its signature."""
     key = SEAT_KEYS[study.seats[name]]
     ballot = SharedBallot(study, name, key=key, source=seeded_source(99))
-    reply = ballot.cast(request, lambda _: np.zeros((study.teachers, len(request.batch.ids)), np.int64))
+    reply = ballot.cast(request, lambda _: np.zeros((study.votes.voters, len(request.batch.ids)), np.int64))
     return HiddenVotes(reply.batch_digest, reply.arrays[:-1])
 
 

@@ -18,6 +18,7 @@ from protocols.levels.two_server.conversation import Submission, send
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total, share_sum
 from protocols.levels.two_server.statement import Fate, check_opened
 from protocols.refusals.code import Code
+from protocols.study.votes import UnitSums
 from protocols.wire.messages import HiddenVotes
 from simulations.stages.record_votes import contributions
 from tests.harness.guardian_attempts import World
@@ -263,7 +264,7 @@ def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anyth
     ids=["nothing", "one array", "no signatures", "another shape"],
 )
 def test_an_answer_of_the_guardian_that_is_none_releases_nothing(world, monkeypatch, answer) -> None:
-    monkeypatch.setattr(guardian_module.Guardian, "_open_sums", lambda self, channel, *rest: send(channel, answer))
+    monkeypatch.setitem(guardian_module._ANSWER, UnitSums, lambda self, channel, *rest: send(channel, answer))
     with pytest.raises(MalformedMessage):
         world.label()
     assert not world.own.stored(0).settled

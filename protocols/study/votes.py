@@ -1,0 +1,417 @@
+"""What votes in a study: each party's teachers, query by query, or each protected unit once, in one noisy sum.
+
+Each of the two types answers for itself: its terms and their checks, what one unit moves and so what it costs, what a
+party sends, and what is released. `Study` asks it; the tables of the rooms above are keyed by the type.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import asdict, dataclass, fields
+from math import isqrt, sqrt
+from typing import TYPE_CHECKING, Any, ClassVar, Literal  # Any: the values of a study file
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+from numpy import ndarray
+
+from protocols.budgets.participation import check_pattern, check_rate
+from protocols.contributions import check_sums
+from protocols.errors import InvalidInput
+from protocols.mechanisms import GaussianMechanism, GNMax, Lattice, Mechanism, check_view
+from protocols.noise import Noise
+from protocols.ranges import check
+from protocols.study.chosen import GIVEN, check_questions
+from protocols.study.stop import check_stop
+from protocols.votes import ABSTAIN, check_votes, count_votes
+
+Unit = Literal["record", "patient", "party"]
+UNITS: tuple[Unit, ...] = ("record", "patient", "party")
+# The units of which a node counts each one's votes: a sum of a whole party's data is that party.
+COUNTED = ("record", "patient")
+# What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
+Cast = Int64[ndarray, "rows columns"]
+Counts = Float64[ndarray, "queries classes"]
+Cells = Int64[ndarray, "queries classes"]
+Seats = Int64[ndarray, " parties"]
+Weights = Float64[ndarray, " parties"]
+
+
+class AnyStudy:
+    """The part of a study that its votes and its level look at; Study, which contains both, has all of it."""
+
+    if TYPE_CHECKING:  # declared only: fields and properties of Study
+
+        @property
+        def name(self) -> str: ...
+        @property
+        def unit(self) -> str: ...
+        @property
+        def view(self) -> str: ...
+        @property
+        def quorum(self) -> int: ...
+        @property
+        def classes(self) -> int: ...
+        @property
+        def votes(self) -> Votes: ...
+        @property
+        def query_limit(self) -> int: ...
+        @property
+        def batch_limit(self) -> int: ...
+        @property
+        def mechanism(self) -> Mechanism: ...
+        @property
+        def gaussian(self) -> GaussianMechanism: ...
+        @property
+        def seats(self) -> dict[str, int]: ...
+        @property
+        def units(self) -> int: ...
+        @property
+        def weights(self) -> Float64[ndarray, " parties"]: ...
+        @property
+        def rates(self) -> Float64[ndarray, " parties"]: ...
+        @property
+        def nominal_weight(self) -> float: ...
+        def total_units(self, units: int) -> int: ...
+        def threshold_units(self, units: int) -> int | None: ...
+
+
+@dataclass(frozen=True, kw_only=True)
+class TeacherVotes:
+    """Each teacher of each party names a class for each query, batch after batch; the mechanism makes labels of them.
+
+    mechanism: with its parameters; its noise is integer if the level requires that; view: what an observer sees;
+    teachers: votes per party; pooled_teachers: None in a federation; in a simulation of upsampling, where all data are
+    pooled, the number of teachers: seats are then groups of records, and a seat's weight is the number of teachers that
+    learn one of its records; query_limit: queries that may be asked in total; batch_limit: queries in one message;
+    answer_rate: the public estimate with which each party's order is chosen; stop: see schedule.py; questions: see
+    chosen.py; participation_name: see participation.py. Raises InvalidInput, with the value and the allowed range.
+    """
+
+    mechanism: Mechanism
+    view: str
+    teachers: int
+    pooled_teachers: int | None = None
+    query_limit: int
+    batch_limit: int
+    answer_rate: float
+    stop: str
+    questions: str = GIVEN
+    participation_name: str
+    by: ClassVar[str] = "teacher"
+    # Whether all queries are asked, and paid for, in one batch.
+    once: ClassVar[bool] = False
+    # What the two servers of a level open to each other: labels, or the noisy sum.
+    opened: ClassVar[str] = "label"
+    # The option by which a hospital is given what is asked, and what makes a batch smaller.
+    given: ClassVar[str] = "--pool"
+    smaller: ClassVar[str] = "a smaller batch_limit"
+
+    def __post_init__(self) -> None:
+        for what in ("teachers", "query_limit", "batch_limit", "pooled_teachers"):
+            if (value := getattr(self, what)) is not None:
+                check("study", what, value)
+        if not 0 <= self.answer_rate <= 1:
+            raise InvalidInput(f"answer_rate is {self.answer_rate}; allowed: in [0, 1]")
+        check_stop(self.stop)
+        self.mechanism.check_view(check_view(self.view))
+        first = self.mechanism.round_one
+        if first is not None and first > self.query_limit:
+            raise InvalidInput(f"round_one is {first}; allowed: from 1 to the {self.query_limit} queries")
+
+    def mechanism_on(self, lattice: Lattice | None) -> Mechanism:
+        """The mechanism, with integer noise where there is a lattice."""
+        return self.mechanism.on_lattice(lattice)
+
+    def check(self, study: AnyStudy, *, hidden: bool) -> None:
+        """Raises InvalidInput unless teachers can vote so in the study. hidden: whether the level hides the queries."""
+        if study.unit == "patient":
+            raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party")
+        pattern, moved = check_pattern(self.participation_name), self.moved(study.unit)
+        check_rate(pattern, study.rates)
+        if pattern == "secret" and moved > 1:
+            raise InvalidInput(
+                f"participation is 'secret' and a unit moves {moved} votes; allowed: one vote per unit, "
+                "for which the amplified bound is proved (unit 'record', or one teacher per party)"
+            )
+        if self.pooled_teachers is not None:
+            if pattern != "all" or study.unit != "record" or self.teachers != 1:
+                raise InvalidInput("pooled_teachers goes with participation 'all', unit 'record' and teachers = 1 only")
+            if not study.weights.max() <= self.pooled_teachers:
+                raise InvalidInput(
+                    f"pooled_teachers is {self.pooled_teachers}; allowed: at least the {study.weights.max():g} "
+                    "teachers that learn one record"
+                )
+        interactive = self.mechanism.name if self.mechanism.interactive else None
+        check_questions(self.questions, hidden=hidden, two_rounds=interactive, pattern=pattern)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its terms as plain values, by the keys of a study file."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        return plain | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
+
+    @property
+    def secret_coins(self) -> bool:
+        """Whether a vote enters a query by a coin that only its party sees."""
+        return self.participation_name == "secret"
+
+    @property
+    def voters(self) -> int:
+        """How many voters a seat has."""
+        return self.teachers
+
+    @property
+    def pooled(self) -> bool:
+        """Whether all data are pooled, so that seats are groups of records."""
+        return self.pooled_teachers is not None
+
+    def moved(self, unit: str) -> float:
+        """How many votes a unit moves, each from one class to another; or as many as move the counts as far."""
+        return votes_per_unit(unit, teachers=self.teachers)
+
+    def several(self, study: AnyStudy) -> bool:
+        """Whether one protected unit may move more than one vote."""
+        return self.moved(study.unit) > 1 or (self.pooled and bool((study.weights > 1).any()))
+
+    def bounded(self, unit: str) -> tuple[str, ...]:
+        """The units that have a bound in a study of this unit."""
+        return UNITS
+
+    def at_own_cost(self, unit: str, *, of: str) -> bool:
+        """Whether a unit costs what a study's own unit, `of`, does."""
+        return unit == of
+
+    def cells_changed(self, unit: str, *, classes: int) -> int:
+        """In how many counts what is released may differ if a unit changes."""
+        return classes
+
+    def total(self, weights: Weights) -> float:
+        """The total weight of what all parties say of a query, where each of a party's votes has its weight."""
+        return float(self.pooled_teachers or self.teachers * weights.sum())
+
+    def total_units(self, weights: Weights, *, units: int) -> int:
+        """The most that one count can be, in lattice units."""
+        return round(self.total(weights) * units)
+
+    def asked(self, pool: int) -> int:
+        """How many queries are asked in all, if budgets last; pool: its size."""
+        return pool
+
+    def sent(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """The shape of what is sent of a query; (0,) where only the number of queries is."""
+        return input_shape
+
+    def check_deployed(self, *, unit: str, pool: int) -> None:
+        """Raises InvalidInput for a study between organisations that cannot be; pool: its size."""
+        if pool > self.query_limit:
+            raise InvalidInput(f"the pool has {pool} queries; allowed: at most the query_limit, {self.query_limit}")
+
+    def check_batch(self, queries: int) -> None:
+        """Raises InvalidInput unless a batch may have so many queries, within the limits."""
+
+    def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
+        """The shape of what a seat sends of a batch."""
+        return (self.teachers, queries)
+
+    def check_cast(self, study: AnyStudy, seat: str, cast: Cast) -> None:
+        """Raises InvalidInput for values that the seat cannot have sent, if it follows the protocol."""
+        check_votes(cast, classes=study.classes)
+
+    def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
+        """What is left of what a seat would send, where only some queries, or votes, enter."""
+        return np.where(enters, cast, ABSTAIN)
+
+    def tally(
+        self, study: AnyStudy, cast: Int64[ndarray, "parties rows columns"], seats: Seats,
+        takes_part: Bool[ndarray, "parties queries"] | None = None,
+    ) -> Cells:  # fmt: skip
+        """The histograms of what these seats sent, in lattice units.
+
+        takes_part: None for votes of which nothing is to be left out; a vote in a query in which its party does not
+        take part would not be charged.
+        """
+        entering = cast if takes_part is None else np.where(takes_part[:, None, :], cast, ABSTAIN)
+        counts = count_votes(entering, study.weights[seats], classes=study.classes)
+        return np.rint(counts * study.units).astype(np.int64)
+
+    def released(
+        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Counts | None
+    ) -> tuple[Int64[ndarray, " queries"], None]:
+        """Labels of histograms, and the noisy sums in lattice units where these are what is released; predictions: of
+        the student, only in round two."""
+        weight, view = study.nominal_weight, check_view(self.view)
+        return study.mechanism.labels(counts, noise, view=view, predictions=predictions, total_weight=weight), None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnitSums:
+    """Each protected unit contributes once, to the public queries nearest to it (docs/explanation/record-votes.md).
+
+    All queries are asked in one batch; the noisy sum is released, for everybody to see, and what is made of it is free.
+    Its methods are those of TeacherVotes.
+
+    queries: how many there are; votes: in how many of them each record votes; queries_sha256: the digest of the
+    QueryMap that says in which; population: the most protected units that all parties have together, which replace-one
+    makes public; sigma: of the noise in each cell, in votes. Raises InvalidInput, with the value and the allowed range.
+    """
+
+    queries: int
+    votes: int
+    queries_sha256: str
+    population: int
+    sigma: float
+    by: ClassVar[str] = "record"
+    once: ClassVar[bool] = True
+    opened: ClassVar[str] = "histogram"
+    given: ClassVar[str] = "--queries"
+    smaller: ClassVar[str] = "fewer queries"
+    # What follows from there being one batch, in which everybody takes part.
+    view: ClassVar[str] = "histogram"
+    answer_rate: ClassVar[float] = 1.0
+    stop: ClassVar[str] = "first-exhausted"
+    questions: ClassVar[str] = GIVEN
+    participation_name: ClassVar[str] = "all"
+    secret_coins: ClassVar[bool] = False
+    pooled: ClassVar[bool] = False
+    # A seat sends one vector.
+    voters: ClassVar[int] = 1
+    # Delta^2: replacing a unit of weight W moves the sum by at most Delta W. It is 2 as no entry is below 0
+    # (protocols/contributions.py); with entries of both signs it would be 4.
+    delta_squared: ClassVar[int] = 2
+
+    def __post_init__(self) -> None:
+        for what in ("queries", "votes", "population"):
+            check("study", f"records.{what}", getattr(self, what))
+        if self.votes > self.queries:
+            raise InvalidInput(f"records: votes is {self.votes}; allowed: at most the {self.queries} queries")
+        if not re.fullmatch("[0-9a-f]{64}", self.queries_sha256):
+            raise InvalidInput(
+                f"records: queries_sha256 is {self.queries_sha256[:80]!r}; allowed: 64 hexadecimal digits"
+            )
+        self.mechanism_on(None)
+
+    def mechanism_on(self, lattice: Lattice | None) -> Mechanism:
+        """The noise of the sum, as the accounting takes it: a Gaussian mechanism whose noisy counts are seen."""
+        return GNMax(sigma=self.sigma).on_lattice(lattice)
+
+    def check(self, study: AnyStudy, *, hidden: bool) -> None:
+        check_rate(check_pattern(self.participation_name), study.rates)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {"records": asdict(self)}
+
+    @property
+    def query_limit(self) -> int:
+        """Queries that may be asked in total."""
+        return self.queries
+
+    @property
+    def batch_limit(self) -> int:
+        """Queries in one message."""
+        return self.queries
+
+    @property
+    def held(self) -> float:
+        """How many votes a query holds in the mean, if each unit's weight is 1 and it votes evenly."""
+        return self.population * self.votes**0.5 / self.queries
+
+    def moved(self, unit: str) -> float:
+        return sqrt(self.delta_squared / 2)
+
+    def several(self, study: AnyStudy) -> bool:
+        return False
+
+    def bounded(self, unit: str) -> tuple[str, ...]:
+        """A record that is replaced is part of its patient."""
+        return {"record": ("record",), "patient": ("patient", "record")}.get(unit, ())
+
+    def at_own_cost(self, unit: str, *, of: str) -> bool:
+        return True
+
+    def cells_changed(self, unit: str, *, classes: int) -> int:
+        """2 for each vote of a record."""
+        everything = self.queries * classes
+        return min(2 * self.votes, everything) if unit == "record" else everything
+
+    def total(self, weights: Weights) -> float:
+        return float(weights.sum())
+
+    def total_units(self, weights: Weights, *, units: int) -> int:
+        return self.population * round(float(weights.max()) * units)
+
+    def asked(self, pool: int) -> int:
+        return self.queries
+
+    def sent(self, input_shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Every party has the file of the queries."""
+        return (0,)
+
+    def check_deployed(self, *, unit: str, pool: int) -> None:
+        if unit not in COUNTED:
+            raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(COUNTED)}")
+
+    def check_batch(self, queries: int) -> None:
+        if queries != self.queries:
+            raise InvalidInput(f"{queries} queries are asked; allowed: all {self.queries}, as records vote once")
+
+    def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
+        return (queries, classes)
+
+    def bounds(self, unit: str, *, weight_units: int, classes: int) -> tuple[int, int]:
+        """What a party of this weight may put into one cell at most, and into all together, in lattice units.
+
+        That is, if the whole population were its own: an honest party has fewer units.
+        """
+        if unit == "record":
+            entry = isqrt(weight_units**2 // self.votes)
+            return self.population * entry, self.population * self.votes * entry
+        # A vector of L2 norm W over n cells has an L1 norm of at most W sqrt(n).
+        return self.population * weight_units, self.population * isqrt(weight_units**2 * self.queries * classes)
+
+    def check_cast(self, study: AnyStudy, seat: str, cast: Cast) -> None:
+        weight_units = round(float(study.weights[study.seats[seat]]) * study.units)
+        most, most_in_all = self.bounds(study.unit, weight_units=weight_units, classes=study.classes)
+        check_sums(cast, most=most, most_in_all=most_in_all)
+
+    def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
+        return cast
+
+    def tally(
+        self, study: AnyStudy, cast: Int64[ndarray, "parties rows columns"], seats: Seats,
+        takes_part: Bool[ndarray, "parties queries"] | None = None,
+    ) -> Cells:  # fmt: skip
+        total: Cells = cast.sum(axis=0)
+        return total
+
+    def released(
+        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Counts | None
+    ) -> tuple[Int64[ndarray, " queries"], Cells]:
+        noisy = study.mechanism.noisy(counts, noise, view=check_view(self.view))
+        cells = np.rint(noisy * study.units).astype(np.int64)
+        return cells.argmax(axis=1), cells
+
+
+Votes = TeacherVotes | UnitSums
+
+
+def votes_per_unit(unit: str, *, teachers: int) -> int:
+    """1 for a record (it lies in one shard); `teachers` for a party: the cost is quadratic in that, not linear."""
+    if unit not in UNITS:
+        raise InvalidInput(f"unit is {unit!r}; allowed: {', '.join(UNITS)}")
+    return teachers if unit == "party" else 1
+
+
+def teacher_votes(study: AnyStudy) -> TeacherVotes:
+    """What the study fixes about teachers that vote. Raises InvalidInput if units do."""
+    if not isinstance(study.votes, TeacherVotes):
+        raise InvalidInput(f"records vote in study {study.name!r}, so it has no teachers; allowed: one that has")
+    return study.votes
+
+
+def unit_sums(study: AnyStudy) -> UnitSums:
+    """What the study fixes about units that vote. Raises InvalidInput if teachers do."""
+    if not isinstance(study.votes, UnitSums):
+        raise InvalidInput(f"teachers vote in study {study.name!r}; allowed: a study with a table [records]")
+    return study.votes
