@@ -15,6 +15,7 @@ import scipy
 from party.party import Voter
 from protocols.mechanisms import GNMax, View
 from protocols.study.study import Seat, Study
+from protocols.study.votes import TeacherVotes
 from simulations.audit.as_run.breaks import broken_code
 from simulations.setup.levels import simulated_level
 from simulations.stages.label import live_labelling
@@ -69,9 +70,11 @@ def _voter(position: int) -> Voter:
 
 def _study(accountant: str, view: View) -> Study:
     return Study(
-        name="audit of budgets", classes=2, mechanism=GNMax(sigma=_SIGMA), unit="record", view=view,
-        accountant_name=accountant, teachers=1, query_limit=400, batch_limit=1, answer_rate=1.0, stop="first-exhausted",
-        quorum=len(_EPSILONS), participation_name="all",
+        name="audit of budgets", classes=2, unit="record", accountant_name=accountant, quorum=len(_EPSILONS),
+        votes=TeacherVotes(
+            mechanism=GNMax(sigma=_SIGMA), view=view, teachers=1, query_limit=400, batch_limit=1, answer_rate=1.0,
+            stop="first-exhausted", participation_name="all",
+        ),
         confidentiality=simulated_level("clear", units=None, colluders=None, seats=len(_EPSILONS)),
         roster=tuple(
             Seat(party=f"party {at}", epsilon=epsilon, delta=_DELTA, weight=1.0, rate=1.0)
