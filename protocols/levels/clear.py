@@ -8,8 +8,8 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Ballot, Cast, Counted, LeftOut, ReservedBatch, votes_of
-from protocols.noise import LatticeNoise, Noise
+from protocols.levels.level import Aggregation, Ballot, Cast, Counted, LeftOut, ReservedBatch, Streams, votes_of
+from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
@@ -76,3 +76,9 @@ def _checked(seat: str, reply: object, reserved: ReservedBatch) -> Int64[ndarray
     except InvalidInput:
         raise LeftOut(Code.BAD_VOTES) from None
     return reply.votes
+
+
+def clear_noise(study: Study, streams: Streams) -> Noise:
+    """The noise of all batches, in order: who voted does not matter. For simulations."""
+    lattice, rng = study.lattice, streams("noise")
+    return simulated(rng) if lattice is None else lattice_noise(rng.bytes, units=lattice.units)

@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
+from protocols.noise import Noise
 from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import (
@@ -35,6 +37,12 @@ from protocols.wire.transport import Transport
 # What one seat's voters say about the current batch. The argument is the source of its secret coins; None for the
 # party's own source.
 Cast = Callable[[RandomSource | None], Int64[ndarray, "rows columns"]]
+
+
+# The noise of the next batch, given who voted: of a simulation, which draws again what was drawn.
+BatchNoise = Callable[[Bool[ndarray, " parties"]], Noise]
+# A stream of random numbers by its name, the same each time it is asked for.
+Streams = Callable[..., np.random.Generator]
 
 
 class Ballot(ABC):

@@ -12,13 +12,14 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import ClearAggregation, ClearBallot
+from protocols.levels.clear import ClearAggregation, ClearBallot, clear_noise
 from protocols.levels.hidden_queries.ballot import PrivateBallot, PrivateModel
 from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
-from protocols.levels.level import Aggregation, Ballot
+from protocols.levels.level import Aggregation, Ballot, BatchNoise, Streams
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
-from protocols.levels.two_server.aggregation import SharedAggregation
+from protocols.levels.secure_sum.terms import share_source, summed_noise
+from protocols.levels.two_server.aggregation import COORDINATOR_NOISE, SharedAggregation, both_noises
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.statement import Statement, Told, check_told
 from protocols.noise import cryptographic, lattice_noise
@@ -49,8 +50,11 @@ class Means:
     admit: Callable[[QueryBatch], None] = lambda batch: None
 
 
-def ballot_of(study: Study, seat: str, *, ledger: Ledger, source: RandomSource, means: Means) -> Ballot:
-    """A seat's side of the study's level. ledger: the seat's; source: must be the operating system's on a node.
+def ballot_of(
+    study: Study, seat: str, *, ledger: Ledger, source: RandomSource, means: Means, streams: Streams | None = None
+) -> Ballot:
+    """A seat's side of the study's level. ledger: the seat's; source: must be the operating system's on a node;
+    streams: of noise alone, for simulations that draw it again.
 
     Raises InvalidInput for a key that is not the seat's, and what `means.key` raises.
     """
@@ -58,7 +62,8 @@ def ballot_of(study: Study, seat: str, *, ledger: Ledger, source: RandomSource, 
         case Clear():
             return ClearBallot()
         case SecureSum():
-            return SummedBallot(study, seat, ledger=ledger, key=means.key(), source=source)
+            noise = None if streams is None else share_source(streams, study.seats[seat])
+            return SummedBallot(study, seat, ledger=ledger, key=means.key(), source=source, noise_source=noise)
         case TwoServer():
             return SharedBallot(study, seat, key=means.key(), source=source)
         case HiddenQueries():
@@ -66,24 +71,42 @@ def ballot_of(study: Study, seat: str, *, ledger: Ledger, source: RandomSource, 
             return PrivateBallot(study, seat, private=private, source=source)
 
 
-def aggregation_of(study: Study, *, source: RandomSource, dial: Dial | None) -> Aggregation:
+def aggregation_of(
+    study: Study, *, source: RandomSource, dial: Dial | None, streams: Streams | None = None
+) -> Aggregation:
     """The coordinator's side of the study's level, with all noise from `source`, which must be the operating system's.
 
-    dial: for a level with a guardian. Raises InvalidInput if it is missing, or if another organisation asks.
+    dial: for a level with a guardian; streams: as for ballot_of. Raises InvalidInput if `dial` is missing, or if
+    another organisation asks.
     """
     match study.confidentiality:
         case Clear(units=units):
+            if streams is not None:
+                return ClearAggregation(clear_noise(study, streams))
             return ClearAggregation(cryptographic(source) if units is None else lattice_noise(source, units=units))
         case SecureSum():
             return SummedAggregation()
         case TwoServer(guardian=guardian):
             if dial is None:
                 raise InvalidInput(f"no guardian is named; level 'two_server' needs the address of {guardian!r}")
-            return SharedAggregation(dial, source=source)
+            noise = None if streams is None else streams(COORDINATOR_NOISE).bytes
+            return SharedAggregation(dial, source=source, noise_source=noise)
         case HiddenQueries(querier=querier):
             raise InvalidInput(
                 f"{querier!r} asks in study {study.name!r}, about records that only it has; a coordinator only relays"
             )
+
+
+def batch_noise(study: Study, streams: Streams) -> BatchNoise:
+    """The noise that a study with these streams draws, batch by batch. For simulations."""
+    match study.confidentiality:
+        case Clear():
+            noise = clear_noise(study, streams)
+            return lambda voting: noise
+        case SecureSum():
+            return summed_noise(study, streams)
+        case GuardedLevel():
+            return both_noises(study, streams)
 
 
 def check_believable(study: Study, outcome: Outcome, seat: str) -> Told | None:

@@ -44,6 +44,19 @@ from protocols.votes import LATTICE
 NO_POOL = "0" * 64
 
 
+# Lattice units per vote of a simulation, if a level needs them and none are given.
+SIMULATED_UNITS = 64
+
+
+@dataclass(frozen=True)
+class KnownKeys:
+    """Public keys of a simulation, in hexadecimal: of each seat, and the guardian's two."""
+
+    seats: tuple[str, ...]
+    sealing: str
+    signing: str
+
+
 class Level(ABC):
     """A level of confidentiality. Implementations are frozen dataclasses with keyword-only terms."""
 
@@ -59,6 +72,11 @@ class Level(ABC):
     def takes(cls, mechanism: type[Mechanism]) -> bool:
         """Whether studies of the level may have this mechanism, where their view and their noise allow it."""
         return True
+
+    @classmethod
+    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
+        """The level in a simulation. keys: which are known. Raises InvalidInput for terms that it does not have."""
+        raise InvalidInput(f"level {cls.name!r} has no simulation; allowed: clear, secure_sum, two_server")
 
     @abstractmethod
     def check(self, study: AnyStudy) -> None:
@@ -87,10 +105,24 @@ class Level(ABC):
         """What is sent of a query of this shape."""
         return shape
 
+    @property
+    def second_server(self) -> str:
+        """The guardian's name; "" at a level without one."""
+        return ""
+
+    @property
+    def colluding(self) -> int:
+        """How many parties may collude with the coordinator without learning more."""
+        return 0
+
     def noise_factor(self, *, quorum: int, voted: int) -> float:
         """The noise in a released sum over that which is accounted for, if so many seats voted: more where the
         accounting relies on a part of it."""
         return 1.0
+
+    def noise_sources(self, voted: int) -> int:
+        """How many add noise to a sum, if so many seats voted."""
+        return 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,6 +139,11 @@ class Clear(Level):
     def __post_init__(self) -> None:
         if self.units is not None:
             _check_units(self.units)
+
+    @classmethod
+    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
+        _check_no_colluders(cls.name, colluders)
+        return Clear(units=units)
 
     def check(self, study: AnyStudy) -> None:
         if self.units is not None:
@@ -136,6 +173,10 @@ class SecureSum(Level):
         _check_units(self.units)
         check("study", "confidentiality.colluders", self.colluders)
 
+    @classmethod
+    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
+        return SecureSum(units=units or SIMULATED_UNITS, colluders=colluders or 0, seat_keys=keys.seats)
+
     def check(self, study: AnyStudy) -> None:
         check_view(study, self.name, "histogram")
         if self.colluders >= study.quorum:
@@ -151,8 +192,15 @@ class SecureSum(Level):
         """The noise is the sum of the shares of the honest parties of a quorum."""
         return Lattice(units=self.units, shares=max(1, quorum - self.colluders), classes=classes)
 
+    @property
+    def colluding(self) -> int:
+        return self.colluders
+
     def noise_factor(self, *, quorum: int, voted: int) -> float:
         return sqrt(voted / max(1, quorum - self.colluders))
+
+    def noise_sources(self, voted: int) -> int:
+        return voted
 
     def usual_quorum(self, seats: int) -> int:
         """Nine seats of ten: the accounting does not rely on the noise of those that may be missing."""
@@ -214,8 +262,15 @@ class GuardedLevel(Level):
         """The lattice of one server's noise, the only noise that is accounted for."""
         return Lattice(units=self.units, shares=1, classes=classes)
 
+    @property
+    def second_server(self) -> str:
+        return self.guardian
+
     def noise_factor(self, *, quorum: int, voted: int) -> float:
         return sqrt(2)
+
+    def noise_sources(self, voted: int) -> int:
+        return 2
 
     def _check_guardian(self, others: Iterable[str]) -> None:
         check_apart(
@@ -236,6 +291,18 @@ class TwoServer(GuardedLevel):
 
     abstention: bool
     name: ClassVar[str] = "two_server"
+
+    @classmethod
+    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
+        _check_no_colluders(cls.name, colluders)
+        return TwoServer(
+            units=units or SIMULATED_UNITS,
+            abstention=True,
+            guardian="guardian",
+            sealing_key=keys.sealing,
+            signing_key=keys.signing,
+            seat_keys=keys.seats,
+        )
 
     @property
     def abstains(self) -> bool:
@@ -330,6 +397,11 @@ def summed(level: Level) -> SecureSum:
     if not isinstance(level, SecureSum):
         raise InvalidInput(f"level is {level.name!r}; allowed: secure_sum")
     return level
+
+
+def _check_no_colluders(level: str, colluders: int | None) -> None:
+    if colluders is not None:
+        raise InvalidInput(f"colluders is {colluders}; level {level!r} does not use it: leave it out")
 
 
 def _check_units(units: int) -> None:

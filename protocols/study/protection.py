@@ -10,7 +10,6 @@ from protocols.bounds.label_only import ORDERS
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.claims.protection import Protection
 from protocols.mechanisms import Sensitivity
-from protocols.study.levels import GuardedLevel, SecureSum
 from protocols.study.study import ADJACENCY, Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 
@@ -24,13 +23,13 @@ def protection_of(study: Study) -> Protection:
         view=study.view,
         adjacency=ADJACENCY,
         asks=level.who_asks("the coordinator"),
-        guardian=level.guardian if isinstance(level, GuardedLevel) else "",
-        colluders=level.colluders if isinstance(level, SecureSum) else 0,
+        guardian=level.second_server,
+        colluders=level.colluding,
         secret=study.secret_coins,
         pooled=study.votes.pooled,
         records=study.votes.once,
         settles=study.budgets.settles,
-        counts_epsilon=_COUNTS[type(study.votes)](study) if isinstance(level, GuardedLevel) else 0.0,
+        counts_epsilon=_COUNTS[type(study.votes)](study) if level.second_server else 0.0,
     )
 
 

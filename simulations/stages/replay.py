@@ -19,11 +19,11 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling, TrainStudent
 from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Stop, next_batch
+from protocols.levels.level import BatchNoise
 from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
-from simulations.setup.levels import BatchNoise
 from simulations.stages.stored_votes import CastVotes, RecordSums, StoredVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.

@@ -5,13 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from fractions import Fraction
 
+import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
+from jaxtyping import Bool, Int64
+from numpy import ndarray
 
 from protocols.bounds.distributed_noise import share_sigma
+from protocols.crypto.lazy_inversion import integer_gaussian
 from protocols.crypto.masked_ring import check_ring
+from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
+from protocols.levels.level import BatchNoise, Streams
 from protocols.levels.secure_sum.authenticator import Verify, public_keys, verifier
 from protocols.levels.secure_sum.context import Context
+from protocols.noise import LatticeNoise, Noise
 from protocols.study.levels import GuardedLevel, SecureSum, summed
 from protocols.study.study import Study
 
@@ -43,6 +50,28 @@ def noise_share(study: Study) -> Fraction:
         dropouts=len(study.roster) - study.quorum,
         colluders=level.colluders,
     )
+
+
+def summed_noise(study: Study, streams: Streams) -> BatchNoise:
+    """The noise of a batch: the shares of those who voted. For simulations."""
+    units, sigma = summed(study.confidentiality).units, noise_share(study)
+    sources = [share_source(streams, position) for position in range(len(study.roster))]
+
+    def of_batch(voting: Bool[ndarray, " parties"]) -> Noise:
+        def draw(count: int, _: float) -> Int64[ndarray, " count"]:
+            total = np.zeros(count, dtype=np.int64)
+            for position in np.flatnonzero(voting):
+                total += integer_gaussian(sources[position], sigma=sigma, size=count)
+            return total
+
+        return LatticeNoise(units, draw)
+
+    return of_batch
+
+
+def share_source(streams: Streams, position: int) -> RandomSource:
+    """Of a simulated seat's share of the noise."""
+    return streams("noise share", position).bytes
 
 
 def roster_verifier(study: Study) -> Verify:

@@ -20,13 +20,14 @@ from protocols.crypto.prg import expanded_source
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
-from protocols.levels.level import Aggregation, Counted, LeftOut, ReservedBatch, votes_of
+from protocols.levels.level import Aggregation, BatchNoise, Counted, LeftOut, ReservedBatch, Streams, votes_of
 from protocols.levels.two_server.agreed_labels import coordinator_labels
 from protocols.levels.two_server.agreement import EVALUATION_NOTES
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.bound_inputs import bound_inputs, checked_masks, sizes_of
 from protocols.levels.two_server.circuit_inputs import CircuitInputs
 from protocols.levels.two_server.conversation import (
+    GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
     Submission,
     ballots_of,
@@ -37,6 +38,7 @@ from protocols.levels.two_server.conversation import (
     whole_seats,
 )
 from protocols.levels.two_server.keyed_shares import KeyedShares
+from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.levels.two_server.one_check import OneCheck
 from protocols.levels.two_server.opened_batches import OpenedBatches
 from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
@@ -277,6 +279,31 @@ def _noise(study: Study, seed: bytes) -> LatticeNoise:
     return lattice_noise(expanded_source(seed, label=COORDINATOR_NOISE), units=units)
 
 
+def both_noises(study: Study, streams: Streams) -> BatchNoise:
+    """The noise of a batch: both servers'. For simulations."""
+    sources = [streams(COORDINATOR_NOISE).bytes, streams(GUARDIAN_NOISE).bytes]
+
+    def of_batch(voting: Bool[ndarray, " parties"]) -> LatticeNoise:
+        seeds = (sources[0](NOISE_SEED_BYTES), sources[1](NOISE_SEED_BYTES))
+        drawn = _DRAWN[type(study.votes)]
+        return LatticeNoise(study.units, lambda count, sigma: drawn(study, seeds, count, float(sigma)))
+
+    return of_batch
+
+
+def _drawn_for_sums(study: Study, seeds: tuple[bytes, bytes], count: int, sigma: float) -> Int64[ndarray, " count"]:
+    labelled = zip(seeds, (COORDINATOR_NOISE, GUARDIAN_NOISE), strict=True)
+    sources = (expanded_source(seed, label=label) for seed, label in labelled)
+    first, second = (lattice_noise(source, units=study.units).draw(count, sigma) for source in sources)
+    return first + second
+
+
+def _drawn_for_labels(study: Study, seeds: tuple[bytes, bytes], count: int, _: float) -> Int64[ndarray, " count"]:
+    # As both servers' checks of inputs give it, whatever is asked for: a draw for each query and class.
+    first, second = noise_of(seeds, NoiseLaw.of(study), queries=count // study.classes)
+    return (first + second).reshape(-1)
+
+
 def _share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
     return _SHARE[type(reserved.study.votes)](arrays, reserved)
 
@@ -320,6 +347,7 @@ def _accepted(arrays: tuple[ndarray, ...], seats: int) -> tuple[ndarray, ndarray
     return arrays[0], arrays[1]
 
 
+_DRAWN = {TeacherVotes: _drawn_for_labels, UnitSums: _drawn_for_sums}
 # What the coordinator gets of each kind of votes, and what it makes of it.
 _SHARE: dict[type[Votes], Callable[[tuple[ndarray, ...], ReservedBatch], PartyShare]] = {
     TeacherVotes: _vote_share,

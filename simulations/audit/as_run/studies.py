@@ -176,11 +176,9 @@ def stated_counts(asked: Asked) -> Float64[ndarray, "queries classes"]:
 
 def stated_noise(study: Study, sigma: float) -> IntegerNoise:
     """The law of the integer noise on one count: of all shares, of both servers, or of the coordinator alone."""
-    if study.confidentiality.name == "secure_sum":
-        # Shares of the quorum's parties but the colluder add up to the study's noise; all parties add theirs.
-        return summed_noise(sigma * study.units / np.sqrt(study.quorum - 1), sources=len(study.roster))
-    sources = 2 if study.confidentiality.name == "two_server" else 1
-    return summed_noise(sigma * study.units, sources=sources)
+    factor, seats = study.confidentiality.noise_factor(quorum=study.quorum, voted=len(study.roster)), len(study.roster)
+    sources = study.confidentiality.noise_sources(seats)
+    return summed_noise(sigma * study.units * factor / np.sqrt(sources), sources=sources)
 
 
 def stated_laws(study: Study, asked: Asked) -> Float64[ndarray, "queries outcomes"]:
