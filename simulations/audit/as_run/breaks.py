@@ -112,17 +112,17 @@ def _smaller_units(right: Function) -> Function:
 
 
 _FILTER = "protocols.budgets.filter"
-_CLEAR, _SUMMED = "protocols.levels.clear", "protocols.levels.secure_sum.ballot"
+_COUNTED, _SUMMED = "protocols.study.votes", "protocols.levels.secure_sum.ballot"
 _POOL, _BOUND = "protocols.levels.two_server.noise_pool", "protocols.levels.two_server.bound_inputs"
 RUN_BREAKS: dict[str, RunBreak] = {
     "abstentions-first": RunBreak(
-        "clear: abstentions are counted for class 0", "clear", (f"{_CLEAR}:count_votes",), _first_class_for_none
+        "clear: abstentions are counted for class 0", "clear", (f"{_COUNTED}:count_votes",), _first_class_for_none
     ),
     "weight-twice": RunBreak(
-        "clear: one party's weight is doubled", "clear", (f"{_CLEAR}:count_votes",), _heaviest_twice
+        "clear: one party's weight is doubled", "clear", (f"{_COUNTED}:count_votes",), _heaviest_twice
     ),
     "vote-left-out": RunBreak(
-        "clear: the last party's votes are not counted", "clear", (f"{_CLEAR}:count_votes",), _last_party_left_out
+        "clear: the last party's votes are not counted", "clear", (f"{_COUNTED}:count_votes",), _last_party_left_out
     ),
     "smaller-integers": RunBreak(
         "clear: integer noise of 0.85 of its sigma", "clear", ("protocols.noise:discrete_gaussian",), _smaller_units
@@ -153,7 +153,7 @@ RUN_BREAKS: dict[str, RunBreak] = {
     ),
     "cap-past": RunBreak("budgets: caps let a query past", "budgets", (f"{_FILTER}:cap_nano",), _price_over),
     "shares-first": RunBreak(
-        "secure_sum: abstentions are counted for class 0", "secure_sum", (f"{_SUMMED}:count_votes",),
+        "secure_sum: abstentions are counted for class 0", "secure_sum", (f"{_COUNTED}:count_votes",),
         _first_class_for_none,
     ),
     "one-server": RunBreak(

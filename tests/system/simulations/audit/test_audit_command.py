@@ -25,7 +25,7 @@ def test_an_honest_audit_ends_with_code_0_and_writes_its_findings(tmp_path, caps
     assert {path.name for path in (out / "figures").iterdir()} == {"audit.svg", "audit.png"}
     page = (out / "report.html").read_text()
     assert page.index("Nothing was refuted") < page.index("<svg") < page.index("Line by line")
-    assert page.count("</td></tr>") == len(document["findings"]) + len(document["studies_as_run"])
+    assert page.count("</td></tr>") == sum(len(document[each]) for each in ("findings", "studies_as_run", "budgets"))
     assert run_command(["audit", "--out", str(out), *QUICK]) == 2
 
 

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.levels import clear
 from protocols.mechanisms import MECHANISMS
+from protocols.study import votes
 from simulations.audit.as_run.as_run import audit_run
 from simulations.audit.as_run.breaks import RUN_BREAKS, broken_code
 from simulations.audit.as_run.budgets import audit_budgets
@@ -48,13 +48,13 @@ def test_a_share_of_the_noise_for_all_parties_is_found_where_one_may_drop_out_an
 
 
 def test_code_is_broken_within_the_block_only_and_an_unknown_break_is_refused():
-    right = clear.count_votes
+    right = votes.count_votes
     with broken_code("weight-twice"):
-        assert clear.count_votes is not right
-    assert clear.count_votes is right
+        assert votes.count_votes is not right
+    assert votes.count_votes is right
     with pytest.raises(KeyError), broken_code("weight-twice"):
         raise KeyError
-    assert clear.count_votes is right
+    assert votes.count_votes is right
     with pytest.raises(InvalidInput, match="break is 'none'"), broken_code("none"):
         pass
 
