@@ -24,7 +24,6 @@ from protocols.levels.two_server.statement import Fate
 from protocols.refusals.code import Code
 from protocols.study.chosen import GIVEN
 from protocols.study.deployed import DeployedStudy
-from protocols.study.stop import check_stop
 from protocols.study.study import Study, party_of
 from protocols.votes import NOT_ASKED
 
@@ -115,7 +114,7 @@ def _check_schedule(
         asked=asked,
         left=study.round_end(asked, queries) - asked,
         batch_limit=study.batch_limit,
-        stop=check_stop(study.votes.stop),
+        stop=study.votes.stop,
         quorum=study.quorum,
     )
     planned = {seat for seat, active in zip(study.seats, getattr(step, "active", ()), strict=False) if active}

@@ -23,7 +23,6 @@ from protocols.levels.level import Aggregation, ReservedBatch
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
-from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, Settled, VoteRequest
@@ -267,7 +266,7 @@ class Coordinator:
             asked=asked,
             left=study.round_end(asked, queries) - asked,
             batch_limit=study.batch_limit,
-            stop=check_stop(study.votes.stop),
+            stop=study.votes.stop,
             quorum=study.quorum,
         )
 

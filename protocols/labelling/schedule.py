@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from protocols.budgets.filter import BudgetFilter
 from protocols.budgets.participation import Participation
-from protocols.study.stop import StopRule
+from protocols.study.votes import StopRule
 
 StopReason = Literal[
     "pool_exhausted", "budget_exhausted", "all_budgets_exhausted", "quorum_lost", "guardian_lost", "failed"

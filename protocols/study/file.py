@@ -176,6 +176,7 @@ _PLAIN: dict[str, type | UnionType] = {
     "float": float,
     "bool": bool,
     "Terms": Terms,
+    "StopRule": str,
     "Votes": TeacherVotes | UnitSums,
     "Confidentiality": Level,
     "Mechanism": Mechanism,

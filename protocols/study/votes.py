@@ -22,11 +22,13 @@ from protocols.mechanisms import GaussianMechanism, GNMax, Lattice, Mechanism, c
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
-from protocols.study.stop import check_stop
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
 Unit = Literal["record", "patient", "party"]
 UNITS: tuple[Unit, ...] = ("record", "patient", "party")
+# When a study ends: what happens to parties whose budget is used up.
+StopRule = Literal["first-exhausted", "drop-exhausted"]
+STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
 # The units of which a node counts each one's votes: a sum of a whole party's data is that party.
 COUNTED = ("record", "patient")
 # What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
@@ -95,7 +97,7 @@ class TeacherVotes:
     query_limit: int
     batch_limit: int
     answer_rate: float
-    stop: str
+    stop: StopRule
     questions: str = GIVEN
     participation_name: str
     by: ClassVar[str] = "teacher"
@@ -113,7 +115,8 @@ class TeacherVotes:
                 check("study", what, value)
         if not 0 <= self.answer_rate <= 1:
             raise InvalidInput(f"answer_rate is {self.answer_rate}; allowed: in [0, 1]")
-        check_stop(self.stop)
+        if self.stop not in STOP_RULES:
+            raise InvalidInput(f"stop is {self.stop!r}; allowed: {', '.join(STOP_RULES)}")
         self.mechanism.check_view(check_view(self.view))
         first = self.mechanism.round_one
         if first is not None and first > self.query_limit:
@@ -269,7 +272,7 @@ class UnitSums:
     # What follows from there being one batch, in which everybody takes part.
     view: ClassVar[str] = "histogram"
     answer_rate: ClassVar[float] = 1.0
-    stop: ClassVar[str] = "first-exhausted"
+    stop: ClassVar[StopRule] = "first-exhausted"
     questions: ClassVar[str] = GIVEN
     participation_name: ClassVar[str] = "all"
     secret_coins: ClassVar[bool] = False

@@ -20,7 +20,6 @@ from protocols.labelling.coordinator import Labelling, TrainStudent
 from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Stop, next_batch
 from protocols.levels.level import BatchNoise
-from protocols.study.stop import check_stop
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
@@ -87,7 +86,7 @@ def replay(
             asked=asked,
             left=study.round_end(asked, queries) - asked,
             batch_limit=study.batch_limit,
-            stop=check_stop(study.votes.stop),
+            stop=study.votes.stop,
             quorum=study.quorum,
         )
         if isinstance(step, Stop):

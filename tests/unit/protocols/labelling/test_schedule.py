@@ -5,7 +5,6 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.labelling.schedule import Batch, Stop, next_batch
-from protocols.study.stop import check_stop
 from tests.harness.studies import make_study
 
 STUDY = make_study([1.0, 2.0, 3.0], threshold=1.0)
@@ -49,4 +48,4 @@ def test_the_study_ends_with_the_pool_or_the_quorum():
 
 def test_an_unknown_rule_lists_the_known():
     with pytest.raises(InvalidInput, match="first-exhausted, drop-exhausted"):
-        check_stop("never")
+        make_study([1.0], stop="never")
