@@ -50,10 +50,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.audit.command:audit_flags",
         "Run each mechanism on worst-case neighbouring votes: prints a lower bound on epsilon beside the claimed one.",
     ),
-    "paper": (
-        "simulations.commands.paper:paper_flags",
-        "Compute the tables of a paper again: each printed figure beside ours, with the difference.",
-    ),
     "schema": (
         "simulations.commands.schema:schema_flags",
         "Propose the schema of your own CSV, Parquet or JSON lines table, from its columns and values, for you to "
@@ -105,16 +101,18 @@ def cli() -> None:
       conclave-simulate analyse --votes votes.npy --votes-kind ids --mechanism gnmax --queries 640
       conclave-simulate accountants
       conclave-simulate audit --mechanism gnmax
-      conclave-simulate paper all
     """
 
 
-def run_command(arguments: list[str]) -> int:
-    """Runs the command line and returns its exit code; errors become one line with the next step."""
+def run_command(arguments: list[str], command: click.Command = cli) -> int:
+    """Runs a command line of conclave-simulate, or of `command`; returns its exit code.
+
+    Errors become one line with the next step.
+    """
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         # Without standalone mode click returns the code of an Exit, and otherwise what the command returns: None.
-        code = cli.main(arguments, standalone_mode=False)
+        code = command.main(arguments, standalone_mode=False)
         return code if isinstance(code, int) else 0
     except click.exceptions.Exit as error:
         return error.exit_code

@@ -13,6 +13,9 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
+from benchmarks.papers import find_papers
+from benchmarks.papers.paper import number
+from benchmarks.papers.written import from_tidy, papers_markdown
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
@@ -21,9 +24,6 @@ from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, markdown_table, means, worst_groups, worst_rows
 from simulations.groups import FEWEST
 from simulations.membership.attack import advantage_ceiling, area_ceiling, true_positive_ceiling
-from simulations.papers import find_papers
-from simulations.papers.paper import number
-from simulations.papers.written import from_tidy, papers_markdown
 from simulations.planning.objectives import OBJECTIVES
 from simulations.planning.plan import make_plan
 from simulations.planning.planned_votes import AssumedVotes

@@ -17,7 +17,7 @@ FIGURE = Private(np.array([1.5, 2.0]))
 # The report that marks what it shows; and the release of a sanitised figure, which pays for it.
 MAY_REVEAL = {"simulations/report/private_section.py"}
 # Its votes and data are public.
-PUBLISHED_VOTES = "simulations/papers/"
+PUBLISHED_VOTES = "benchmarks/papers/"
 
 
 @pytest.mark.parametrize(

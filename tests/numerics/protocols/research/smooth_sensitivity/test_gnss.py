@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr
 
+from benchmarks.papers.paper import printed_figures
 from protocols.errors import InvalidInput
 from protocols.research.smooth_sensitivity.gnss import (
     GnssParameters,
@@ -27,7 +28,6 @@ from protocols.research.smooth_sensitivity.smooth_sensitivity import (
     gnmax_rdp,
     smooth_sensitivity,
 )
-from simulations.papers.paper import printed_figures
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "gnss.json").read_text())
 VOTES = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018"

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from benchmarks.papers.paper import Task
 from protocols.array_files import read_array
 from protocols.budgets.accountant import default_accountant
 from protocols.errors import DataUnavailable
@@ -14,7 +15,6 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research.data_dependent import DATA_DEPENDENT
 from protocols.research.evidence import Figures, QueryVotes, Units
 from simulations.datasets.sources import DataSource, data_folder
-from simulations.papers.paper import Task
 from simulations.private import worst_case_epsilon
 
 VOTES = DataSource(

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.papers import find_papers, private_knn
+from benchmarks.papers.paper import Task, printed_figures
+from benchmarks.papers.private_knn import _Split
 from coordinator.queries.clusters import cluster_queries
 from coordinator.queries.features import features_for
-from simulations.papers import find_papers, private_knn
-from simulations.papers.paper import Task, printed_figures
-from simulations.papers.private_knn import _Split
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 from simulations.stages.record_cells import RecordCells

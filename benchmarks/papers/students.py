@@ -27,6 +27,9 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int8, Int64, Integer
 from numpy import ndarray
 
+from benchmarks.papers import stand_ins
+from benchmarks.papers.paper import Task
+from benchmarks.papers.stand_ins import Following, Pool, Teacher
 from coordinator.students.targets import one_hot
 from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
@@ -37,9 +40,6 @@ from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
-from simulations.papers import stand_ins
-from simulations.papers.paper import Task
-from simulations.papers.stand_ins import Following, Pool, Teacher
 from simulations.setup.budgets import largest_remainder
 from simulations.setup.partition import parse_partition, partition
 from simulations.setup.upsampling import duplicates

@@ -2,9 +2,9 @@
 
 import pytest
 
+from benchmarks.papers import capc, find_papers
+from benchmarks.papers.paper import Task, printed_figures
 from simulations.ask import report, stages
-from simulations.papers import capc, find_papers
-from simulations.papers.paper import Task, printed_figures
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 

@@ -105,7 +105,7 @@ Teacher = KernelRidge | Forest
 
 TEACHERS: Final = 250
 _ENSEMBLE_SEED: Final = 0
-_TEACHERS: Final = ("simulations.papers.stand_ins",)
+_TEACHERS: Final = ("benchmarks.papers.stand_ins",)
 
 
 @dataclass(frozen=True, eq=False)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from protocols.research.published import papernot2018
-from simulations.papers import students
-from simulations.papers.students import (
+from benchmarks.papers import students
+from benchmarks.papers.students import (
     Terms,
     label_until_spent,
     most_labels,
@@ -13,6 +12,7 @@ from simulations.papers.students import (
     published_weights,
     spent_after,
 )
+from protocols.research.published import papernot2018
 
 TERMS = Terms(sigma=4.0, sigma_threshold=5.0, threshold=14.0, delta=1e-3)
 ORDERS = np.arange(2.0, 51.0)

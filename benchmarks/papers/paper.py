@@ -127,7 +127,7 @@ class Measured:
 
 
 def printed_figures(paper: str) -> dict[str, Any]:
-    """What the paper printed: simulations/papers/PAPER.json."""
+    """What the paper printed: benchmarks/papers/PAPER.json."""
     found = read_json(Path(__file__).with_name(f"{paper}.json"))
     assert isinstance(found, dict)  # a file of this project
     return found

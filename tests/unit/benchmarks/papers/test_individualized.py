@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from simulations.papers import find_papers, individualized, stand_ins
-from simulations.papers.paper import Task, printed_figures
-from simulations.papers.stand_ins import Following, Forest, KernelRidge, Pool
+from benchmarks.papers import find_papers, individualized, stand_ins
+from benchmarks.papers.paper import Task, printed_figures
+from benchmarks.papers.stand_ins import Following, Forest, KernelRidge, Pool
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds
 from simulations.datasets import mnist as mnist_data
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, read_inputs
 from simulations.stages.label import label_seed

@@ -7,11 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from protocols.errors import DataUnavailable, InvalidInput
-from simulations.commands.group import run_command
-from simulations.datasets.sources import DataSource
-from simulations.papers import PAPERS, find_papers
-from simulations.papers.paper import (
+from benchmarks.papers import PAPERS, find_papers
+from benchmarks.papers.__main__ import paper_flags
+from benchmarks.papers.paper import (
     Cell,
     Measured,
     Paper,
@@ -25,8 +23,11 @@ from simulations.papers.paper import (
     printed_figures,
     verdict_text,
 )
-from simulations.papers.running import check_data, wanted
-from simulations.papers.written import from_tidy, papers_markdown
+from benchmarks.papers.running import check_data, wanted
+from benchmarks.papers.written import from_tidy, papers_markdown
+from protocols.errors import DataUnavailable, InvalidInput
+from simulations.commands.group import run_command
+from simulations.datasets.sources import DataSource
 
 FILES = DataSource(folder="votes", url="https://example.org", steps="download votes.npy")
 
@@ -148,16 +149,16 @@ def invented() -> Paper:
 
 def test_a_finished_part_is_kept_and_the_same_command_goes_on(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("simulations.papers.PAPERS", {"invented": f"{__name__}:invented"})
-    monkeypatch.setattr("simulations.papers.import_module", lambda name: __import__("sys").modules[__name__])
-    monkeypatch.setattr("simulations.papers.running.printed_figures", lambda name: {})
+    monkeypatch.setattr("benchmarks.papers.PAPERS", {"invented": f"{__name__}:invented"})
+    monkeypatch.setattr("benchmarks.papers.import_module", lambda name: __import__("sys").modules[__name__])
+    monkeypatch.setattr("benchmarks.papers.running.printed_figures", lambda name: {})
     COMPUTED.clear()
     Path("stop").touch()
-    command = ["paper", "invented", "--seeds", "0-2", "--out", "out", "--quiet"]
-    assert run_command(command) == 130
+    command = ["invented", "--seeds", "0-2", "--out", "out", "--quiet"]
+    assert run_command(command, paper_flags) == 130
     assert "--resume --out out" in capsys.readouterr().err
     Path("stop").unlink()
-    assert run_command([*command, "--resume"]) == 0
+    assert run_command([*command, "--resume"], paper_flags) == 0
     assert COMPUTED == ["first", "second", "second"]
     said = capsys.readouterr().out
     assert "1 of 1 cells within 1 point or 5 %" in said
@@ -170,8 +171,8 @@ def test_a_finished_part_is_kept_and_the_same_command_goes_on(tmp_path, monkeypa
     np.testing.assert_array_equal(table["near"].isna(), [False, True, True])
     pd.testing.assert_frame_equal(pd.read_parquet("out/cells.parquet")[["ours"]], table[["ours"]])
     assert papers_markdown(from_tidy(table, [invented()])) == Path("out/report.md").read_text()
-    assert run_command([*command, "--resume", "--json"]) == 0
+    assert run_command([*command, "--resume", "--json"], paper_flags) == 0
     rows = json.loads(capsys.readouterr().out)
     assert [row["ours"] for row in rows] == [98.0, 0.5, None]
-    assert run_command(["paper", "other"]) == 2
+    assert run_command(["other"], paper_flags) == 2
     assert "allowed: list, all, invented" in capsys.readouterr().err

@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Final
 from protocols.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from simulations.papers.paper import Paper
+    from benchmarks.papers.paper import Paper
 
 # Each paper, and the function that makes it. To list them, none is imported.
 PAPERS: Final[dict[str, str]] = {
-    "pate2017": "simulations.papers.pate2017:paper",
-    "pate2018": "simulations.papers.pate2018:paper",
-    "individualized": "simulations.papers.individualized:paper",
-    "capc": "simulations.papers.capc:paper",
-    "bayesian_dp": "simulations.papers.bayesian_dp:paper",
-    "private_knn": "simulations.papers.private_knn:paper",
+    "pate2017": "benchmarks.papers.pate2017:paper",
+    "pate2018": "benchmarks.papers.pate2018:paper",
+    "individualized": "benchmarks.papers.individualized:paper",
+    "capc": "benchmarks.papers.capc:paper",
+    "bayesian_dp": "benchmarks.papers.bayesian_dp:paper",
+    "private_knn": "benchmarks.papers.private_knn:paper",
 }
 
 

@@ -22,10 +22,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from protocols.study.study import ADJACENCY
-from runtime.files import write_atomically
-from runtime.page import Tone, document, facts, lines, table, text, verdict
-from simulations.papers.paper import (
+from benchmarks.papers.paper import (
     HEAD,
     NEAR,
     Cell,
@@ -41,8 +38,11 @@ from simulations.papers.paper import (
     verdict_points,
     verdict_text,
 )
-from simulations.papers.paper import verdict_text as total
-from simulations.papers.running import Wanted
+from benchmarks.papers.paper import verdict_text as total
+from benchmarks.papers.running import Wanted
+from protocols.study.study import ADJACENCY
+from runtime.files import write_atomically
+from runtime.page import Tone, document, facts, lines, table, text, verdict
 from simulations.results.files import environment
 
 _MANY: Final = 10  # compared cells from which on a table has one row a figure
@@ -231,4 +231,4 @@ def command_text(asked: Wanted) -> str:
     """The command that computes the same tables."""
     only = [word for name in asked.only for word in ("--only", name)]
     seeds = ",".join(map(str, asked.seeds))
-    return shlex.join(["conclave-simulate", "paper", asked.name, *only, "--seeds", seeds])
+    return shlex.join(["python", "-m", "benchmarks.papers", asked.name, *only, "--seeds", seeds])

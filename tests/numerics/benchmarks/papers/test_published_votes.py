@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from simulations.papers import find_papers
-from simulations.papers.paper import Task
+from benchmarks.papers import find_papers
+from benchmarks.papers.paper import Task
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 

@@ -17,15 +17,15 @@ import numpy as np
 from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
 
+from benchmarks.papers.paper import Cell, Task, points
+from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy
+from benchmarks.papers.votes import DATA_DEPENDENT_MEANS, WORST_CASE_MEANS, confident_figures, worst_case
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research.published import papernot2018
 from protocols.votes import plurality
 from simulations import datasets
 from simulations.datasets.rendered import rendered
 from simulations.datasets.request import DatasetRequest
-from simulations.papers.paper import Cell, Task, points
-from simulations.papers.students import counts_of, ensemble_votes, released, student_accuracy
-from simulations.papers.votes import DATA_DEPENDENT_MEANS, WORST_CASE_MEANS, confident_figures, worst_case
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.stored_votes import CastVotes

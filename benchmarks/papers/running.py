@@ -8,12 +8,7 @@ from pathlib import Path
 
 import tomli_w
 
-from protocols.errors import DataUnavailable, InvalidInput
-from protocols.reading import read_text
-from runtime.files import write_atomically
-from simulations.datasets.dataset import content_digest
-from simulations.datasets.sources import ENVIRONMENT, data_folder
-from simulations.papers.paper import (
+from benchmarks.papers.paper import (
     Cell,
     Measured,
     Paper,
@@ -24,11 +19,16 @@ from simulations.papers.paper import (
     printed_figures,
     read_cells,
 )
+from protocols.errors import DataUnavailable, InvalidInput
+from protocols.reading import read_text
+from runtime.files import write_atomically
+from simulations.datasets.dataset import content_digest
+from simulations.datasets.sources import ENVIRONMENT, data_folder
 from simulations.source import source_digest
 
 # What a kept part depends on, besides data and printed figures: the code of papers and stages, and of what they call.
 _CODE = (
-    "simulations.papers", "simulations.stages", "simulations.setup", "simulations.datasets", "simulations.ask",
+    "benchmarks.papers", "simulations.stages", "simulations.setup", "simulations.datasets", "simulations.ask",
     "simulations.retraining", "coordinator.queries", "coordinator.students", "party.teachers", "protocols.mechanisms",
     "protocols.budgets", "protocols.bounds", "protocols.research", "protocols.research.published",
 )  # fmt: skip

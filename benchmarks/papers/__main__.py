@@ -1,20 +1,23 @@
-"""The sub-command paper: what papers printed, beside what is measured here."""
+"""python -m benchmarks.papers: what papers printed, beside what is measured here."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any  # values of flags, as click gives them
 
 import click
 
+from benchmarks.papers import PAPERS, find_papers
+from runtime.cli import CONTEXT
 from simulations.commands.folder import results_folder
+from simulations.commands.group import run_command
 from simulations.exits import EPILOG_OF_RUN, Interrupted
 from simulations.options import host_flags, host_from, reporter_from
-from simulations.papers import PAPERS, find_papers
 
 
-@click.command(name="paper", epilog=EPILOG_OF_RUN)
+@click.command(name="python -m benchmarks.papers", epilog=EPILOG_OF_RUN, context_settings=CONTEXT)
 @click.argument("name", metavar=f"[list|all|{'|'.join(PAPERS)}]")
-@click.option("--only", multiple=True, help="A table, by the name that `paper list` gives; may be repeated [all].")
+@click.option("--only", multiple=True, help="A table, by the name that `list` gives; may be repeated [all].")
 @click.option("--seeds", help="Seeds of whatever is drawn: 0-9, 3 or 0,2,5-7.", default="0-4", show_default=True)
 @host_flags
 @click.option("--out", help="Folder for the results [runs/paper-TIME].", type=click.Path())
@@ -29,10 +32,10 @@ def paper_flags(**flags: Any) -> None:
 
     \b
     Examples:
-      conclave-simulate paper list
-      conclave-simulate paper pate2018 --only table-2 --out runs/pate2018
-      conclave-simulate paper all --seeds 0-9 --out runs/papers
-      conclave-simulate paper all --seeds 0-9 --resume --out runs/papers
+      python -m benchmarks.papers list
+      python -m benchmarks.papers pate2018 --only table-2 --out runs/pate2018
+      python -m benchmarks.papers all --seeds 0-9 --out runs/papers
+      python -m benchmarks.papers all --seeds 0-9 --resume --out runs/papers
     """
     if flags["name"] == "list":
         _list(as_json=flags["as_json"])
@@ -71,10 +74,10 @@ def _list(*, as_json: bool) -> None:
 def _measured(flags: dict[str, Any]) -> None:
     import json
 
+    from benchmarks.papers.paper import HEAD, Measured, Task, cell_row, notes, verdict_points, verdict_text
+    from benchmarks.papers.running import check_data, measure, wanted
+    from benchmarks.papers.written import write_papers
     from runtime.files import write_atomically
-    from simulations.papers.paper import HEAD, Measured, Task, cell_row, notes, verdict_points, verdict_text
-    from simulations.papers.running import check_data, measure, wanted
-    from simulations.papers.written import write_papers
     from simulations.report.terminal import folded, print_rows
     from simulations.setup.experiment import parse_seeds
 
@@ -104,3 +107,7 @@ def _measured(flags: dict[str, Any]) -> None:
     click.echo(f"{verdict_text([cell for one in measured for cell in one.cells])}; {out / 'report.html'}")
     for title, said in verdict_points(measured):
         click.echo(folded(f"{title} {said}", first="- ", rest="  "))
+
+
+if __name__ == "__main__":
+    sys.exit(run_command(sys.argv[1:], paper_flags))

@@ -1,7 +1,7 @@
 """Bayesian DP of PATE: ours alone, on digits with few teachers."""
 
-from simulations.papers import bayesian_dp, find_papers
-from simulations.papers.paper import Task
+from benchmarks.papers import bayesian_dp, find_papers
+from benchmarks.papers.paper import Task
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 

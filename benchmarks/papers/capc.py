@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final  # Any: rows of a JSON file
 
+from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, Unit, printed_figures
+from benchmarks.papers.votes import WORST_CASE_MEANS, worst_case
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from simulations.datasets import mnist as mnist_data
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, Unit, printed_figures
-from simulations.papers.votes import WORST_CASE_MEANS, worst_case
 
 NAME: Final = "capc"
 _STANDS_IN: Final = "mnist"

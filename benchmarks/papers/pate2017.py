@@ -10,15 +10,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.mechanisms.lnmax import LNMax
-from protocols.research.published import moments2017
-from protocols.votes import ABSTAIN
-from simulations import datasets
-from simulations.datasets import DatasetRequest, adult, diabetes130, mnist
-from simulations.datasets.dataset import Dataset
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
-from simulations.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
-from simulations.papers.votes import (
+from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
+from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
+from benchmarks.papers.votes import (
     DATA_DEPENDENT_MEANS,
     NO_VOTES,
     VOTES,
@@ -27,6 +21,12 @@ from simulations.papers.votes import (
     published_counts,
     worst_case,
 )
+from protocols.mechanisms.lnmax import LNMax
+from protocols.research.published import moments2017
+from protocols.votes import ABSTAIN
+from simulations import datasets
+from simulations.datasets import DatasetRequest, adult, diabetes130, mnist
+from simulations.datasets.dataset import Dataset
 
 NAME = "pate2017"
 # The moments among which the published program chose; the accountant here chooses among 128.

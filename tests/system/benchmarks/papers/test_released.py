@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
+from benchmarks.papers.glyph_like import Size, glyph_like
+from benchmarks.papers.paper import Task, printed_figures
+from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.votes import ABSTAIN
 from simulations import datasets
-from simulations.papers.glyph_like import Size, glyph_like
-from simulations.papers.paper import Task, printed_figures
-from simulations.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 

@@ -7,16 +7,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final  # Any: rows of a JSON file
 
-from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.research.published import papernot2018
-from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
-from simulations import datasets
-from simulations.datasets import DatasetRequest, adult, mnist
-from simulations.datasets.sources import DataSource
-from simulations.papers.glyph_like import Size, glyph_like
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
-from simulations.papers.students import released, student_accuracy
-from simulations.papers.votes import (
+from benchmarks.papers.glyph_like import Size, glyph_like
+from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, points, printed_figures
+from benchmarks.papers.students import released, student_accuracy
+from benchmarks.papers.votes import (
     DATA_DEPENDENT_MEANS,
     NO_VOTES,
     VOTES,
@@ -25,6 +19,12 @@ from simulations.papers.votes import (
     published_counts,
     worst_case,
 )
+from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.research.published import papernot2018
+from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
+from simulations import datasets
+from simulations.datasets import DatasetRequest, adult, mnist
+from simulations.datasets.sources import DataSource
 
 NAME = "pate2018"
 _PUBLIC_VOTES = ("MNIST", "Adult")

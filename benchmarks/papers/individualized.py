@@ -3,7 +3,7 @@
 Individualized PATE on MNIST with votes that are calibrated to printed numbers of labels, one for each set of cells.
 
 Teachers that see fewer components agree less. Where votes must agree more without being right more often, a share of
-them follows one model (simulations/papers/stand_ins.py). All other cells of a set then follow.
+them follows one model (benchmarks/papers/stand_ins.py). All other cells of a set then follow.
 
 The figures of Individualized PATE on MNIST: what groups spend label by label, and labels over budgets.
 
@@ -26,13 +26,13 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
+from benchmarks.papers import stand_ins
+from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
+from benchmarks.papers.stand_ins import Following, Forest, KernelRidge, Teacher
+from benchmarks.papers.students import Ensemble, Labelled, Terms, label_until_spent, proportional_weights, spent_after
+from benchmarks.papers.votes import DATA_DEPENDENT_MEANS
 from simulations.datasets import adult as adult_data
 from simulations.datasets import mnist as mnist_data
-from simulations.papers import stand_ins
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
-from simulations.papers.stand_ins import Following, Forest, KernelRidge, Teacher
-from simulations.papers.students import Ensemble, Labelled, Terms, label_until_spent, proportional_weights, spent_after
-from simulations.papers.votes import DATA_DEPENDENT_MEANS
 
 NAME: Final = "individualized"
 NEEDS: Final = {"MNIST": (mnist_data.SOURCE,), "Adult": (adult_data.SOURCE,)}

@@ -11,6 +11,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
+from benchmarks.papers.students import predicted
 from protocols.crypto.randomness import simulation_rng
 from protocols.study.levels import Clear
 from protocols.study.query_map import QueryMap
@@ -19,8 +21,6 @@ from protocols.study.study import Study
 from simulations import datasets
 from simulations.datasets import mnist as mnist_data
 from simulations.datasets.request import DatasetRequest
-from simulations.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds, printed_figures
-from simulations.papers.students import predicted
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host
 from simulations.stages.label import SeedResult
