@@ -35,7 +35,7 @@ from typing import Any  # figures of several kinds
 from asked_processes import ASKER, AskedProcesses, called
 from between import run_between
 
-from party.asking import asking, improvement
+from party.asking import asking, report
 from party.commands.group import run_command
 from protocols.crypto.channel import Channel
 from protocols.levels.hidden_queries.querier import PrivateQueries
@@ -55,7 +55,7 @@ class Stages:
 
     def run(self, arguments: list[str]) -> float:
         """Runs the command; its whole time."""
-        relayed, dial, improve = asking.Relayed, asking._dial, improvement.improve
+        relayed, dial, improve = asking.Relayed, asking._dial, report.improve
         compute, stages = PrivateQueries._compute, self
 
         class Timed(relayed):  # type: ignore[misc, valid-type]  # a class that is found at run time
@@ -83,14 +83,14 @@ class Stages:
             with stages.timed("training"):
                 return improve(*given, **named)
 
-        asking.Relayed, asking._dial, improvement.improve = Timed, dialled, improved
+        asking.Relayed, asking._dial, report.improve = Timed, dialled, improved
         PrivateQueries._compute = computed
         try:
             began = time.perf_counter()
             called(run_command, arguments)
             return time.perf_counter() - began
         finally:
-            asking.Relayed, asking._dial, improvement.improve = relayed, dial, improve
+            asking.Relayed, asking._dial, report.improve = relayed, dial, improve
             PrivateQueries._compute = compute
 
     @contextlib.contextmanager
@@ -152,7 +152,7 @@ def main() -> None:
         + "".join(f"{name:>10}" for name in (*Stages.NAMES, "rest"))
         + f"{'steps':>7}{'to op.':>8}{'from':>7}{'to gdn.':>9}{'from':>8}"
     )
-    improvement.check_model("logistic_regression")  # imports its packages, which is not what is timed
+    report.check_model("logistic_regression")  # imports its packages, which is not what is timed
     for rtt_ms in options.rtt_ms:
         stages, whole, moved, figures = measure(options, rtt_ms)
         if figures["asked"] != options.queries or figures["left_out"]:

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
-from party.demo.local_consortium import end_processes
+from party.demo.demo import end_processes
 from party.home import PartyHome
 from protocols.crypto.identity import certificate_from_pem, encoded_point
 from protocols.mechanisms import GNMax

@@ -12,7 +12,7 @@ import time
 from functools import partial
 from pathlib import Path
 
-from party.teachers.logistic_regression import MAX_ITERATIONS
+from party.teachers.linear import MAX_ITERATIONS
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
 from simulations.engines import open_engine

@@ -29,10 +29,9 @@ from coordinator.connection.guardian_dialling import GuardianLine, dial
 from coordinator.home import CoordinatorHome, CoordinatorSettings
 from coordinator.members.authority import Authority, authority_pem, create_consortium
 from coordinator.store.store import Store
-from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from guardian.home import GuardianHome, GuardianSettings, accept_certificate, approve_study, create_guardian
 from guardian.port import GuardianPort
 from guardian.serving import serve_guardian
-from guardian.studies import approve_study
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
@@ -141,8 +140,8 @@ def certified(folder: Path) -> tuple[CoordinatorHome, GuardianHome]:
 def run_guardian(folder: Path, ports: Connection) -> None:
     """The guardian's process: `conclave-guardian serve`, and a port for the line alone. Ends when `ports` is closed."""
     guardian, stop = GuardianHome(folder), threading.Event()
-    (approved,) = (each.name for each in guardian.studies.iterdir())
-    study = read_deployed(guardian.studies / approved / "study.toml")
+    (approved,) = (each.name for each in guardian.home.iterdir())
+    study = read_deployed(guardian.home / approved / "study.toml")
     line = GuardianPort(
         key=guardian.key(),
         certificate=guardian.certificate(),

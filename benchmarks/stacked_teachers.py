@@ -18,8 +18,8 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from party.teachers.teacher import Shard
 from party.teachers.torch_teacher import TorchKind, cnn
-from party.teachers.validation import Shard
 
 _CLASSES = 10
 

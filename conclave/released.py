@@ -8,11 +8,11 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from party.data.csv_files import CsvFile
+from party.audit import read_student
+from party.data.files import CsvFile
 from party.data.mapping import DataMapping, read_mapping
 from party.data.queries import read_queries
-from party.data.settings import DataSettings
-from party.released import read_student
+from party.data.records import DataSettings
 from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
 from protocols.reading import read_bytes
 

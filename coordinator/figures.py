@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any  # the values of a JSON object
 
-from runtime.metrics import Family
+from runtime.loopback import Family
 
 
 def families(status: Mapping[str, Any]) -> list[Family]:

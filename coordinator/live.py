@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any  # the values of a JSON object
 
 from protocols.plural import at_most, counted
-from runtime.live_page import AGAIN_S
+from runtime.loopback import AGAIN_S
 from runtime.page import document, table, text, verdict
 
 _SOON_DAYS = 3.0
@@ -26,7 +26,7 @@ def operator_page(
     """The page of a coordinator.
 
     status: as coordinator.status.read_status gives it; trained: of each study, whether its student is; now_s: seconds
-    since 1970; paste: puts what a command needs besides into a text (runtime.pasting).
+    since 1970; paste: puts what a command needs besides into a text (runtime.printing).
     """
     commands = next_commands(status, trained)
     waits = [f"{each['study']}: {each['message'] or each['state']}" for each in _at_work(status)]

@@ -32,10 +32,9 @@ from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, StorageFailed
 from protocols.private_files import tighten
 from protocols.study.deployed import DeployedStudy
-from runtime.live_page import LINK_FILE, LivePage
-from runtime.locks import alone, serving_alone
+from runtime.files import alone, serving_alone
 from runtime.logs import Log
-from runtime.metrics import Monitor, exposition
+from runtime.loopback import LINK_FILE, LivePage, Monitor, exposition
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0

@@ -15,12 +15,10 @@ from protocols.errors import Refused
 from protocols.installing import DISTRIBUTION
 from protocols.plural import counted
 from protocols.refusals.code import Code
-from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, run_group
+from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, passphrase_command, run_group
 from runtime.files import read_received
-from runtime.locked_keys import passphrase_command
 from runtime.logs import Log
-from runtime.pasting import say_next
-from runtime.printing import print_json, table
+from runtime.printing import print_json, say_next, table
 from runtime.upgrade import upgrade_command
 
 if TYPE_CHECKING:
@@ -160,7 +158,7 @@ def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> N
     Example:
       conclave-guardian approve study.toml
     """
-    from guardian.studies import approve_study, check_study, describe
+    from guardian.home import approve_study, check_study, describe
     from protocols.crypto.randomness import system_source
     from protocols.study.file import read_deployed
 
@@ -209,7 +207,7 @@ def serve(listen: str | None, home: GuardianHome) -> int:
       conclave-guardian serve
     """
     from guardian.serving import serve_guardian
-    from runtime.signals import until_signalled
+    from runtime.exits import until_signalled
 
     return until_signalled(lambda stop: serve_guardian(home, listen=listen, stop=stop, log=Log(sys.stderr)))
 

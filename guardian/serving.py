@@ -10,17 +10,16 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from typing import Any  # the values of a JSON object
 
-from guardian.home import GuardianHome
+from guardian.home import ApprovedStudies, GuardianHome, study_figures
 from guardian.port import GuardianPort
-from guardian.studies import ApprovedStudies, study_figures
 from protocols.crypto.identity import Identity
 from protocols.crypto.randomness import system_source
 from protocols.errors import DataCorrupt, Refused
 from protocols.private_files import tighten
 from protocols.refusals.code import Code
-from runtime.locks import alone, serving_alone
+from runtime.files import alone, serving_alone
 from runtime.logs import Log
-from runtime.metrics import Family, Monitor, exposition
+from runtime.loopback import Family, Monitor, exposition
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from runtime.program import run
+from runtime.distribution import run
 
 
 def main() -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from party.data.pool import keep_pool
+from party.data.queries import keep_pool
 from party.settings import Invitation, PartySettings, mapping_path, read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.private_files import private_folder
@@ -24,9 +24,8 @@ from protocols.reading import read_text
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
-from runtime.files import sync, write_atomically
+from runtime.files import alone, sync, write_atomically
 from runtime.key_files import read_key
-from runtime.locks import alone
 
 # home.id is 32 digits; a person who edited it may have added a line end.
 _IDENTITY_BYTES = 100

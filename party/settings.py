@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import Any  # what tomllib returns, checked below
 
 from party.data import source_kind
-from party.data.mapping import read_mapping
-from party.data.names import folded
-from party.data.settings import DataSettings
+from party.data.mapping import folded, read_mapping
+from party.data.records import DataSettings
 from party.lifetime import LifetimeCap
 from protocols import reading
 from protocols.crypto.identity import check_name

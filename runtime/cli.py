@@ -1,4 +1,4 @@
-"""A program's commands, imported when called, and how errors are shown: a code, and what to do next.
+"""A program's commands, imported when called; its home, closed to others first; and how errors are shown.
 
 A module of commands imports at its top only what its flags need, and each command imports what it runs in its function:
 --help of any command needs neither NumPy nor a package for keys, plots or teachers.
@@ -8,19 +8,50 @@ from __future__ import annotations
 
 import errno
 import importlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
-from protocols.errors import ConclaveError, StorageFailed
+from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.private_files import open_to_others, tighten
+from protocols.refusals.code import Code
 from runtime.distribution import lacking
-from runtime.exits import Exit, show_error
-from runtime.open_home import mend_and_say
-from runtime.pasting import with_home
-from runtime.signals import INTERRUPTED
+from runtime.exits import INTERRUPTED, Exit, show_error
+from runtime.printing import with_home
+
+
+def mend_home(home: Path, secrets: Iterable[str]) -> list[Path]:
+    """Restricts a home to its owner; returns the paths that others could read before.
+
+    secrets: names of its private keys; a folder that holds none of them is no home, and stays as it is. Raises
+    Refused("home_open"), and changes nothing, if one could have been read: folder and file were open.
+    """
+    keys = [home / name for name in secrets if (home / name).exists()]
+    found = open_to_others(home) if keys else []
+    for key in keys:
+        if home in found and key in found:
+            raise Refused(
+                Code.HOME_OPEN,
+                f"{key} could be read by others; allowed: mode 600, in a folder with mode 700: ask who may have read "
+                f"it, then: chmod 700 {home}",
+            )
+    return tighten(home) if found else []
+
+
+def mend_and_say(home: Path, secrets: Iterable[str]) -> None:
+    """As mend_home, and says on standard error what others could read."""
+    found = mend_home(home, secrets)
+    if found:
+        named = ", ".join(str(each.relative_to(home)) for each in found[:3])
+        click.echo(
+            f"warning: others could read {len(found)} files or folders of {home} ({named}); they are closed now: check "
+            "who copied files there, and as whom",
+            err=True,
+        )
+
 
 EPILOG: Final = (
     "Exit codes: 0 done; 1 unexpected; 2 wrong use; 3 invalid input; 4 refused; 5 budget; 6 storage; 7 a party or the "
@@ -62,7 +93,7 @@ def home_flag(
     """The option --home of a program; its commands get `home`, the result of open_home for the expanded folder.
 
     secrets: names of the private keys in it; a home that others can read is closed first, or refused
-    (runtime.open_home), except by the commands that look for themselves. A command other than upgrade is refused if the
+    (runtime.cli), except by the commands that look for themselves. A command other than upgrade is refused if the
     home's files are of another version's format ("home_format").
     """
 
@@ -114,7 +145,7 @@ def run_group(
 
     extra: the one that brings what the program needs; own: the extra of each command that has one of its own.
     """
-    given: dict[str, Path] = {}  # what `home_flag` was given, for runtime.pasting
+    given: dict[str, Path] = {}  # what `home_flag` was given, for runtime.printing
 
     def report(error: ConclaveError) -> int:
         home = given.get("home")
@@ -143,3 +174,34 @@ def run_group(
         command = next((each for each in arguments if not each.startswith("-")), "")
         return report(lacking(missing, f"{program} {command}", (own or {}).get(command, extra)))
     return result if isinstance(result, int) else 0
+
+
+def passphrase_command(
+    program: str, home_option: Callable[[Any], Any], *, keys: Callable[[Any], Sequence[Path]], runs: str
+) -> click.Command:
+    """The command of one program. keys: the files that get the passphrase; runs: the command that serves from the
+    home."""
+
+    @click.command("passphrase", epilog=EPILOG)
+    @click.option("--remove", is_flag=True, help="Store the keys without a passphrase.")
+    @home_option
+    def passphrase(remove: bool, home: Any) -> None:
+        from runtime.key_files import lock_keys, new_passphrase, open_keys
+
+        files = keys(home)
+        opened = open_keys(files)
+        lock_keys(opened, None if remove else new_passphrase(", ".join(map(str, files))))
+        for each in files:
+            click.echo(f"{each}: {'stored without a passphrase' if remove else 'has its passphrase'}")
+
+    passphrase.help = f"""Set, change or remove the passphrase of this home's private keys.
+
+    `{runs}` and every command that needs a key ask for it once, or take it from CONCLAVE_PASSPHRASE_COMMAND (a program
+    that prints it), CONCLAVE_PASSPHRASE_FILE, systemd's credential conclave-passphrase or CONCLAVE_PASSPHRASE.
+
+    \b
+    Examples:
+      {program} passphrase
+      {program} passphrase --remove
+    """
+    return passphrase

@@ -1,8 +1,12 @@
-"""How an error reaches the person at a command line: two lines on standard error, and an exit code."""
+"""How a command ends: exit codes, errors as two lines on standard error, and signals."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
 
@@ -105,7 +109,7 @@ _BUDGET_CODES: Final = frozenset(
 def show_error(error: ConclaveError, pasteable: Callable[[str], str] = str) -> Exit:
     """Prints on standard error what went wrong and what to do next; returns the exit code.
 
-    pasteable: makes commands in it such that they can be pasted (runtime.pasting).
+    pasteable: makes commands in it such that they can be pasted (runtime.printing).
     """
     from protocols.refusals.table import meaning_of  # a table that most commands never need
 
@@ -129,3 +133,43 @@ def on_terminal(text: str) -> str:
 def simulation_exit(error: ConclaveError) -> SimulationExit:
     """The exit code with which conclave-simulate ends for an error."""
     return next(number for kind, _, number, _ in _ERRORS if isinstance(error, kind))
+
+
+INTERRUPTED = "interrupted; run the same command again"
+
+
+def until_signalled(work: Callable[[threading.Event], None]) -> int:
+    """Runs `work`, which ends when its event is set; SIGTERM and Ctrl-C set it. Returns the exit code."""
+    stop, interrupted = threading.Event(), threading.Event()
+
+    def end(received: int, _: object) -> None:
+        if received == signal.SIGINT:
+            interrupted.set()
+        stop.set()
+
+    before = {number: signal.signal(number, end) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        work(stop)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return Exit.INTERRUPTED if interrupted.is_set() else 0
+
+
+@contextmanager
+def ended_by_interrupt() -> Iterator[None]:
+    """Ctrl-C ends the process at once with exit code 130, for work that may be killed at any point.
+
+    KeyboardInterrupt would be raised in whatever line runs, also amid the code of locks and of gRPC, where it may break
+    an invariant or be lost. Nothing is cleaned up. For the main thread.
+    """
+
+    def end(_: int, __: object) -> None:
+        os.write(2, f"\n{INTERRUPTED}\n".encode())
+        os._exit(Exit.INTERRUPTED)
+
+    before = signal.signal(signal.SIGINT, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -1,7 +1,8 @@
-"""A program's own files and folders: written as a whole or not at all, and made readable by their owner only."""
+"""A program's own files and folders: written whole or not at all, for their owner only, by one process at a time."""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import shutil
 import tempfile
@@ -10,9 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
-from protocols.private_files import private_folder
+from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
+from protocols.private_files import open_private, private_folder
 from protocols.reading import read_bytes
+from protocols.refusals.code import Code
 
 _FILE_BYTES: Final = 2**20
 
@@ -106,3 +108,26 @@ def read_received(path: Path) -> bytes:
     if path.exists() and path.stat().st_size > _FILE_BYTES:
         raise InvalidInput(f"{path} has {path.stat().st_size} bytes; allowed: at most {_FILE_BYTES}")
     return read_bytes(path, most=_FILE_BYTES)
+
+
+@contextmanager
+def alone(path: Path, refused: Refused) -> Iterator[None]:
+    """Locks the file `path`. Raises `refused` if another process has locked it, StorageFailed if it cannot be
+    opened.
+    """
+    private_folder(path.parent)
+    try:
+        file = open_private(path, "ab")
+    except OSError as error:
+        raise StorageFailed(f"cannot open {path}: {error.strerror}; check who owns its folder") from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise refused from None
+        yield
+
+
+def serving_alone(path: Path) -> Refused:
+    """The refusal when another `serve` holds the lock `path` of a home."""
+    return Refused(Code.ALREADY_SERVING, f"another serve runs on {path.parent}; allowed: one per home")

@@ -11,7 +11,7 @@ from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, to_pem
 from protocols.errors import ChannelClosed
 from protocols.wire.guardian.greeting import CONVERSE_METHOD
 from protocols.wire.guardian.line import Carried, GuardianLine
-from runtime.grpc_options import GUARDIAN_STREAM, dial
+from runtime.address import GUARDIAN_STREAM, dial
 
 _OPTIONS = [*GUARDIAN_STREAM, *dial(GUARDIAN_HOST), ("grpc.http2.max_pings_without_data", 0)]
 

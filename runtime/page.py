@@ -1,7 +1,8 @@
 """Pages for people, each one file of HTML: what every page shares, with the standard library alone.
 
 A page opens with its verdict: what it means for its reader. Programs with a template engine frame what their templates
-make with `document`; a hospital's node puts the parts together itself.
+make with `document`; a hospital's node puts the parts together itself. Figures of Matplotlib are inlined without a
+background, in colours that follow the page into the dark.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 from html import escape
 from importlib.resources import files
-from typing import Literal
+from typing import Final, Literal
 
 Tone = Literal["plain", "good", "warn"]
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
@@ -127,3 +128,39 @@ def text(value: object) -> str:
 
 def _class(name: str) -> str:
     return f' class="{name}"' if name else ""
+
+
+# Okabe & Ito's colours, which colour-blind readers can tell apart; runtime/look.css redefines them for dark screens.
+COLOURS: Final = {
+    "ink": "#1c2430",
+    "muted": "#5d6673",
+    "grid": "#d5dae1",
+    "blue": "#0072b2",
+    "vermillion": "#d55e00",
+    "green": "#009e73",
+    "purple": "#aa4499",
+    "orange": "#b97a00",
+    "sky": "#3f8fc4",
+    "grey": "#8b95a3",
+}
+# In an SVG of Matplotlib, the first patch of the figure and of each of its axes is the background.
+_BACKGROUND = re.compile(r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff')
+
+
+def inlined(svg: str, *, name: str, alt: str) -> str:
+    """An SVG of Matplotlib as an <svg> element of a page: no background, colours as CSS variables --c-NAME.
+
+    name: what its identifiers start with, so that several figures live on one page; alt: what is said instead of it. It
+    refers to nothing outside itself.
+    """
+    svg = svg[svg.index("<svg") :]
+    svg = _BACKGROUND.sub(r"\1none", svg)
+    svg = re.sub(r'\s(?:width|height)="[\d.]+pt"', "", svg, count=2)
+    svg = re.sub(r'\sxmlns(?::\w+)?="[^"]*"', "", svg)
+    svg = re.sub(r'\bid="', f'id="{name}-', svg)
+    svg = re.sub(r'xlink:href="#', f'href="#{name}-', svg)
+    svg = re.sub(r"url\(#", f"url(#{name}-", svg)
+    svg = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--figure-font)", svg)
+    for colour_name, colour in COLOURS.items():
+        svg = svg.replace(colour, f"var(--c-{colour_name})")
+    return svg.replace("<svg", f'<svg role="img" aria-label="{text(alt)}"', 1)

@@ -1,8 +1,8 @@
-"""Whether the clock jumped: compares the time of day with a monotonic clock.
+"""Whether the clock jumped, and how many faults the other side may commit over time.
 
 A certificate dated by a clock that is wrong for seconds may be wrong for years. So none is issued while the time of day
 disagrees with the monotonic clock. Correcting a wrong clock is a jump too: the new time is trusted once it has held for
-a while.
+a while. Faults are allowed per party, not per connection, so reconnecting does not refill an allowance.
 """
 
 from __future__ import annotations
@@ -52,3 +52,27 @@ class SteadyClock:
                 f"this machine's clock jumped by {jumped_s:+.0f} s; allowed: {TOLERANCE_S:g} s: certificates are "
                 "issued again once it is corrected, or has kept its new time for ten minutes",
             )
+
+
+class Allowance:
+    """`most` in a burst, and one more every `each_s` seconds up to `most`. Times are those of a monotonic clock."""
+
+    def __init__(self, *, most: int, each_s: float) -> None:
+        self._most = most
+        self._each_s = each_s
+        self._left = float(most)
+        self._since_s: float | None = None
+
+    def take(self, now_s: float) -> bool:
+        """Uses one; returns whether one was available."""
+        if not self.remains(now_s):
+            return False
+        self._left -= 1
+        return True
+
+    def remains(self, now_s: float) -> bool:
+        """Whether one is available."""
+        if self._since_s is not None:
+            self._left = min(self._most, self._left + max(0.0, now_s - self._since_s) / self._each_s)
+        self._since_s = now_s
+        return self._left >= 1

@@ -1,4 +1,7 @@
-"""The one reader of CSV tables (RFC 4180, with a header; a file that ends in .gz is unpacked); values are strings."""
+"""Tables as texts: CSV (RFC 4180, with a header; one that ends in .gz is unpacked), and JSON lines, an object a line.
+
+Pools of public queries are read alike by operator and hospitals, from tables or arrays. No pickle is read.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,24 @@ import io
 import itertools
 import os
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import (
+    Any,  # Any: what JSON gives, checked here
+    Final,
+)
 
-from protocols.array_files import FILE_BYTES, check_unpacked
-from protocols.errors import DataCorrupt
-from protocols.reading import open_file
+import numpy as np
+from jaxtyping import Float32
+from numpy import ndarray
+
+from protocols.array_files import FILE_BYTES, array_names, check_unpacked, read_array, read_arrays
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.reading import open_file, parse_json
+from protocols.study.features import MISSING, encode_table, read_numbers
+from protocols.study.terms import Feature
+from runtime.distribution import lacking
 
 # A table with more values is refused before it is encoded.
 VALUES: Final = 2**31
@@ -125,3 +138,110 @@ def wanted_columns(path: Path, names: Sequence[str], present: Sequence[str]) -> 
                 f"{', '.join(present)[:500]}"
             )
     return wanted
+
+
+# A line that is longer is refused before it is read to its end.
+LINE_BYTES: Final = 2**24
+
+
+def jsonl_header(path: Path) -> list[str]:
+    """The keys of the first object. Raises DataUnavailable, DataCorrupt."""
+    return list(next(_objects(path), {}))
+
+
+def read_jsonl(path: Path, names: Sequence[str] | None, *, missing: str) -> dict[str, list[str]]:
+    """The named keys of every object, or those of the first one, as strings; null or an absent key is `missing`.
+
+    Numbers and true are written as JSON writes them. Empty lines are skipped. Raises DataUnavailable, and
+    DataCorrupt naming the row for an object or a list as a value, and where the first object lacks a name.
+    """
+    kept: dict[str, list[str]] = {}
+    row = 0
+    for row, found in enumerate(_objects(path), start=1):
+        if row == 1:
+            present = list(found)
+            kept = {name: [] for name in wanted_columns(path, present if names is None else names, present)}
+        if row * len(kept) > VALUES:
+            raise DataCorrupt(f"{path} has more than {VALUES} values; allowed: at most that")
+        for name, column in kept.items():
+            column.append(_text(found.get(name), missing, f"{path}: row {row}: {name!r}"))
+    return kept if row else {name: [] for name in names or ()}
+
+
+def _objects(path: Path) -> Iterator[dict[str, Any]]:
+    row = 0
+    with open_file(path, most=FILE_BYTES) as file:
+        while line := file.readline(LINE_BYTES + 1):
+            if len(line) > LINE_BYTES:
+                raise DataCorrupt(f"{path}: row {row + 1} has more than {LINE_BYTES} bytes; allowed: at most that")
+            # Windows programs begin a file with a mark.
+            line = line if row else line.removeprefix(codecs.BOM_UTF8)
+            if not line.strip():
+                continue
+            row += 1
+            found = parse_json(line, where=f"{path}: row {row}")
+            if not isinstance(found, dict):
+                raise DataCorrupt(f"{path}: row {row} is no object; allowed: one object a line")
+            yield found
+
+
+def _text(value: object, missing: str, where: str) -> str:
+    match value:
+        case None:
+            return missing
+        case str():
+            return value
+        case bool():
+            return str(value).lower()
+        case int() | float():
+            return repr(value)
+    raise DataCorrupt(f"{where} is {type(value).__name__}; allowed: text, a number, true, false or null")
+
+
+KINDS: Final = (".csv", ".jsonl", ".parquet", ".npy", ".npz")
+_KEYS: Final = ("pool", "inputs", "x")
+
+
+def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool) -> ndarray:
+    """The queries in a file, which may hold anything yet. features: how the columns of a table are encoded; if empty,
+    all are numbers. mapped: whether an .npy file is memory-mapped.
+
+    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or where an extra is missing.
+    """
+    try:
+        open_file(path, most=FILE_BYTES).close()
+    except DataUnavailable:
+        raise DataUnavailable(f"pool file {path} does not exist") from None
+    names = [each.column for each in features] or None
+    match path.suffix.lower():
+        case ".csv":
+            return _encoded(read_csv(path, names), features, name=path.name)
+        case ".jsonl":
+            return _encoded(read_jsonl(path, names, missing=MISSING[0]), features, name=path.name)
+        case ".parquet":
+            try:
+                from runtime.parquet_tables import read_parquet
+            except ModuleNotFoundError as missing:
+                raise lacking(missing, f"pool file {path.name}") from missing
+            return _encoded(read_parquet(path, names, missing=MISSING[0]), features, name=path.name)
+        case ".npy":
+            return read_array(path, mapped=mapped)
+        case ".npz":
+            known = array_names(path)
+            name = known[0] if len(known) == 1 else next((key for key in _KEYS if key in known), None)
+            if name is None:
+                raise InvalidInput(
+                    f"pool file {path.name} holds the arrays {known[:8]}; allowed: one, or one named pool"
+                )
+            return read_arrays(path, [name])[name]
+        case kind:
+            raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
+
+
+def _encoded(
+    columns: Mapping[str, Sequence[str]], features: Sequence[Feature], *, name: str
+) -> Float32[ndarray, "queries features"] | ndarray:
+    """The queries in columns of texts. name: of the file, for messages. Raises DataCorrupt."""
+    if not features:
+        return np.stack([read_numbers(texts) for texts in columns.values()], axis=1)
+    return encode_table(columns, features, missing=MISSING, where=lambda column: f"{name}: column {column!r}")

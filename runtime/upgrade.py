@@ -27,8 +27,8 @@ def upgrade_command(
     @json_option
     def upgrade(check: bool, home: Any, as_json: bool) -> None:
         from protocols.wire.versions import WIRE_VERSIONS
+        from runtime.files import alone
         from runtime.home_format import home_format, migrate, newest_format, pending
-        from runtime.locks import alone
 
         place = folder(home)
         if not place.is_dir():

@@ -13,7 +13,7 @@ if __name__ == "__main__":
     _here = Path(__file__).resolve().parent
     sys.path[:] = [str(_here.parent), *(p for p in sys.path if Path(p or ".").resolve() != _here)]
 
-from runtime.program import run  # after the path is set
+from runtime.distribution import run  # after the path is set
 
 
 def main() -> None:

@@ -11,8 +11,7 @@ import click
 from coordinator.commands.group import home_option
 from runtime.cli import EPILOG, json_option
 from runtime.files import read_received, write_atomically
-from runtime.pasting import say_next
-from runtime.printing import print_json
+from runtime.printing import print_json, say_next
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from runtime.cli import EPILOG
-from runtime.pasting import say_next
+from runtime.printing import say_next
 
 if TYPE_CHECKING:
     from jaxtyping import Float32

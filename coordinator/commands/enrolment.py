@@ -15,8 +15,7 @@ from protocols.plural import counted
 from runtime.address import check_address, listening
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
-from runtime.pasting import say_next
-from runtime.printing import print_json
+from runtime.printing import print_json, say_next
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

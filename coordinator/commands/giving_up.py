@@ -11,8 +11,7 @@ from protocols.errors import Refused
 from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
-from runtime.pasting import say_next
-from runtime.printing import print_json, table
+from runtime.printing import print_json, say_next, table
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

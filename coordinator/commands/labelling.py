@@ -16,8 +16,7 @@ from protocols.errors import InvalidInput
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
-from runtime.pasting import pasteable, say_next
-from runtime.printing import print_json
+from runtime.printing import pasteable, print_json, say_next
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

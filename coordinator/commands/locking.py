@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from coordinator.commands.group import home_option
-from runtime.locked_keys import passphrase_command
+from runtime.cli import passphrase_command
 
 passphrase = passphrase_command(
     "conclave-coordinator", home_option, keys=lambda home: [home.key_file, home.authority_key_file], runs="serve"

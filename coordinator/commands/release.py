@@ -15,8 +15,7 @@ from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
-from runtime.pasting import say_next
-from runtime.printing import print_json
+from runtime.printing import print_json, say_next
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

@@ -9,9 +9,9 @@ import click
 
 from coordinator.commands.group import home_option
 from runtime.cli import EPILOG, page_options, show_link
+from runtime.exits import until_signalled
 from runtime.logs import Log
-from runtime.pasting import pasting_on_page
-from runtime.signals import until_signalled
+from runtime.printing import pasting_on_page
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

@@ -13,8 +13,7 @@ from coordinator.commands.group import home_option
 from coordinator.queries import ORDERS_HELP
 from protocols.plural import at_most, counted
 from runtime.cli import EPILOG, json_option
-from runtime.pasting import say_next
-from runtime.printing import print_json, table
+from runtime.printing import print_json, say_next, table
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome

@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
 from protocols.wire.frames import RefusedSeat
-from runtime.allowance import Allowance
 from runtime.logs import Event
+from runtime.steady_clock import Allowance
 
 # Streams that one party may have at once: its own, and others that replace it or are refused.
 _STREAMS = 4

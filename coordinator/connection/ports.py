@@ -20,7 +20,7 @@ from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrol, encode_enrol
 from protocols.wire.frames import FRAME_BYTES
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
-from runtime.grpc_options import ANSWER_PINGS, KEEPALIVE, listen
+from runtime.address import ANSWER_PINGS, KEEPALIVE, listen
 
 if TYPE_CHECKING:  # these types cannot be subscripted at run time
     _Context = grpc.aio.ServicerContext[bytes, bytes]

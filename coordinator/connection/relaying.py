@@ -43,8 +43,8 @@ from protocols.wire.messages import (
     encode,
 )
 from protocols.wire.relay import passed_back
-from runtime.allowance import Allowance
 from runtime.logs import Event
+from runtime.steady_clock import Allowance
 
 # Requests relayed at once, and per second: a querying party that sends more has to wait.
 AT_ONCE = 32

@@ -16,7 +16,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.terms import Feature
 from runtime.files import write_atomically
-from runtime.pool_files import read_pool_file
+from runtime.tables import read_pool_file
 
 
 def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarray, "queries ..."]:

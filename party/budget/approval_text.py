@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from party.budget.lifetime_use import Forecast
-from party.lifetime import seats_of
+from party.lifetime import Forecast, seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
 from protocols.claims.coverage import COUNTED_LIFETIME, WHOLE_PATIENT, charged, not_covered_by_approval, used_once

@@ -1,7 +1,7 @@
 """Whose records a lifetime cap counts: keyed digests of the units' names, and of the rows, in the policy's file.
 
 A cap belongs to people, not to the name of a data set, so records of people who are known under one cap are not counted
-under another. Names are folded first (party.data.names), and the key lies beside the digests, so all homes that share
+under another. Names are folded first (party.data.mapping), and the key lies beside the digests, so all homes that share
 the policy compare alike. Digests are pseudonymous personal data: whoever has the file and a name can look it up. A
 hospital that gives its patients new codes, and changes their rows, is not found out (docs/decisions/0058).
 
@@ -22,9 +22,8 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from party.data.names import folded, folded_number
-from party.data.records import Records
-from party.data.settings import DataSettings
+from party.data.mapping import folded, folded_number
+from party.data.records import DataSettings, Records
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.audit_log import AuditLog
 from protocols.refusals.code import Code

@@ -3,6 +3,11 @@
 Approving a study reserves its whole cap, in the transaction that records the approval. Withdrawing it gives back what
 its ledger never spent; only the home that approved it can do so, because it has the ledger. Everything is written to an
 audit log like a ledger's. Homes of one hospital that share a data set, each with its own coordinator, share this file.
+
+SQLite keeps no checksums, so every reservation stands twice, in its table and in the log, and must agree. A file
+that is lost or older than its ledgers may have forgotten approvals. What it forgot cannot be told from what was
+never approved, so the whole cap of each of its data sets counts as spent, for ever. Nobody's word lowers that: a
+coordinator's log can prove that more was spent, never that no more was.
 """
 
 from __future__ import annotations
@@ -11,29 +16,147 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from types import TracebackType
-from typing import Any  # SQLite's values
+from typing import (
+    Any,  # SQLite's values
+    Final,
+)
 
 import numpy as np
 
-from party.budget.forfeits import Forfeits
 from party.budget.known_units import KnownUnits
-from party.budget.lifetime_use import Forecast, LifetimeUse, too_much
-from party.budget.policy_damage import check_reservations
-from party.budget.policy_schema import POLICY_SCHEMA
 from party.budget.watermarks import Watermarks, check_policy
-from party.data.names import folded
+from party.data.mapping import folded
 from party.home import PartyHome
-from party.lifetime import LifetimeCap, StudyCost, first_order, study_cost
-from protocols.errors import DataUnavailable, InvalidInput, Refused, StorageFailed
+from party.lifetime import Forecast, LifetimeCap, LifetimeUse, StudyCost, first_order, study_cost, too_much
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.database import open_database
 from protocols.ledger.transactions import Transactions
+from protocols.reading import parse_json
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
+
+POLICY_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS lifetime (
+    data_set TEXT NOT NULL, unit TEXT NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, currency REAL,
+    noise_room REAL NOT NULL CHECK (noise_room >= 0), PRIMARY KEY (data_set, unit)
+) STRICT;
+CREATE TABLE IF NOT EXISTS approval (
+    study BLOB NOT NULL, data_set TEXT NOT NULL, home TEXT NOT NULL, place TEXT NOT NULL, party TEXT NOT NULL,
+    name TEXT NOT NULL, approved_ns INTEGER NOT NULL, withdrawn_ns INTEGER,
+    told_apart INTEGER NOT NULL, PRIMARY KEY (study, data_set)
+) STRICT;
+CREATE TABLE IF NOT EXISTS reservation (
+    study BLOB NOT NULL, data_set TEXT NOT NULL, unit TEXT NOT NULL, nano INTEGER NOT NULL CHECK (nano >= 0),
+    noise_distance REAL NOT NULL CHECK (noise_distance >= 0),
+    PRIMARY KEY (study, data_set, unit), FOREIGN KEY (data_set, unit) REFERENCES lifetime,
+    FOREIGN KEY (study, data_set) REFERENCES approval
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS reservation_falls_when_withdrawn BEFORE UPDATE ON reservation
+    WHEN NEW.nano > OLD.nano OR NEW.noise_distance != OLD.noise_distance OR NOT EXISTS (
+        SELECT 1 FROM approval WHERE study = OLD.study AND data_set = OLD.data_set AND withdrawn_ns IS NOT NULL)
+    BEGIN SELECT RAISE(ABORT, 'a reservation only falls, and only when its study was withdrawn'); END;
+CREATE TRIGGER IF NOT EXISTS approval_is_withdrawn_once BEFORE UPDATE ON approval
+    WHEN OLD.withdrawn_ns IS NOT NULL OR NEW.study != OLD.study OR NEW.data_set != OLD.data_set OR NEW.home != OLD.home
+        OR NEW.told_apart != OLD.told_apart
+    BEGIN SELECT RAISE(ABORT, 'an approval is withdrawn once, and changes in nothing else'); END;
+CREATE TRIGGER IF NOT EXISTS lifetime_stands BEFORE UPDATE ON lifetime
+    BEGIN SELECT RAISE(ABORT, 'a lifetime cap stands for ever'); END;
+""" + "".join(
+    f"CREATE TRIGGER IF NOT EXISTS {table}_is_never_deleted BEFORE DELETE ON {table} "
+    f"BEGIN SELECT RAISE(ABORT, 'what was reserved is never deleted'); END;\n"
+    for table in ("lifetime", "approval", "reservation")
+)
+
+
+_TABLES = ("lifetime", "approval", "reservation")
+_KEPT = """
+SELECT hex(study), data_set, unit, nano, noise_distance FROM reservation JOIN approval USING (study, data_set)
+"""
+_LOGGED = 'SELECT entry FROM audit WHERE entry LIKE \'%"event": "approved"%\' OR entry LIKE \'%"event": "released"%\''
+_ROWS = "SELECT count(*) FROM reservation"
+
+
+def check_reservations(database: sqlite3.Connection) -> None:
+    """Raises sqlite3.DatabaseError unless each reservation is what the log says: as approved, or as released."""
+    try:
+        for table in _TABLES:
+            ((found, *_), *_) = database.execute(f"PRAGMA integrity_check({table})").fetchall()
+            if found != "ok":
+                raise sqlite3.DatabaseError(f"table {table} is damaged: restore it from a backup")
+        logged: dict[tuple[str, str, str], tuple[int, float]] = {}
+        for (text,) in database.execute(_LOGGED):
+            entry = parse_json(text, where="an entry")
+            key = str(entry["study"]), str(entry["data_set"]), str(entry["unit"])
+            nano, noise = int(entry["nano"]), float(entry["noise_distance"])
+            logged[key] = min(nano, logged[key][0]) if key in logged else nano, noise
+        kept = {
+            (study.lower(), data_set, unit): (nano, noise)
+            for study, data_set, unit, nano, noise in database.execute(_KEPT)
+        }
+        ((rows,),) = database.execute(_ROWS).fetchall()
+    except (DataCorrupt, ValueError, TypeError, KeyError):  # SQLite's and JSON's own messages quote what is damaged
+        raise sqlite3.DatabaseError("its text is damaged: restore it from a backup") from None
+    if kept != logged or rows != len(kept):
+        raise sqlite3.DatabaseError("reservations are not what the log says: it is damaged; restore it from a backup")
+
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS forfeit (
+    data_set TEXT PRIMARY KEY, since_ns INTEGER NOT NULL, reason TEXT NOT NULL
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS forfeit_stands BEFORE UPDATE ON forfeit
+    BEGIN SELECT RAISE(ABORT, 'what was forfeited stands for ever'); END;
+CREATE TRIGGER IF NOT EXISTS forfeit_is_never_deleted BEFORE DELETE ON forfeit
+    BEGIN SELECT RAISE(ABORT, 'what was forfeited stands for ever'); END;
+"""
+
+
+class Forfeits:
+    """The forfeited data sets, in the policy's file. transaction: opens one of the policy, or joins its open one;
+    clock: nanoseconds since 1970."""
+
+    def __init__(
+        self,
+        database: sqlite3.Connection,
+        transaction: Callable[[], AbstractContextManager[None]],
+        log: AuditLog,
+        *,
+        clock: Callable[[], int],
+    ) -> None:
+        self._database = database
+        self._transaction = transaction
+        self._log = log
+        self._clock = clock
+        database.executescript(_SCHEMA)
+
+    def add(self, data_set: str, *, reason: str) -> None:
+        """Charges the caps of a data set in full; again changes nothing."""
+        with self._transaction():
+            if self.reason(data_set) is None:
+                self._database.execute("INSERT INTO forfeit VALUES (?, ?, ?)", (data_set, self._clock(), reason))
+                self._log.append("forfeited", data_set=data_set, reason=reason)
+
+    def reason(self, data_set: str) -> str | None:
+        """Why the caps of a data set were charged in full; None where they were not."""
+        with self._transaction():
+            row = self._database.execute("SELECT reason FROM forfeit WHERE data_set = ?", (data_set,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def check(self, data_set: str) -> None:
+        """Raises Refused("lifetime_forfeited") for a data set whose caps were charged in full."""
+        reason = self.reason(data_set)
+        if reason is not None:
+            raise Refused(
+                Code.LIFETIME_FORFEITED,
+                f"the lifetime caps of data set {data_set!r} are charged in full: {reason}; allowed: records of other "
+                f'patients, under a data.name of their own (--other-people "{data_set}" if nobody can compare them)',
+            )
 
 
 @dataclass(frozen=True)

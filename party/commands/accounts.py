@@ -17,7 +17,7 @@ from protocols.plural import at_most, counted
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.exits import Exit
-from runtime.pasting import say_next
+from runtime.printing import say_next
 
 if TYPE_CHECKING:
     from cryptography.x509 import Certificate
@@ -129,7 +129,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
     from party.audit import NOTHING_CHECKED, audit_seat, released_labels, unnamed_before
     from party.budget.policy import Policy
     from party.budget.spending import code_of, what_was_spent
-    from party.live.state import remember_audit
+    from party.live import remember_audit
     from protocols.crypto.identity import certificate_from_pem
     from protocols.ledger.ledger import Ledger
     from protocols.levels.two_server.released import read_signed
@@ -222,7 +222,7 @@ def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
       conclave-party withdraw heart
     """
     from party.budget.policy import Policy
-    from party.budget.withdrawal import withdraw as end
+    from party.budget.spending import withdraw as end
 
     settings, party = home.settings(), home.invitation().party
     found = home.find_study(study)

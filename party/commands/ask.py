@@ -17,9 +17,8 @@ from protocols.plural import counted
 from protocols.refusals.code import Code
 from runtime.address import check_address
 from runtime.cli import EPILOG, json_option
-from runtime.files import write_atomically
-from runtime.locks import alone
-from runtime.signals import ended_by_interrupt
+from runtime.exits import ended_by_interrupt
+from runtime.files import alone, write_atomically
 
 if TYPE_CHECKING:
     from jaxtyping import Int64
@@ -76,9 +75,7 @@ def ask(
     """
     from party.asking.asking import ask as ask_consortium
     from party.asking.asking import check_querier, ledger_path, line_of, reserved
-    from party.asking.improvement import check_model, improve
-    from party.asking.page import page
-    from party.asking.report import ask_figures, markdown, report_lines
+    from party.asking.report import ask_figures, check_model, improve, markdown, page, report_lines
     from party.data import load_records, of_file
     from party.data.queries import read_queries
     from protocols.levels.hidden_queries.dealing import precision_of

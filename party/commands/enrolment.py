@@ -19,7 +19,7 @@ from protocols.reading import TOML_BYTES, read_bytes
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
 from runtime.files import write_atomically
-from runtime.pasting import pasteable, say_next
+from runtime.printing import pasteable, say_next
 
 if TYPE_CHECKING:
     from party.home import PartyHome

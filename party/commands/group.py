@@ -25,7 +25,7 @@ COMMANDS: Final[dict[str, str]] = {
     "approve": "party.commands.study:approve",
     "train": "party.commands.study:train",
     "run": "party.commands.running:run",
-    "predict": "party.commands.scoring:predict",
+    "predict": "party.commands.data:predict",
     "ask": "party.commands.ask:ask",
     "budget": "party.commands.accounts:budget",
     "verify": "party.commands.accounts:verify",

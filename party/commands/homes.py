@@ -10,9 +10,8 @@ import click
 from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
-from runtime.cli import EPILOG
-from runtime.locked_keys import passphrase_command
-from runtime.pasting import say_next
+from runtime.cli import EPILOG, passphrase_command
+from runtime.printing import say_next
 
 if TYPE_CHECKING:
     from party.home import PartyHome
@@ -89,8 +88,8 @@ def restore(file: Path, yes: bool, home: PartyHome) -> None:
     Example:
       conclave-party home restore home.conclave --home ~/.conclave-party
     """
-    from party.keeping.backup import restore as make
-    from runtime.passphrase import passphrase
+    from party.keeping import restore as make
+    from runtime.key_files import passphrase
 
     def agree(forfeited: list[str]) -> None:
         if yes:
@@ -124,7 +123,7 @@ def repair(forfeit_all: bool, yes: bool, home: PartyHome) -> None:
     Example:
       conclave-party home repair
     """
-    from party.keeping.repair import repair as mend
+    from party.keeping import repair as mend
 
     if not yes:
         click.echo(f"{_COST}\nPut the newest copies back first, if there are any.", err=True)
@@ -142,8 +141,8 @@ home_commands.add_command(
 
 
 def _write(home: PartyHome, file: Path, kind: str, *, encrypt: bool) -> None:
-    from party.keeping.backup import back_up
-    from runtime.passphrase import new_passphrase
+    from party.keeping import back_up
+    from runtime.key_files import new_passphrase
 
     if file.exists():
         raise InvalidInput(f"{file} exists; allowed: the name of a new file")

@@ -19,14 +19,14 @@ from protocols.reading import read_bytes
 from runtime.cli import EPILOG, page_options, show_link
 from runtime.exits import Exit
 from runtime.files import write_atomically
-from runtime.pasting import pasting_on_page
+from runtime.printing import pasting_on_page
 
 if TYPE_CHECKING:
     from party.budget.policy import Approval, Policy
     from party.home import PartyHome
-    from party.live.recent import Recent
+    from party.live import Recent
     from party.voting.answering import Answering
-    from runtime.metrics import Family
+    from runtime.loopback import Family
 
 _LOOK_S: Final = 0.2
 _APPROVALS_S: Final = 2.0
@@ -57,16 +57,12 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
     from party.budget.policy import Policy
     from party.commands.enrolment import enrol_home
     from party.connection.node import Node
-    from party.live.page import node_page
-    from party.live.recent import Recent
-    from party.live.state import node_state
+    from party.live import Recent, node_page, node_state
     from party.voting.answering import Answering
     from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
-    from runtime.live_page import LINK_FILE, LivePage
+    from runtime.cli import mend_home
     from runtime.logs import Log
-    from runtime.metrics import Monitor, exposition
-    from runtime.newest import Newest
-    from runtime.open_home import mend_home
+    from runtime.loopback import LINK_FILE, LivePage, Monitor, Newest, exposition
 
     settings, invitation = home.settings(), home.invitation()
     key = home.open_key()
@@ -173,8 +169,8 @@ def families(home: PartyHome, answering: Answering, policy: Policy, recent: Rece
     Raises StorageFailed, DataUnavailable.
     """
     from party.budget.spending import what_was_spent
-    from party.live.state import days_left, ledgers_of
-    from runtime.metrics import Family
+    from party.live import days_left, ledgers_of
+    from runtime.loopback import Family
 
     left: list[tuple[Mapping[str, str], float]] = []
     used: list[tuple[Mapping[str, str], float]] = []

@@ -14,15 +14,14 @@ from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
-from runtime.pasting import say_next
-from runtime.printing import folded_under
+from runtime.printing import folded_under, say_next
 
 if TYPE_CHECKING:
     from party.budget.known_units import UnitDigests
-    from party.budget.lifetime_use import Forecast
     from party.budget.policy import Policy
     from party.data.records import Records
     from party.home import PartyHome
+    from party.lifetime import Forecast
     from party.settings import PartySettings
     from protocols.study.deployed import DeployedStudy
     from protocols.study.query_map import QueryMap
@@ -96,7 +95,7 @@ def approve(
     from party.budget.spending import what_was_spent
     from party.budget.watermarks import make_ledgers, remember_approval
     from party.data import load_records
-    from party.data.pool import read_pool
+    from party.data.queries import read_pool
     from party.lifetime import seats_of
     from party.voting.contribution import count_votes_of, keep_votes, votes_given
     from party.voting.training import check_trainable

@@ -1,31 +1,41 @@
-"""Short calls: to enrol, before there is a certificate; to say hello, for `doctor`; to reach parties through the hub,
-for `ask`."""
+"""Short calls, to enrol, to say hello, or to reach parties through the hub for `ask`; and renewing a certificate."""
 
 from __future__ import annotations
 
 import datetime
 import os
+from collections.abc import Callable
 
 import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from protocols.crypto.identity import COORDINATOR_HOST, key_to_pem, to_pem
-from protocols.errors import MalformedMessage, Refused, Unreachable
+from protocols.crypto.identity import (
+    COORDINATOR_HOST,
+    certificate_from_pem,
+    certificate_request,
+    identify,
+    key_to_pem,
+    to_pem,
+)
+from protocols.errors import InvalidInput, MalformedMessage, Refused, Unreachable
 from protocols.refusals.code import Code
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled, decode_enrolled, encode_enrol
 from protocols.wire.frames import (
     NONCE_BYTES,
     SESSION_METHOD,
+    Frame,
     Goodbye,
     Hello,
+    Renew,
+    Renewed,
     Welcome,
     seal,
     unseal,
 )
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
 from protocols.wire.versions import WIRE_VERSIONS, check_version
-from runtime.grpc_options import dial
+from runtime.address import dial
 
 _SOFTWARE = "conclave-party doctor"
 _OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2**20)]
@@ -127,3 +137,64 @@ class RelayLine:
 
 def _unreachable(address: str, error: grpc.RpcError) -> Unreachable:
     return Unreachable(f"{address} does not answer: {error.code().name}, {str(error.details())[:200]}")
+
+
+class Renewal:
+    """A node's certificate, and its replacement by a newer one for the same name and key.
+
+    save: called with a renewed certificate (PEM); days_left: a new one is asked for when fewer days are left.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: ec.EllipticCurvePrivateKey,
+        certificate: x509.Certificate,
+        authority: x509.Certificate,
+        save: Callable[[bytes], None],
+        on_event: Callable[[str, dict[str, str | int]], None],
+        days_left: int,
+    ) -> None:
+        self.certificate = certificate
+        self._key = key
+        self._authority = authority
+        self._save = save
+        self._on_event = on_event
+        self._left = datetime.timedelta(days=days_left)
+
+    def check(self) -> None:
+        """Raises Refused unless the certificate is signed by the authority, is a party's, and is valid now."""
+        identify(self.certificate, authority=self._authority, now=_now(), role="party")
+
+    def ask(self, send: Callable[[Frame], None]) -> None:
+        """Asks for a new certificate if the present one expires soon."""
+        if self.certificate.not_valid_after_utc - _now() < self._left:
+            name = identify(self.certificate, authority=self._authority, now=_now(), role="party").name
+            send(Renew(to_pem(certificate_request(self._key, name=name))))
+
+    def take(self, renewed: Renewed) -> None:
+        """Takes a renewed certificate if it is for the node's own name and key. Raises Refused otherwise.
+
+        A certificate that is not valid now never replaces a valid one: a clock may have been wrong at issue.
+        """
+        try:
+            certificate = certificate_from_pem(renewed.certificate)
+        except InvalidInput as error:
+            raise MalformedMessage(f"the renewed certificate cannot be read: {error}") from None
+        try:
+            new = identify(certificate, authority=self._authority, now=_now(), role="party")
+        except Refused as error:
+            if error.code != Code.CERTIFICATE_EXPIRED:
+                raise
+            self._on_event("renewal_not_valid", {"reason": str(error)[:200]})
+            return
+        old = identify(self.certificate, authority=self._authority, now=_now(), role="party")
+        if (new.name, new.fingerprint) != (old.name, old.fingerprint):
+            raise Refused(Code.BAD_CERTIFICATE, f"the renewed certificate is for {new.name!r} or another key")
+        self._save(renewed.certificate)
+        self.certificate = certificate
+        self._on_event("renewed", {"until": str(certificate.not_valid_after_utc)})
+
+
+def _now() -> datetime.datetime:
+    return datetime.datetime.now(datetime.UTC)

@@ -21,11 +21,8 @@ import grpc
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from party.connection.answered import charge_of
-from party.connection.outgoing import Outgoing
-from party.connection.renewal import Renewal
-from party.connection.replying import reply
-from party.connection.seat import COORDINATOR, ServedSeat, seat_heads
+from party.connection.dialling import Renewal
+from party.connection.seat import COORDINATOR, Outgoing, ServedSeat, charge_of, reply, seat_heads
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, key_to_pem, to_pem
 from protocols.errors import MalformedMessage, Refused, StorageFailed
 from protocols.ledger.audit_log import EMPTY
@@ -46,11 +43,10 @@ from protocols.wire.frames import (
 )
 from protocols.wire.messages import Refusal, encode
 from protocols.wire.versions import WIRE_VERSIONS, check_version
-from runtime.allowance import Allowance
+from runtime.address import KEEPALIVE
 from runtime.distribution import installed_version
-from runtime.grpc_options import KEEPALIVE
 from runtime.logs import Event
-from runtime.steady_clock import SteadyClock
+from runtime.steady_clock import Allowance, SteadyClock
 
 # Codes that only a person can fix: dialling again would change nothing.
 _FATAL = frozenset(

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from party.data.mapping import DataMapping, Form
-from party.data.records import Records, check_records
-from party.data.settings import DataSettings
-from party.data.source import Source
+from party.data.records import DataSettings, Records, Source, check_records
 from protocols.errors import InvalidInput
 from protocols.plugins import Parts
 from protocols.study.terms import Terms
@@ -22,21 +20,21 @@ from runtime.distribution import installed_part
 
 def _source(name: str, loaded: object) -> type[Source]:
     if not (isinstance(loaded, type) and issubclass(loaded, Source)):
-        raise InvalidInput(f"it is {loaded!r}; allowed: a subclass of party.data.source.Source")
+        raise InvalidInput(f"it is {loaded!r}; allowed: a subclass of party.data.records.Source")
     return loaded
 
 
 LOADERS: Final[Parts[type[Source]]] = Parts(
     "data.loader",
     {
-        "csv": "party.data.csv_files:CsvFile",
+        "csv": "party.data.files:CsvFile",
         "parquet": "party.data.parquet:ParquetFile",
-        "npz": "party.data.npz:NpzFile",
+        "npz": "party.data.files:NpzFile",
         "images": "party.data.images:ImageFolder",
-        "jsonl": "party.data.jsonl:JsonLines",
-        "sql": "party.data.sql:SqlQuery",
-        "omop": "party.data.omop:OmopDatabase",
-        "fhir": "party.data.fhir:FhirExport",
+        "jsonl": "party.data.files:JsonLines",
+        "sql": "party.data.database:SqlQuery",
+        "omop": "party.data.database:OmopDatabase",
+        "fhir": "party.data.cohort:FhirExport",
         "dicom": "party.data.dicom:DicomFolder",
     },
     group="conclave.loaders",

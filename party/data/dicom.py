@@ -17,10 +17,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 from pydicom.uid import DeflatedExplicitVRLittleEndian
 
-from party.data.records import Records
-from party.data.settings import DataSettings
-from party.data.source import Source
-from party.data.tables import class_ids, study_texts
+from party.data.records import DataSettings, Records, Source, class_ids, study_texts
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt
 from protocols.reading import open_file

@@ -14,10 +14,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 from PIL import Image, UnidentifiedImageError
 
-from party.data.records import Records
-from party.data.settings import DataSettings
-from party.data.source import FileSource
-from party.data.tables import class_ids
+from party.data.records import DataSettings, FileSource, Records, class_ids
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.reading import open_file

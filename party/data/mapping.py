@@ -1,21 +1,80 @@
 """The mapping file: how this hospital writes its data, and what its words are in a study. Nothing is guessed silently.
 
 `conclave-party data map` proposes it, a person confirms it, and everything that reads the hospital's records uses it.
+It also says when two names mean one. A name keeps its place: `places` numbers names as they are written, and a rule
+joins a unit's names at the first one's place. So whether two names are alike changes no other unit's teacher
+(docs/decisions/0048).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import re
+import unicodedata
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from party.data.names import RULES
+import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
+
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
 from protocols.study.features import MISSING
 from runtime.toml_table import TomlTable
+
+# Not seen, and of no category of their own: joiners, fillers and variation selectors.
+_UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | {chr(0xFE00 + each) for each in range(16)}
+_NUMBER: Final = re.compile(r"\+?0*(\d+?)(?:[.,]0*)?", re.ASCII)
+
+
+def folded(text: str) -> str:
+    """A name without what a reader does not see or mean: NFKC, case, characters without width, blanks at the ends and
+    repeated ones."""
+    plain = unicodedata.normalize("NFKC", _seen(unicodedata.normalize("NFKC", _seen(text)).casefold()))
+    return " ".join(plain.split())
+
+
+def _seen(text: str) -> str:
+    return "".join(each for each in text if each not in _UNSEEN and unicodedata.category(each) != "Cf")
+
+
+def folded_patient(text: str) -> str:
+    """As folded, without any blank."""
+    return folded(text).replace(" ", "")
+
+
+def folded_number(text: str) -> str:
+    """As folded_patient; a whole number also without zeros before it and decimals of zero: 007 and 7.0 are 7."""
+    plain = folded_patient(text)
+    number = _NUMBER.fullmatch(plain)
+    return number[1] if number else plain
+
+
+# How a mapping file may compare patients' names.
+RULES: Final[Mapping[str, Callable[[str], str]]] = {
+    "exact": lambda text: text,
+    "folded": folded_patient,
+    "number": folded_number,
+}
+
+
+def places(names: Sequence[Hashable] | None, records: int) -> Int64[ndarray, " records"]:
+    """The place of each record's name, numbered from 0 in order of first appearance; None: each record has its own."""
+    if names is None:
+        return np.arange(records)
+    numbers: dict[Hashable, int] = {}
+    return np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int64)
+
+
+def joined(at: Int64[ndarray, " records"], keys: Iterable[Hashable]) -> Int64[ndarray, " records"]:
+    """The first of the places of all records with the same key. at: the place of each record."""
+    first: dict[Hashable, int] = {}
+    return np.array([first.setdefault(key, int(place)) for place, key in zip(at, keys, strict=True)], np.int64)
+
 
 ENCODINGS: Final = ("utf-8", "utf-16", "cp1252", "latin-1")
 DELIMITERS: Final = (",", ";", "\t", "|")
@@ -138,3 +197,35 @@ def _one_of(table: TomlTable, key: str, allowed: tuple[str, ...]) -> str | None:
         named = ", ".join(json.dumps(each) for each in allowed)
         raise InvalidInput(f"{table.path}: {table.name}{key} is {value!r}; allowed: {named}")
     return value
+
+
+# Blanks that spreadsheets put between thousands, and the apostrophes of Swiss ones.
+_BLANKS: Final = str.maketrans({"\u00a0": " ", "\u202f": " ", "\u2009": " ", "\u2019": "'"})
+_SIGN: Final = r"[+-]?"
+
+
+def plain_number(text: str, form: Form) -> str:
+    """The text of a number with a decimal point and no thousands signs; the text unchanged if it is no number in this
+    form, so that whoever reads it next refuses it.
+
+    "1,234" is a number in the form (",", "") and in (".", ","), and no number where nobody said which.
+    """
+    decimal, thousands = form.decimal or ".", form.thousands or ""
+    stripped = text.strip().translate(_BLANKS)
+    if not _pattern(decimal, thousands).fullmatch(stripped):
+        # A point is no decimal sign where the form has another: "1.234" would be read as 1.234 silently.
+        return f"{text.strip()} (not a number with {decimal!r})" if decimal != "." and "." in stripped else text
+    return stripped.replace(thousands, "").replace(decimal, ".") if thousands else stripped.replace(decimal, ".")
+
+
+def reads(text: str, form: Form) -> bool:
+    """Whether a text is a number in this form."""
+    stripped = text.strip().translate(_BLANKS)
+    return _pattern(form.decimal or ".", form.thousands or "").fullmatch(stripped) is not None
+
+
+@lru_cache
+def _pattern(decimal: str, thousands: str) -> re.Pattern[str]:
+    point, apart = re.escape(decimal), re.escape(thousands)
+    whole = rf"(?:[0-9]+|[0-9]{{1,3}}(?:{apart}[0-9]{{3}})+)" if thousands else r"[0-9]+"
+    return re.compile(rf"{_SIGN}(?:{whole}(?:{point}[0-9]*)?|{point}[0-9]+)(?:[eE]{_SIGN}[0-9]+)?", re.ASCII)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from party.data.mapping import Form
-from party.data.source import Columns, FileSource, TableSource
+from party.data.records import Columns, FileSource, TableSource
 from runtime.parquet_tables import parquet_header, read_parquet
 
 

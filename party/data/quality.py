@@ -1,29 +1,168 @@
 """The quality of a hospital's records for a study: every problem at once, and a mapping that settles what it can.
 
-Rows are counted from 1, without the header. Values of records stand in `Problem.values` alone: they are for the
-hospital's own terminal.
+A file's form and the meaning of its words are proposed, never applied unsaid. Rows count from 1, without the header.
+Values of records stand in `Problem.values` alone: they are for the hospital's own terminal.
 """
 
 from __future__ import annotations
 
+import difflib
+import re
+import unicodedata
+import zlib
 from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Final
 
 import numpy as np
 from jaxtyping import Bool
 from numpy import ndarray
 
-from party.data.csv_files import CsvFile
-from party.data.mapping import DataMapping, Form
-from party.data.proposals import absent_means, column_meant, columns_alike, is_date, meant
-from party.data.settings import DataSettings
-from party.data.sniffing import ambiguous, number_forms, proposed_form
-from party.data.source import Columns
-from party.data.tables import missing_texts, near, study_texts
+from party.data.files import CsvFile
+from party.data.mapping import DELIMITERS, DataMapping, Form, reads
+from party.data.records import Columns, DataSettings, missing_texts, near, study_texts
 from protocols.errors import DataCorrupt
 from protocols.study.features import read_column, shown
 from protocols.study.terms import Feature, Terms
+from runtime.tables import first_rows, open_table
+
+# Words for the same thing, in lower case: of the sexes, and of yes and no. A digit is never one of them.
+_SAME: Final = (
+    frozenset({"male", "m", "man", "männlich", "maennlich", "mann", "homme", "masculin", "h", "hombre", "uomo"}),
+    frozenset({"female", "f", "w", "woman", "weiblich", "frau", "femme", "féminin", "feminin", "mujer", "donna"}),
+    frozenset({"yes", "y", "true", "t", "ja", "j", "oui", "o", "si", "sí", "positive", "pos", "+", "present"}),
+    frozenset({"no", "n", "false", "f", "nein", "non", "negative", "neg", "-", "absent"}),
+)
+_ABSENT: Final = frozenset(
+    {"", "-", "--", ".", "..", "?", "*", "/", "n/a", "na", "nan", "null", "none", "nil", "#n/a", "#na", "missing",
+     "unknown", "unbekannt", "k.a.", "k. a.", "keine angabe", "nr", "n.d.", "nd", "not done", "inconnu"}
+)  # fmt: skip
+_DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})([T ].*)?", re.ASCII)
+_WHOLE: Final = re.compile(r"([+-]?\d+)[.,]0+", re.ASCII)
+
+
+def means_absent(text: str) -> bool:
+    """Whether people write this where there is no value."""
+    return text.strip().casefold() in _ABSENT
+
+
+def is_date(text: str) -> bool:
+    """Whether a text looks like a day."""
+    return _DATE.fullmatch(text.strip()) is not None
+
+
+def meant(text: str, names: Sequence[str]) -> str | None:
+    """The one of the study's names that a text seems to mean; None where none or several fit.
+
+    By spelling (case, blanks, 1.0 for 1), or as another word for the same.
+    """
+    wanted = _folded(text)
+    for same in (
+        [name for name in names if _folded(name) == wanted],
+        [name for name in names if any({wanted, name.casefold().strip()} <= group for group in _SAME)],
+    ):
+        if same:
+            return same[0] if len(same) == 1 else None
+    return None
+
+
+def column_meant(column: str, header: Sequence[str]) -> str | None:
+    """The hospital's column with the study's name but for case, blanks and signs; None unless one has it."""
+    same = [name for name in header if _bare(name) == _bare(column)]
+    return same[0] if len(same) == 1 else None
+
+
+def columns_alike(column: str, header: Sequence[str]) -> list[str]:
+    """Up to three of the hospital's columns with similar names, for a person to choose from."""
+    bare = {_bare(name): name for name in header}
+    return [bare[each] for each in difflib.get_close_matches(_bare(column), bare, n=3, cutoff=0.5)]
+
+
+def absent_means(feature: Feature, texts: Sequence[str]) -> list[str]:
+    """Those of the texts that mean no value in this column. "-" beside "+" is a result, not a missing value."""
+    if feature.kind == "categorical" and any(text.strip() == "+" for text in texts):
+        return []
+    return [text for text in texts if means_absent(text)]
+
+
+def _folded(text: str) -> str:
+    plain = text.strip().casefold()
+    whole = _WHOLE.fullmatch(plain)
+    return whole.group(1) if whole else plain
+
+
+def _bare(name: str) -> str:
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    return "".join(letter for letter in decomposed if letter.isalnum())
+
+
+_LINES: Final = 50
+# A number whose only sign stands before three digits: one and a bit, or above a thousand.
+_THREE: Final = re.compile(r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}", re.ASCII)
+# The forms of numbers that are tried, each a decimal sign and one of thousands.
+FORMS: Final = ((",", ""), (",", "."), (".", ","), (",", " "), (".", " "), (".", "'"), (",", "'"))
+
+
+def proposed_form(path: Path, form: Form) -> Form:
+    """The form with an encoding and a delimiter that the file can have, where nobody said one.
+
+    A byte order mark and valid UTF-8 are certain. Anything else is taken for cp1252, the usual code page of Western
+    Europe's Windows, or latin-1 where cp1252 lacks a byte. The delimiter is the one that divides all of the first lines
+    into equally many fields, more than one; None where none or several do. Raises DataUnavailable, DataCorrupt.
+    """
+    if form.encoding is None:
+        found = next(each for each in ("utf-16", "utf-8", "cp1252", "latin-1") if _decodes(path, each))
+        form = replace(form, encoding=None if found == "utf-8" else found)
+    if form.delimiter is None:
+        fits = [sign for sign in DELIMITERS if _divides(path, form.encoding or "utf-8", sign)]
+        form = replace(form, delimiter=fits[0] if len(fits) == 1 and fits != [","] else None)
+    return form
+
+
+def number_forms(texts: Iterable[str]) -> list[tuple[str, str]]:
+    """The forms (decimal sign, thousands sign) in which the most of these texts are numbers; several where the texts do
+    not decide, none where plain numbers are as good.
+
+    texts: all that are not missing, of all numeric columns.
+    """
+    distinct = sorted({text.strip() for text in texts})
+    plain = sum(reads(text, Form()) for text in distinct)
+    read = {pair: sum(reads(text, Form(decimal=pair[0], thousands=pair[1])) for text in distinct) for pair in FORMS}
+    best = max(read.values(), default=0)
+    if best <= plain:
+        return []
+    fits = [pair for pair, count in read.items() if count == best]
+    # A sign of thousands that no text has is not needed.
+    return [pair for pair in fits if not pair[1] or (pair[0], "") not in fits]
+
+
+def ambiguous(text: str) -> bool:
+    """Whether a text may be a number above a thousand, or one with three decimals."""
+    return _THREE.fullmatch(text.strip()) is not None
+
+
+def _decodes(path: Path, encoding: str) -> bool:
+    try:
+        with open_table(path, encoding="latin-1") as lines:
+            if (lines.read(2) in ("\xff\xfe", "\xfe\xff")) != (encoding == "utf-16"):
+                return False
+        with open_table(path, encoding=encoding) as lines:
+            return all(True for _ in lines)
+    except UnicodeError:
+        return False
+    except (OSError, EOFError, zlib.error) as error:
+        raise DataCorrupt(f"{path} cannot be read: {str(error)[:200]}; allowed: a table") from None
+
+
+def _divides(path: Path, encoding: str, delimiter: str) -> bool:
+    try:
+        rows = first_rows(path, delimiter=delimiter, encoding=encoding, most=_LINES)
+    except DataCorrupt:
+        return False
+    return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
+
 
 # What settles that one of the study's columns has no known name here; its argument follows.
 COLUMN_MEANT: Final = "conclave-party data map STUDY --column "

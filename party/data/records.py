@@ -1,20 +1,133 @@
-"""Records: what a loader returns, and the checks they must pass before a teacher is trained."""
+"""Private records: the sources that they are read from, how a table becomes records, and which teacher learns which.
+
+The records of one patient go to one teacher. Which one depends only on positions and the stored seed, never on a
+record's content. So replacing one patient's records by another's, at the same place in the file, changes one shard: one
+unit can change one teacher's vote, as unit "record" claims. (An assignment by a hash of the patient's name could change
+two.)
+"""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
-from party.data.names import RULES, joined, places
-from party.data.settings import DataSettings
-from protocols.errors import DataCorrupt
-from protocols.study.terms import Terms
+from party.data.mapping import RULES, DataMapping, joined, places, plain_number
+from protocols.errors import DataCorrupt, InvalidInput
+from protocols.study import features
+from protocols.study.terms import Feature, Terms
+from runtime.tables import VALUES
+
+if TYPE_CHECKING:
+    from party.data.mapping import Form
+    from runtime.toml_table import TomlTable
+
+Columns = Mapping[str, Sequence[str]]
+
+
+class Source(ABC):
+    """A kind of source, as a frozen dataclass of its keys. Nothing is ever written to a source."""
+
+    @classmethod
+    @abstractmethod
+    def of(cls, table: TomlTable, base: Path) -> Self:
+        """The source that [data] describes; it reads its own keys. base: paths are relative to it.
+
+        Raises InvalidInput naming file and key.
+        """
+
+    @property
+    @abstractmethod
+    def shown(self) -> str:
+        """How messages, pages and logs name it: never with a password."""
+
+    @abstractmethod
+    def records(self, settings: DataSettings, terms: Terms) -> Records:
+        """The records. Raises DataUnavailable, DataCorrupt naming place, column, row, value and what is allowed."""
+
+    def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
+        """The named columns as texts, or all of them: one text a row. Raises as records; DataCorrupt for no table."""
+        raise DataCorrupt(f"{self.shown} is no table; allowed: a study of arrays or images")
+
+    def header(self, form: Form) -> list[str]:
+        """The names of all columns. Raises as columns."""
+        return list(self.columns(None, form))
+
+    @property
+    def is_table(self) -> bool:
+        """Whether it has columns."""
+        return False
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """The files that it reads, which nothing may overwrite."""
+        return ()
+
+
+@dataclass(frozen=True)
+class FileSource(Source):
+    """A source that is one file or one folder, `path`, and needs no other key."""
+
+    path: Path
+
+    @classmethod
+    def of(cls, table: TomlTable, base: Path) -> Self:
+        return cls(base / table.text("path"))
+
+    @property
+    def shown(self) -> str:
+        return str(self.path)
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return (self.path,)
+
+
+class TableSource(Source):
+    """A source of columns of texts, which the study's terms and this hospital's mapping turn into records."""
+
+    @property
+    def is_table(self) -> bool:
+        return True
+
+    @abstractmethod
+    def columns(self, names: Sequence[str] | None, form: Form) -> Columns: ...
+
+    def records(self, settings: DataSettings, terms: Terms) -> Records:
+
+        names = wanted(settings, terms, labelled=True)
+        return table_records(self.columns(names, settings.mapping.form), settings, terms)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataSettings:
+    """The table [data] of node.toml, and the mapping file that it names.
+
+    name: of the data set, to which lifetime caps belong; loader: the kind of source, a key of party.data.LOADERS;
+    source: where the private records are; patient: column that names the patient (images: the separator that ends the
+    patient's part of a file name), whose records all go to one teacher, "" if every record is a patient; group: column
+    of the privacy group, "" for none; mapping: how the columns are written.
+    """
+
+    name: str
+    loader: str
+    source: Source
+    patient: str = ""
+    group: str = ""
+    mapping: DataMapping = field(default_factory=DataMapping)
+
+    @property
+    def shown(self) -> str:
+        """How messages name the source: without passwords."""
+        return self.source.shown
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,3 +237,173 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
         names=settings.mapping.names or "exact",
         equal_are_one=settings.mapping.equal_rows == "one",
     )
+
+
+def wanted(settings: DataSettings, terms: Terms, *, labelled: bool) -> list[str]:
+    """This hospital's columns that a study needs; labelled: including label, patient and group.
+
+    Raises DataCorrupt if the study names none.
+    """
+    if not terms.features:
+        raise DataCorrupt(f"{settings.shown}: the study's terms name no columns; allowed: loader npz, images or dicom")
+    own = settings.mapping.own
+    names = [own(feature.column) for feature in terms.features]
+    return names + ([own(terms.label), *filter(None, (settings.patient, settings.group))] if labelled else [])
+
+
+def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Records:
+    """The records of a table of texts. Raises DataCorrupt naming file, column, row, value and allowed values."""
+    inputs, used = usable_inputs(columns, settings, terms)
+    labels = study_texts(terms.label, columns, settings)
+    known = np.array([label.strip() in terms.class_names for label in labels], bool)
+    if settings.mapping.unusable.get(terms.label) == "leave out":
+        used &= known
+        labels = [label if fits else terms.class_names[0] for label, fits in zip(labels, known, strict=True)]
+    return Records(
+        inputs,
+        class_ids(labels, settings, terms),
+        _names(columns, settings.patient, settings),
+        _names(columns, settings.group, settings),
+        used,
+    )
+
+
+def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Float32[ndarray, "rows features"]:
+    """The encoded features of records of which none may be left out, without labels. Raises as table_records does."""
+    inputs, used = usable_inputs(columns, settings, terms)
+    if not used.all():
+        raise DataCorrupt(
+            f"{settings.shown}, row {int((~used).argmax()) + 1}: a value that the mapping file leaves out; allowed: "
+            f"a value in every column ({int((~used).sum())} such rows)"
+        )
+    return inputs
+
+
+def usable_inputs(
+    columns: Columns, settings: DataSettings, terms: Terms
+) -> tuple[Float32[ndarray, "rows features"], Bool[ndarray, " rows"]]:
+    """The encoded features, and which rows can be used: those that the mapping leaves out are all 0.
+
+    Raises DataCorrupt for the first value that cannot be used where the mapping does not say what happens to it.
+    """
+    rows = len(next(iter(columns.values()), ()))
+    if rows == 0:
+        raise DataCorrupt(f"{settings.shown} has no rows; allowed: at least one")
+    width = sum(feature.width for feature in terms.features)
+    if rows * width > VALUES:
+        raise DataCorrupt(f"{settings.shown}: {rows} rows of {width} features; allowed: at most {VALUES} values")
+    encoded, used = [], np.ones(rows, bool)
+    for feature in terms.features:
+        inputs, fits = _usable(feature, study_texts(feature.column, columns, settings, feature), settings)
+        encoded.append(inputs)
+        used &= fits
+    inputs = np.concatenate(encoded, axis=1)
+    inputs[~used] = 0
+    return inputs, used
+
+
+def study_texts(column: str, columns: Columns, settings: DataSettings, feature: Feature | None = None) -> list[str]:
+    """A column in the study's words: by the mapping's values; numbers, if it is numeric, with a decimal point."""
+    mapping = settings.mapping
+    words, texts = mapping.values.get(column, {}), columns[mapping.own(column)]
+    numeric, absent = feature is not None and feature.kind == "numeric", missing_texts(settings)
+    found: dict[str, str] = {}
+    for text in dict.fromkeys(texts):
+        word = words.get(text.strip(), text)
+        found[text] = plain_number(word, mapping.form) if numeric and word.strip() not in absent else word
+    return [found[text] for text in texts]
+
+
+def missing_texts(settings: DataSettings) -> frozenset[str]:
+    """The texts that mean no value: those of the mapping, and an empty one, to which it may map others."""
+    return frozenset({"", *settings.mapping.form.missing})
+
+
+def near(feature: Feature) -> str:
+    """The numbers that are not clipped, in words."""
+    assert feature.centre is not None
+    assert feature.scale is not None
+    ends = [feature.centre + sign * features.BOUND * feature.scale for sign in (-1, 1)]
+    low, high = np.expm1(ends) if feature.log else ends
+    return f"{low:.6g} to {high:.6g}, as others are too far from the study's centre to be right"
+
+
+def class_ids(values: Sequence[str], settings: DataSettings, terms: Terms) -> Int64[ndarray, " rows"]:
+    """The class ids of strings, translated by the mapping's values of the label. Raises DataCorrupt."""
+    known = {name: number for number, name in enumerate(terms.class_names)}
+    words = {own: name for own, name in settings.mapping.values.get(terms.label, {}).items() if name}
+    unknown = [name for name in words.values() if name not in known]
+    if unknown:
+        raise DataCorrupt(
+            f"values.{terms.label} names the class {unknown[0]!r}; allowed: {', '.join(terms.class_names)}"
+        )
+    codes = known | {own: known[name] for own, name in words.items()}
+    where = _where(settings, settings.mapping.own(terms.label))
+    missing, plain = missing_texts(settings), {name.strip() for name in codes}
+    unknown_rows = np.array([value.strip() not in plain for value in values], bool)
+    features.check_rows(_hidden(values, missing), unknown_rows, ", ".join(codes), missing=missing, where=where)
+    return features.class_ids(values, codes, missing=missing, where=where)
+
+
+def _hidden(values: Sequence[str], missing: Collection[str]) -> list[str]:
+    """What messages may say of a patient's values, which end up in logs; `data check` shows them at a terminal."""
+    return [value if value.strip() in missing else f"a text of {len(value)} characters" for value in values]
+
+
+def _usable(
+    feature: Feature, texts: list[str], settings: DataSettings
+) -> tuple[Float32[ndarray, "rows width"], Bool[ndarray, " rows"]]:
+    """A column as features, and which rows of it can be used."""
+    missing, remedy = missing_texts(settings), settings.mapping.unusable.get(feature.column)
+    read = features.read_column(feature, texts, missing=missing)
+    unusable = read.wrong | read.beyond
+    if remedy == "missing":
+        if not feature.may_miss:
+            raise InvalidInput(
+                f"unusable.{feature.column} is 'missing'; allowed: 'leave out', as no value may be missing in the study"
+            )
+        texts = ["" if bad else text for text, bad in zip(texts, unusable, strict=True)]
+        read = features.read_column(feature, texts, missing=missing)
+    elif remedy == "leave out":
+        return read.inputs, ~unusable
+    where = _where(settings, settings.mapping.own(feature.column))
+    features.check_rows(_hidden(texts, missing), read.wrong, read.allowed, missing=missing, where=where)
+    if remedy != "clip" and read.beyond.any():
+        features.check_rows(_hidden(texts, missing), read.beyond, near(feature), missing=missing, where=where)
+    return read.inputs, np.ones(len(texts), bool)
+
+
+def _names(columns: Columns, column: str, settings: DataSettings) -> list[str] | None:
+    if not column:
+        return None
+    return features.record_names(columns[column], missing=missing_texts(settings), where=_where(settings, column))
+
+
+def _where(settings: DataSettings, column: str) -> str:
+    return f"{settings.shown}: column {column!r}"
+
+
+def deal(
+    places: Int64[ndarray, " records"], units: Int64[ndarray, " records"], *, teachers: int, key: bytes
+) -> Int64[ndarray, " records"]:
+    """The teacher of each record, in [0, teachers): places are dealt in an order drawn from `key`, equally up to one.
+
+    places: each record's, numbered from 0; units: the place at which its unit stands, which is its own unless it is
+    joined with an earlier one (party.data.mapping). Raises InvalidInput if there are fewer units than teachers.
+    """
+    held = len(np.unique(units))
+    if held < teachers:
+        raise InvalidInput(
+            f"{held} records (of different patients) for {teachers} teachers; allowed: at least one per teacher"
+        )
+    count = int(places.max()) + 1
+    order = np.random.Generator(np.random.PCG64(int.from_bytes(key, "big"))).permutation(count)
+    dealt = np.empty(count, np.int64)
+    dealt[order] = np.arange(count) % teachers
+    return dealt[units]
+
+
+def key_of(seed: int, *parts: str) -> bytes:
+    """32 bytes derived from the node's seed for one purpose."""
+    text = "\x1f".join(["conclave node 1", str(seed), *parts])
+    return hashlib.sha256(text.encode()).digest()

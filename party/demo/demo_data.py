@@ -1,4 +1,4 @@
-"""The data of the demo: four hospitals' records, public queries without labels, and labels to judge the student.
+"""The demo's studies, in which teachers or records vote, and their data: records, public queries and labels that judge.
 
 The four hospitals of the UCI Heart Disease data set (Janosi, Steinbrunn, Pfisterer & Detrano 1989, doi 10.24432/C52P4X)
 if available, otherwise scikit-learn's breast cancer data set (Wolberg, Mangasarian, Street & Street 1993, doi
@@ -15,12 +15,17 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.data.csv_files import CsvFile
-from party.data.settings import DataSettings
-from party.data.tables import table_records
-from protocols.errors import DataUnavailable
+from party.data.files import CsvFile
+from party.data.records import DataSettings, table_records
+from protocols.errors import DataUnavailable, InvalidInput
 from protocols.installing import install
+from protocols.mechanisms import ThresholdedGNMax
+from protocols.study.deployed import DeployedStudy
+from protocols.study.levels import Clear
+from protocols.study.queries import pool_digest
+from protocols.study.study import Seat
 from protocols.study.terms import Feature, Terms
+from protocols.study.votes import TeacherVotes, UnitSums
 
 _HEART_HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
 # Those to which the breast cancer data, which are of one hospital, are dealt.
@@ -176,3 +181,89 @@ def encoded(
     columns = {name: [row[at] for row in rows] for at, name in enumerate(header)}
     records = table_records(columns, DataSettings(name="demo", loader="csv", source=CsvFile(Path("demo"))), terms)
     return records.inputs, records.labels
+
+
+TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
+RECORD_EPSILON = 1.0
+_SIGMA, _THRESHOLD = 7.0, 30.0
+_UNITS = 1024
+# Far more than the teachers need on a quiet machine: the demo must also end on a busy one.
+_DEADLINE_S = 180.0
+
+
+def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
+    """The study in which teachers vote; its noise is chosen for 4 x TEACHERS votes and EPSILON per record."""
+    return DeployedStudy(
+        name="demo",
+        classes=2,
+        votes=TeacherVotes(
+            mechanism=ThresholdedGNMax(sigma=_SIGMA, threshold=_THRESHOLD),
+            view="label",
+            teachers=TEACHERS,
+            query_limit=len(data.pool),
+            batch_limit=50,
+            answer_rate=1.0,
+            stop="first-exhausted",
+            participation_name="all",
+        ),
+        unit=unit,
+        # Exact composition holds where a unit moves one vote.
+        accountant_name="exact_composition" if unit == "record" else "label_only",
+        quorum=4,
+        confidentiality=Clear(),
+        roster=_roster(data, EPSILON),
+        terms=_terms(data),
+    )
+
+
+def record_draft(data: DemoData) -> DeployedStudy:
+    """The draft of the study in which records vote, before the operator's command makes its queries."""
+    return DeployedStudy(
+        name="demo",
+        classes=2,
+        votes=UnitSums(
+            queries=2,
+            votes=1,
+            queries_sha256="0" * 64,
+            population=sum(len(each) for each in data.rows.values()),
+            sigma=8.0,
+        ),
+        unit="record",
+        accountant_name="gaussian",
+        quorum=4,
+        confidentiality=Clear(units=_UNITS),
+        roster=_roster(data, RECORD_EPSILON),
+        terms=_terms(data),
+    )
+
+
+# The study that the demo begins with, by who votes.
+DRAFTS = {TeacherVotes.by: demo_study, UnitSums.by: record_draft}
+
+
+def labels_for_whole_hospitals(data: DemoData) -> int:
+    """The number of labels that teachers' budgets would afford if all of a hospital's data were the unit."""
+    try:
+        budgets = demo_study(data, unit="party").budgets
+    except InvalidInput:  # the budgets do not afford one query
+        return 0
+    return int(budgets.affordable(np.zeros(len(data.hospitals), dtype=np.int64), limit=len(data.pool)).min())
+
+
+def _roster(data: DemoData, epsilon: float) -> tuple[Seat, ...]:
+    return tuple(Seat(party=name, epsilon=epsilon, delta=DELTA, weight=1.0, rate=1.0) for name in data.hospitals)
+
+
+def _terms(data: DemoData) -> Terms:
+    return Terms(
+        task=data.task,
+        class_names=data.class_names,
+        label=data.label,
+        input_shape=data.pool.shape[1:],
+        pool_size=len(data.pool),
+        pool_sha256=pool_digest(data.pool),
+        deadline_s=_DEADLINE_S,
+        coordinator="centre",
+        ends="2999-12-31",
+        features=data.features,
+    )

@@ -13,8 +13,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.demo.demo_data import DemoData, encoded
-from party.demo.studies import labels_for_whole_hospitals
+from party.demo.demo_data import DemoData, encoded, labels_for_whole_hospitals
 from protocols.plural import at_most
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear, TwoServer

@@ -21,8 +21,8 @@ TEACHERS: Final[Parts[Callable[..., TeacherKind]]] = Parts(
     {
         "cnn": "party.teachers.torch_teacher:cnn",
         "mlp": "party.teachers.torch_teacher:mlp",
-        "logistic_regression": "party.teachers.logistic_regression:logistic_regression",
-        "nearest_centroid": "party.teachers.nearest_centroid:nearest_centroid",
+        "logistic_regression": "party.teachers.linear:logistic_regression",
+        "nearest_centroid": "party.teachers.linear:nearest_centroid",
         "random_forest": "party.teachers.trees:random_forest",
         "hist_gradient_boosting": "party.teachers.trees:hist_gradient_boosting",
         "label_spreading": "party.teachers.label_spreading:label_spreading",

@@ -18,10 +18,8 @@ from numpy import ndarray
 from scipy.sparse import csr_array, diags_array
 from sklearn.neighbors import NearestNeighbors
 
-from party.teachers.linear import read_linear
-from party.teachers.logistic_regression import fit_weighted
-from party.teachers.teacher import Teacher, TeacherKind
-from party.teachers.validation import Shard, check_cpu_only, check_shards
+from party.teachers.linear import fit_weighted, read_linear
+from party.teachers.teacher import Shard, Teacher, TeacherKind, check_cpu_only, check_shards
 from protocols.errors import InvalidInput
 
 _NAME: Final = "label_spreading"

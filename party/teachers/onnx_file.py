@@ -9,8 +9,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from party.teachers.teacher import Teacher, TeacherKind
-from party.teachers.validation import Shard
+from party.teachers.teacher import Shard, Teacher, TeacherKind
 from protocols.errors import InvalidInput
 from protocols.features.onnx_model import OnnxModel
 from protocols.reading import read_bytes

@@ -21,8 +21,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from party.teachers import TEACHERS, teacher_kind
-from party.teachers.teacher import Teacher, TeacherKind
-from party.teachers.validation import Shard, check_shards
+from party.teachers.teacher import Shard, Teacher, TeacherKind, check_shards
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import open_file
 from runtime.distribution import lacking

@@ -14,8 +14,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 from torch.nn import functional
 
-from party.teachers.teacher import Teacher, TeacherKind
-from party.teachers.validation import Shard, check_queries, check_shards
+from party.teachers.teacher import Shard, Teacher, TeacherKind, check_queries, check_shards
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import open_file, parse_json
 from runtime.files import write_atomically

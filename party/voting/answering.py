@@ -16,15 +16,14 @@ from party.budget.policy import Approval, Policy
 from party.budget.spending import seat_spent, what_was_spent
 from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy
 from party.connection.seat import ServedSeat
-from party.data.pool import check_batch, read_pool
+from party.data.queries import check_batch, read_pool
 from party.home import PartyHome
 from party.lifetime import seats_of
 from party.party import Party
 from party.settings import PartySettings
 from party.voting.contribution import KeptVotes, People
-from party.voting.private_file import PRIVATE_FILE, load_model
 from party.voting.teacher_process import TeacherProcess
-from party.voting.trained import keep_measured
+from party.voting.trained import PRIVATE_FILE, keep_measured, load_model
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger

@@ -1,4 +1,7 @@
-"""Training a node's teachers for a study on this hospital's records: one folder per seat, see trained.py."""
+"""Training a node's teachers for a study on this hospital's records: one folder per seat, see trained.py.
+
+And what a model of its own reaches alone: cross-validated, or on records that were kept back. Nothing leaves.
+"""
 
 from __future__ import annotations
 
@@ -8,19 +11,20 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 
 from party.budget.known_units import check_known, check_told_apart
 from party.budget.policy import Policy
 from party.data import load_records
-from party.data.pool import read_pool
-from party.data.records import Records
-from party.data.shards import deal, key_of
+from party.data.mapping import places
+from party.data.queries import read_pool
+from party.data.records import Records, deal, key_of
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
-from party.teachers.on_features import on_features
 from party.teachers.own import kind_of
-from party.teachers.teacher import PRIVATE, Teacher, TeacherKind
-from party.voting.groups import rows_of_seats
+from party.teachers.teacher import PRIVATE, Teacher, TeacherKind, on_features
+from party.voting.contribution import rows_of_seats
 from party.voting.trained import Manifest, read_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
@@ -286,3 +290,41 @@ def _same(folder: Path, manifest: Manifest) -> bool:
         return read_manifest(folder) == manifest
     except (DataUnavailable, DataCorrupt):
         return False
+
+
+FOLDS: Final = 5
+
+
+def predicted_unseen(records: Records, kind: TeacherKind, *, seed: int, classes: int) -> Int64[ndarray, " used"]:
+    """The class that a model predicts for each used record, trained on the other parts of a division in FOLDS parts.
+
+    kind: of the model; seed: from which parts and training derive.
+    All records of a patient are in one part; with fewer patients than FOLDS there are as many parts as patients.
+    Raises InvalidInput for a kind that is not trained here, and for fewer than two patients.
+    """
+    used = records.usable
+    units = records.units[used]
+    inputs, labels = records.inputs[used], records.labels[used]
+    held = len(np.unique(units))
+    if held < 2:
+        raise InvalidInput(f"{held} patient; allowed: two or more, to score a model on those that it did not see")
+    order = places(units.tolist(), len(units))
+    parts = deal(order, order, teachers=min(FOLDS, held), key=key_of(seed, "folds"))
+    predicted = np.empty(len(labels), np.int64)
+    for part in range(int(parts.max()) + 1):
+        seen, own = parts != part, int.from_bytes(key_of(seed, "score", str(part))[:7], "big")
+        (model,) = kind.fit([(inputs[seen], labels[seen])], classes=classes, seeds=[own])
+        predicted[~seen] = model.predict(inputs[~seen])
+    return predicted
+
+
+def predicted_kept_back(
+    records: Records, kept: Records, kind: TeacherKind, *, seed: int, classes: int
+) -> Int64[ndarray, " used"]:
+    """The class that a model of all used records predicts for each used record that was kept back.
+
+    Raises InvalidInput for a kind that is not trained here.
+    """
+    used, own = records.usable, int.from_bytes(key_of(seed, "score", "all")[:7], "big")
+    (model,) = kind.fit([(records.inputs[used], records.labels[used])], classes=classes, seeds=[own])
+    return model.predict(kept.inputs[kept.usable])

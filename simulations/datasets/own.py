@@ -22,9 +22,8 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from party.data import source_kind
-from party.data.mapping import Form, read_form
-from party.data.number_texts import plain_number
-from party.data.source import Source
+from party.data.mapping import Form, plain_number, read_form
+from party.data.records import Source
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.reading import read_toml

@@ -12,11 +12,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from party.data.csv_files import CsvFile
-from party.data.mapping import Form, form_lines
-from party.data.number_texts import reads
-from party.data.proposals import is_date, means_absent
-from party.data.sniffing import FORMS, number_forms, proposed_form
+from party.data.files import CsvFile
+from party.data.mapping import Form, form_lines, reads
+from party.data.quality import FORMS, is_date, means_absent, number_forms, proposed_form
 from protocols.errors import InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING

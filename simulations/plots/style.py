@@ -17,8 +17,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy import ndarray
 
-from runtime.figures import COLOURS as COLOURS
-from runtime.figures import inlined
+from runtime.page import COLOURS as COLOURS
+from runtime.page import inlined
 
 SERIES = ("blue", "vermillion", "green", "purple", "orange", "sky")
 MARKERS = ("o", "s", "D", "^", "v", "P")

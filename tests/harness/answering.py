@@ -5,7 +5,7 @@ import sqlite3
 
 import numpy as np
 
-from party.budget.withdrawal import withdraw
+from party.budget.spending import withdraw
 from party.voting.answering import Answering
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import VoteReply, VoteRequest

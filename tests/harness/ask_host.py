@@ -11,7 +11,7 @@ import signal
 import sys
 
 import party.commands.ask
-from party.asking import asking, improvement
+from party.asking import asking, report
 from party.commands.group import run_command
 from protocols.wire.messages import Outcome, VoteRequest
 
@@ -54,7 +54,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
     def counted(study, line):
         return _Wrapped(dial(study, line), Channel)
 
-    dial, write, trained_kind = asking._dial, party.commands.ask.write_atomically, improvement.trained_kind
+    dial, write, trained_kind = asking._dial, party.commands.ask.write_atomically, report.trained_kind
 
     def written(path, content):
         reached("writing")
@@ -67,7 +67,7 @@ def main(point: str, number: int, arguments: list[str]) -> int:
     asking.Relayed, asking._dial = Relayed, counted
     party.commands.ask.write_atomically = written
     # The first look at the kind is before anything is asked.
-    improvement.check_model, improvement.trained_kind = lambda name: None, kind
+    report.check_model, report.trained_kind = lambda name: None, kind
     return run_command(arguments)
 
 

@@ -20,8 +20,8 @@ from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
 from coordinator.release.folder import read_json
 from party.data import load_records, source_kind
-from party.data.settings import DataSettings
-from party.keeping.archive import read_archive
+from party.data.records import DataSettings
+from party.keeping import read_archive
 from party.party import Party
 from party.settings import read_invitation, read_settings
 from protocols.crypto.channel import pair

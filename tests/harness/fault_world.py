@@ -22,8 +22,7 @@ import numpy as np
 
 from coordinator.connection.open_study import OpenStudy, check_heads
 from coordinator.connection.receipts import Answered, record
-from party.connection.replying import reply
-from party.connection.seat import ServedSeat, seat_heads
+from party.connection.seat import ServedSeat, reply, seat_heads
 from party.party import Party
 from protocols.crypto.channel import pair
 from protocols.crypto.identity import Identity, sign

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 from PIL import Image
 
-from party.keeping.archive import Archive, write_archive
+from party.keeping import Archive, write_archive
 
 MAPPING = b"""
 delimiter = ";"

@@ -20,9 +20,8 @@ from coordinator.connection.guardian_dialling import GuardianLine, check_guardia
 from coordinator.in_process import InProcessTransport
 from coordinator.members.authority import Authority, authority_pem
 from coordinator.store.store import Store
-from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
+from guardian.home import GuardianHome, GuardianSettings, accept_certificate, approve_study, create_guardian
 from guardian.port import GuardianPort
-from guardian.studies import approve_study
 from party.party import Party
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import new_key

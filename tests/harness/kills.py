@@ -23,8 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from benchmarks.asked_processes import ASKER, AskedProcesses
-from party.demo.demo_data import HOSPITALS, demo_data
-from party.demo.studies import demo_study
+from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from protocols.claims.protection import LEVEL_NAMES
 from protocols.crypto.identity import encoded_point, new_key
 from protocols.ledger.ledger import Ledger

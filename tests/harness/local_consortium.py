@@ -10,7 +10,7 @@ from pathlib import Path
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command as run_guardian
 from party.commands.group import run_command as run_party
-from party.demo.local_consortium import LocalConsortium
+from party.demo.demo import LocalConsortium
 from protocols.errors import EngineFailed
 from tests.harness.clocks import wait_until
 

@@ -25,19 +25,17 @@ from coordinator.release.evidence import evidence_in
 from coordinator.release.folder import read_json as read_release_json
 from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records, source_kind
-from party.data.csv_files import CsvFile
+from party.data.files import CsvFile
 from party.data.mapping import read_mapping
-from party.data.pool import read_pool
-from party.data.queries import read_queries
-from party.data.settings import DataSettings
+from party.data.queries import read_pool, read_queries
+from party.data.records import DataSettings
 from party.home import PartyHome
-from party.keeping.archive import read_archive
+from party.keeping import read_archive
 from party.settings import read_invitation, read_settings
 from party.teachers import teacher_kind
 from party.teachers.onnx_file import onnx
 from party.voting.contribution import SeatVotes, keep_votes, read_votes
-from party.voting.private_file import load_model, save_model
-from party.voting.trained import read_manifest
+from party.voting.trained import load_model, read_manifest, save_model
 from protocols.array_files import array_names, check_archive, read_array, read_arrays
 from protocols.bounds import label_only_table
 from protocols.crypto.identity import (

@@ -9,8 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from party.budget.policy import Policy
-from party.data.csv_files import CsvFile
-from party.data.settings import DataSettings
+from party.data.files import CsvFile
+from party.data.records import DataSettings
 from party.home import PartyHome
 from party.settings import PartySettings, TeacherSettings
 from party.voting.teacher_process import TeacherProcess

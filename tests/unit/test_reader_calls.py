@@ -40,8 +40,7 @@ ALLOWED = {
         "x509.load_pem_x509_csr": "the one way",
     },
     "party/budget/watermarks.py": {"sqlite3.connect": _DATABASE},
-    "party/keeping/archive.py": {"zipfile.ZipFile": "in the table of readers"},
-    "party/keeping/backup.py": {"sqlite3.connect": _DATABASE},
+    "party/keeping.py": {"zipfile.ZipFile": "in the table of readers", "sqlite3.connect": _DATABASE},
     "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},
     "coordinator/release/evidence.py": {"sqlite3.connect": "in memory"},
     "protocols/installing.py": {".read_text": "pip's note about this distribution"},
@@ -63,12 +62,13 @@ ALLOWED = {
     "coordinator/release/export.py": {"onnxruntime.InferenceSession": "of a file that it has just written"},
     "coordinator/encoders/resnet.py": {"torch.load": "weights alone, of a file whose hash was given; errors caught"},
     "coordinator/encoders/efficientnet.py": {"torch.load": "weights alone, of a package's file, by its hash"},
-    "party/teachers/skops_trees.py": {"zipfile.ZipFile": "after check_archive", "np.load": "the same"},
-    "party/teachers/trees.py": {"io.load": "in the table of readers"},
+    "party/teachers/trees.py": {
+        "zipfile.ZipFile": "after check_archive", "np.load": "the same", "io.load": "in the table of readers",
+    },
     "party/teachers/own.py": {"io.load": "catches whatever it raises", "io.get_untrusted_types": "the same"},
     "party/teachers/own_torch.py": {"safetensors.safe_open": "as torch_teacher.py"},
     "party/teachers/torch_teacher.py": {"safetensors.safe_open": "in the table of readers"},
-    "party/demo/local_consortium.py": {
+    "party/demo/demo.py": {
         "json.loads": "of what its own commands print",
         ".read_text": "of files that its own commands wrote",
         ".read_bytes": "the same",

@@ -5,8 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from guardian.home import GuardianHome, GuardianSettings, create_guardian
-from guardian.studies import ApprovedStudies, approve_study, check_study, describe, study_figures
+from guardian.home import (
+    ApprovedStudies,
+    GuardianHome,
+    GuardianSettings,
+    approve_study,
+    check_study,
+    create_guardian,
+    describe,
+    study_figures,
+)
 from protocols.crypto.randomness import system_source
 from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger

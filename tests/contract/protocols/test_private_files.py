@@ -11,8 +11,8 @@ from protocols.errors import Refused, StorageFailed
 from protocols.ledger.database import Database
 from protocols.ledger.ledger import Ledger
 from protocols.private_files import open_private, open_to_others, private_database, private_folder, tighten
+from runtime.cli import mend_home
 from runtime.files import write_atomically
-from runtime.open_home import mend_home
 
 SECRETS = ("key.pem",)
 

@@ -19,10 +19,9 @@ from protocols.errors import InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
 from runtime.address import free_port
-from runtime.files import write_atomically
-from runtime.locks import alone, serving_alone
+from runtime.files import alone, serving_alone, write_atomically
 from runtime.logs import Log
-from runtime.metrics import Monitor
+from runtime.loopback import Monitor
 from tests.harness.clocks import wait_until
 from tests.harness.operators import SETTINGS, FakeHub, add_study, make_home
 from tests.harness.served_homes import Hospital, Served

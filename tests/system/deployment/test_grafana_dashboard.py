@@ -6,9 +6,9 @@ from pathlib import Path
 
 from coordinator.figures import families as coordinators
 from party.commands.running import families as nodes
-from party.live.recent import Recent
+from party.live import Recent
 from protocols.crypto.identity import new_key, to_pem
-from runtime.metrics import exposition
+from runtime.loopback import exposition
 from tests.harness.certifying import Certifying
 
 ROOT = Path(__file__).parents[3]

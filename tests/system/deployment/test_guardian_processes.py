@@ -14,9 +14,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from party.demo.demo_data import HOSPITALS, demo_data
-from party.demo.local_consortium import UNFILLED_KEY
-from party.demo.studies import demo_study
+from party.demo.demo import UNFILLED_KEY
+from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from party.demo.demo_data import HOSPITALS, demo_data
-from party.demo.studies import demo_study
+from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere
 

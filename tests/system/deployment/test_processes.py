@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from party.demo.demo_data import HOSPITALS, demo_data
-from party.demo.studies import demo_study
+from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from protocols.ledger.ledger import Ledger
 from tests.harness.clocks import wait_until
 from tests.harness.local_consortium import ConsortiumHere

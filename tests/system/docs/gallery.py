@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
-from runtime.figures import inlined
+from runtime.page import inlined
 from tests.harness.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "gallery.md"

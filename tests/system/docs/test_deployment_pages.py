@@ -17,7 +17,7 @@ from coordinator.home import CoordinatorSettings
 from party.budget.policy import Policy
 from party.data import LOADERS
 from party.data.mapping import DataMapping, Form
-from party.data.settings import DataSettings
+from party.data.records import DataSettings
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import Invitation, PartySettings, TeacherSettings

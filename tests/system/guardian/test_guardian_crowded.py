@@ -7,7 +7,7 @@ import grpc
 import pytest
 
 from coordinator.connection.guardian_dialling import check_guardian
-from guardian.callers import _EACH
+from guardian.port import _EACH
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_key, to_pem
 from protocols.errors import Refused
 from protocols.wire.guardian.greeting import CONVERSE_METHOD

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import grpc
 
-from runtime.grpc_options import listen
+from runtime.address import listen
 
 FILES = 64
 

@@ -6,7 +6,7 @@ import stat
 import pytest
 
 from protocols.errors import StorageFailed
-from runtime.live_page import LivePage
+from runtime.loopback import LivePage
 
 
 @pytest.fixture(scope="module")

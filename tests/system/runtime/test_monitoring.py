@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.figures import families
 from protocols.errors import InvalidInput
-from runtime.metrics import Family, Monitor, exposition
+from runtime.loopback import Family, Monitor, exposition
 
 SEAT = {
     "seat": 'odd"name\\',

@@ -4,7 +4,7 @@ import sys
 # Where an exception is raised in a finaliser, Python says so and goes on.
 INTERRUPTED_IN_A_FINALISER = """
 import os, signal
-from runtime.signals import ended_by_interrupt
+from runtime.exits import ended_by_interrupt
 
 class Finalised:
     def __del__(self):

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from party.data.csv_files import CsvFile
+from party.data.files import CsvFile
 from party.home import PartyHome, file_name, make_home
 from party.settings import read_invitation, read_settings
 from protocols.errors import DataUnavailable, InvalidInput, Refused

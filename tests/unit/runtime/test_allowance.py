@@ -1,6 +1,6 @@
 """So many at once, and more only as time goes by."""
 
-from runtime.allowance import Allowance
+from runtime.steady_clock import Allowance
 
 
 def test_it_is_used_up_and_comes_back_one_by_one_and_never_above_what_is_allowed():

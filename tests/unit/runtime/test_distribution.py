@@ -14,8 +14,7 @@ from coordinator.commands.group import run_command as run_coordinator
 from party.commands.group import run_command as run_party
 from protocols.installing import _installed, install
 from protocols.plugins import Parts
-from runtime.distribution import BRINGS, installed_part, lacking
-from runtime.program import run
+from runtime.distribution import BRINGS, installed_part, lacking, run
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

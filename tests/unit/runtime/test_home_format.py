@@ -11,8 +11,8 @@ from guardian.commands import run_command as guardian
 from party.commands.group import run_command as party
 from protocols.errors import InvalidInput, Refused, StorageFailed
 from runtime import home_format
+from runtime.files import alone
 from runtime.home_format import Migration, check_format, migrate, newest_format, pending
-from runtime.locks import alone
 
 PROGRAMS = pytest.mark.parametrize(
     ("program", "run"), [("party", party), ("coordinator", coordinator), ("guardian", guardian)]

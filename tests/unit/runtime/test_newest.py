@@ -2,7 +2,7 @@ import threading
 
 import pytest
 
-from runtime.newest import Newest
+from runtime.loopback import Newest
 
 
 def test_who_asks_gets_a_new_value_each_time():

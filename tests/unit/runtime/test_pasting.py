@@ -1,7 +1,7 @@
 import click
 import pytest
 
-from runtime.pasting import pasteable, pasting_on_page, with_home
+from runtime.printing import pasteable, pasting_on_page, with_home
 
 
 @click.group()

@@ -21,7 +21,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import VoteRequest
-from runtime.metrics import exposition
+from runtime.loopback import exposition
 from tests.harness.askers import asked_study
 from tests.harness.operators import SETTINGS, make_home
 from tests.harness.studies import NOW

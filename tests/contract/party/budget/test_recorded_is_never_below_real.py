@@ -21,10 +21,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 import party.voting.answering
 from party.budget.policy import Policy
+from party.budget.spending import withdraw
 from party.budget.watermarks import remember_approval, remember_policy
-from party.budget.withdrawal import withdraw
-from party.data.csv_files import CsvFile
-from party.data.settings import DataSettings
+from party.data.files import CsvFile
+from party.data.records import DataSettings
 from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
 from protocols.errors import Refused

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from party.connection import node as node_module
-from party.connection import outgoing as outgoing_module
+from party.connection import seat as outgoing_module
 from party.connection.node import Node, _Session
-from party.connection.outgoing import Outgoing
-from party.connection.seat import ServedSeat, seat_heads
+from party.connection.seat import Outgoing, ServedSeat, seat_heads
 from party.party import Party
 from protocols.crypto.identity import identify, issue, new_authority, new_key, to_pem
 from protocols.errors import Refused
@@ -221,7 +220,7 @@ def test_a_renewed_certificate_that_is_not_valid_now_takes_the_place_of_none_tha
 
 def test_a_node_whose_own_clock_jumps_waits_and_one_whose_certificate_ended_stops(at, monkeypatch):
     ended = {"now": datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=40)}
-    monkeypatch.setattr("party.connection.renewal._now", lambda: ended["now"])
+    monkeypatch.setattr("party.connection.dialling._now", lambda: ended["now"])
     with pytest.raises(Refused, match="certificate_expired"):
         at.node._certificate_holds()
     monkeypatch.setattr(node_module, "_now", lambda: ended["now"])  # against seconds that only go on: a jump

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from party.commands.group import run_command
-from party.keeping.archive import ABOUT, Archive, read_archive, write_archive
+from party.keeping import ABOUT, Archive, read_archive, write_archive
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.private_files import open_to_others
 from runtime.cli import run_group

@@ -11,17 +11,16 @@ import pytest
 from benchmarks.float_inference import float_inference
 from party.budget.approval_text import describe
 from party.budget.policy import Policy
+from party.budget.spending import withdraw
 from party.budget.watermarks import remember_approval
-from party.budget.withdrawal import withdraw
-from party.data.csv_files import CsvFile
-from party.data.settings import DataSettings
-from party.demo.demo_data import demo_data
-from party.demo.studies import demo_study
+from party.data.files import CsvFile
+from party.data.records import DataSettings
+from party.demo.demo_data import demo_data, demo_study
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
-from party.voting.private_file import PRIVATE_FILE, load_model
+from party.voting.trained import PRIVATE_FILE, load_model
 from party.voting.training import train
 from protocols.crypto.identity import key_to_pem
 from protocols.errors import InvalidInput

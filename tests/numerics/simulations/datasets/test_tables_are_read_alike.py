@@ -15,9 +15,9 @@ import pytest
 
 from coordinator.labelling.pool import read_pool
 from party.data import load_records
-from party.data.csv_files import CsvFile
+from party.data.files import CsvFile
 from party.data.mapping import DataMapping
-from party.data.settings import DataSettings
+from party.data.records import DataSettings
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Feature, Terms
 from simulations import datasets

@@ -18,7 +18,7 @@ from coordinator.students import student_kind
 from coordinator.students.student import Student
 from coordinator.students.targets import one_hot
 from coordinator.students.torch_student import Schedule
-from party.released import read_student
+from party.audit import read_student
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.feature_map import FeatureMap, read_features

@@ -10,9 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from party.asking.improvement import Improvement, fixed_point
-from party.asking.page import page
-from party.asking.report import ask_figures, cost, markdown, meaning, report_lines
+from party.asking.report import Improvement, ask_figures, cost, fixed_point, markdown, meaning, page, report_lines
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import NOT_ASKED, Labelling
 from protocols.labelling.schedule import Stop

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binomtest
 
-from party.asking.improvement import check_model, improve
+from party.asking.report import check_model, improve
 from party.data.records import Records
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision

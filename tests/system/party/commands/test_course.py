@@ -15,7 +15,7 @@ import pytest
 
 from party.budget.spending import spending
 from party.commands.group import run_command
-from party.live.state import last_audit
+from party.live import last_audit
 from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
 from protocols.errors import Refused
 from protocols.release.labels import labels_csv

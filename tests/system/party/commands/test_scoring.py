@@ -13,7 +13,7 @@ import conclave
 from party.commands.group import run_command
 from party.data.records import Records
 from party.teachers.own import kind_of
-from party.voting.own_model import predicted_unseen
+from party.voting.training import predicted_unseen
 from protocols.crypto.identity import new_key, to_pem
 from protocols.features.feature_map import FeatureMap
 from protocols.features.grams import gram_vectors

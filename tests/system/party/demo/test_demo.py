@@ -11,11 +11,9 @@ from typing import ClassVar
 import pytest
 
 from party.commands.group import run_command
-from party.demo.demo import MARK, _own_folder
-from party.demo.demo_data import HOSPITALS, demo_data
+from party.demo.demo import MARK, LocalConsortium, _own_folder
+from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from party.demo.figures import in_words
-from party.demo.local_consortium import LocalConsortium
-from party.demo.studies import demo_study
 from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import fingerprint, key_from_pem
 from protocols.errors import EngineFailed, Refused
@@ -133,12 +131,12 @@ def test_an_earlier_demo_is_replaced_in_place_unless_it_still_runs(tmp_path):
 def test_a_step_that_cannot_end_is_one_message_and_not_a_traceback(tmp_path, monkeypatch, ends):
     data = demo_data(None)
     consortium = LocalConsortium(tmp_path, data, demo_study(data), say=lambda line: None)
-    monkeypatch.setattr("party.demo.local_consortium._LOOK_S", 0.05)
+    monkeypatch.setattr("party.demo.demo._LOOK_S", 0.05)
     if ends == "a server ends":
         consortium.processes["centre"] = subprocess.Popen([sys.executable, "-c", "raise SystemExit(6)"])
         expected = "centre ended with exit code 6.*centre.log.*so conclave-http.server 0 was ended"
     else:
-        monkeypatch.setattr("party.demo.local_consortium._STEP_S", 0.0)
+        monkeypatch.setattr("party.demo.demo._STEP_S", 0.0)
         expected = "was ended after 0 s; is this machine very busy"
     with pytest.raises(EngineFailed, match=expected):
         consortium.call("http.server", None, "0")

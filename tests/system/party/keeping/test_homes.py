@@ -9,15 +9,13 @@ from dataclasses import replace
 
 import pytest
 
+from party import keeping
 from party.budget.policy import Policy
 from party.budget.spending import spending
 from party.commands.group import run_command
 from party.home import PartyHome
-from party.keeping import backup
-from party.keeping.repair import repair
-from party.live.page import needs_of
-from party.live.recent import Recent
-from party.live.state import last_audit, node_state
+from party.keeping import repair
+from party.live import Recent, last_audit, needs_of, node_state
 from party.voting.answering import Answering
 from protocols.errors import Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
@@ -147,7 +145,7 @@ def test_a_home_whose_restore_was_cut_short_answers_nothing_until_it_is_restored
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(backup, cut, killed)
+        patch.setattr(keeping, cut, killed)
         assert call("home", "restore", file, "--yes", home=there) == Exit.INTERRUPTED
     for command in (["budget", "show"], ["run"], ["home", "repair", "--yes"]):
         capsys.readouterr()
@@ -196,7 +194,7 @@ def test_a_move_that_is_cut_short_leaves_one_home(home, tmp_path, monkeypatch):
         assert home.moved.exists(), "retired before there is an archive"
         raise StorageFailed("cannot write; free space")
 
-    monkeypatch.setattr("party.keeping.backup.write_archive", full)
+    monkeypatch.setattr("party.keeping.write_archive", full)
     assert call("home", "move", tmp_path / "m.conclave", "--yes", home=home) == Exit.STORAGE
     assert call("budget", "show", home=home) == 0
 
@@ -452,7 +450,7 @@ def test_a_backup_is_restored_beside_a_policy_that_knows_of_a_later_study(
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(backup, "repair", killed)
+            patch.setattr(keeping, "repair", killed)
             assert call("home", "restore", file, "--yes", home=there) == Exit.INTERRUPTED
         shutil.rmtree(there.path)
         file.with_name("b.conclave.restored").rename(file)

@@ -11,7 +11,7 @@ from sklearn.datasets import load_digits
 from benchmarks.float_inference import agreement, float_inference
 from party.teachers import TEACHERS, teacher_kind
 from party.teachers.teacher import PRIVATE
-from party.voting.private_file import load_model, save_model
+from party.voting.trained import load_model, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.fixed_point import quantise

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
-from party.teachers import TEACHERS, teacher_kind, training, trees
-from party.teachers.teacher import Teacher, TeacherKind
-from party.teachers.validation import Shard
+from party.teachers import TEACHERS, teacher_kind, torch_teacher, trees
+from party.teachers.teacher import Shard, Teacher, TeacherKind
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
 
 CLASSES = 10
@@ -34,7 +33,7 @@ LEAST_ACCURACY = {
 }
 
 
-SHORT = {(training, "_FEWEST_STEPS"): 20, (trees, "FOREST_TREES"): 20, (trees, "BOOSTING_ROUNDS"): 10}
+SHORT = {(torch_teacher, "_FEWEST_STEPS"): 20, (trees, "FOREST_TREES"): 20, (trees, "BOOSTING_ROUNDS"): 10}
 WHOLE = {(module, constant): getattr(module, constant) for module, constant in SHORT}
 
 

@@ -13,11 +13,10 @@ from numpy import ndarray
 from sklearn.datasets import load_digits
 from torch.nn import functional
 
-from party.teachers import training
+from party.teachers import torch_teacher
 from party.teachers.networks import CNN, MLP, TeacherNetwork
-from party.teachers.torch_teacher import TorchKind, TorchTeacher, cnn, mlp
-from party.teachers.training import train_looped, train_stacked
-from party.teachers.validation import Shard
+from party.teachers.teacher import Shard
+from party.teachers.torch_teacher import TorchKind, TorchTeacher, cnn, mlp, train_looped, train_stacked
 from protocols.errors import DataCorrupt
 
 
@@ -70,7 +69,7 @@ def test_final_statistics_make_the_training_rows_come_out_as_in_training(network
 
 @pytest.mark.parametrize("network", [CNN, MLP], ids=lambda network: network.name)
 def test_stacked_training_agrees_with_looped_training(network: TeacherNetwork, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training, "_FEWEST_STEPS", 20)
+    monkeypatch.setattr(torch_teacher, "_FEWEST_STEPS", 20)
     shards, seeds = digit_shards(40, 40, 25, 40), [1, 2, 3, 4]
     device = torch.device("cpu")
     looped = train_looped(network, shards, classes=10, seeds=seeds, device=device)

@@ -6,8 +6,8 @@ import pytest
 
 from party.budget.policy import Policy
 from party.budget.watermarks import remember_approval
-from party.data.csv_files import CsvFile
-from party.data.settings import DataSettings
+from party.data.files import CsvFile
+from party.data.records import DataSettings
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import PartySettings, TeacherSettings

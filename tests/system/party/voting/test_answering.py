@@ -9,7 +9,7 @@ import pytest
 
 from party.budget.watermarks import Mark, remember_approval
 from party.data import load_records
-from party.data.csv_files import CsvFile
+from party.data.files import CsvFile
 from party.voting.answering import Answering
 from party.voting.trained import read_measured
 from party.voting.training import deals_of, train

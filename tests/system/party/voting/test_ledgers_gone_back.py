@@ -8,8 +8,8 @@ from dataclasses import replace
 import pytest
 
 from party.budget.policy import Policy
+from party.budget.spending import withdraw
 from party.budget.watermarks import Mark, remember_approval
-from party.budget.withdrawal import withdraw
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from protocols.errors import InvalidInput, Refused, StorageFailed

@@ -3,9 +3,7 @@
 import pytest
 
 from party.home import PartyHome
-from party.live.page import node_page, top_line
-from party.live.recent import Recent
-from party.live.state import LAST_AUDIT, last_audit, node_state, remember_audit
+from party.live import LAST_AUDIT, Recent, last_audit, node_page, node_state, remember_audit, top_line
 from protocols.crypto.identity import new_key, to_pem
 from tests.harness.answering import SEAT, opened, request
 from tests.harness.certifying import Certifying

@@ -7,13 +7,13 @@ import pytest
 
 from coordinator.queries.features import features_for
 from party.budget.policy import Policy
-from party.data.csv_files import CsvFile
-from party.data.settings import DataSettings
+from party.data.files import CsvFile
+from party.data.records import DataSettings
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import PartySettings, TeacherSettings
 from party.teachers import teacher_kind
-from party.teachers.on_features import on_features
+from party.teachers.teacher import on_features
 from party.voting.trained import load_teachers
 from party.voting.training import train
 from protocols.errors import InvalidInput

@@ -70,7 +70,7 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
         raise OSError(24, "Too many open files")
 
     with monkeypatch.context() as patch:
-        patch.setattr("party.voting.teacher_pipe.subprocess.Popen", full)
+        patch.setattr("party.voting.teacher_process.subprocess.Popen", full)
         with pytest.raises(Refused, match="could_not_vote"):
             child(batch())
     assert "Too many open files" in REASONS[-1]

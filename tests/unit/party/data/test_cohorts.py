@@ -10,11 +10,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from party.data import load_records
-from party.data.fhir import FhirExport
-from party.data.omop import OmopDatabase
+from party.data.cohort import FhirExport
+from party.data.database import OmopDatabase
 from party.data.quality import examine
-from party.data.settings import DataSettings
-from party.data.shards import deal
+from party.data.records import DataSettings, deal
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.omop import FEATURES, FHIR, OMOP, patients, write_fhir, write_omop

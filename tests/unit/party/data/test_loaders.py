@@ -12,7 +12,7 @@ from PIL import Image
 
 from party.data import LOADERS, load_records, source_kind
 from party.data.mapping import DataMapping
-from party.data.settings import DataSettings
+from party.data.records import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.distributions import install, refreshed
@@ -205,7 +205,7 @@ def test_a_damaged_file_is_read_or_refused_with_an_error_of_ours(tmp_path, data)
     )
 )
 def test_any_table_of_texts_gives_finite_inputs_or_an_error_that_names_the_row(rows):
-    from party.data.tables import table_records
+    from party.data.records import table_records
 
     columns = {name: [row[at] for row in rows] for at, name in enumerate(["age", "dose", "ward", "state"])}
     said = "row"
@@ -221,7 +221,7 @@ def test_an_installed_loader_is_found_by_its_name_and_held_to_the_terms(tmp_path
     code = """
 import numpy as np
 from party.data.records import Records
-from party.data.source import Source
+from party.data.records import Source
 
 class Stored(Source):
     shown = "the warehouse"

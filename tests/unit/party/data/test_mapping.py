@@ -7,10 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from party.data.mapping import DataMapping, Form, mapping_toml, read_mapping
-from party.data.number_texts import plain_number, reads
-from party.data.proposals import meant
-from party.data.sniffing import number_forms
+from party.data.mapping import DataMapping, Form, mapping_toml, plain_number, read_mapping, reads
+from party.data.quality import meant, number_forms
 from protocols.errors import InvalidInput
 from protocols.study.features import read_numbers
 

@@ -11,17 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from party.data import load_records, of_file
-from party.data.csv_files import CsvFile
+from party.data.files import CsvFile
 from party.data.mapping import DataMapping
 from party.data.quality import examine
 from party.data.queries import own_records, read_queries
-from party.data.settings import DataSettings
+from party.data.records import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput
 from protocols.features.grams import gram_vectors
 from protocols.features.texts import MOST_CHARACTERS
 from protocols.study.features import read_column
 from protocols.study.terms import Feature
-from runtime.pool_files import read_pool_file
+from runtime.tables import read_pool_file
 from tests.harness.terms import terms_of
 
 NOTE = Feature(column="note", kind="text", vectors="grams:64")

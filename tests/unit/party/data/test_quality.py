@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 
 from party.data import load_records
-from party.data.csv_files import CsvFile
+from party.data.files import CsvFile
 from party.data.mapping import DataMapping
 from party.data.quality import Quality, examine
-from party.data.settings import DataSettings
+from party.data.records import DataSettings
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.terms import terms_of

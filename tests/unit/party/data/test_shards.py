@@ -3,8 +3,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from party.data.names import folded, folded_number, folded_patient, joined, places
-from party.data.shards import deal, key_of
+from party.data.mapping import folded, folded_number, folded_patient, joined, places
+from party.data.records import deal, key_of
 from protocols.errors import InvalidInput
 
 KEY = key_of(7, "test")

@@ -10,10 +10,10 @@ from pydicom.dataset import FileDataset, FileMetaDataset
 from pydicom.uid import ExplicitVRLittleEndian, SecondaryCaptureImageStorage, generate_uid
 
 from party.data import load_records
+from party.data.database import SqlQuery
 from party.data.dicom import DicomFolder
 from party.data.mapping import DataMapping
-from party.data.settings import DataSettings
-from party.data.sql import SqlQuery
+from party.data.records import DataSettings
 from party.settings import read_settings
 from protocols.errors import ConclaveError, DataCorrupt
 from tests.unit.party.data.test_loaders import source, terms

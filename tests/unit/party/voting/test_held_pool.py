@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.labelling.pool import read_pool as read_pool_as_operator
-from party.data.pool import check_batch, keep_pool, read_pool
+from party.data.queries import check_batch, keep_pool, read_pool
 from protocols.errors import DataUnavailable, InvalidInput, Refused
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.terms import Feature

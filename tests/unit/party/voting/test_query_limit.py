@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from party.data.pool import check_batch
+from party.data.queries import check_batch
 from party.party import Party
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger

@@ -11,7 +11,7 @@ MODULES = (
     "party/party.py",
     "party/voting/answering.py",
     "party/voting/teacher_process.py",
-    "party/data/pool.py",
+    "party/data/queries.py",
     "party/budget/watermarks.py",
     "party/voting/trained.py",
     "protocols/votes.py",

@@ -5,13 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from party.budget.lifetime_use import LifetimeUse
 from party.budget.policy import Approval
 from party.budget.spending import Bound, bounded
-from party.lifetime import LifetimeCap
-from party.live.page import needs_of, node_page, top_line
-from party.live.recent import Recent
-from party.live.state import Happened, LastAudit, NodeState, SeatState
+from party.lifetime import LifetimeCap, LifetimeUse
+from party.live import Happened, LastAudit, NodeState, Recent, SeatState, needs_of, node_page, top_line
 
 NOW = datetime.datetime(2030, 1, 2, 3, 4, 5, tzinfo=datetime.UTC)
 SEAT = SeatState("heart", "north", 34, 58, 1.25, 2.5, 8.0, 1e-5, "record", 1, "2031-12-31", once=False)

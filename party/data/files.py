@@ -1,7 +1,8 @@
-"""NumPy archives: `inputs`, `labels` (class ids or names) and, if the settings name them, patients and groups."""
+"""Records in files that need no extra: CSV, JSON lines, and NumPy archives."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -9,14 +10,40 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from party.data.records import Records
-from party.data.settings import DataSettings
-from party.data.source import FileSource
-from party.data.tables import class_ids
+from party.data.mapping import Form
+from party.data.records import Columns, DataSettings, FileSource, Records, TableSource, class_ids
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Terms
-from runtime.tables import VALUES
+from runtime.tables import VALUES, first_rows, jsonl_header, read_csv, read_jsonl
+
+
+@dataclass(frozen=True)
+class CsvFile(FileSource, TableSource):
+    """path: a file with a header, also packed with gzip (.gz): in UTF-8, and parted by commas, or by tabs where its
+    name ends in .tsv, unless the form says otherwise."""
+
+    def header(self, form: Form) -> list[str]:
+        rows = first_rows(self.path, delimiter=self._delimiter(form), encoding=form.encoding or "utf-8", most=1)
+        return [name.strip() for name in rows[0]] if rows else []
+
+    def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
+        return read_csv(self.path, names, delimiter=self._delimiter(form), encoding=form.encoding or "utf-8")
+
+    def _delimiter(self, form: Form) -> str:
+        tabs = self.path.name.lower().endswith((".tsv", ".tsv.gz"))
+        return form.delimiter or ("\t" if tabs else ",")
+
+
+@dataclass(frozen=True)
+class JsonLines(FileSource, TableSource):
+    """path: a .jsonl or .ndjson file in UTF-8, an object a line. A null counts as missing."""
+
+    def header(self, form: Form) -> list[str]:
+        return jsonl_header(self.path)
+
+    def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
+        return read_jsonl(self.path, names, missing=form.missing[0] if form.missing else "")
 
 
 @dataclass(frozen=True)

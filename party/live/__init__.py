@@ -1,1 +1,0 @@
-"""The node's live page: what it is doing, and whether anything needs a person."""
