@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from sklearn.decomposition import PCA
 
-from coordinator.encoders import EncoderChoice, make_encoder
+from coordinator.encoders import encoder_maker
 from coordinator.encoders.efficientnet import DEPTHS
 from coordinator.labelling.propagation import propagated_labels
 from coordinator.queries.clusters import clusters
@@ -39,7 +39,7 @@ def main() -> None:
     found: dict[str, list[tuple[float, float]]] = {}
     for seed in range(asked.seeds):
         data = datasets.load(asked.dataset, DatasetRequest(seed=seed, data_dir=asked.data_dir))
-        content = make_encoder(data.public_inputs, EncoderChoice(kind="efficientnet_lite0", side=asked.side))
+        content = encoder_maker("efficientnet_lite0", side=asked.side)(data.public_inputs)
         encoder = Encoder.of(content, data.public_inputs[:1])
         wide = [encoder(part) for part in (data.private_inputs, data.public_inputs, data.test_inputs)]
         for name, first in (("last", sum(DEPTHS[:-1])), ("without the first", DEPTHS[0]), ("all", 0)):

@@ -2,27 +2,187 @@
 
     python benchmarks/record_votes_membership.py --data-dir DATA --epsilons 0.5,1,8
 
-heart_disease with its four hospitals. The target is a record of the hospital with the fewest: of a few pairs drawn at
-random, the one whose replacement moves the sums furthest. Every run draws the noise again. The control publishes
-the sums without noise; it must be flagged, and nothing else may be.
+heart_disease with its four hospitals. The attacker knows every record of every party but one, which is either the
+target or another record: what replace-one neighbours are. The target is a record of the hospital with the fewest: of a
+few pairs drawn at random, the one whose replacement moves the sums furthest. Each run is the real path: contributions
+of all parties, a study with fresh noise, soft labels of the pool, a student. Two attackers score it: one reads the
+released sums, by the statistic that is most powerful for them (linear in the cells, Neyman & Pearson); one asks the
+student for the target's probability (Yeom et al. 2018). The control publishes the sums without noise; it must be
+flagged, and nothing else may be.
 """
 
 from __future__ import annotations
 
 import argparse
 import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 
+from coordinator.students import student_kind
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import InvalidInput
+from protocols.labelling.coordinator import Labelling
+from protocols.research.published.private import Private
 from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.levels import Clear
+from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.study import Study
+from protocols.study.votes import unit_sums
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
-from simulations.membership.replaced_record import Game, play
+from simulations.membership.attack import ceiling_of, loss
+from simulations.membership.report import Ceiling, Estimate, RateAt, advantage, area, best_threshold, rates
+from simulations.setup.levels import batch_noise
 from simulations.setup.partition import BySite, partition
+from simulations.stages.record_cells import Contribution
+from simulations.stages.record_votes import contributions, soft_pool_labels
+from simulations.stages.replay import replay
+from simulations.stages.stored_votes import RecordSums
+
+Holding = tuple[Float32[ndarray, "records ..."], Int64[ndarray, " records"], Int64[ndarray, " records"] | None]
+Scores = Float64[ndarray, " runs"]
+
+# Halves of this many runs suffice to learn a threshold and to measure an area.
+_FEWEST_RUNS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class Game:
+    """The study, its public queries and pool, all parties' records, and what is replaced.
+
+    seat, position: of the target among its party's records; other_input, other_label: the record in its place.
+    """
+
+    study: Study
+    queries: QueryMap
+    pool: Float32[ndarray, "pool ..."] = field(repr=False)
+    holdings: Sequence[Holding] = field(repr=False)
+    seat: int
+    position: int
+    other_input: Float32[ndarray, "..."] = field(repr=False)
+    other_label: int
+
+    @property
+    def target(self) -> tuple[Float32[ndarray, "1 ..."], Int64[ndarray, " 1"]]:
+        """The target's features and label."""
+        inputs, labels, _ = self.holdings[self.seat]
+        return inputs[self.position][None], labels[[self.position]]
+
+    @property
+    def squared_move(self) -> float:
+        """How far the parties' sums move in L2, squared, as a share of what the party's weight allows."""
+        before, after = (np.sum(self.sums(replaced=replaced), axis=0) for replaced in (False, True))
+        weight = round(self.study.roster[self.seat].weight * self.study.units)
+        return float(np.square((before - after) / weight).sum()) / 2
+
+    def sums(self, *, replaced: bool) -> list[Contribution]:
+        """What every party contributes, with the target or with the other record."""
+        if not replaced:
+            return contributions(self.study, self.queries, self.holdings)
+        inputs, labels, patients = self.holdings[self.seat]
+        inputs, labels = inputs.copy(), labels.copy()
+        inputs[self.position], labels[self.position] = self.other_input, self.other_label
+        holdings = list(self.holdings)
+        holdings[self.seat] = (inputs, labels, patients)
+        return contributions(self.study, self.queries, holdings)
+
+
+@dataclass(frozen=True)
+class GameResult:
+    """What one attacker found in so many runs of either kind, and the ceiling that the claimed epsilon gives.
+
+    advantage: of a threshold learned from half of the runs, on the other half.
+    """
+
+    attacker: str
+    runs: int
+    area: Estimate
+    rates: tuple[RateAt, ...]
+    advantage: Estimate
+    ceiling: Ceiling
+
+    @property
+    def flagged(self) -> bool:
+        """Whether what was found is above the ceiling by more than chance (intervals at 95 %)."""
+        return self.area.low > self.ceiling.area or self.advantage.low > self.ceiling.advantage
+
+
+def play(
+    game: Game, *, runs: int, student: str, student_runs: int, seed: int, noise: bool
+) -> Private[list[GameResult]]:
+    """What both attackers find. noise: False publishes the sums as they are, the control without privacy.
+
+    runs: of either kind, for the attacker of the sums; student_runs: the first of them, in which a student is trained;
+    0 for none. Raises InvalidInput.
+    """
+    for name, value, least in (("runs", runs, _FEWEST_RUNS), ("student_runs", student_runs, 0)):
+        if not (value >= least and (value <= runs) and (value == 0 or value >= _FEWEST_RUNS)):
+            raise InvalidInput(f"{name} is {value}; allowed: {least} to {runs}, and at least {_FEWEST_RUNS} if any")
+    sides = [game.sums(replaced=replaced) for replaced in (False, True)]
+    before, after = (np.sum(each, axis=0).astype(np.float64) for each in sides)
+    towards = before - after
+    by_sums: list[list[float]] = [[], []]
+    by_student: list[list[float]] = [[], []]
+    for run in range(runs):
+        for side, sums in enumerate(sides):
+            drawn = _derived(seed, run, side)
+            labelling = _released(game.study, sums, seed=drawn, noise=noise)
+            by_sums[side].append(float((labelling.cells * towards).sum()))
+            if run < student_runs:
+                by_student[side].append(_student_score(game, labelling, student=student, seed=drawn))
+    ceiling = ceiling_of(
+        game.study.budgets.epsilon_guaranteed[game.seat], np.float64(game.study.roster[game.seat].delta)
+    )
+    found = [_result("the released sums", by_sums, ceiling)]
+    if student_runs:
+        found.append(_result(f"the student, {student}", by_student, ceiling))
+    return Private(found)
+
+
+def _derived(seed: int, run: int, side: int) -> int:
+    return int(simulation_rng(seed, "membership game", run, side).integers(2**31))
+
+
+def _released(study: Study, sums: Sequence[Contribution], *, seed: int, noise: bool) -> Labelling:
+    made = replay(study, RecordSums(study.classes, sums), noise=batch_noise(study, seed=seed), presence=None).labelling
+    return made if noise else replace(made, cells=np.sum(sums, axis=0))
+
+
+def _student_score(game: Game, labelling: Labelling, *, student: str, seed: int) -> float:
+    """The logarithm of the student's odds of the target's label."""
+    population = unit_sums(game.study).population
+    soft = soft_pool_labels(game.study, labelling, game.queries, game.pool, records=population)
+    trained = student_kind(student).fit(
+        game.pool,
+        soft.probabilities.astype(np.float32),
+        unlabelled=game.pool[:0],
+        classes=game.study.classes,
+        seed=seed,
+    )
+    inputs, label = game.target
+    return float(loss(trained.predict_proba(inputs).astype(np.float64), label)[0])
+
+
+def _result(attacker: str, scores: list[list[float]], ceiling: Ceiling) -> GameResult:
+    inside, outside = (np.array(each) for each in scores)
+    half = len(inside) // 2
+    threshold = best_threshold(inside[:half], outside[:half])
+    return GameResult(
+        attacker,
+        len(inside),
+        area(inside, outside),
+        rates(inside, outside),
+        advantage(inside[half:], outside[half:], threshold=threshold),
+        ceiling,
+    )
+
 
 _DELTA = 1e-5
 _CANDIDATES = 20

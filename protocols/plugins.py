@@ -82,6 +82,11 @@ class Parts(Mapping[str, T]):
             self._loaded[name] = self._load(name)
         return self._loaded[name]
 
+    @property
+    def added(self) -> tuple[str, ...]:
+        """The names of the parts that other distributions register."""
+        return tuple(self._plugins)
+
     def loadable(self) -> dict[str, T]:
         """All parts that can be loaded, by name: without the plugins that are broken."""
         parts: dict[str, T] = {}

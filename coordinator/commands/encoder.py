@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from coordinator.encoders import ENCODERS
 from runtime.cli import EPILOG
 from runtime.printing import say_next
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command(epilog=EPILOG)
-@click.argument("kind", type=click.Choice(["efficientnet_lite0", "resnet18", "contrastive", "denoising"]))
+@click.argument("kind", type=click.Choice(list(ENCODERS)))
 @click.option(
     "--pool",
     "pool_file",
@@ -57,15 +58,15 @@ def encoder(
     """
     import hashlib
 
-    from coordinator.encoders import EncoderChoice, make_encoder
+    from coordinator.encoders import encoder_maker
     from protocols.errors import InvalidInput
     from runtime.files import write_atomically
 
     if out.exists():
         raise InvalidInput(f"{out} exists; allowed: a new file")
-    choice = EncoderChoice(kind=kind, side=side, seed=seed, weights=weights, weights_sha256=weights_sha256)
+    make = encoder_maker(kind, side=side, seed=seed, weights=weights, weights_sha256=weights_sha256)
     pool, _ = _pool(pool_file, draft)
-    content = make_encoder(pool, choice)
+    content = make(pool)
     write_atomically(out, content)
     click.echo(f"{out}: {len(content)} bytes, SHA-256 {hashlib.sha256(content).hexdigest()}")
     say_next(f"conclave-coordinator study queries DRAFT --pool {pool_file} --features onnx:{out}")

@@ -48,7 +48,7 @@ class _Network(nn.Module):
         return features
 
 
-def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int) -> bytes:
+def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int = 0) -> bytes:
     """The ONNX file. Raises InvalidInput for a pool of other records than images."""
     check_images(pool, kind="contrastive")
     return standardised(trained(pool, seed=seed, steps=_STEPS), pool, origin=OF_POOL)

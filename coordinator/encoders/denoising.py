@@ -27,7 +27,7 @@ _STEPS: Final = 1500
 _RATE, _DECAY = 2e-3, 1e-4
 
 
-def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int) -> bytes:
+def encoder(pool: Float32[ndarray, "pool ..."], *, seed: int = 0) -> bytes:
     """The ONNX file. Raises InvalidInput for a pool of other records than rows of a table."""
     if pool.ndim != 2:
         raise InvalidInput(

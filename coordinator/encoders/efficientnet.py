@@ -16,8 +16,7 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
-from coordinator.encoders import read_weights
-from coordinator.encoders.standard import Origin, PublicImages, check_images, standardised
+from coordinator.encoders.standard import Origin, PublicImages, check_images, read_weights, standardised
 
 WEIGHTS_SHA256: Final = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 _ORIGIN: Final = Origin(
@@ -51,7 +50,7 @@ class _Pyramid(torch.nn.Module):
         return torch.cat([*found, last.mean((2, 3))], dim=1)
 
 
-def encoder(pool: Float32[ndarray, "pool ..."], *, side: int) -> bytes:
+def encoder(pool: Float32[ndarray, "pool ..."], *, side: int = 64) -> bytes:
     """The ONNX file. side: the pixels that images are resized to.
 
     Raises InvalidInput for a pool of other records than images, and ModuleNotFoundError without the packages.

@@ -16,8 +16,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 from torch import Tensor, nn
 
-from coordinator.encoders import read_weights
-from coordinator.encoders.standard import Origin, PublicImages, check_images, standardised
+from coordinator.encoders.standard import Origin, PublicImages, check_images, read_weights, standardised
 from protocols.errors import DataCorrupt
 
 _WIDTHS: Final = (64, 128, 256, 512)
@@ -64,7 +63,7 @@ class ResNet18(nn.Module):
         return found.mean((2, 3))
 
 
-def encoder(pool: Float32[ndarray, "pool ..."], *, side: int, weights: Path, weights_sha256: str) -> bytes:
+def encoder(pool: Float32[ndarray, "pool ..."], *, weights: Path, weights_sha256: str, side: int = 64) -> bytes:
     """The ONNX file. side: the pixels that images are resized to. Raises InvalidInput for a pool of other records than
     images, and as `with_weights` does.
     """

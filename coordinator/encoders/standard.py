@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import torch
@@ -14,7 +16,8 @@ from torch.nn import functional
 
 from coordinator.torch_onnx import onnx_bytes
 from protocols.errors import InvalidInput
-from protocols.features.encoder import LICENCE, WEIGHTS
+from protocols.features.encoder import LICENCE, MOST_MODEL_BYTES, WEIGHTS
+from protocols.reading import read_bytes
 from runtime.torch_networks import planes
 
 # Images with a shorter side say too little for a network; students and teachers have the same limit.
@@ -33,6 +36,18 @@ class Origin:
 
 
 OF_POOL: Final = Origin(weights="learned from the public pool alone", licence="whatever the pool's is")
+
+
+def read_weights(path: Path, sha256: str) -> bytes:
+    """A file of public weights. sha256: of its bytes, in hexadecimal digits.
+
+    Raises DataUnavailable, and InvalidInput where its hash is another.
+    """
+    content = read_bytes(path, most=MOST_MODEL_BYTES)
+    found = hashlib.sha256(content).hexdigest()
+    if found != sha256.lower():
+        raise InvalidInput(f"{path} has SHA-256 {found}; allowed: {sha256[:80]}, as was given")
+    return content
 
 
 class _Standardised(torch.nn.Module):

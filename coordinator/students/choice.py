@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.students import student_kind
+from coordinator.students import STUDENTS, student_kind
 from coordinator.students.validation import is_image
 from protocols.errors import InvalidInput
 
@@ -103,7 +103,8 @@ def choose_student(
     """
     if len(inputs) < FOLDS:
         raise InvalidInput(f"{len(inputs)} labels were released; allowed for student {AUTO!r}: at least {FOLDS}")
-    kinds = _FOR_IMAGES if is_image(inputs.shape[1:]) else _FOR_ROWS
+    image = is_image(inputs.shape[1:])
+    kinds = {**(_FOR_IMAGES if image else _FOR_ROWS), **_added(image=image, device=device)}
     fold = folds(targets.argmax(axis=1), seed)
     scores = []
     for kind, packages in kinds.items():
@@ -114,6 +115,8 @@ def choose_student(
             _agreement(kind, inputs, targets, fold == each, unlabelled=unlabelled, seed=seed, device=device)
             for each in range(FOLDS)
         ]
+        if np.isnan(found).any():
+            continue
         scores.append(Score(kind, float(np.mean(found)), float(np.std(found, ddof=1))))
     compared = [score for score in scores if score.agreement is not None]
     if not compared:
@@ -121,8 +124,23 @@ def choose_student(
     return Choice(max(compared, key=lambda score: score.agreement or 0.0).kind, tuple(scores))
 
 
-def _needs_torch(kind: str) -> bool:
-    return "torch" in (_FOR_IMAGES | _FOR_ROWS)[kind]
+def _added(*, image: bool, device: str) -> dict[str, str]:
+    """The kinds of other distributions that can learn from such inputs; a broken one, or of a missing package, is left
+    out. They come last, so that a kind of Conclave wins a tie."""
+    found = {}
+    for name in STUDENTS.added:
+        try:
+            if image or not student_kind(name, device=device).needs_images:
+                found[name] = ""
+        except InvalidInput:
+            continue
+    return found
+
+
+def _device(kind: str, device: str) -> str:
+    """Of the kinds above those without torch know the CPU alone."""
+    packages = (_FOR_IMAGES | _FOR_ROWS).get(kind)
+    return device if packages is None or "torch" in packages else "cpu"
 
 
 def folds(labels: Int64[ndarray, " answered"], seed: int) -> Int64[ndarray, " answered"]:
@@ -143,13 +161,18 @@ def _agreement(
     seed: int,
     device: str,
 ) -> float:
-    """The share of the weight of held-out labels on the predicted classes. bool [answered]: `held`."""
-    student = student_kind(kind, device=device if _needs_torch(kind) else "cpu").fit(
+    """The share of the weight of held-out labels on the predicted classes. bool [answered]: `held`.
+
+    NaN for an added kind that no release can contain.
+    """
+    student = student_kind(kind, device=_device(kind, device)).fit(
         inputs[~held],
         targets[~held],
         unlabelled=np.concatenate([unlabelled, inputs[held]]),
         classes=targets.shape[1],
         seed=seed,
     )
+    if kind in STUDENTS.added and not student.exporter:
+        return float("nan")
     predicted = student.predict(inputs[held])
     return float(np.take_along_axis(targets[held], predicted[:, None], axis=1).sum() / targets[held].sum())

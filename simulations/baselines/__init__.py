@@ -1,13 +1,16 @@
-"""What else can be done with the same records at the same epsilon: each method by name, one file each.
+"""What else can be done with the same records at the same epsilon: each method by name.
 
 Every method learns from the private records of one split, and is scored on its test records. Nothing here imports the
-packages of a method until the method is run.
+packages of a method until the method is run. `pip install ./benchmarks` adds those that only stand in tables.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Final
+
+from protocols.errors import InvalidInput
+from protocols.plugins import Parts
 
 # A method whose epsilon covers what --unit says.
 OF_STUDY: Final = "the unit"
@@ -33,7 +36,13 @@ class Method:
         return self.protects != ""
 
 
-METHODS: Final[dict[str, Method]] = {
+def _check(name: str, loaded: object) -> Method:
+    if not isinstance(loaded, Method):
+        raise InvalidInput(f"it is {loaded!r}; allowed: a Method")
+    return loaded
+
+
+_OWN: Final = {
     "majority": Method(
         "simulations.baselines.methods:majority",
         "the most frequent class of the private records, for every test record",
@@ -53,11 +62,6 @@ METHODS: Final[dict[str, Method]] = {
         "simulations.baselines.methods:pooled_linear",
         "a logistic regression of all private records with their true labels, on features of images",
         "", "a curator of all records", "",
-    ),
-    "fedavg": Method(
-        "simulations.baselines.federated:fedavg",
-        "federated averaging of a softmax regression",
-        "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
     ),
     "pate": Method(
         "simulations.baselines.methods:teacher_votes",
@@ -79,19 +83,7 @@ METHODS: Final[dict[str, Method]] = {
         "DP-SGD of a small convolutional network, on pooled images",
         "record", "a curator of all records", "Papernot et al. 2021, Tempered sigmoid activations",
     ),
-    "output_perturbation": Method(
-        "simulations.baselines.federated:output_perturbation",
-        "a softmax regression of pooled records with noise on its weights",
-        "record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
-    ),
-    "dp_fedavg": Method(
-        "simulations.baselines.federated:dp_fedavg",
-        "federated averaging of a softmax regression, with clipped updates and noise on their sum",
-        "party", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
-    ),
-    "dp_ftrl": Method(
-        "simulations.baselines.federated:dp_ftrl",
-        "as dp_fedavg, with a quarter of the parties in a round and noise on running sums",
-        "party", "nobody, if the sums of updates are secure", "Kairouz et al. 2021, Algorithm 1",
-    ),
 }  # fmt: skip
+
+# To add a method: a plugin (docs/how-to/add-a-part.md).
+METHODS: Final[Parts[Method]] = Parts("method", _OWN, group="conclave.baselines", check=_check)

@@ -8,6 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import tomli_w
+from jaxtyping import Bool, Float64
+from numpy import ndarray
 
 from coordinator.students import usual_table_student
 from coordinator.students.choice import AUTO, USUAL
@@ -17,7 +19,6 @@ from protocols.reading import read_json
 from runtime.files import write_atomically
 from simulations.baselines import METHODS, OF_STUDY
 from simulations.baselines.method import Row, Task, encoded, method_of
-from simulations.baselines.table import of_groups
 from simulations.datasets.dataset import content_digest
 from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter
@@ -207,6 +208,20 @@ def _row(name: str, task: Task, groups: Sequence[Grouping]) -> Row:
         "groups": of_groups(score.right, groups),
         "note": score.note,
     }
+
+
+def of_groups(
+    right: Bool[ndarray, " test"] | Float64[ndarray, " test"] | None, groupings: Sequence[Grouping]
+) -> list[Row]:
+    """The records and the accuracy of every group, of a method that is right on these test records; none for None."""
+    if right is None:
+        return []
+    return [
+        {"attribute": each.attribute, "group": name, "records": int(of.sum()), "accuracy": float(right[of].mean())}
+        for each in groupings
+        for number, name in enumerate(each.names)
+        if (of := each.member == number).any()
+    ]
 
 
 def _with_gains(rows: list[Row]) -> list[Row]:

@@ -45,8 +45,7 @@ def baselines_flags(**flags: Any) -> None:
         parse_methods,
         run_comparison,
     )
-    from simulations.baselines.table import COVERED, by_epsilon
-    from simulations.baselines.written import PRIVATE, write_comparison
+    from simulations.baselines.table import COVERED, PRIVATE, by_epsilon, write_comparison
     from simulations.report.terminal import folded, print_rows
 
     reporter, host = reporter_from(flags), host_from(flags)

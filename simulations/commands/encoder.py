@@ -8,6 +8,7 @@ from typing import Any  # values of flags, as click gives them
 
 import click
 
+from coordinator.encoders import ENCODERS
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically
 from simulations.exits import EPILOG
@@ -15,7 +16,7 @@ from simulations.options import data_flags, host_from, reporter_from, settings_f
 
 
 @click.command(name="encoder", epilog=EPILOG)
-@click.argument("kind", type=click.Choice(["efficientnet_lite0", "resnet18", "contrastive", "denoising"]))
+@click.argument("kind", type=click.Choice(list(ENCODERS)))
 @data_flags
 @click.option("--side", type=click.IntRange(32, 512), help="Public weights: pixels that images are resized to [64].")
 @click.option("--encoder-weights", type=click.Path(path_type=Path), help="resnet18: as torchvision writes them.")
@@ -32,13 +33,13 @@ def encoder_flags(kind: str, out: str, **flags: Any) -> None:
     Example:
       conclave-simulate encoder contrastive --dataset digits --out digits.onnx
     """
-    from coordinator.encoders import EncoderChoice, make_encoder
+    from coordinator.encoders import encoder_maker
     from simulations.stages.inputs import load_dataset
 
     if Path(out).exists():
         raise InvalidInput(f"--out {out} exists; allowed: a new file")
-    choice = EncoderChoice(
-        kind=kind,
+    make = encoder_maker(
+        kind,
         side=flags.pop("side"),
         seed=flags.pop("encoder_seed"),
         weights=flags.pop("encoder_weights"),
@@ -49,7 +50,7 @@ def encoder_flags(kind: str, out: str, **flags: Any) -> None:
         settings_from(flags), host_from({"engine": "in_process", "workers": None, **flags})
     ).public_inputs
     with reporter.stage(f"encoder {kind}, {len(pool)} public records") as stage:
-        content = make_encoder(pool, choice)
+        content = make(pool)
         stage.result = f"{len(content)} bytes"
     write_atomically(Path(out), content)
     click.echo(f"{out}: SHA-256 {hashlib.sha256(content).hexdigest()}")

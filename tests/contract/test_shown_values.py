@@ -54,8 +54,6 @@ SHOWN = {
     "protocols.levels.hidden_queries.inference.plan.InferencePlan.vote": "a shape",
     "coordinator.labelling.pool_labels.Turnout.records": "how many, from public numbers",
     "coordinator.students.trained.Trained.labels": "how many",
-    "coordinator.encoders.EncoderChoice.seed": "of training on a public pool, an argument of its command",
-    "coordinator.encoders.EncoderChoice.weights": "a path",
     "coordinator.encoders.standard.Origin.weights": "a sentence on where public weights come from",
     "coordinator.queries.choice.QueryChoice.seed": "of public queries, an argument of their command",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",

@@ -10,7 +10,7 @@ from simulations.baselines.table import means as means_over_seeds
 from simulations.planning import search
 from tests.harness.simulating import run
 
-METHODS = "majority,alone,pooled,fedavg"
+METHODS = "majority,alone,pooled,pooled_linear"
 SMALL = ("--dataset", "breast_cancer", "--parties", "6", "--private-size", "120", "--engine", "in_process")
 
 
@@ -48,22 +48,22 @@ def test_methods_are_scored_on_the_same_records_and_a_comparison_goes_on_where_i
     accuracy = {(each["method"], each["seed"]): each["accuracy"] for each in rows}
     gains = {(each["method"], each["seed"]): each["parties_that_gain"] for each in rows}
     for seed in (0, 1):
-        assert accuracy["majority", seed] < accuracy["alone", seed] < accuracy["fedavg", seed]
+        assert accuracy["majority", seed] < accuracy["alone", seed] < accuracy["pooled_linear", seed]
         assert gains["majority", seed] == 0
-        assert gains["fedavg", seed] > 0.5
+        assert gains["pooled_linear", seed] > 0.5
     written = folder / "out"
     table = pd.read_parquet(written / "methods.parquet")
     pd.testing.assert_frame_equal(table, pd.DataFrame(rows)[list(table)], check_dtype=False)
     means = pd.read_csv(written / "means.csv").set_index("method")
-    pair = [accuracy["fedavg", seed] for seed in (0, 1)]
-    assert means["accuracy"]["fedavg"] == pytest.approx(sum(pair) / 2)
-    assert pd.isna(means["accuracy_high"]["fedavg"])  # of two seeds
+    pair = [accuracy["pooled_linear", seed] for seed in (0, 1)]
+    assert means["accuracy"]["pooled_linear"] == pytest.approx(sum(pair) / 2)
+    assert pd.isna(means["accuracy_high"]["pooled_linear"])  # of two seeds
     three = means_over_seeds(pd.concat([table, table[table["seed"] == 1].assign(seed=2)])).set_index("method")
     half = 4.30265272991 * abs(pair[0] - pair[1]) / 3  # the 0.975 quantile of Student's t with two degrees of freedom
-    assert three["accuracy_high"]["fedavg"] == pytest.approx((pair[0] + 2 * pair[1]) / 3 + half)
+    assert three["accuracy_high"]["pooled_linear"] == pytest.approx((pair[0] + 2 * pair[1]) / 3 + half)
     lines = (written / "methods.md").read_text().splitlines()
     assert lines[0] == "| method | protects | no ε |"
-    assert lines[-1] == f"| fedavg | nobody | {50 * sum(pair):.1f} % |"
+    assert lines[-1] == f"| pooled_linear | nobody | {50 * sum(pair):.1f} % |"
     groups = pd.read_csv(written / "by_group.csv")
     for key, of in groups.groupby(["method", "seed"]):
         assert (of["accuracy"] * of["records"]).sum() / of["records"].sum() == pytest.approx(accuracy[key])

@@ -200,7 +200,8 @@ def test_a_pool_is_put_into_the_order_of_asking(tmp_path, capsys, monkeypatch):
 
 def test_an_encoder_is_made_of_the_studys_pool_and_of_no_other(tmp_path, capsys, monkeypatch):
     given = []
-    monkeypatch.setattr("coordinator.encoders.make_encoder", lambda pool, choice: given.append((pool, choice)) or b"x")
+    maker = lambda kind, **options: lambda pool: given.append((pool, kind)) or b"x"  # noqa: E731
+    monkeypatch.setattr("coordinator.encoders.encoder_maker", maker)
     file, pool, other = (
         study_file(tmp_path, record_study_of()[0], "study.toml"),
         tmp_path / "pool.npy",
@@ -214,7 +215,7 @@ def test_an_encoder_is_made_of_the_studys_pool_and_of_no_other(tmp_path, capsys,
     assert "allowed: terms.pool_sha256" in capsys.readouterr().err
     assert run_command([*made, str(pool)]) == 0
     np.testing.assert_array_equal(given[0][0], POOL)
-    assert (given[0][1].kind, len(given)) == ("denoising", 1)
+    assert (given[0][1], len(given)) == ("denoising", 1)
     assert out.read_bytes() == b"x"
     assert hashlib.sha256(b"x").hexdigest() in capsys.readouterr().out
     assert run_command([*made, str(pool)]) == Exit.INVALID_INPUT

@@ -10,7 +10,7 @@ from scipy.special import softmax
 from torch import nn
 
 from simulations.baselines import dp_sgd
-from simulations.baselines.noise_multiplier import noise_multiplier_for
+from simulations.baselines.dp_sgd import noise_multiplier_for
 from simulations.datasets import load
 from simulations.datasets.request import DatasetRequest
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from benchmarks.record_votes_membership import Game, play
 from protocols.errors import InvalidInput
-from simulations.membership.replaced_record import Game, play
 from tests.harness.record_votes import HOLDINGS, QUERIES, RNG, study_of
 
 POOL = RNG.normal(size=(40, 3)).astype(np.float32)

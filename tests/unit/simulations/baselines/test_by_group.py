@@ -6,7 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from simulations.baselines.table import accuracy_rows, of_groups, tidy_groups, worst_groups, worst_rows
+from simulations.baselines.cells import of_groups
+from simulations.baselines.table import accuracy_rows, tidy_groups, worst_groups, worst_rows
 from simulations.datasets.groups import Grouping
 
 # Accuracies by seed in groups of 60 and of 40 test records, and in one that has fewer than 20 in one of the seeds.

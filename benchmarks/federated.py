@@ -1,23 +1,18 @@
-"""Softmax regression on rows of about unit length: the model of the federated and the differentially private methods.
+"""Methods that only stand in tables of `conclave-simulate baselines`: a softmax regression, federated or with privacy.
 
-Rows are scaled by the public pool alone, so that no private record decides how another is scaled.
+    pip install ./benchmarks
 
-Federated averaging of a softmax regression, with every party in every round.
+- FedAvg, with every party in every round.
+- DP-FedAvg (McMahan et al. 2018), in which no party's data change the model by much. Every party takes part in every
+  round, so no secret of who was sampled is needed.
+- DP-FTRL over parties (Kairouz et al. 2021): noise on running sums of updates, from trees that restart. Few parties
+  take part in each round: in every epoch each party takes part in one.
+- Output perturbation (Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1), on pooled records: the minimum of a
+  regularised loss moves little when one record is replaced, so noise on it hides every record. Here with Gaussian
+  noise, and with the softmax loss for several classes.
 
-DP-FedAvg (McMahan et al. 2018): federated averaging in which no party's data change the model by much.
-
-Every party takes part in every round, so no secret of who was sampled is needed. Secure aggregation is assumed: a
-server sees the noisy sum of a round, and the noise is as large as if one trusted server had added it.
-
-DP-FTRL over parties (Kairouz et al. 2021): noise on running sums of updates, from trees that restart.
-
-Unlike DP-FedAvg, few parties take part in each round, and no secret of who was sampled is needed: in every epoch each
-party takes part in one round. Secure aggregation is assumed, as for DP-FedAvg.
-
-Differentially private logistic regression by output perturbation, on pooled records.
-
-Chaudhuri, Monteleoni and Sarwate 2011, Algorithm 1: the minimum of a regularised loss moves little when one record is
-replaced, so noise on it hides every record. Here with Gaussian noise, and with the softmax loss for several classes.
+Secure aggregation is assumed: a server sees the noisy sum of a round, and the noise is as large as if one trusted
+server had added it.
 """
 
 from __future__ import annotations
@@ -32,17 +27,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
 from protocols.errors import InvalidInput
-from simulations.baselines.method import Score, Task
-from simulations.baselines.noise_multiplier import noise_multiplier_for
+from simulations.baselines import Method
+from simulations.baselines.dp_sgd import noise_multiplier_for
+from simulations.baselines.method import Score, Task, scaled_rows
 from simulations.datasets.dataset import Dataset
-
-
-def scaled_rows(dataset: Dataset, inputs: ndarray) -> Float64[ndarray, "records features+1"]:
-    """Flat inputs over the root mean square length of the public pool's rows, and a column of ones."""
-    pool = dataset.public_inputs.reshape(len(dataset.public_inputs), -1).astype(np.float64)
-    length = float(np.sqrt((pool**2).sum(axis=1).mean())) or 1.0
-    flat = inputs.reshape(len(inputs), -1).astype(np.float64) / length
-    return np.hstack([flat, np.ones((len(flat), 1))])
 
 
 def loss(
@@ -264,3 +252,25 @@ def minimum(
     if left > _GRADIENT_LEFT:
         raise InvalidInput(f"the fit of output perturbation ends at a gradient of {left}; allowed: {_GRADIENT_LEFT}")
     return np.asarray(found.x.reshape(shape))
+
+
+FEDAVG: Final = Method(
+    "benchmarks.federated:fedavg",
+    "federated averaging of a softmax regression",
+    "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
+)  # fmt: skip
+OUTPUT_PERTURBATION: Final = Method(
+    "benchmarks.federated:output_perturbation",
+    "a softmax regression of pooled records with noise on its weights",
+    "record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
+)  # fmt: skip
+DP_FEDAVG: Final = Method(
+    "benchmarks.federated:dp_fedavg",
+    "federated averaging of a softmax regression, with clipped updates and noise on their sum",
+    "party", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
+)  # fmt: skip
+DP_FTRL: Final = Method(
+    "benchmarks.federated:dp_ftrl",
+    "as dp_fedavg, with a quarter of the parties in a round and noise on running sums",
+    "party", "nobody, if the sums of updates are secure", "Kairouz et al. 2021, Algorithm 1",
+)  # fmt: skip
