@@ -98,24 +98,24 @@ class KnownUnits:
     def check(self, data_set: str, units: UnitDigests, *, other_people: Collection[str]) -> dict[str, int]:
         """How many of these rows other caps count, by data set, where a person must say whose they are.
 
-        other_people: data sets of which a person says that theirs are other people. Raises Refused("known_records")
-        where 5 % or more of the names, or all rows, are counted under other caps, or a cap has no digests any more.
+        other_people: data sets of which a person says that theirs are other people. What was said earlier holds for the
+        names and rows that this data set had then. Raises Refused("known_records") where 5 % or more of the names, or
+        all rows, are counted under other caps, or a cap has no digests any more.
         """
+        own = folded(data_set)
         with self._transaction():
             caps = "SELECT data_set FROM lifetime UNION SELECT data_set FROM forfeit"
-            stated = {folded(each) for each in other_people} | {folded(data_set)}
-            stated |= {
-                str(row[0])
-                for row in self._database.execute(
-                    "SELECT other FROM other_people WHERE data_set = ?", (folded(data_set),)
-                )
-            }
-            others = sorted({str(row[0]) for row in self._database.execute(caps)} - stated)
+            said = self._database.execute("SELECT other FROM other_people WHERE data_set = ?", (own,))
+            earlier = {str(row[0]) for row in said}
+            others = sorted({str(row[0]) for row in self._database.execute(caps)} - {own, *map(folded, other_people)})
             names, rows = (
-                {other: self._known(other, kind) & of for other in others}
+                {
+                    other: self._known(other, kind) & (of - self._known(own, kind) if other in earlier else of)
+                    for other in others
+                }
                 for kind, of in (("name", units.names or frozenset()), ("row", units.rows))
             )
-            for other in others:
+            for other in sorted({*others} - earlier):
                 if not self._database.execute("SELECT 1 FROM known WHERE data_set = ?", (other,)).fetchone():
                     raise refused(data_set, other, f"nothing is kept by which it could be compared with {other!r}")
         seen = frozenset().union(*names.values())
@@ -127,7 +127,7 @@ class KnownUnits:
         if alike and alike == units.rows:
             most = max(others, key=lambda other: len(rows[other]))
             raise refused(data_set, most, f"each of its rows is counted under the cap of {most!r}")
-        if len(alike) < _MOST * len(units.rows) or units.names:
+        if len(alike) < _MOST * len(units.rows):
             return {}
         return {other: len(of) for other, of in rows.items() if of}
 
@@ -180,6 +180,7 @@ class KnownUnits:
 
     def _digest(self, text: bytes) -> int:
         return int.from_bytes(hmac.digest(self._key, text, "sha256")[:8], "big", signed=True)
+
 
 def refused(data_set: str, other: str, why: str) -> Refused:
     """The refusal of records that may be those of another cap."""

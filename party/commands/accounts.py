@@ -100,7 +100,7 @@ def erase(data_set: str, home: PartyHome, yes: bool) -> None:
     Every study of the data set must be withdrawn first. A data set that is approved later cannot be compared with
     this one, so a person must say that its people are others.
 
-    
+    \b
     Example:
       conclave-party budget erase ward
     """

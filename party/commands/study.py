@@ -130,6 +130,10 @@ def approve(
         if again and queries is None:
             home.keep_study(study, pool=pool_file)
             what_was_spent(home, policy).check(study.digest)
+            if other_people:
+                units = policy.known.digests(settings.data, load_records(settings.data, study.terms))
+                other_people = _check_people(policy, name, units, other_people, ask=ask)
+                policy.known.remember(name, units, other_people=other_people)
             click.echo(f"study {study.name} is already approved")
             if train_now:
                 _train(home, settings, study, policy)

@@ -3,6 +3,7 @@
 import csv
 import sqlite3
 from dataclasses import replace
+from io import StringIO
 
 import numpy as np
 import pytest
@@ -102,6 +103,80 @@ def test_rows_without_names_are_refused_if_all_are_known_and_asked_about_from_5_
         else:
             assert policy.known.check("ward-2", units, other_people=()) == ({"ward": 30} if kept == 30 else {})
     assert place.approve(file=second(place)) == (0 if kept == 2 else Exit.BUDGET), "nobody can be asked with --yes"
+
+
+@pytest.mark.parametrize("named", ["patient", "visit"])
+def test_rows_are_asked_about_where_patients_have_names_that_the_other_cap_does_not_know(tmp_path, capsys, named):
+    """Its data set had no names, or those of another column; one row of 60 is another now."""
+    place = Place(tmp_path)
+    rows = rows_of(place)
+    write(place, [[*rows[0], "visit"]] + [[*row, f"v{at}"] for at, row in enumerate(rows[1:])])
+    edit(place, ('patient = "patient"', f'patient = "{"visit" if named == "patient" else ""}"'))
+    assert place.approve() == 0
+    rows = rows_of(place)
+    write(place, [*rows[:-1], [rows[-1][0], "9", *rows[-1][2:]]])
+    edit(place, ('name = "ward"', 'name = "ward-2"'))
+    now = 'patient = "visit"' if named == "patient" else 'patient = ""'
+    edit(place, (f"{now}\n", f'patient = "{named}"\n'))
+    assert place.approve(file=second(place)) == Exit.BUDGET
+    assert "known_records" in capsys.readouterr().err
+    assert place.approve("--other-people", "ward", file=second(place)) == 0
+
+
+def test_that_people_are_others_is_said_of_the_records_at_that_time(place):
+    before = rows_of(place)
+    write(place, [before[0]] + [[f"x{name}", *rest] for name, *rest in before[1:]])
+    edit(place, ('name = "ward"', 'name = "ward-2"'))
+    assert place.approve("--other-people", "ward", file=second(place)) == 0
+    third = study_file(place.folder, replace(place.study, name="third"), "third.toml")
+    assert place.approve(file=third) == 0
+    write(place, before)
+    fourth = study_file(place.folder, replace(place.study, name="fourth"), "fourth.toml")
+    assert place.approve(file=fourth) == Exit.BUDGET
+    assert place.approve("--other-people", "ward", file=fourth) == 0
+
+
+def answers(place, monkeypatch, *said, file=None):
+    """What approve ends with, and how many questions it asked, for a person who types the answers."""
+    typed = StringIO("".join(f"{each}\n" for each in said))
+    monkeypatch.setattr("sys.stdin", typed)
+    code = place.run("approve", str(file or place.file), "--queries", str(place.sent))
+    return code, typed.getvalue()[: typed.tell()].count("\n")
+
+
+@pytest.mark.parametrize("alike", ["names", "rows"])
+def test_approve_asks_whether_units_that_look_alike_are_different_ones(tmp_path, monkeypatch, alike):
+    place = Place(tmp_path, unit="patient" if alike == "names" else "record")
+    rows = rows_of(place)
+    if alike == "names":
+        write(place, [rows[0]] + [[row[0].upper() if at % 2 else row[0], *row[1:]] for at, row in enumerate(rows[1:])])
+    else:
+        edit(place, ('patient = "patient"', 'patient = ""'))
+        write(place, [rows[0], *rows[1:31], *rows[1:31]])
+    assert answers(place, monkeypatch, "n", "y") == (Exit.INVALID_INPUT, 1)
+    assert answers(place, monkeypatch, "y", "n") == (Exit.REFUSED, 2)
+    assert answers(place, monkeypatch, "y") == (Exit.INTERRUPTED, 1)
+    assert place.approvals() == []
+    assert answers(place, monkeypatch, "y", "y") == (0, 2)
+    assert len(place.approvals()) == 1
+
+
+def test_approve_asks_whose_rows_another_cap_counts_and_records_the_answer(tmp_path, monkeypatch):
+    place = Place(tmp_path)
+    edit(place, ('patient = "patient"', 'patient = ""'))
+    assert answers(place, monkeypatch, "y") == (0, 1)
+    rows = rows_of(place)
+    write(place, [*rows[:-1], [rows[-1][0], "9", *rows[-1][2:]]])
+    edit(place, ('name = "ward"', 'name = "ward-2"'))
+    assert answers(place, monkeypatch, "n", "y", file=second(place)) == (Exit.BUDGET, 1)
+    assert len(place.approvals()) == 1
+    assert answers(place, monkeypatch, "y", "n", file=second(place)) == (Exit.REFUSED, 2)
+    assert answers(place, monkeypatch, "y", "y", file=second(place)) == (0, 2)
+    with Policy(place.home.settings().policy) as policy:
+        said = [entry for entry in policy.log.entries() if "other_people" in str(entry)]
+        assert len(said) == 1
+    third = study_file(place.folder, replace(place.study, name="third"), "third.toml")
+    assert answers(place, monkeypatch, "y", file=third) == (0, 1), "it was said of these rows"
 
 
 def test_leaving_the_names_out_under_a_new_name_makes_no_second_cap(place):
@@ -249,15 +324,19 @@ def test_a_cap_for_another_unit_is_added_and_counts_the_earlier_studies(tmp_path
         assert uses["record"].reserved == 2 * cost.at(uses["record"].currency)
         caps = {"patient": LifetimeCap(12.0, 1e-5)}
         with pytest.raises(Refused, match="lifetime_cap_changed"):
-            policy.forecast(replace(later, name="third"), party=SEAT, data_set="ward", caps=caps)
+            policy.forecast(replace(later, name="third"), party=SEAT, data_set="ward", caps=caps, told_apart=False)
+
+
+def of_teachers(groups):
+    made = deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None)
+    terms = replace(made.terms, features=FEATURES, class_names=("left", "right"))
+    seats = [replace(made.roster[0], party=f"{SEAT}{group}") for group in groups]
+    votes = replace(made.votes, teachers=2)
+    return replace(made, terms=terms, votes=votes, classes=2, roster=tuple(seats), quorum=1)
 
 
 def test_training_again_after_patients_changed_groups_is_refused(tmp_path):
-    made = deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None)
-    terms = replace(made.terms, features=FEATURES, class_names=("left", "right"))
-    seats = [replace(made.roster[0], party=f"{SEAT}/{group}") for group in ("low", "high")]
-    votes = replace(made.votes, teachers=2)
-    study = replace(made, terms=terms, votes=votes, classes=2, roster=tuple(seats), quorum=1)
+    study = of_teachers(["/low", "/high"])
     place = Place(tmp_path)
     place.study, place.file = study, study_file(tmp_path, study)
     edit(place, ('patient = "patient"', 'patient = "patient"\ngroup = "budget"'))
@@ -268,6 +347,19 @@ def test_training_again_after_patients_changed_groups_is_refused(tmp_path):
     assert place.run("train", study.name) == 0
     regroup(place)
     assert place.run("train", study.name) == Exit.BUDGET
+
+
+def test_who_knows_better_may_say_so_once_a_study_of_teachers_is_approved(place):
+    """Another ward numbers its patients alike, and they are more than when the study was approved."""
+    before, study = rows_of(place), replace(of_teachers([""]), name="taught")
+    file = str(study_file(place.folder, study))
+    write(place, [before[0]] + [[f"x{name}", *rest] for name, *rest in before[1:]])
+    edit(place, ('name = "ward"', 'name = "ward-2"'))
+    assert place.run("approve", file, "--yes") == 0
+    write(place, before)
+    assert place.run("train", study.name) == Exit.BUDGET
+    assert place.run("approve", file, "--yes", "--other-people", "ward") == 0
+    assert place.run("train", study.name) == 0
 
 
 def alike(place, *, write_as):
