@@ -137,7 +137,7 @@ def position_of(order: float) -> int:
 
 
 def study_cost(
-    study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None, told_apart: bool = False
+    study: Study, party: str, *, unit: str, spent: Mapping[str, int] | None, told_apart: bool
 ) -> StudyCost:
     """What `party`'s seats in a study cost one `unit` of its data (of UNITS), whatever the study's own unit.
 

@@ -167,7 +167,7 @@ class _Folder:
     path: Path
     authority: x509.Certificate
     coordinator: Identity
-    model: str | None
+    model_name: str | None
 
 
 AUTHORITY: Final = "authority"
@@ -275,8 +275,9 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
     study = released.study
     if read_manifest(folder.path)[0] != study.digest.hex():
         raise DataCorrupt("the manifest names another study than study.toml")
-    if folder.model not in (None, study.name):
-        raise DataCorrupt(f"model.sig is of the model {str(folder.model)[:80]!r}; allowed: {study.name!r}, the study")
+    if folder.model_name not in (None, study.name):
+        name = str(folder.model_name)[:80]
+        raise DataCorrupt(f"model.sig is of the model {name!r}; allowed: {study.name!r}, the study")
     return released, f"study {study.digest.hex()[:16]}; {counted(sum(released.counts), 'label')} released", ""
 
 

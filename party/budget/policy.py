@@ -212,7 +212,7 @@ class Policy:
         party: str,
         data_set: str,
         caps: Mapping[str, LifetimeCap],
-        told_apart: bool = False,
+        told_apart: bool,
     ) -> list[Forecast]:
         """What approving `study` would do to the caps of this data set; nothing is written.
 
@@ -242,7 +242,7 @@ class Policy:
         data_set: str,
         caps: Mapping[str, LifetimeCap],
         home: PartyHome,
-        told_apart: bool = False,
+        told_apart: bool,
     ) -> list[Forecast]:
         """Approves a study and reserves its whole cap, as `forecast` says, or does nothing.
 

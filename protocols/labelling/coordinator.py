@@ -44,22 +44,22 @@ class Labelling:
 
     labels: class ids, ABSTAIN (asked, not answered) or NOT_ASKED, one per query of the pool; batches: size and answered
     queries of each; reinforced: in the second round of an interactive mechanism, the student's own label where the
-    parties gave none and the student was confident, ABSTAIN elsewhere; spent: nano-units, including reservations that
-    stand; refusals: party to the reason why its votes were left out of the last batch; ledger_differences: parties
-    whose own ledger is, or may be, higher than the coordinator's, and by how much, because of reservations that stand;
-    cells: the noisy histograms in lattice units, where records vote; batch_of: the number of the batch in which each
-    query was asked, -1 for none.
+    parties gave none and the student was confident, ABSTAIN elsewhere; batch_of: the number of the batch in which each
+    query was asked, -1 for none; spent: nano-units, including reservations that stand; refusals: party to the reason
+    why its votes were left out of the last batch; ledger_differences: parties whose own ledger is, or may be, higher
+    than the coordinator's, and by how much, because of reservations that stand; cells: the noisy histograms in lattice
+    units, where records vote.
     """
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
     batches: list[tuple[int, int]]
     stop: Stop
     spent: Int64[ndarray, " parties"]
-    reinforced: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
+    batch_of: Int64[ndarray, " queries"] = field(repr=False)
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
     cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
-    batch_of: Int64[ndarray, " queries"] = field(default_factory=lambda: np.zeros(0, dtype=np.int64), repr=False)
 
 
 class Coordinator:
@@ -248,7 +248,7 @@ class Coordinator:
     def _nothing(self, queries: int) -> Labelling:
         """A labelling in which nothing was asked yet."""
         labels, reinforced, batch_of = (np.full(queries, what, dtype=np.int64) for what in (NOT_ASKED, ABSTAIN, -1))
-        return Labelling(labels, [], _UNFINISHED, self._spent(), reinforced, batch_of=batch_of)
+        return Labelling(labels, [], _UNFINISHED, self._spent(), reinforced, batch_of)
 
     @staticmethod
     def _add(released: Labelling, ids: Int64[ndarray, " queries"], labels: Int64[ndarray, " queries"]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
+from party.data.mapping import folded_number
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.study.terms import Feature
 from simulations.datasets.dataset import Dataset, Split, choose, cut
@@ -37,6 +39,13 @@ class Pool:
     names: Mapping[str, Shaped[ndarray, " records"]] = field(default_factory=dict)
     times: Float64[ndarray, " records"] | None = None
 
+    @cached_property
+    def patient_numbers(self) -> Int64[ndarray, " records"] | None:
+        """The number of each record's patient: names that may mean one person do, as nobody can be asked here."""
+        if self.patients is None:
+            return None
+        return np.unique([folded_number(str(name)) for name in self.patients], return_inverse=True)[1]
+
 
 def cut_pool(
     pool: Pool,
@@ -61,7 +70,7 @@ def cut_pool(
     strata = pool.labels
     if pool.sites is not None:
         strata = np.unique(pool.sites, return_inverse=True)[1] * len(pool.class_names) + pool.labels
-    groups = None if pool.patients is None else np.unique(pool.patients, return_inverse=True)[1]
+    groups = pool.patient_numbers
     parts = cut(strata, groups=groups, sizes=(sizes[0], public, test), name=str(pool.path), rng=rng)
     # Many files are sorted by class, and teachers are asked about the pool's first records.
     return replace(parts, public=rng.permutation(parts.public))
@@ -76,8 +85,8 @@ def as_dataset(
     if pool.sites is not None:
         found, sites = np.unique(pool.sites[parts.private], return_inverse=True)
         names = tuple(str(name) for name in found)
-    if pool.patients is not None:
-        patients = np.unique(pool.patients[parts.private], return_inverse=True)[1]
+    if pool.patient_numbers is not None:
+        patients = np.unique(pool.patient_numbers[parts.private], return_inverse=True)[1]
     known = {**pool.names, **({} if pool.sites is None else {"site": pool.sites})}
     return Dataset(
         name=pool.name,
@@ -118,8 +127,7 @@ def _own_split(
             f"{pool.path} holds {counts[0]} private, {counts[1]} public and {counts[2]} test records; "
             f"allowed: at least 1 each"
         )
-    if pool.patients is not None:
-        patient = np.unique(pool.patients, return_inverse=True)[1]
+    if (patient := pool.patient_numbers) is not None:
         pairs = np.unique(np.stack([patient, part], axis=1), axis=0)
         shared = len(pairs) - len(np.unique(patient))
         if shared:

@@ -121,7 +121,7 @@ def replay(
         batches.append((step.size, int(answered.sum())))
         history.append(spent)
         asked += step.size
-    labelling = Labelling(labels, batches, stop, spent, reinforced, cells=cells, batch_of=batch_of)
+    labelling = Labelling(labels, batches, stop, spent, reinforced, batch_of, cells=cells)
     return ReplayedLabelling(labelling, np.array(history, dtype=np.int64).reshape(len(history), len(spent)))
 
 

@@ -76,4 +76,4 @@ def price(number):
 
 @cache
 def lifetime_cost(number, nano, currency):
-    return study_cost(STUDIES[number], SEAT, unit="record", spent={SEAT: nano}).at(currency)
+    return study_cost(STUDIES[number], SEAT, unit="record", spent={SEAT: nano}, told_apart=False).at(currency)

@@ -62,7 +62,8 @@ def test_a_reserved_share_of_delta_covers_the_noise_that_is_drawn_on_every_path(
 
 
 def test_the_reserve_is_the_one_of_the_proof_and_stands_before_any_float_noise_is_drawn():
-    cap, cost = LifetimeCap(2.0, 1e-5), study_cost(make_study([1.0] * 250), "p0", unit="record", spent=None)
+    cap = LifetimeCap(2.0, 1e-5)
+    cost = study_cost(make_study([1.0] * 250), "p0", unit="record", spent=None, told_apart=False)
     order, room = first_order(cap, cost)
     assert order in CURRENCIES
     assert room >= max(0.01 * 1e-5 / (1 + math.exp(2.0)), cost.noise_distance)

@@ -28,7 +28,8 @@ def labelling(answered: int, reason: str = "pool_exhausted") -> Labelling:
     labels = np.full(60, -1, dtype=np.int64)
     labels[:answered] = 1
     stop = Stop(reason, np.zeros(2, dtype=bool))
-    return Labelling(labels, [(60, answered)], stop, np.zeros(2, dtype=np.int64), np.full(60, -1, dtype=np.int64))
+    unset, batch = np.full(60, -1, dtype=np.int64), np.zeros(60, dtype=np.int64)
+    return Labelling(labels, [(60, answered)], stop, np.zeros(2, dtype=np.int64), unset, batch)
 
 
 class JobMachine(RuleBasedStateMachine):

@@ -37,7 +37,7 @@ HOME = Place("1" * 32)
 
 
 def approve(policy, study, *, caps=CAPS, home=HOME, data_set="ward"):
-    return policy.approve(study, party="p0", data_set=data_set, caps=caps, home=home)
+    return policy.approve(study, party="p0", data_set=data_set, caps=caps, home=home, told_apart=False)
 
 
 def withdraw(policy, study, spent):
@@ -51,7 +51,8 @@ class _Full(Exception):
 
 @functools.cache
 def cost(number, spent):
-    return study_cost(STUDIES[number], "p0", unit="record", spent=None if spent is None else {"p0": spent})
+    by_seat = None if spent is None else {"p0": spent}
+    return study_cost(STUDIES[number], "p0", unit="record", spent=by_seat, told_apart=False)
 
 
 class Lifetimes(RuleBasedStateMachine):
@@ -112,7 +113,7 @@ def test_a_study_that_does_not_fit_reserves_nothing_and_one_that_was_withdrawn_m
         with pytest.raises(Refused, match=r"lifetime_cap: unit .record.: epsilon 2\.1 at delta 1e-05") as refused:
             approve(policy, second, caps=caps)
         wanted, left = map(float, re.findall(r"([0-9.]+) %", str(refused.value)))
-        (forecast,) = policy.forecast(second, party="p0", data_set="ward", caps=caps)
+        (forecast,) = policy.forecast(second, party="p0", data_set="ward", caps=caps, told_apart=False)
         assert wanted == pytest.approx(100 * (forecast.after.share - forecast.before.share), abs=0.2)
         assert left == pytest.approx(100 * (1 - forecast.before.share), abs=0.2)
         assert wanted > left > 0

@@ -18,7 +18,8 @@ def reserved(path):
     """What every cap of the file holds, and what was approved."""
     with Policy(path) as policy:
         uses = [(use.data_set, use.unit, use.reserved, use.noise_used) for use in policy.lifetime_uses()]
-        policy.forecast(STUDIES[4], party="p0", data_set="ward", caps=CAPS)  # a cap that differs from node.toml's
+        # A cap that differs from node.toml's.
+        policy.forecast(STUDIES[4], party="p0", data_set="ward", caps=CAPS, told_apart=False)
         return uses, [(each.study, each.data_set, each.home) for each in policy.approvals()]
 
 

@@ -296,9 +296,9 @@ def test_a_lifetime_cap_counts_a_study_only_where_its_unit_is_bounded(unit, cap,
     study, _ = record_study_of(unit=unit)
     if not bounded:
         with pytest.raises(InvalidInput, match=f"a {cap} has no bound; allowed: a lifetime cap of unit {unit}"):
-            study_cost(study, SEAT, unit=cap, spent=None)
+            study_cost(study, SEAT, unit=cap, spent=None, told_apart=False)
         return
-    cost = study_cost(study, SEAT, unit=cap, spent=None)
+    cost = study_cost(study, SEAT, unit=cap, spent=None, told_apart=False)
     assert cost.at(float(study.budgets.order[0])) == study.budgets.cap[0]
 
 
@@ -308,9 +308,9 @@ def test_studies_add_up_to_the_lifetime_cap_and_the_one_that_passes_it_is_refuse
         fits = []
         for number in range(4):
             study = replace(with_sum_queries(place.study, number), name=f"study-{number}")
-            (each,) = policy.forecast(study, party=SEAT, data_set="d", caps=caps)
+            (each,) = policy.forecast(study, party=SEAT, data_set="d", caps=caps, told_apart=False)
             fits.append(each.fits)
             if each.fits:
                 home = SimpleNamespace(identity="0" * 32, path=place.folder)
-                policy.approve(study, party=SEAT, data_set="d", caps=caps, home=home)
+                policy.approve(study, party=SEAT, data_set="d", caps=caps, home=home, told_apart=False)
         assert fits == [True, True, False, False]

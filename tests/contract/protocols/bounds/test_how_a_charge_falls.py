@@ -109,7 +109,7 @@ def test_a_policys_file_itself_lets_nobody_lower_or_delete_a_reservation_or_a_ma
     study = deployed_study(1)
     with Policy(":memory:") as policy:
         caps = {"record": LifetimeCap(13.0, 1e-5)}
-        policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home=HOME)
+        policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home=HOME, told_apart=False)
         at = {"data_set": "ward", "seat": "hospital-0"}
         to = Mark(Head(5, b"h"), 10)
         policy.marks.move(study.digest, **at, known=Mark(), to=to)

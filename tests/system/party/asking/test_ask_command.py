@@ -181,7 +181,8 @@ def test_without_the_guardian_the_command_says_where_it_looked_and_goes_on_later
 def test_who_refuses_is_told_from_who_did_not_come():
     refusals = {"hospital-2": "absent", "hospital-0": "unknown_study", "hospital-1": "absent"}
     stop = Stop("quorum_lost", np.zeros(3, dtype=bool))
-    given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), refusals=refusals)
+    unset = np.full(2, -1)
+    given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), unset, unset, refusals=refusals)
     with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not answer; hospital-0 \(unknown_study\) refused$"):
         check_complete(given, "127.0.0.1:7003")
 

@@ -91,6 +91,7 @@ def labelled(**changes):
         Stop("budget_exhausted", np.array([True, False, False])),
         np.array([4, 4, 0]) * 10**9,
         reinforced=np.full(8, ABSTAIN),
+        batch_of=np.array([0] * 4 + [-1] * 4),
     )
     return replace(given, **changes)
 

@@ -168,10 +168,14 @@ def test_studies_of_two_askers_cannot_together_pass_a_data_sets_lifetime_cap(tmp
     with Policy(":memory:") as policy:
         for querier in ("asker", "another-asker"):
             study = asked_study(querier=querier, name=f"of-{querier}", sigma=20.0, epsilon=5.0)
-            policy.approve(study, party="hospital-0", data_set="ward", caps=caps, home=PartyHome(tmp_path))
+            policy.approve(
+                study, party="hospital-0", data_set="ward", caps=caps, home=PartyHome(tmp_path), told_apart=False
+            )
         third = asked_study(querier="a-third", name="of-a-third", sigma=20.0, epsilon=9.0)
         with pytest.raises(Refused, match="lifetime_cap"):
-            policy.approve(third, party="hospital-0", data_set="ward", caps=caps, home=PartyHome(tmp_path))
+            policy.approve(
+                third, party="hospital-0", data_set="ward", caps=caps, home=PartyHome(tmp_path), told_apart=False
+            )
 
 
 def test_more_queries_than_the_terms_allow_are_refused(consortium, tmp_path):

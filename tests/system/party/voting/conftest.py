@@ -37,7 +37,7 @@ def place(tmp_path):
     with Policy(settings.policy) as policy:
         train(home, settings, study, SEAT, policy=policy, say=lambda text: None)
     with Policy(settings.policy) as policy:
-        policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
+        policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=home, told_apart=False)
         remember_approval(home, study, SEAT, policy.log)
         yield home, settings, study, policy
 

@@ -114,7 +114,7 @@ def test_teachers_are_warm_before_the_first_question_one_study_after_the_other(p
     second = replace(study, name="second")
     home.keep_study(second)
     train(home, settings, second, SEAT, policy=policy, say=lambda text: None)
-    policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=home)
+    policy.approve(second, party=SEAT, data_set="other", caps=settings.lifetime, home=home, told_apart=False)
     remember_approval(home, second, SEAT, policy.log)
     events = []
     with opened(place, events) as answering:

@@ -116,7 +116,9 @@ def test_another_home_neither_withdraws_a_study_nor_lowers_what_it_spent(place, 
     if kept:
         other.keep_study(study)
     for step in (
-        lambda: policy.approve(study, party=SEAT, data_set="ward", caps=settings.lifetime, home=other),
+        lambda: policy.approve(
+            study, party=SEAT, data_set="ward", caps=settings.lifetime, home=other, told_apart=False
+        ),
         lambda: withdraw(other, policy, study, data_set="ward", party=SEAT),
         lambda: policy.withdraw(study, data_set="ward", home=other),
         lambda: policy.release(study, data_set="ward", home=other, spent={SEAT: 0}),
@@ -186,7 +188,7 @@ def test_a_policy_from_before_an_approval_approves_and_answers_nothing(place, tm
     another = replace(study, name="another")
     with Policy(tmp_path / "older") as older:
         with pytest.raises(Refused, match="policy_rolled_back"):
-            older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=home)
+            older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=home, told_apart=False)
         assert older.approvals() == []
         with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
             pass
@@ -217,7 +219,7 @@ def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledge
     home, settings, study, policy = place
     copied(settings.policy, tmp_path / "older")
     caps = {"record": LifetimeCap(12.0, 1e-5)}
-    policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=home)
+    policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=home, told_apart=False)
     answered(place, [0])
     with Policy(tmp_path / "older") as older, pytest.raises(Refused, match="policy_rolled_back"):
         older.check_newest(home.path)
@@ -228,7 +230,7 @@ def test_a_study_is_approved_under_one_name_of_the_data_alone(place):
     """Two names would be two marks of one ledger, and a restored one could be believed under the other."""
     home, settings, study, policy = place
     with pytest.raises(Refused, match="approved_elsewhere"):
-        policy.approve(study, party=SEAT, data_set="another", caps=settings.lifetime, home=home)
+        policy.approve(study, party=SEAT, data_set="another", caps=settings.lifetime, home=home, told_apart=False)
     assert len(policy.approvals()) == 1
 
 

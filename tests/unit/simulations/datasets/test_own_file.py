@@ -99,6 +99,17 @@ def test_csv_and_parquet_give_the_same_data_set(csv, tmp_path):
     np.testing.assert_array_equal(one.test_labels, other.test_labels)
 
 
+def test_a_patient_whose_name_is_written_in_several_ways_is_one(csv):
+    one = _load(csv(), SCHEMA)
+    written = [" {}", "00{}", "{}.0", "{}\u200b"]
+    other = _load(
+        csv(lambda table: table.assign(person=[written[at % 4].format(each) for at, each in enumerate(table.person)])),
+        SCHEMA,
+    )
+    np.testing.assert_array_equal(one.private_patients, other.private_patients)
+    np.testing.assert_array_equal(one.private_inputs, other.private_inputs)
+
+
 def test_patients_are_never_in_two_parts(csv):
     def unique_age(table):
         return table.assign(age=table["person"] / 1000)
