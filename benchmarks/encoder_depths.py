@@ -16,8 +16,8 @@ from sklearn.decomposition import PCA
 
 from coordinator.encoders import encoder_maker
 from coordinator.encoders.efficientnet import DEPTHS
-from coordinator.labelling.propagation import propagated_labels
-from coordinator.queries.clusters import clusters
+from coordinator.labelling.soft_labels import propagated_labels
+from coordinator.queries.choice import clusters
 from coordinator.students import student_kind
 from coordinator.students.targets import one_hot
 from protocols.features.encoder import Encoder

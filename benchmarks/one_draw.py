@@ -20,10 +20,9 @@ import scipy
 
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
-from simulations.planning.objectives import OBJECTIVES
-from simulations.planning.planned_votes import PilotVotes
-from simulations.planning.predictions import Planner
-from simulations.planning.search import optimise_each
+from simulations.planning.grid import optimise_each
+from simulations.planning.objective import OBJECTIVES
+from simulations.planning.predict import PilotVotes, Planner
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
 from simulations.stages.stored_votes import StoredVotes, VoteCounts

@@ -27,9 +27,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.queries.coverage import most_covering
 from coordinator.queries.features import features_for
-from coordinator.queries.uncertainty import UncertainFirst
+from coordinator.queries.questions import UncertainFirst, most_covering
 from coordinator.students import student_kind
 from coordinator.students.targets import one_hot
 from protocols.features.feature_map import FeatureMap

@@ -25,7 +25,7 @@ from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
-from coordinator.queries.without_pool import drawn_pool
+from coordinator.queries.choice import drawn_pool
 from coordinator.students import STUDENTS, student_kind, usual_table_student
 from coordinator.students.student import Student
 from protocols.study.column_queries import bare_columns, column_queries, usual_bins

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.queries.clusters import cluster_queries
+from coordinator.queries.choice import cluster_queries
 from coordinator.queries.features import features_for
 from coordinator.students import student_kind
 from protocols.study.levels import Clear

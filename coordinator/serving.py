@@ -17,16 +17,12 @@ from typing import Protocol
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.connection.hub import Hub
 from coordinator.connection.relaying import RelayedStudy
-from coordinator.connection.session import Connected
-from coordinator.connection.silences import Silence
-from coordinator.figures import families
+from coordinator.connection.sessions import Connected, Silence
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.jobs import Guardians, OpensStudies, ServedStudy
-from coordinator.live import operator_page, students_trained
-from coordinator.members.authority import Authority
-from coordinator.status import read_status
-from coordinator.store.rows import Job, Serving, SessionRecord, SilenceRecord
-from coordinator.store.store import Store
+from coordinator.members import Authority
+from coordinator.status import families, operator_page, read_status, students_trained
+from coordinator.store.store import Job, Serving, SessionRecord, SilenceRecord, Store
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, StorageFailed

@@ -123,7 +123,7 @@ class _Split:
 
 @lru_cache(maxsize=1)
 def _split(host: Host) -> _Split:
-    from coordinator.queries.clusters import cluster_queries
+    from coordinator.queries.choice import cluster_queries
     from coordinator.queries.features import features_for
 
     data = datasets.load("mnist", DatasetRequest(seed=0, data_dir=host.data_dir))

@@ -1,4 +1,4 @@
-"""init, invite, requests, approve, revoke: who belongs to the consortium."""
+"""init, invite, requests, approve, revoke, guardian certify: who belongs to the consortium."""
 
 from __future__ import annotations
 
@@ -14,13 +14,12 @@ from protocols.errors import InvalidInput
 from protocols.plural import counted
 from runtime.address import check_address, listening
 from runtime.cli import EPILOG, json_option
-from runtime.files import write_atomically
+from runtime.files import read_received, write_atomically
 from runtime.printing import print_json, say_next
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
     from coordinator.store.store import Store
-
 
 @click.command(epilog=EPILOG)
 @click.option("--consortium", required=True, help="Name of the consortium.")
@@ -56,7 +55,7 @@ def init(
       conclave-coordinator init --consortium heart --coordinator centre --address centre.example.org:7443
     """
     from coordinator.home import CoordinatorSettings
-    from coordinator.members.authority import create_consortium
+    from coordinator.members import create_consortium
     from protocols.crypto.fingerprints import phrase
 
     host, _, port = check_address("--address", address).rpartition(":")
@@ -97,7 +96,7 @@ def invite(parties: tuple[str, ...], out: Path | None, home: CoordinatorHome, as
       conclave-coordinator invite hospital-a --out invitation.toml
       conclave-coordinator invite hospital-a hospital-b hospital-c
     """
-    from coordinator.members.authority import Authority, authority_pem, invitation_toml
+    from coordinator.members import Authority, authority_pem, invitation_toml
     from coordinator.store.store import Store
     from protocols.crypto.identity import check_name
 
@@ -161,7 +160,7 @@ def approve(party: str | None, fingerprint: str | None, home: CoordinatorHome, a
       conclave-coordinator approve
       conclave-coordinator approve hospital-a --fingerprint pottery-lunar-...
     """
-    from coordinator.members.authority import Authority
+    from coordinator.members import Authority
     from coordinator.store.store import Store
 
     if party is None and fingerprint is not None:
@@ -201,7 +200,7 @@ def revoke(party: str | None, serial: str | None, reason: str, home: Coordinator
       conclave-coordinator revoke hospital-a --reason "laptop stolen"
       conclave-coordinator revoke --serial 1234567890
     """
-    from coordinator.members.authority import Authority
+    from coordinator.members import Authority
     from coordinator.store.store import Store
 
     if (party is None) == (serial is None):
@@ -225,3 +224,56 @@ def _store(home: CoordinatorHome) -> Store:
 
 def _day(seconds: int) -> str:
     return datetime.datetime.fromtimestamp(seconds, datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
+
+
+@click.group(epilog=EPILOG)
+def guardian() -> None:
+    """Certify a guardian, which another organisation runs with conclave-guardian.
+
+    \b
+    Example:
+      conclave-coordinator guardian certify request.pem --fingerprint pottery-lunar-...
+    """
+
+
+@guardian.command(epilog=EPILOG)
+@click.argument("request_file", type=click.Path(path_type=Path))
+@click.option(
+    "--fingerprint", required=True, help="The fingerprint as the guardian read it out, in words or in digits."
+)
+@click.option("--out", type=click.Path(path_type=Path, file_okay=False), default=Path(), help="Folder to write [.].")
+@home_option
+@json_option
+def certify(request_file: Path, fingerprint: str, out: Path, home: CoordinatorHome, as_json: bool) -> None:
+    """Issue the certificate that a guardian requests, if its key has this fingerprint.
+
+    Doing it again for the same request renews the certificate. `revoke NAME` denies a guardian.
+
+    \b
+    Example:
+      conclave-coordinator guardian certify request.pem --fingerprint pottery-lunar-...
+    """
+    from coordinator.members import Authority, authority_pem
+    from coordinator.store.store import Store
+
+    settings = home.settings()
+    with Store(home) as store:
+        authority_of_home = Authority(home, store, settings)
+        issued = authority_of_home.certify_guardian(read_received(request_file), key_fingerprint=fingerprint)
+    certificate, authority = out / f"{issued.name}.pem", out / "authority.pem"
+    write_atomically(certificate, issued.pem)
+    write_atomically(authority, authority_pem(home))
+    until = datetime.datetime.fromtimestamp(issued.not_after_s, datetime.UTC)
+    if as_json:
+        print_json(
+            {
+                "guardian": issued.name,
+                "serial": issued.serial,
+                "not_after_s": issued.not_after_s,
+                "certificate": str(certificate),
+                "authority": str(authority),
+            }
+        )
+        return
+    click.echo(f"{issued.name} has a certificate as a guardian until {until:%Y-%m-%d %H:%M UTC}")
+    say_next(f"send {certificate} and {authority} to it, and set guardian in {home.settings_file}")

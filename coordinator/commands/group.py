@@ -26,16 +26,16 @@ COMMANDS: Final[dict[str, str]] = {
     "revoke": "coordinator.commands.enrolment:revoke",
     "study": "coordinator.commands.study:study",
     "serve": "coordinator.commands.serve:serve",
-    "status": "coordinator.commands.status:status",
+    "status": "coordinator.commands.serve:status",
     "label": "coordinator.commands.labelling:label",
     "resume": "coordinator.commands.labelling:resume",
-    "give-up": "coordinator.commands.giving_up:give_up",
+    "give-up": "coordinator.commands.labelling:give_up",
     "train": "coordinator.commands.labelling:train",
     "release": "coordinator.commands.release:release",
     "verify": "coordinator.commands.release:verify",
-    "guardian": "coordinator.commands.certify:guardian",
-    "passphrase": "coordinator.commands.locking:passphrase",
-    "upgrade": "coordinator.commands.upgrade:upgrade",
+    "guardian": "coordinator.commands.enrolment:guardian",
+    "passphrase": "coordinator.commands.serve:passphrase",
+    "upgrade": "coordinator.commands.serve:upgrade",
 }
 
 

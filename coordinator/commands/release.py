@@ -65,12 +65,11 @@ def release(
       conclave-coordinator release heart
       conclave-coordinator release heart --out releases/heart-2 --earlier releases/heart-1 --patient-of a,b
     """
-    from coordinator.labelling.pool import stored_pool
+    from coordinator.labelling.study_creation import stored_pool
     from coordinator.labelling.training import kept_student
     from coordinator.release.folder import read_json
     from coordinator.release.release import make_release, officers_file_of
-    from coordinator.store.labelled import check_labelled_here
-    from coordinator.store.store import Store
+    from coordinator.store.store import Store, check_labelled_here
     from protocols.release.manifest import STATEMENT_FILE
 
     home.settings()

@@ -1,4 +1,4 @@
-"""Who may open a stream to the hub, how often, and what is logged when one is turned away.
+"""Who may open a stream to the hub, how often, and what is logged when one is turned away; and calls from strangers.
 
 A party's faults are counted over all of its sessions, so reconnecting does not reset them. Memory is bounded by the
 number of certificates: names come only from these.
@@ -6,10 +6,13 @@ number of certificates: names come only from these.
 
 from __future__ import annotations
 
+import asyncio
+import ipaddress
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from urllib.parse import unquote
 
 from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
@@ -86,3 +89,45 @@ class Admission:
 def code_of(error: Refused | MalformedMessage) -> str:
     """The error's code."""
     return error.code if isinstance(error, Refused) else Code.MALFORMED
+
+
+class Unfinished:
+    """At most `most` calls at once, each at most `longest_s`. Used on one event loop."""
+
+    def __init__(self, *, most: int, longest_s: float) -> None:
+        self._most = most
+        self._longest_s = longest_s
+        # The oldest first.
+        self._calls: dict[asyncio.Timeout, str] = {}
+
+    @asynccontextmanager
+    async def call(self, peer: str) -> AsyncIterator[None]:
+        """One call of a peer, as gRPC names it, while its message is read. Raises TimeoutError when it must end."""
+        async with asyncio.timeout(self._longest_s) as until:
+            self._calls[until] = network_of(peer)
+            try:
+                if len(self._calls) > self._most:
+                    self._drop_one()
+                yield
+            finally:
+                self._calls.pop(until, None)
+
+    def _drop_one(self) -> None:
+        ((busiest, _),) = Counter(self._calls.values()).most_common(1)
+        oldest = next(until for until, network in self._calls.items() if network == busiest)
+        del self._calls[oldest]
+        if not oldest.expired():  # otherwise its own time ran out in this step
+            oldest.reschedule(asyncio.get_running_loop().time())
+
+
+def network_of(peer: str) -> str:
+    """A key for addresses that may be the same peer: one IPv4 address, or a /64 network of IPv6; any other text is its
+    own key."""
+    host = unquote(peer.partition(":")[2].rpartition(":")[0]).strip("[]")
+    try:
+        address = ipaddress.ip_address(host.partition("%")[0])
+    except ValueError:
+        return peer
+    if isinstance(address, ipaddress.IPv6Address):
+        return str(ipaddress.ip_network((address, 64), strict=False))
+    return str(address)

@@ -2,6 +2,13 @@
 
 A request goes to the open session of each seat's party, or to one that opens before the deadline; only the identical
 request is ever sent again. A party has one session: a live one that serves seats is kept, and another is refused.
+
+A round asks everybody, and takes every answer that comes before the others have answered; it only does not wait until
+the deadline for a party that was silent before. One that is not connected is waited for again when it connects. One
+that is connected is waited for in full again when it has answered or after 2, 4, 8 ... 64 deadlines; after three
+silences only the time counts, so a party that answers between its silences gains nothing. So k absent parties cost a
+labelling one deadline, and not one in every round. Who is waited for depends on who answered when, and on nothing else:
+absence is assumed not to depend on patients (docs/explanation/threat-model.md), and a round's quorum is as it was.
 """
 
 from __future__ import annotations
@@ -9,23 +16,285 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any  # the result of a function that is passed in
 
 from coordinator.connection.admission import Admission
-from coordinator.connection.open_study import OpenStudy, OutcomeFor
-from coordinator.connection.places import Places
-from coordinator.connection.receipts import BAD_RECEIPT, Answered, Late, last_without_receipt, record
-from coordinator.connection.session import Question, Session, SessionEnded
-from coordinator.connection.silences import Silences
-from protocols.errors import Refused
+from coordinator.connection.open_study import (
+    BAD_RECEIPT,
+    Answered,
+    Late,
+    OpenStudy,
+    OutcomeFor,
+    last_without_receipt,
+    record,
+)
+from protocols.crypto.identity import Identity
+from protocols.errors import MalformedMessage, Refused
 from protocols.refusals.code import Code
 from protocols.study.study import party_of
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, Frame, SeatHeads
 from protocols.wire.messages import Outcome, Refusal, Request, encode
 from runtime.logs import Event
+
+# Memory for the requests in flight at once, which leaves room for their replies.
+_AT_ONCE_BYTES = 256 * 2**20
+_REPLY_ROOM_BYTES = 2**19
+
+
+class Places:
+    """The places of one round: for `seats` requests of at most `largest` bytes, until `deadline` (in the loop's time).
+
+    Used on one event loop.
+    """
+
+    def __init__(self, *, seats: int, largest: int, deadline: float) -> None:
+        self._at_once = max(1, _AT_ONCE_BYTES // (largest + _REPLY_ROOM_BYTES))
+        self._free = asyncio.Semaphore(self._at_once)
+        self._unsent = seats
+        self._deadline = deadline
+        self._waiting = 0
+        # For each holder, when its share of the time ends; that matters only while another waits.
+        self._held: dict[asyncio.Timeout, float] = {}
+
+    @asynccontextmanager
+    async def taken(self) -> AsyncIterator[None]:
+        """Waits for a place, and holds it. Raises TimeoutError when its share is over and another waits for a place.
+
+        A share leaves equal time to every seat that was not yet sent its request, connected or not.
+        """
+        self._count_waiting(1)
+        try:
+            await self._free.acquire()
+        finally:
+            self._count_waiting(-1)
+        try:
+            turns = -(-self._unsent // self._at_once)
+            now = asyncio.get_running_loop().time()
+            async with asyncio.timeout(None) as limit:
+                self._held[limit] = now + (self._deadline - now) / max(turns, 1)
+                self._limit(limit)
+                try:
+                    yield
+                finally:
+                    del self._held[limit]
+            self._unsent -= 1
+        finally:
+            self._free.release()
+
+    def _count_waiting(self, more: int) -> None:
+        self._waiting += more
+        for limit in self._held:
+            self._limit(limit)
+
+    def _limit(self, limit: asyncio.Timeout) -> None:
+        if not limit.expired():
+            limit.reschedule(self._held[limit] if self._waiting else None)
+
+
+# Deadlines between two rounds that wait for a silent party, at most; after as many without a silence it is forgotten.
+_MOST_DEADLINES = 64
+# Silences after which a party is waited for again as soon as it connects or answers.
+_FORGIVEN = 3
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A party that did not answer. since_s: when it was first asked in vain, in seconds since 1970; times: deadlines
+    that it missed; answered: whether it has answered since; until_s, forgotten_s: when it is waited for again, and when
+    this is forgotten if it answers, by the loop's clock."""
+
+    since_s: float
+    times: int
+    answered: bool
+    until_s: float
+    forgotten_s: float
+
+
+class Silences:
+    """The silent parties of one coordinator. Used on the hub's event loop; `of` may be read from any thread.
+
+    now_s: by the loop's clock; clock: seconds since 1970.
+    """
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self.of: dict[str, Silence] = {}
+        self._clock = clock
+
+    def spared(
+        self, parties: Collection[str], connected: Collection[str], *, others: int, needed: int, now_s: float
+    ) -> frozenset[str]:
+        """Those of a round's parties for which it does not wait until the deadline.
+
+        others: parties that are asked apart from this round, and expected to answer; needed: how many a batch needs. If
+        too few are waited for, the round waits for all that are connected.
+        """
+        found = {party for party in parties if not self.expected(party, connected, now_s=now_s)}
+        if others + len(set(parties) - found) < needed:
+            found -= set(connected)
+        return frozenset(found)
+
+    def expected(self, party: str, connected: Collection[str], *, now_s: float) -> bool:
+        """Whether to wait for a party: it was not silent before, or it is time to wait for it again."""
+        known = self.of.get(party)
+        return known is None or (party in connected and now_s >= known.until_s)
+
+    def missed(self, party: str, *, deadline_s: float, now_s: float) -> None:
+        """The party was waited for until the deadline, and did not answer. deadline_s: of the study."""
+        known = self.of.get(party)
+        times = 1 if known is None else known.times + 1
+        since_s = self._clock() if known is None or known.answered else known.since_s
+        pause_s, forget_s = min(2**times, _MOST_DEADLINES) * deadline_s, _MOST_DEADLINES * deadline_s
+        self.of[party] = Silence(since_s, times, False, now_s + pause_s, now_s + forget_s)
+
+    def connected(self, party: str) -> None:
+        """The party has connected: the next round waits for it, unless it was silent several times."""
+        known = self.of.get(party)
+        if known is not None and known.times <= _FORGIVEN:
+            self.of[party] = replace(known, until_s=0.0)
+
+    def answered(self, party: str, *, now_s: float) -> None:
+        """The party answered in time."""
+        known = self.of.get(party)
+        if known is None:
+            return
+        if now_s >= known.forgotten_s:
+            del self.of[party]
+        else:
+            until_s = 0.0 if known.times <= _FORGIVEN else known.until_s
+            self.of[party] = replace(known, answered=True, until_s=until_s)
+
+
+# A session ends after more unrequested frames than this.
+UNASKED = 16
+# How often an open session or call looks whether its party was denied meanwhile.
+DENY_POLL_S = 0.5
+
+
+_HELLO_BYTES = 2**20
+_HELLO_WAIT_S = 10.0
+
+
+class SessionEnded(Exception):
+    """The stream of a session is gone; whether the last frame arrived is unknown."""
+
+
+@dataclass(frozen=True)
+class Connected:
+    """A connected node: since and last_seen in seconds since 1970, its address, and its software."""
+
+    since: float
+    last_seen: float
+    address: str
+    software: str
+    wire_version: int
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """An Ask that awaits its answer; about: the study, seat and round that the answer must name."""
+
+    about: tuple[bytes, str, int]
+    answer: asyncio.Future[tuple[Answer, bytes]] = field(repr=False)
+
+
+@dataclass(eq=False)
+class Session:
+    """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
+
+    serves: whether it offered a seat that was not refused; late: requests whose answer may still come though nobody
+    waits for it; unasked: number of unrequested frames; rivals: how often another node of the party dialled; writes:
+    whether a frame is being written.
+    """
+
+    party: Identity
+    nonce: bytes
+    send: Callable[[bytes], Awaitable[None]]
+    address: str
+    software: str
+    version: int
+    since: float = field(default_factory=time.time)
+    last_seen: float = field(default_factory=time.time)
+    round: int = 0
+    refused: set[tuple[bytes, str]] = field(default_factory=set)
+    serves: bool = False
+    late: int = 0
+    unasked: int = 0
+    rivals: int = 0
+    writes: bool = False
+    waiting: dict[bytes, Question] = field(default_factory=dict, repr=False)
+    # Set once the party was told the outcomes it missed: from then on, heads of its log arrive in order.
+    told: asyncio.Event = field(default_factory=asyncio.Event)
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    renewed_s: float = 0.0
+    writing: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def connected(self) -> Connected:
+        """The session as an operator sees it."""
+        return Connected(self.since, self.last_seen, self.address, self.software, self.version)
+
+    def answered(self, answer: Answer, signed: bytes) -> None:
+        """Passes an answer to whoever waits for it; drops a late one.
+
+        Raises MalformedMessage for an answer to another request, Refused as count_unasked does.
+        """
+        question = self.waiting.get(answer.nonce)
+        if question is not None:
+            if (answer.study, answer.seat, answer.round) != question.about:
+                raise MalformedMessage(
+                    f"the answer is about seat {answer.seat[:80]!r}, round {answer.round}; allowed: "
+                    f"{question.about[1]!r}, round {question.about[2]}, as was asked"
+                )
+            del self.waiting[answer.nonce]
+            if not question.answer.done():
+                question.answer.set_result((answer, signed))
+        elif self.late:
+            self.late -= 1
+        else:
+            self.count_unasked()
+
+    def count_unasked(self) -> None:
+        """Counts an unrequested frame. Raises Refused("unasked_frames") above UNASKED of them."""
+        self.unasked += 1
+        if self.unasked > UNASKED:
+            raise Refused(Code.UNASKED_FRAMES, f"{self.unasked} unrequested frames came; allowed: {UNASKED}")
+
+    async def until_closing(self, reading: Awaitable[object]) -> object:
+        """Awaits `reading`; None if the session should end first."""
+        read, closing = asyncio.ensure_future(reading), asyncio.ensure_future(self.closing.wait())
+        try:
+            await asyncio.wait((read, closing), return_when=asyncio.FIRST_COMPLETED)
+            return read.result() if read.done() else None
+        finally:
+            read.cancel()
+            closing.cancel()
+
+    def end(self) -> None:
+        """Ends every wait for this stream, and the task that reads it."""
+        self.told.set()
+        self.closing.set()
+        for question in self.waiting.values():
+            if not question.answer.done():
+                question.answer.set_exception(SessionEnded())
+                question.answer.exception()  # retrieved even if nobody waits
+
+
+async def first_frame(reading: Awaitable[object]) -> object:
+    """A node's first frame. Raises Refused if none comes in time, MalformedMessage if it is larger than a Hello may
+    be.
+    """
+    try:
+        data = await asyncio.wait_for(reading, _HELLO_WAIT_S)
+    except TimeoutError:
+        raise Refused(Code.NO_HELLO, f"no hello within {_HELLO_WAIT_S:g} seconds") from None
+    if isinstance(data, bytes) and len(data) > _HELLO_BYTES:
+        raise MalformedMessage(f"hello has {len(data)} bytes; allowed: at most {_HELLO_BYTES}")
+    return data
+
 
 # Codes that no honest node answers to an outcome: see receipts.record.
 _FAULTS = frozenset({BAD_RECEIPT, Code.MALFORMED})
@@ -97,7 +366,7 @@ class Sessions:
         self, opened: OpenStudy, requests: Mapping[str, Request], *, relayed: bool = False
     ) -> dict[str, Answered | Late | None]:
         """Each seat's answer by the study's deadline; Late for a seat that was asked but did not answer, None
-        otherwise. Seats that were silent before are not waited for once all others have answered (silences.py); if
+        otherwise. Seats that were silent before are not waited for once all others have answered; if
         connected they have a small part of the deadline in any case.
 
         relayed: whether the study's other seats are asked too, each by itself.

@@ -13,11 +13,9 @@ from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 
 from coordinator.labelling.jobs import AWAY
-from coordinator.labelling.pool import stored_inputs
+from coordinator.labelling.study_creation import stored_inputs
 from coordinator.status import alive
-from coordinator.store.labelled import check_labelled_here
-from coordinator.store.rows import Job
-from coordinator.store.store import Store, ledger_path
+from coordinator.store.store import Job, Store, check_labelled_here, ledger_path
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused

@@ -1,9 +1,16 @@
-"""Creating a study: the checks before anybody is asked to approve it."""
+"""Creating a study: its pool, the queries where records vote, and the checks before anybody is asked to approve it.
+
+Nothing here looks at a private record: the pool, the terms' columns, budgets and the public number of records are all.
+No pickle is read.
+"""
 
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from math import ceil, floor, log10
 from pathlib import Path
 
 import numpy as np
@@ -13,20 +20,80 @@ from numpy import ndarray
 
 from coordinator.home import CoordinatorSettings
 from coordinator.labelling.choosing import choice_between_batches
-from coordinator.labelling.pool import check_pool, read_pool, write_pool
+from coordinator.queries.choice import QueryChoice, make_queries
 from coordinator.store.store import Store
+from protocols.array_files import read_array
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.release.sums import QUERIES_FILE
-from protocols.study.deployed import DeployedStudy
+from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import NO_POOL, hidden
-from protocols.study.queries import pool_digest
-from protocols.study.queries_file import read_query_map
+from protocols.study.queries import no_inputs, pool_digest
+from protocols.study.queries_file import check_shape, read_query_map
 from protocols.study.query_map import QueryMap
+from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.terms import Feature
+from protocols.study.votes import unit_sums
 from runtime.files import folder_beside, put_in_place, write_atomically
+from runtime.tables import read_pool_file
+
+
+def read_pool(path: Path, *, features: Sequence[Feature] = ()) -> Float32[ndarray, "queries ..."]:
+    """The queries in a file, as float32. features: how columns of a table are encoded; if empty, all are numbers.
+
+    Raises DataUnavailable, DataCorrupt, and InvalidInput for an unknown kind of file or missing columns.
+    """
+    given = read_pool_file(path, features, mapped=False)
+    if not (np.issubdtype(given.dtype, np.floating) or np.issubdtype(given.dtype, np.integer)):
+        raise InvalidInput(f"pool file {path.name} holds {given.dtype}; allowed: numbers")
+    if given.ndim < 2 or given.size == 0:
+        raise InvalidInput(f"pool file {path.name} holds an array {given.shape}; allowed: [queries, features, ...]")
+    with np.errstate(over="ignore"):
+        pool = np.ascontiguousarray(given, dtype="<f4")
+    finite = np.isfinite(pool).reshape(len(pool), -1).all(axis=1)
+    if not finite.all():
+        raise InvalidInput(
+            f"pool file {path.name}: query {int(finite.argmin())} has a value that is missing, infinite or beyond "
+            f"float32 ({int((~finite).sum())} of {len(pool)} have); allowed: finite numbers"
+        )
+    return pool
+
+
+def check_pool(pool: Float32[ndarray, "queries ..."], study: DeployedStudy) -> None:
+    """Raises InvalidInput unless this is the pool that the study's terms name."""
+    terms = study.terms
+    if pool.shape[1:] != terms.input_shape:
+        raise InvalidInput(f"queries have the shape {pool.shape[1:]}; allowed: terms.input_shape, {terms.input_shape}")
+    if len(pool) != terms.pool_size:
+        raise InvalidInput(f"the pool has {len(pool)} queries; allowed: terms.pool_size, {terms.pool_size}")
+    digest = pool_digest(pool)
+    if digest != terms.pool_sha256:
+        raise InvalidInput(
+            f"the pool's hash is {digest}; allowed: terms.pool_sha256, {terms.pool_sha256}. If this is the "
+            "intended pool, leave pool_size and pool_sha256 out of the study file, and they are filled in"
+        )
+
+
+def write_pool(path: Path, pool: Float32[ndarray, "queries ..."]) -> None:
+    """Stores a pool as .npy. Raises StorageFailed."""
+    buffer = io.BytesIO()
+    np.save(buffer, pool, allow_pickle=False)
+    write_atomically(path, buffer.getvalue())
+
+
+def stored_pool(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
+    """A stored pool, checked and memory-mapped. Raises DataUnavailable, DataCorrupt, InvalidInput as check_pool."""
+    pool = read_array(path, mapped=True)
+    check_pool(pool, study)
+    return pool
+
+
+def stored_inputs(path: Path, study: DeployedStudy) -> Float32[ndarray, "queries ..."]:
+    """What is sent of a study's queries: its stored pool, or only their number. Raises as stored_pool."""
+    return no_inputs(study.queries_to_ask) if study.sent_shape == (0,) else stored_pool(path, study)
 
 
 def create_study(
@@ -143,3 +210,75 @@ def _check_budgets(study: DeployedStudy) -> None:
             f"the budget of {seat.party!r}, epsilon {at_most(seat.epsilon)} at delta {at_most(seat.delta)}, "
             "cannot pay for a query; allowed: a larger epsilon, more noise, or a smaller weight"
         )
+
+
+# Of sigma.
+_DIGITS = 5
+
+
+@dataclass(frozen=True, eq=False)
+class PlannedRecords:
+    """A study with its queries. study: the draft, with queries, noise and weights filled in."""
+
+    study: DeployedStudy
+    queries: QueryMap
+
+
+def plan_records(
+    draft: DeployedStudy, pool: Float32[ndarray, "pool ..."], *, choice: QueryChoice, rule: str
+) -> PlannedRecords:
+    """The draft's study with the queries of this choice, and all that follows from them and the budgets.
+
+    rule: of the weights. The draft's name, terms, unit, level, population, quorum and budgets stay; the terms get the
+    pool's size and hash. Raises InvalidInput for a draft in which teachers vote, a pool that does not fit, queries that
+    cannot be made of it, and a budget that affords nothing.
+    """
+    records, terms = unit_sums(draft), draft.terms
+    if pool.shape[1:] != terms.input_shape:
+        raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
+    queries = make_queries(pool, terms.features, choice, population=records.population)
+    check_shape(queries, terms.input_shape)
+    plan = RecordVotesPlan(
+        name=draft.name,
+        classes=draft.classes,
+        unit=draft.unit,
+        population=records.population,
+        queries=queries,
+        rule=rule,
+        level=draft.confidentiality,
+        quorum=draft.quorum,
+    )
+    made = record_study(
+        plan,
+        names=[seat.party for seat in draft.roster],
+        epsilon=np.array([seat.epsilon for seat in draft.roster]),
+        delta=np.array([seat.delta for seat in draft.roster]),
+    )
+    # Rounded up: more noise costs less, and a person can read it.
+    made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
+    known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
+    return PlannedRecords(deployed(made, known), queries)
+
+
+def _rounded_up(sigma: float) -> float:
+    step = 10.0 ** (floor(log10(sigma)) + 1 - _DIGITS)
+    return float(f"{ceil(sigma / step) * step:.{_DIGITS}g}")
+
+
+def study_lines(study: DeployedStudy) -> list[str]:
+    """What a draft needs to become this study: the lines of its file, table by table."""
+    records = unit_sums(study)
+    lines = [
+        f'accountant_name = "{study.accountant_name}"',
+        "",
+        "[records]",
+        f"sigma = {records.sigma!r}",
+        f"queries = {records.queries}",
+        f"votes = {records.votes}",
+        f'queries_sha256 = "{records.queries_sha256}"',
+        "",
+        "[terms]",
+        f"pool_size = {study.terms.pool_size}",
+        f'pool_sha256 = "{study.terms.pool_sha256}"',
+    ]
+    return lines + [f"# {seat.party}: weight = {seat.weight!r}" for seat in study.roster]

@@ -16,8 +16,8 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.labelling.pool_labels import labels_of_pool
-from coordinator.store.labelled import LabelledStudy
+from coordinator.labelling.soft_labels import labels_of_pool
+from coordinator.store.store import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.choice import AUTO, Choice, choose_student
 from coordinator.students.targets import one_hot

@@ -13,7 +13,10 @@ from protocols.study.chosen import GIVEN, UNCERTAINTY
 # To add an order of questions: one file and one line, or a plugin (docs/how-to/add-a-part.md).
 ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
     "order of questions",
-    {"coverage": "coordinator.queries.coverage:most_covering", "centres": "coordinator.queries.centres:centres_first"},
+    {
+        "coverage": "coordinator.queries.questions:most_covering",
+        "centres": "coordinator.queries.questions:centres_first",
+    },
     group="conclave.questions",
     check=function_of("`features`, `number` and `seed` that returns positions of the pool"),
     reserved=(GIVEN, UNCERTAINTY),

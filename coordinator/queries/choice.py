@@ -1,19 +1,83 @@
-"""Which public queries are made of a pool: those of a simulation and of a study between organisations alike."""
+"""Which public queries are made of a pool: those of a simulation and of a study between organisations alike.
+
+A consortium without a pool draws one from the constants of the terms; what that costs in accuracy is in
+docs/how-to/choose-features.md.
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from jaxtyping import Float32
+import numpy as np
+from jaxtyping import Float32, Float64
 from numpy import ndarray
 
-from coordinator.queries.clusters import cluster_queries
 from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
+from protocols.installing import install
 from protocols.study.column_queries import column_queries, usual_bins
-from protocols.study.query_map import QueryMap
+from protocols.study.query_map import Partition, QueryMap
 from protocols.study.terms import Feature
+
+# Over the pool; centres hardly move after these.
+_PASSES = 30
+
+
+def cluster_queries(
+    pool: Float32[ndarray, "pool ..."],
+    features: FeatureMap,
+    *,
+    queries: int,
+    nearest: int = 1,
+    partitions: int = 1,
+    seed: int,
+) -> QueryMap:
+    """In each partition the centres of `queries` clusters of the pool's features (MiniBatchKMeans, Sculley 2010), each
+    partition from a seed of its own; a record votes in the `nearest` of each.
+
+    Centres that are the same after rounding are one query. Raises InvalidInput for fewer than 2 queries or more than
+    the pool has different records, for partitions below 1, and without scikit-learn.
+    """
+    found = features(pool)
+    if partitions < 1:
+        raise InvalidInput(f"partitions is {partitions}; allowed: at least 1")
+    made = []
+    for number in range(partitions):
+        drawn = int(np.random.default_rng([seed, number, *b"clusters"]).integers(2**31))
+        centres = clusters(found, queries, drawn=drawn)
+        made.append(Partition.of(centres, columns=np.arange(features.width), nearest=nearest))
+    return QueryMap(features, tuple(made))
+
+
+def clusters(
+    features: Float32[ndarray, "pool features"], number: int, *, drawn: int
+) -> Float32[ndarray, "clusters features"]:
+    """The centres of `number` clusters (MiniBatchKMeans, Sculley 2010). drawn: a seed in [0, 2^31).
+
+    Raises InvalidInput for fewer than 2, or more than the pool has different records, and without scikit-learn.
+    """
+    try:
+        from sklearn.cluster import MiniBatchKMeans
+        from sklearn.exceptions import ConvergenceWarning
+    except ModuleNotFoundError as missing:
+        raise InvalidInput(f"queries of clusters need scikit-learn: {install('sklearn')}") from missing
+    different = len(np.unique(features, axis=0))
+    if not 2 <= number <= different:
+        raise InvalidInput(
+            f"{number} queries are asked for; allowed: 2 to {different}, the pool's records with different features"
+        )
+    with warnings.catch_warnings():
+        # Fewer clusters than asked for are no fault: the rest are the same query.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        fitted = MiniBatchKMeans(
+            number, batch_size=max(1024, 4 * number), n_init=1, max_iter=_PASSES, random_state=drawn
+        ).fit(features)
+    centres: Float32[ndarray, "clusters features"] = fitted.cluster_centers_.astype(np.float32)
+    return centres
+
 
 _OF_CLUSTERS = ("nearest", "partitions", "features", "seed")
 COLUMNS, BOTH = "columns", "columns+clusters"
@@ -88,3 +152,32 @@ def _check_idle(choice: QueryChoice, names: Sequence[str], *, of: str) -> None:
         value = getattr(choice, name)
         if value is not None:
             raise InvalidInput(f"{name} is {value!r}; allowed with record_queries {of} only: leave it out")
+
+
+# Of values that may be missing.
+_MISSING = 0.1
+
+
+def drawn_pool(columns: Sequence[Feature], *, records: int, seed: int) -> Float32[ndarray, "pool features"]:
+    """Rows as the columns' features encode them, every column by itself: numbers normal around the terms' centre with
+    their scale, every category as frequent as another, and a tenth missing where a value may be.
+
+    Raises InvalidInput for fewer than 2 records, for a column of text, and without columns: images and arrays have no
+    such constants.
+    """
+    if records < 2 or not columns:
+        raise InvalidInput(
+            f"a pool of {records} records is drawn from {len(columns)} columns; allowed: at least 2 and 1"
+        )
+    if any(each.kind == "text" for each in columns):
+        raise InvalidInput("a pool is drawn for a column of text; allowed: a pool of public texts")
+    rng = np.random.default_rng([seed, *b"pool"])
+    return np.concatenate([_drawn(each, records, rng) for each in columns], axis=1).astype(np.float32)
+
+
+def _drawn(column: Feature, records: int, rng: np.random.Generator) -> Float64[ndarray, "pool width"]:
+    missing = (rng.random((records, 1)) < _MISSING) & column.may_miss
+    if column.kind == "categorical":
+        return np.where(missing, 0.0, np.eye(column.width)[rng.integers(0, column.width, records)])
+    values = np.where(missing, 0.0, rng.standard_normal((records, 1)))
+    return np.concatenate([values, missing], axis=1) if column.may_miss else values

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from coordinator.connection.receipts import RECEIPT_REFUSED
+from coordinator.connection.open_study import RECEIPT_REFUSED
 from coordinator.release.evidence import Charge, Receipt, ReleaseEvidence
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.labelling.schedule import Batch, next_batch

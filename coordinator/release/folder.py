@@ -13,11 +13,9 @@ from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
-from coordinator.release.bill import bill_of_materials
-from coordinator.release.earlier import EarlierRelease, read_statement
 from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
-from coordinator.release.pages import model_card, privacy_page, report_page
-from coordinator.release.statement import Facts, stated_facts
+from coordinator.release.pages import bill_of_materials, model_card, privacy_page, report_page
+from coordinator.release.statement import EarlierRelease, Facts, read_statement, stated_facts
 from protocols import reading
 from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput

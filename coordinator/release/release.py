@@ -15,14 +15,13 @@ from numpy import ndarray
 
 from coordinator.labelling.training import released_pool_labels
 from coordinator.release import folder as layout
-from coordinator.release.bill import libraries
 from coordinator.release.charges import check_covered, missing_votes
-from coordinator.release.earlier import EarlierRelease
 from coordinator.release.evidence import ReleaseEvidence, collect, receipts
 from coordinator.release.folder import Released, contents, signed_statement
-from coordinator.release.statement import Facts, stated_facts, statement
+from coordinator.release.pages import libraries
+from coordinator.release.statement import EarlierRelease, Facts, stated_facts, statement
 from coordinator.release.verify import verify_release
-from coordinator.store.labelled import LabelledStudy
+from coordinator.store.store import LabelledStudy
 from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify

@@ -26,8 +26,8 @@ from jaxtyping import Float32
 from jinja2 import TemplateError
 from numpy import ndarray
 
-from coordinator.labelling.pool import check_pool, read_pool
-from coordinator.labelling.pool_labels import labels_again, labels_of_pool
+from coordinator.labelling.soft_labels import labels_again, labels_of_pool
+from coordinator.labelling.study_creation import check_pool, read_pool
 from coordinator.release import folder as layout
 from coordinator.release.charges import (
     charges_by_seat,

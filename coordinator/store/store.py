@@ -8,32 +8,226 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final, Literal
 
 import numpy as np
+from jaxtyping import Int64
+from numpy import ndarray
 
 from coordinator.home import CoordinatorHome
-from coordinator.store.labelled import LabelledStudy
-from coordinator.store.ledger_differences import SCHEMA as DIFFERENCES
-from coordinator.store.ledger_differences import LedgerDifferences
 from coordinator.store.members import SCHEMA as MEMBERS
 from coordinator.store.members import Members
-from coordinator.store.rows import Fault, Job, JobState, Serving, SessionRecord, SilenceRecord
-from coordinator.store.withdrawals import SCHEMA as WITHDRAWALS
-from coordinator.store.withdrawals import Withdrawals
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.ledger.audit_log import AuditLog, Entry
 from protocols.ledger.database import Database
 from protocols.reading import parse_json
 from protocols.refusals.code import Code
+from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
+from protocols.study.levels import hidden
 from protocols.study.study import party_of
 from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
+
+JobState = Literal["waiting", "running", "finished", "stopped", "failed"]
+ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A requested labelling. student: for an interactive mechanism; message: its progress, in words."""
+
+    number: int
+    study: str
+    student: str | None
+    state: JobState
+    batches: int
+    asked: int
+    answered: int
+    message: str
+
+    @property
+    def ended(self) -> bool:
+        """Whether this job has ended."""
+        return self.state in ENDED
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A seat that was left out of a batch: why, how often, and when last, in seconds since 1970."""
+
+    number: int
+    seat: str
+    code: str
+    times: int
+    last_s: int
+
+
+@dataclass(frozen=True)
+class SessionRecord:
+    """A connected party, as serve last wrote it. Times in seconds since 1970."""
+
+    party: str
+    since_s: float
+    last_seen_s: float
+    address: str
+    software: str
+    wire_version: int
+
+
+@dataclass(frozen=True)
+class SilenceRecord:
+    """A party that did not answer in time, as serve last wrote it. since_s: seconds since 1970; times: deadlines that
+    it missed."""
+
+    party: str
+    since_s: float
+    times: int
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The serve of this home, as last written. process: its number; seen_s: seconds since 1970; metrics_port: 0 for
+    none."""
+
+    process: int
+    seen_s: float
+    port: int
+    enrol_port: int
+    metrics_port: int
+
+
+@dataclass(frozen=True, eq=False)
+class LabelledStudy:
+    """A study whose labelling ended.
+
+    ledger: path of the coordinator's ledger of it, which holds charges, audit log and signed evidence; pool: path of
+    the public queries (.npy); labels: a class id, ABSTAIN or NOT_ASKED per query; reinforced: see Labelling; batches:
+    size and answered queries of each; stop: the StopReason; left_out: batch to the seats whose votes were
+    left out at least once, each with the last reason (a batch may be asked again, so that a seat of it may have voted);
+    differences: party to the nano-units by which its own ledger may be higher; cells: the noisy sums in lattice units,
+    where records vote and they were released.
+    """
+
+    study: DeployedStudy
+    ledger: Path
+    pool: Path
+    labels: Int64[ndarray, " queries"] = field(repr=False)
+    reinforced: Int64[ndarray, " queries"] = field(repr=False)
+    batches: tuple[tuple[int, int], ...]
+    stop: str
+    left_out: Mapping[int, Mapping[str, str]]
+    differences: Mapping[str, int]
+    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+
+    @property
+    def queries(self) -> Path:
+        """The file of the queries in which records vote."""
+        return self.pool.with_name(QUERIES_FILE)
+
+
+def check_labelled_here(study: DeployedStudy) -> None:
+    """Raises InvalidInput for a study with a querying hospital: its coordinator neither labels nor releases."""
+    level = study.confidentiality
+    if level.hides_queries:
+        raise InvalidInput(
+            f"{hidden(level).querier!r} asks in study {study.name!r}, with conclave-party ask, and has its labels; "
+            "allowed: a study that is labelled here"
+        )
+
+
+# Table `difference` holds what the seat itself last stated.
+_DIFFERENCES = """
+CREATE TABLE IF NOT EXISTS difference (
+    study TEXT NOT NULL REFERENCES study, seat TEXT NOT NULL, nano INTEGER NOT NULL, PRIMARY KEY (study, seat)
+) STRICT;
+CREATE TABLE IF NOT EXISTS suspected (
+    study TEXT NOT NULL REFERENCES study, number INTEGER NOT NULL, seat TEXT NOT NULL, nano INTEGER NOT NULL,
+    PRIMARY KEY (study, number, seat)
+) STRICT;
+"""
+_ALL = "SELECT seat, nano FROM difference WHERE study = ? UNION ALL SELECT seat, nano FROM suspected WHERE study = ?"
+
+
+class LedgerDifferences:
+    """The differences of one store's studies, in nano-units; every change is part of a transaction of the store."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def of(self, study: str) -> dict[str, int]:
+        """Each seat's difference, if it has one; negative if the seat's ledger is known to be lower."""
+        # Added in Python, because SQLite's sums overflow at 2**63.
+        sums: dict[str, int] = {}
+        for seat, nano in self._database.rows(_ALL, (study, study)):
+            sums[seat] = sums.get(seat, 0) + nano
+        return {seat: nano for seat, nano in sorted(sums.items()) if nano}
+
+    def suspect(self, study: str, number: int, nano: Mapping[str, int]) -> None:
+        """Records that, for this batch, each of these seats may have charged itself that many nano-units more than it
+        is charged here."""
+        for seat, amount in nano.items():
+            self._database.execute(
+                "INSERT OR REPLACE INTO suspected VALUES (?, ?, ?, ?)", (study, number, seat, amount)
+            )
+
+    def told(self, study: str, nano: Mapping[str, int], *, open_batch: int | None) -> None:
+        """Records how much higher each of these seats says its ledger is, over all batches except the open one."""
+        known = {seat for seat, _ in self._database.rows(_ALL, (study, study))}
+        for seat, amount in nano.items():
+            if amount or seat in known:
+                self._database.execute("INSERT OR REPLACE INTO difference VALUES (?, ?, ?)", (study, seat, amount))
+                self._database.execute(
+                    "DELETE FROM suspected WHERE study = ? AND seat = ? AND number IS NOT ?", (study, seat, open_batch)
+                )
+
+    def drop(self, study: str, number: int) -> None:
+        """Records that a batch stays charged here as reserved, so no seat can be higher because of it."""
+        self._database.execute("DELETE FROM suspected WHERE study = ? AND number = ?", (study, number))
+
+
+_WITHDRAWALS: Final = """
+CREATE TABLE IF NOT EXISTS withdrawal (
+    study TEXT NOT NULL REFERENCES study, party TEXT NOT NULL, told_s INTEGER NOT NULL, PRIMARY KEY (study, party)
+) STRICT;
+"""
+
+
+class Withdrawals:
+    """The withdrawals that hospitals told. now_s: seconds since 1970."""
+
+    def __init__(self, database: Database, trail: AuditLog, *, now_s: Callable[[], int]) -> None:
+        self._database = database
+        self._trail = trail
+        self._now_s = now_s
+
+    def add(self, party: str, studies: Sequence[bytes]) -> list[str]:
+        """Records that a party ended the studies of these digests; returns the names of those that are new.
+
+        Digests of other consortiums' studies are passed over.
+        """
+        new = []
+        with self._database.transaction():
+            for digest in studies:
+                for (name,) in self._database.rows("SELECT name FROM study WHERE digest = ?", (digest,)):
+                    row = (name, party, self._now_s())
+                    if self._database.execute("INSERT OR IGNORE INTO withdrawal VALUES (?, ?, ?)", row):
+                        self._trail.append("withdrawn", study=name, party=party)
+                        new.append(name)
+        return new
+
+    def of(self, study: str) -> dict[str, int]:
+        """The parties that ended a study, with when they told it, in seconds since 1970."""
+        return dict(
+            self._database.rows("SELECT party, told_s FROM withdrawal WHERE study = ? ORDER BY party", (study,))
+        )
+
 
 _SCHEMA = (
     MEMBERS
@@ -70,8 +264,8 @@ CREATE TABLE IF NOT EXISTS serving (
     port INTEGER NOT NULL, enrol_port INTEGER NOT NULL, metrics_port INTEGER NOT NULL
 ) STRICT;
 """
-    + DIFFERENCES
-    + WITHDRAWALS
+    + _DIFFERENCES
+    + _WITHDRAWALS
 )
 
 

@@ -87,7 +87,7 @@ def ask_flags(**flags: Any) -> None:
     _say_defaults(settings, reporter)
     from simulations.ask.report import ask_drawings, write_ask_report, write_ask_results
     from simulations.ask.stages import ask, read_ask_inputs
-    from simulations.plots.figures import write_figures
+    from simulations.plots.style import write_figures
 
     result = ask(read_ask_inputs(settings, host=host, reporter=reporter), host=host, reporter=reporter)
     with reporter.stage("report"):

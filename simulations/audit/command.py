@@ -201,7 +201,7 @@ def _print(audit: AuditResult | RecordAuditResult) -> None:
 def _write(audit: AuditResult | RecordAuditResult, out: Path) -> None:
     from simulations.audit.page import audit_page
     from simulations.audit.plot import audit_figure
-    from simulations.plots.figures import write_figure
+    from simulations.plots.style import write_figure
 
     figure = audit_figure(audit)
     write_atomically(out / "audit.json", json.dumps(audit.to_json(), indent=2) + "\n")

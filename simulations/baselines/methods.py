@@ -21,11 +21,10 @@ from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.baselines.method import Score, Task
 from simulations.pipeline import study_of
 from simulations.planning.concentration import default_concentration
-from simulations.planning.objectives import OBJECTIVES
+from simulations.planning.grid import Optimum, optimise_each
+from simulations.planning.objective import OBJECTIVES
 from simulations.planning.plan import make_plan, must_afford
-from simulations.planning.planned_votes import AssumedVotes
-from simulations.planning.predictions import Planner
-from simulations.planning.search import Optimum, optimise_each
+from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.record_votes import OF_RECORDS, OF_TEACHERS
 from simulations.stages.alone import alone_right

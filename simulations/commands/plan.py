@@ -44,7 +44,7 @@ def plan_flags(**flags: Any) -> None:
       conclave-simulate plan --optimise --parties 250 --classes 10 --budgets 2 --accuracy 0.85 --out plans/a
       conclave-simulate plan --votes-by record --dataset heart_disease --partition by-site --budgets 1
     """
-    from simulations.planning.curves import check_curve
+    from simulations.planning.plan import check_curve
 
     settings, reporter = settings_from(flags), reporter_from(flags)
     check_idle_analyses(settings, given_settings(flags), votes=False)
@@ -65,9 +65,7 @@ def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Repo
 def _plan_of_teachers(flags: dict[str, Any], settings: Experiment, reporter: Reporter) -> None:
     from simulations.pipeline import study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
-    from simulations.planning.curves import write_curves
-    from simulations.planning.plan import make_plan
-    from simulations.planning.terminal import print_plan
+    from simulations.planning.plan import make_plan, print_plan, write_curves
     from simulations.stages.inputs import read_inputs
 
     if flags["optimise"]:

@@ -20,13 +20,12 @@ from protocols.study.chosen import GIVEN
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from, worded_settings
 from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
-from simulations.planning.objectives import OBJECTIVES
+from simulations.planning.objective import OBJECTIVES
 from simulations.setup.record_votes import VOTERS
 
 if TYPE_CHECKING:
-    from simulations.planning.planned_votes import PlannedVotes
-    from simulations.planning.predictions import Planner, Prediction
-    from simulations.planning.search import Optimum
+    from simulations.planning.grid import Optimum
+    from simulations.planning.predict import PlannedVotes, Planner, Prediction
     from simulations.progress import Reporter
     from simulations.setup.experiment import Experiment
 
@@ -79,8 +78,8 @@ def check_idle(flags: dict[str, Any], *, votes_by: str) -> None:
 
 def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     """Finds, prints and writes the best settings. Raises InvalidInput before anything is computed."""
-    from simulations.planning.predictions import Planner
-    from simulations.planning.search import optimise_each
+    from simulations.planning.grid import optimise_each
+    from simulations.planning.predict import Planner
 
     settings = _settings(flags)
     votes = _votes(flags, settings)
@@ -134,7 +133,7 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
 
 def _settings(flags: dict[str, Any]) -> Experiment:
     """The settings, checked to be of a kind that can be planned. Raises InvalidInput."""
-    from simulations.planning.search import planned_mechanisms
+    from simulations.planning.grid import planned_mechanisms
 
     settings, planned = settings_from(flags), planned_mechanisms()
     if settings.mechanism not in planned:
@@ -155,7 +154,7 @@ def _settings(flags: dict[str, Any]) -> Experiment:
 
 def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     """The votes that the flags describe."""
-    from simulations.planning.planned_votes import AssumedVotes, PilotVotes
+    from simulations.planning.predict import AssumedVotes, PilotVotes
     from simulations.stages.votes_file import read_labels, read_votes
 
     if (flags["accuracy"] is None) == (flags["pilot"] is None):
@@ -211,7 +210,7 @@ def _document(planner: Planner, optima: tuple[Optimum, ...], *, min_accuracy: fl
 
 def _write(optima: tuple[Optimum, ...], document: dict[str, Any], out: Path) -> None:
     from simulations.planning.frontier_plot import frontier_figure
-    from simulations.plots.figures import write_figure
+    from simulations.plots.style import write_figure
 
     sink, names = io.StringIO(), dict.fromkeys(name for each in optima for name, _ in each.chosen.noise.values)
     table = csv.DictWriter(sink, ["mechanism", *names, *_COLUMNS], lineterminator="\n")
@@ -224,8 +223,7 @@ def _write(optima: tuple[Optimum, ...], document: dict[str, Any], out: Path) -> 
 
 
 def _print(planner: Planner, optima: tuple[Optimum, ...], document: dict[str, Any]) -> None:
-    from simulations.planning.batch_costs import batches_asked
-    from simulations.planning.search import BATCH_LOSS
+    from simulations.planning.grid import BATCH_LOSS, batches_asked
     from simulations.report.terminal import print_rows
 
     found, plan = optima[0], document["plan"]

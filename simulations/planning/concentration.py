@@ -1,4 +1,4 @@
-"""The spread of query difficulty that is assumed when only the teachers' accuracy is known; see planned_votes.py."""
+"""The spread of query difficulty that is assumed when only the teachers' accuracy is known; see predict.py."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from matplotlib.figure import Figure
 
 from protocols.errors import InvalidInput
-from simulations.planning.search import Optimum
+from simulations.planning.grid import Optimum
 from simulations.plots.style import COLOURS, light_grid, new_figure, percent_axis, style
 
 

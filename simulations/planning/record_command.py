@@ -11,8 +11,7 @@ import click
 from protocols.errors import InvalidInput
 from protocols.plural import at_most
 from simulations.options import given_settings, host_from, worded_settings
-from simulations.planning.comparisons import Comparison, compare
-from simulations.planning.record_votes import Candidate, Publics, Rehearsed, rehearse
+from simulations.planning.records import Candidate, Comparison, Publics, Rehearsed, compare, rehearse
 from simulations.progress import Reporter
 from simulations.report.terminal import print_rows
 from simulations.setup.experiment import Experiment

@@ -1,11 +1,13 @@
-"""The style of all figures, and figures as SVG or PNG. Does not use pyplot, which has global state."""
+"""The style of all figures, and figures as files: SVG, PNG, PDF. Does not use pyplot, which has global state."""
 
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 
 import matplotlib
 import numpy as np
@@ -17,6 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter
 from numpy import ndarray
 
+from runtime.files import write_atomically
 from runtime.page import COLOURS as COLOURS
 from runtime.page import inlined
 
@@ -215,3 +218,26 @@ def plain_log_axis(axes: Axes) -> None:
     axes.set_xscale("log")
     axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     axes.xaxis.set_minor_formatter(FuncFormatter(lambda value, _: ""))
+
+
+def write_figures(drawn: Sequence[Drawing], out: Path) -> list[Path]:
+    """Writes every drawing as out/figures/NAME.svg and NAME.png; returns the paths.
+
+    Raises StorageFailed; each file is whole or absent.
+    """
+    paths = []
+    for drawing in drawn:
+        paths += _write(drawing.svg, drawing.figure, out / "figures" / drawing.name)
+    return paths
+
+
+def write_figure(figure: Figure, path: Path) -> list[Path]:
+    """Writes one figure as `path`.svg and `path`.png (path without a suffix); returns both paths."""
+    return _write(svg_text(figure), figure, path)
+
+
+def _write(text: str, figure: Figure, path: Path) -> list[Path]:
+    svg, png = path.with_name(path.name + ".svg"), path.with_name(path.name + ".png")
+    write_atomically(svg, text)
+    write_atomically(png, png_bytes(figure))
+    return [svg, png]

@@ -21,8 +21,7 @@ from runtime.files import write_atomically
 from runtime.page import document
 from runtime.templates import templates
 from simulations.pipeline import RunResult
-from simulations.plots.figures import Drawing, inline_svg
-from simulations.report.groups import shown_groups
+from simulations.plots.style import Drawing, inline_svg
 from simulations.report.headline import run_verdict
 from simulations.report.private_section import attack_drawing, private_section
 from simulations.results.files import Summary, environment
@@ -34,6 +33,7 @@ from simulations.results.text import (
     not_measured,
     parties_words,
     percent,
+    share_text,
     terms,
 )
 from simulations.setup.experiment import write_config
@@ -43,6 +43,8 @@ from simulations.stages.alone import measured_parties
 MOST_PARTIES = 300
 MOST_GROUPS = 300
 _GROUPS_OPEN = 16
+# Rows of an attribute by which the student is told apart.
+_MOST_OF_ATTRIBUTE = 20
 
 Row = dict[str, Any]
 
@@ -314,3 +316,45 @@ def _reserve(result: RunResult) -> Row | None:
         "amount": at_most(reserve[worst]),
         "delta": at_most(result.budgets.delta[worst]),
     }
+
+
+def shown_groups(figures: Summary) -> Row | None:
+    """A table for each attribute, each with its groups, of many those that pay most; None without a student."""
+    own, costs = figures["by_group"], figures["baselines"]["cost_by_group"]
+    if own is None:
+        return None
+    rows = [{**each, **(costs[at] if costs else {})} for at, each in enumerate(own)]
+    tables = []
+    for attribute in dict.fromkeys(row["attribute"] for row in rows):
+        of = [row for row in rows if row["attribute"] == attribute]
+        if len(of) > _MOST_OF_ATTRIBUTE:
+            of.sort(key=lambda row: -row["cost"] if costs else row["accuracy"])
+        tables.append(
+            {
+                "attribute": attribute,
+                "rows": [_cells(row) for row in of[:_MOST_OF_ATTRIBUTE]],
+                "left": len(of[_MOST_OF_ATTRIBUTE:]),
+            }
+        )
+    return {"tables": tables, "priced": costs is not None}
+
+
+def _cells(row: Row) -> Row:
+    def share(name: str) -> str:
+        return share_text(row[name], row["records"])
+
+    cells = {
+        "group": row["group"],
+        "records": row["records"],
+        "accuracy": share("accuracy"),
+        "interval": f"{percent(row['accuracy_low'])} to {percent(row['accuracy_high'])}",
+        "confidence": share("confidence"),
+        "brier": f"{row['brier']:.3f}",
+    }
+    if "cost" in row:
+        low, high = 100 * row["cost_low"], 100 * row["cost_high"]
+        cells |= {
+            "pooled": share("pooled_accuracy"),
+            "cost": f"{100 * row['cost']:+.1f} ({low:+.1f} to {high:+.1f})",
+        }
+    return cells

@@ -9,15 +9,17 @@ from __future__ import annotations
 import csv
 import io
 import json
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any  # the values of a JSON object and rows of a template
+from typing import Any, Final  # Any: the values of a JSON object and rows of a template
 
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.plural import at_most
+from protocols.research.evidence import Figures
 from protocols.research.published.private import WHY
 from protocols.research.smooth_sensitivity.best_release import BestRelease
 from protocols.study.study import ADJACENCY
@@ -25,10 +27,15 @@ from runtime.files import write_atomically
 from simulations.pipeline import RunResult
 from simulations.plots.style import Drawing, png_bytes, svg_text
 from simulations.private import VoteAnalysis
-from simulations.report.figure_columns import DEVIATION, MIRONOV, ORDER, Columns, columns_of_figures, figure_lines
 from simulations.results import text as membership_words
 from simulations.setup.accountants import BAYESIAN, accountant_table
 
+# Suffixes of figures that belong to another figure.
+DEVIATION: Final = "standard deviation"
+ORDER: Final = "order"
+MIRONOV: Final = "by Mironov 2017"
+
+Columns = dict[str, Float64[ndarray, " units"]]
 Row = dict[str, Any]
 
 FOLDER = "private"
@@ -311,3 +318,45 @@ def _parties(result: RunResult) -> str:
     for i, seat in enumerate(study.roster):
         writer.writerow([seat.party, guaranteed[i], *(values[i] for values in columns.values())])
     return buffer.getvalue()
+
+
+def columns_of_figures(name: str, figures: Figures) -> Columns:
+    """An accountant's figures for every unit, by what they are called; those that it has not are left out."""
+    happened = name if figures.expected is None else f"{name} (realised)"
+    told = {
+        happened: figures.happened,
+        f"{happened} {MIRONOV}": figures.mironov,
+        f"{name} (expected)": figures.expected,
+        f"{name} (expected) {MIRONOV}": figures.expected_mironov,
+    }
+    columns: Columns = {}
+    for called, least in told.items():
+        if least is not None:
+            columns[called], columns[f"{called} {ORDER}"] = least.epsilon, least.order
+    if figures.std is not None:
+        columns[f"{name} {DEVIATION}"] = figures.std
+    return columns
+
+
+def figure_lines(columns: Mapping[str, Float64[ndarray, " units"]], names: list[str], *, worst: float) -> list[str]:
+    """A line for each named epsilon, and one for what the papers' conversion makes of it; worst: the worst case."""
+    lines = []
+    for name in names:
+        std, order = columns.get(f"{name} {DEVIATION}"), columns.get(f"{name} {ORDER}")
+        lines.append(
+            f"  {name}: epsilon {span(columns[name])}{'' if std is None else f', +- {span(std)} ({DEVIATION})'}"
+            f"{'' if order is None else f', order {span(order)}'} (worst case {worst:.4g})"
+        )
+        papers = f"{name} {MIRONOV}"
+        if papers in columns:
+            lines.append(
+                f"    as the papers convert (Mironov 2017): epsilon {span(columns[papers])}, order "
+                f"{span(columns[f'{papers} {ORDER}'])}"
+            )
+    return lines
+
+
+def span(values: Float64[ndarray, " units"]) -> str:
+    """The least and the largest known value as text; only one if they are equal."""
+    low, high = (f"{value:.4g}" for value in (np.nanmin(values), np.nanmax(values)))
+    return low if low == high else f"{low} to {high}"

@@ -8,9 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.pool_labels import turnout, who_voted
-from coordinator.labelling.propagation import soft_labels_of
-from coordinator.labelling.soft_labels import SoftLabels
+from coordinator.labelling.soft_labels import SoftLabels, soft_labels_of, turnout, who_voted
 from party.party import Voter
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling

@@ -25,8 +25,7 @@ from protocols.plural import at_most
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from runtime.page import cards, document, facts, lines, table, text, verdict
-from simulations.plots.figures import write_figures
-from simulations.plots.style import PAPER, Drawing, inline_svg, pdf_bytes
+from simulations.plots.style import PAPER, Drawing, inline_svg, pdf_bytes, write_figures
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import environment
 from simulations.results.trackers import Tracked

@@ -15,10 +15,10 @@ from pathlib import Path
 import numpy as np
 
 import runtime.parquet_tables  # noqa: F401
-from coordinator.labelling.pool import read_pool
-from coordinator.release.earlier import read_statement
+from coordinator.labelling.study_creation import read_pool
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, evidence_in, files_of
 from coordinator.release.folder import read_json
+from coordinator.release.statement import read_statement
 from party.data import load_records, source_kind
 from party.data.records import DataSettings
 from party.keeping import read_archive

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.labelling.record_planning import plan_records
+from coordinator.labelling.study_creation import plan_records
 from coordinator.queries.choice import QueryChoice
 from protocols.contributions import contribution_sum
 from protocols.study.deployed import DeployedStudy, deployed

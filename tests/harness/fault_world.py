@@ -20,8 +20,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.connection.open_study import OpenStudy, check_heads
-from coordinator.connection.receipts import Answered, record
+from coordinator.connection.open_study import Answered, OpenStudy, check_heads, record
 from party.connection.seat import ServedSeat, reply, seat_heads
 from party.party import Party
 from protocols.crypto.channel import pair

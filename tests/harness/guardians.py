@@ -18,7 +18,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.in_process import InProcessTransport
-from coordinator.members.authority import Authority, authority_pem
+from coordinator.members import Authority, authority_pem
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, approve_study, create_guardian
 from guardian.port import GuardianPort

@@ -8,12 +8,11 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.connection.session import Connected
+from coordinator.connection.sessions import Connected
 from coordinator.home import CoordinatorHome, CoordinatorSettings
 from coordinator.in_process import InProcessTransport
-from coordinator.labelling.pool import write_pool
-from coordinator.labelling.study_creation import create_study
-from coordinator.members.authority import Authority, create_consortium
+from coordinator.labelling.study_creation import create_study, write_pool
+from coordinator.members import Authority, create_consortium
 from coordinator.store.store import Store
 from party.party import Party
 from protocols.crypto.identity import certificate_request, new_key, request_fingerprint, to_pem

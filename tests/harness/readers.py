@@ -17,12 +17,12 @@ from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
 from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
-from coordinator.labelling.pool import read_pool as read_operators_pool
-from coordinator.labelling.pool import stored_pool
+from coordinator.labelling.study_creation import read_pool as read_operators_pool
+from coordinator.labelling.study_creation import stored_pool
 from coordinator.labelling.training import kept_student
-from coordinator.release.earlier import read_statement
 from coordinator.release.evidence import evidence_in
 from coordinator.release.folder import read_json as read_release_json
+from coordinator.release.statement import read_statement
 from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records, source_kind
 from party.data.files import CsvFile

@@ -17,7 +17,7 @@ from coordinator.release.evidence import evidence_in
 from coordinator.release.folder import contents, read_json, read_released, student_figures
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
-from coordinator.store.labelled import LabelledStudy
+from coordinator.store.store import LabelledStudy
 from party.party import Party
 from protocols.crypto.identity import new_key
 from protocols.labelling.coordinator import Coordinator

@@ -15,10 +15,8 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator.connection.open_study import OpenStudy, check_heads
-from coordinator.connection.receipts import record
-from coordinator.connection.session import Session, SessionEnded
-from coordinator.connection.sessions import Sessions
+from coordinator.connection.open_study import OpenStudy, check_heads, record
+from coordinator.connection.sessions import Session, SessionEnded, Sessions
 from party.connection.node import Node, _Session
 from party.connection.seat import ServedSeat, seat_heads
 from party.party import Party

@@ -5,7 +5,7 @@ import stat
 
 import pytest
 
-from coordinator.members.authority import Authority, authority_pem
+from coordinator.members import Authority, authority_pem
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian

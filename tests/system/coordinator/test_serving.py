@@ -10,7 +10,7 @@ import grpc
 import pytest
 
 from coordinator.home import CoordinatorSettings, settings_toml
-from coordinator.members.authority import Authority
+from coordinator.members import Authority
 from coordinator.serving import serve
 from coordinator.status import alive, read_status
 from coordinator.store.store import Store
@@ -117,8 +117,8 @@ def test_the_certificate_is_renewed_while_serve_runs_and_a_job_that_was_under_wa
 
 
 def test_a_certificate_that_ends_with_the_authority_is_not_renewed_for_ever(home, tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.members.authority._RENEW_DAYS_LEFT", 10_000)
-    monkeypatch.setattr("coordinator.members.authority.COORDINATOR_DAYS", 10_000)
+    monkeypatch.setattr("coordinator.members._RENEW_DAYS_LEFT", 10_000)
+    monkeypatch.setattr("coordinator.members.COORDINATOR_DAYS", 10_000)
     hub = FakeHub(add_study(home, tmp_path))
     with Served(home, hub), Store(home) as store:
         since = store.serving().seen_s
@@ -127,7 +127,7 @@ def test_a_certificate_that_ends_with_the_authority_is_not_renewed_for_ever(home
 
 
 def test_nodes_come_back_by_themselves_when_the_certificate_was_renewed(tmp_path, monkeypatch):
-    monkeypatch.setattr("coordinator.members.authority.COORDINATOR_DAYS", 30)
+    monkeypatch.setattr("coordinator.members.COORDINATOR_DAYS", 30)
     home = make_home(tmp_path)
     before = home.certificate()
     study = add_study(home, tmp_path, quorum=1, parties=1)
@@ -137,7 +137,7 @@ def test_nodes_come_back_by_themselves_when_the_certificate_was_renewed(tmp_path
         try:
             wait_until(lambda: len(store.sessions()) == 1)
             assert home.certificate() == before
-            monkeypatch.setattr("coordinator.members.authority.COORDINATOR_DAYS", 365)
+            monkeypatch.setattr("coordinator.members.COORDINATOR_DAYS", 365)
             since = store.sessions()[0].since_s
             clock.days = 0
             wait_until(lambda: [each.since_s > since for each in store.sessions()] == [True])

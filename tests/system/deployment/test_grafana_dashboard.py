@@ -4,7 +4,7 @@ import json
 import re
 from pathlib import Path
 
-from coordinator.figures import families as coordinators
+from coordinator.status import families as coordinators
 from party.commands.running import families as nodes
 from party.live import Recent
 from protocols.crypto.identity import new_key, to_pem

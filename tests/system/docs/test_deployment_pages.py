@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 
-from coordinator.connection.ports import INBOUND_BYTES
+from coordinator.connection.hub import INBOUND_BYTES
 from coordinator.connection.relaying import AT_ONCE, PER_SECOND
 from coordinator.home import CoordinatorSettings
 from party.budget.policy import Policy

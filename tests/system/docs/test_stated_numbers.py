@@ -24,10 +24,9 @@ from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, markdown_table, means, worst_groups, worst_rows
 from simulations.groups import FEWEST
 from simulations.membership.attack import advantage_ceiling, area_ceiling, true_positive_ceiling
-from simulations.planning.objectives import OBJECTIVES
+from simulations.planning.objective import OBJECTIVES
 from simulations.planning.plan import make_plan
-from simulations.planning.planned_votes import AssumedVotes
-from simulations.planning.predictions import Planner
+from simulations.planning.predict import AssumedVotes, Planner
 from simulations.results.text import MARK
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.pages import PAGES, ROOT

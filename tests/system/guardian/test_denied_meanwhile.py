@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from coordinator.connection.guardian_dialling import dial
-from coordinator.connection.ports import _unless_denied
+from coordinator.connection.hub import _unless_denied
 from protocols.errors import Refused
 from tests.harness.clocks import wait_until
 

@@ -8,7 +8,7 @@ from contextlib import closing, suppress
 import grpc
 import pytest
 
-from coordinator.connection.ports import NODE_OPTIONS
+from coordinator.connection.hub import NODE_OPTIONS
 from guardian.port import _OPTIONS as GUARDIAN_OPTIONS
 from party.connection.node import _OPTIONS as DIALLING_OPTIONS
 from runtime.guardian_carrier import _OPTIONS as CARRIER_OPTIONS

@@ -4,7 +4,7 @@ import urllib.request
 
 import pytest
 
-from coordinator.figures import families
+from coordinator.status import families
 from protocols.errors import InvalidInput
 from runtime.loopback import Family, Monitor, exposition
 

@@ -7,7 +7,7 @@ import pytest
 
 from simulations.baselines import cells, methods
 from simulations.baselines.table import means as means_over_seeds
-from simulations.planning import search
+from simulations.planning import grid
 from tests.harness.simulating import run
 
 METHODS = "majority,alone,pooled,pooled_linear"
@@ -130,7 +130,7 @@ def test_without_a_mechanism_teachers_are_asked_as_the_plan_says_and_few_labels_
     capsys, monkeypatch
 ):
     monkeypatch.setattr(methods, "_PLANNED_QUERIES", 40)
-    monkeypatch.setattr(search, "_STEPS", ())  # the grid alone, which takes less time
+    monkeypatch.setattr(grid, "_STEPS", ())  # the grid alone, which takes less time
     said = ("--dataset", "digits", "--parties", "40", "--queries", "60", "--quiet", "--json", "--engine", "in_process")
     flags = (
         "--weights",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.live import next_commands, operator_page, students_trained
+from coordinator.status import next_commands, operator_page, students_trained
 
 SEAT = {
     "seat": "north", "connected": False, "answers_left": 7, "epsilon_used": 0.5, "epsilon_guaranteed": 2.0,

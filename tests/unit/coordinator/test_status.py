@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from coordinator.status import alive, job_line, read_status, serving_line, study_status, waiting_line
-from coordinator.store.rows import Serving, SessionRecord
-from coordinator.store.store import Store, ledger_path
+from coordinator.store.store import Serving, SessionRecord, Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from tests.harness.operators import add_study, enrol, make_home
 

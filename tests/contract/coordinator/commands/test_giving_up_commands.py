@@ -8,14 +8,13 @@ import time
 
 import pytest
 
-from coordinator.commands.giving_up import _why
 from coordinator.commands.group import run_command
+from coordinator.commands.labelling import _why
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.giving_up import give_up
 from coordinator.labelling.jobs import ServedStudy
 from coordinator.labelling.study_creation import create_study
-from coordinator.store.rows import Serving, SessionRecord
-from coordinator.store.store import Store, ledger_path
+from coordinator.store.store import Serving, SessionRecord, Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
 from protocols.study.levels import TwoServer

@@ -10,11 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.commands.group import run_command
-from coordinator.connection import relayed_budgets
-from coordinator.connection.relayed_budgets import at_most, count_receipt, count_request
-from coordinator.figures import families
+from coordinator.connection import relaying
+from coordinator.connection.relaying import count_receipt, count_request, most_spent
 from coordinator.labelling.study_creation import create_study
-from coordinator.status import read_status, study_status
+from coordinator.status import families, read_status, study_status
 from coordinator.store.store import Store, ledger_path
 from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
@@ -44,7 +43,7 @@ def receipt(ledger, number, spent, *, entries=1, before_tick=0, seat=SEAT):
 
 
 def spent(ledger):
-    return int(at_most(ledger, STUDY)[0][AT])
+    return int(most_spent(ledger, STUDY)[0][AT])
 
 
 @pytest.fixture
@@ -58,8 +57,8 @@ def test_a_batch_counts_at_its_worst_before_it_is_answered_and_once(ledger):
     for _ in range(2):
         count_request(ledger, STUDY, SEAT, request(0, 0, 1, 2))
     assert spent(ledger) == cost(3, 3)
-    assert at_most(ledger, STUDY)[1:] == (3, 1)
-    assert at_most(ledger, STUDY)[0].tolist() == [0, cost(3, 3), 0]
+    assert most_spent(ledger, STUDY)[1:] == (3, 1)
+    assert most_spent(ledger, STUDY)[0].tolist() == [0, cost(3, 3), 0]
 
 
 def test_a_receipt_takes_the_place_of_its_batch_and_of_what_was_asked_before_its_outcome(ledger):
@@ -96,7 +95,7 @@ def test_a_batch_asked_again_after_the_outcome_was_sent_is_not_held_by_its_recei
 
 
 def test_batches_that_are_counted_together_go_together(ledger):
-    for number in range(relayed_budgets._MOST_OPEN + 1):
+    for number in range(relaying._MOST_OPEN + 1):
         last = count_request(ledger, STUDY, SEAT, request(number, number % STUDY.query_limit))
     receipt(ledger, last, 1, before_tick=last)
     assert spent(ledger) == STUDY.budgets.cap[AT]
@@ -113,7 +112,7 @@ def test_what_a_party_refuses_before_it_charges_counts_nothing(ledger):
 
 
 def test_numbers_without_end_fill_no_ledger_and_pass_no_cap(ledger):
-    for number in range(relayed_budgets._MOST_OPEN + 20):
+    for number in range(relaying._MOST_OPEN + 20):
         count_request(ledger, STUDY, SEAT, request(number, number % STUDY.query_limit))
     assert spent(ledger) == STUDY.budgets.cap[AT]
     assert len(ledger.noted(STUDY.digest, "relayed_standing " + SEAT)) < 4000
@@ -133,11 +132,11 @@ def test_it_is_never_below_what_the_party_spent(batches):
             tick = count_request(relay, STUDY, SEAT, request(number, *ids))
             if there:
                 own.reserve(number, bytes([number]) * 32, {SEAT: cost(size, size)}, b"", queries=list(ids), limit=2000)
-            assert relayed_budgets.relayed_seat(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
+            assert relaying.relayed_seat(relay, STUDY, SEAT).at_most >= own.balance(SEAT).spent
             if there and told:
                 own.settle(number, bytes([number]) * 32, {SEAT: cost(size, min(answered, size))})
                 receipt(relay, number, own.balance(SEAT).spent, entries=own.log.head().count, before_tick=tick + 1)
-                assert relayed_budgets.relayed_seat(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
+                assert relaying.relayed_seat(relay, STUDY, SEAT).at_most == own.balance(SEAT).spent
 
 
 @pytest.fixture

@@ -7,8 +7,7 @@ import pytest
 
 from coordinator.commands.group import run_command
 from coordinator.labelling.jobs import ServedStudy
-from coordinator.labelling.pool import write_pool
-from coordinator.labelling.study_creation import create_study
+from coordinator.labelling.study_creation import create_study, write_pool
 from coordinator.status import study_status
 from coordinator.store.store import Store
 from party.party import Party

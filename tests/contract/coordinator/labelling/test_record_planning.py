@@ -10,9 +10,7 @@ import pytest
 
 from coordinator.commands.group import run_command
 from coordinator.connection.open_study import check_askable
-from coordinator.labelling.pool import write_pool
-from coordinator.labelling.record_planning import plan_records
-from coordinator.labelling.study_creation import read_draft
+from coordinator.labelling.study_creation import plan_records, read_draft, write_pool
 from coordinator.labelling.templates import TEMPLATES
 from coordinator.queries.choice import QueryChoice
 from coordinator.queries.questions import in_order

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from coordinator.home import CoordinatorHome
-from coordinator.members.authority import Authority, authority_pem, create_consortium, invitation_toml
+from coordinator.members import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
 from protocols.crypto.fingerprints import phrase
@@ -257,7 +257,7 @@ def test_a_certificate_that_was_approved_a_moment_ago_is_known_at_once(home, sto
 
 
 def test_refusals_are_in_the_audit_log_without_the_token_and_do_not_fill_it(authority, store, monkeypatch):
-    monkeypatch.setattr("coordinator.members.authority._LOGGED_REFUSALS", 3)
+    monkeypatch.setattr("coordinator.members._LOGGED_REFUSALS", 3)
     token = bytes(range(32))
     for _ in range(5):
         authority.enrol(Enrol("a", token, to_pem(request_of("a"))))

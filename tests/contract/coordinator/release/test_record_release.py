@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from coordinator.commands.release import verify
-from coordinator.labelling.record_planning import plan_records
+from coordinator.labelling.study_creation import plan_records
 from coordinator.labelling.training import released_pool_labels, train_student
 from coordinator.queries.choice import QueryChoice
 from coordinator.release.verify import verify_release

@@ -334,7 +334,7 @@ def test_a_pool_that_is_not_the_studys_ends_the_release(signed, tmp_path):
 
 def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
     from coordinator.release.release import make_release
-    from coordinator.store.labelled import LabelledStudy
+    from coordinator.store.store import LabelledStudy
 
     study = deployed_study(3)
     (tmp_path / "deployed").mkdir()

@@ -6,7 +6,7 @@ import shutil
 import pytest
 from model_signing import verifying
 
-from coordinator.release.bill import bill_of_materials
+from coordinator.release.pages import bill_of_materials
 from tests.harness.released import failed
 
 STUDENT = {"kind": "mlp", "input_shape": [4]}

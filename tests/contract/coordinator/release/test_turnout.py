@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.pool_labels import labels_of_pool, turnout, who_voted
+from coordinator.labelling.soft_labels import labels_of_pool, turnout, who_voted
 from coordinator.labelling.training import released_pool_labels
 from coordinator.release.verify import verify_release
 from protocols.study.released_noise import noise_in

@@ -11,8 +11,7 @@ from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from coordinator.home import CoordinatorHome
-from coordinator.store.rows import Serving, SessionRecord
-from coordinator.store.store import Store
+from coordinator.store.store import Serving, SessionRecord, Store
 from protocols.errors import DataUnavailable, InvalidInput, StorageFailed
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import Stop

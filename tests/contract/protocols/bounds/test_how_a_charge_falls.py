@@ -34,10 +34,10 @@ STATEMENTS = {
         "UPDATE",
     ): "release: withdrawn, by its home, at what a believed ledger shows",
     ("party/budget/watermarks.py", "mark", "UPSERT"): "move: upwards only",
-    ("coordinator/store/ledger_differences.py", "difference", "REPLACE"): "told: a seat's own signed figure",
-    ("coordinator/store/ledger_differences.py", "suspected", "REPLACE"): "suspect: one batch's worst case",
+    ("coordinator/store/store.py", "difference", "REPLACE"): "told: a seat's own signed figure",
+    ("coordinator/store/store.py", "suspected", "REPLACE"): "suspect: one batch's worst case",
     (
-        "coordinator/store/ledger_differences.py",
+        "coordinator/store/store.py",
         "suspected",
         "DELETE",
     ): "told, drop: the seat's figure holds it; or given up",

@@ -13,7 +13,7 @@ import random
 import numpy as np
 import pytest
 
-from coordinator.labelling.pool import read_pool
+from coordinator.labelling.study_creation import read_pool
 from party.data import load_records
 from party.data.files import CsvFile
 from party.data.mapping import DataMapping

@@ -13,14 +13,20 @@ from hypothesis import strategies as st
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.noise import simulated
-from simulations.planning.batch_costs import batch_costs
 from simulations.planning.frontier_plot import frontier_figure
-from simulations.planning.noise_grid import _tightest
-from simulations.planning.objectives import OBJECTIVES, information
+from simulations.planning.grid import (
+    GAIN,
+    _tightest,
+    batch_costs,
+    climb,
+    neighbours,
+    nondominated,
+    optimise,
+    optimise_each,
+)
+from simulations.planning.objective import OBJECTIVES, information
 from simulations.planning.plan import make_plan
-from simulations.planning.planned_votes import AssumedVotes, PilotVotes
-from simulations.planning.predictions import Noise, Planner, asked_more_than
-from simulations.planning.search import GAIN, climb, neighbours, nondominated, optimise, optimise_each
+from simulations.planning.predict import AssumedVotes, Noise, PilotVotes, Planner, asked_more_than
 from simulations.setup.experiment import experiment
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay

@@ -11,10 +11,9 @@ import pytest
 from simulations.commands.group import run_command
 from simulations.commands.run import run_flags
 from simulations.options import settings_from
-from simulations.planning.objectives import OBJECTIVES
+from simulations.planning.objective import OBJECTIVES
 from simulations.planning.plan import make_plan
-from simulations.planning.planned_votes import AssumedVotes
-from simulations.planning.predictions import Planner
+from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import make_study
 
 FLAGS = ["plan", "--optimise", "--parties", "12", "--classes", "3", "--budgets", "6:0.5,12:0.5", "--queries", "60",

@@ -14,7 +14,7 @@ from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.votes import ABSTAIN, count_votes
 from simulations.planning.concentration import default_concentration
-from simulations.planning.planned_votes import (
+from simulations.planning.predict import (
     AssumedVotes,
     PilotVotes,
     PlannedHistograms,

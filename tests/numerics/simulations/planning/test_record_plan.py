@@ -7,9 +7,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.planning.comparisons import Comparison, TeacherVotes, compare
-from simulations.planning.record_votes import Publics, rehearse
-from simulations.planning.stand_ins import stand_in
+from simulations.planning.records import Comparison, Publics, TeacherVotes, compare, rehearse, stand_in
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 

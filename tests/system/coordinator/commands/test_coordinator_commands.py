@@ -18,9 +18,8 @@ from coordinator.__main__ import main
 from coordinator.commands.group import COMMANDS, run_command
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.templates import TEMPLATES
-from coordinator.live import operator_page
-from coordinator.members.authority import Authority
-from coordinator.status import read_status
+from coordinator.members import Authority
+from coordinator.status import operator_page, read_status
 from coordinator.store.store import Store
 from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import certificate_request, new_key, request_fingerprint, to_pem

@@ -11,7 +11,7 @@ import grpc
 import numpy as np
 import pytest
 
-from coordinator.connection.session import UNASKED, Session
+from coordinator.connection.sessions import UNASKED, Session
 from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.identity import COORDINATOR_HOST, Identity, issue, key_to_pem, new_authority, new_key, to_pem

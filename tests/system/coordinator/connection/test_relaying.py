@@ -9,12 +9,9 @@ import numpy as np
 import pytest
 
 from coordinator.connection import relaying
-from coordinator.connection.open_study import OpenStudy
-from coordinator.connection.receipts import Answered
-from coordinator.connection.relayed_budgets import relayed_seat
-from coordinator.connection.relaying import Relay, RelayedStudy
-from coordinator.labelling.pool import write_pool
-from coordinator.labelling.study_creation import create_study
+from coordinator.connection.open_study import Answered, OpenStudy
+from coordinator.connection.relaying import Relay, RelayedStudy, relayed_seat
+from coordinator.labelling.study_creation import create_study, write_pool
 from coordinator.store.store import Store
 from party.connection import node
 from protocols.crypto.identity import identify, issue, new_authority, new_key

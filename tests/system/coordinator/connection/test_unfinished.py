@@ -6,8 +6,8 @@ import threading
 import grpc
 import pytest
 
-from coordinator.connection import ports
-from coordinator.connection.unfinished import Unfinished, network_of
+from coordinator.connection import hub
+from coordinator.connection.admission import Unfinished, network_of
 from protocols.crypto.identity import COORDINATOR_HOST, to_pem
 from protocols.wire.enrolment import ENROL_METHOD, Enrol, decode_enrolled, encode_enrol
 from tests.harness.clocks import wait_until
@@ -29,7 +29,7 @@ def enrol(consortium):
 
 
 def test_forty_calls_that_are_never_finished_do_not_keep_a_hospital_from_enrolling(tmp_path, monkeypatch):
-    monkeypatch.setattr(ports, "_UNFINISHED_S", 600.0)
+    monkeypatch.setattr(hub, "_UNFINISHED_S", 600.0)
     over = threading.Event()
 
     def nothing():
@@ -41,7 +41,7 @@ def test_forty_calls_that_are_never_finished_do_not_keep_a_hospital_from_enrolli
         try:
             calls = [line.stream_unary(ENROL_METHOD).future(nothing(), timeout=300) for line in lines]
             # The oldest of them gave way to those that came last.
-            wait_until(lambda: sum(call.done() for call in calls) == 40 - ports._UNFINISHED)
+            wait_until(lambda: sum(call.done() for call in calls) == 40 - hub._UNFINISHED)
             ended = [call for call in calls if call.done()]
             assert {call.exception().code() for call in ended} == {grpc.StatusCode.RESOURCE_EXHAUSTED}
             assert [enrol(consortium) for _ in range(3)] == ["pending"] * 3
@@ -52,7 +52,7 @@ def test_forty_calls_that_are_never_finished_do_not_keep_a_hospital_from_enrolli
 
 
 def test_a_call_whose_message_does_not_come_ends_by_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(ports, "_UNFINISHED_S", 0.2)
+    monkeypatch.setattr(hub, "_UNFINISHED_S", 0.2)
     over = threading.Event()
     with Consortium(deployed_study(1), tmp_path) as consortium, channel(consortium) as line:
         call = line.stream_unary(ENROL_METHOD).future(iter(lambda: over.wait(300) and None, None), timeout=300)

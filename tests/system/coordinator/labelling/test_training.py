@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator.labelling.training import between_rounds, keep_student, kept_student, train_student
-from coordinator.store.labelled import LabelledStudy
+from coordinator.store.store import LabelledStudy
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.votes import ABSTAIN, NOT_ASKED
 from tests.harness.studies import deployed_study, pool_of

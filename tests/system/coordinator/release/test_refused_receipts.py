@@ -9,7 +9,7 @@ import pytest
 
 from coordinator.release.release import make_release
 from coordinator.release.verify import verify_release
-from coordinator.store.labelled import LabelledStudy
+from coordinator.store.store import LabelledStudy
 from protocols.errors import Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.wire.frames import Answer

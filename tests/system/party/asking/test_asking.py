@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import party.asking.asking
-from coordinator.connection.relayed_budgets import at_most
+from coordinator.connection.relaying import most_spent
 from party.asking.asking import Relayed, ask, reserved
 from party.budget.policy import Policy
 from party.home import PartyHome
@@ -36,7 +36,7 @@ def test_labels_come_back_to_the_asker_and_every_ledger_says_the_same(consortium
     assert [consortium.ledgers[seat.party].balance(seat.party).spent for seat in STUDY.roster] == spent
     assert [consortium.guardian_ledger.balance(seat.party).spent for seat in STUDY.roster] == spent
     # The operator, who has no ledger of it, knows as much from what passed.
-    known, queries_asked, batches = at_most(consortium.ledger, STUDY)
+    known, queries_asked, batches = most_spent(consortium.ledger, STUDY)
     assert (known.tolist(), queries_asked, batches) == (spent, 20, len(got.batches))
     # Evidence: requests and outcomes at each node, receipts at the operator and at the asker.
     batches = len(got.batches)
@@ -143,7 +143,7 @@ def test_one_that_was_away_is_told_when_it_is_back_and_its_receipt_is_kept_once(
     got = ask(STUDY, queries(8), consortium.line(), ledger=own, on_batch=lambda *_: None)
     # Nobody told it: what it charged is what was due.
     assert consortium.ledgers["hospital-2"].balance("hospital-2").settled == got.spent[2] > 0
-    assert at_most(consortium.ledger, STUDY)[0][2] == consortium.ledgers["hospital-2"].balance("hospital-2").spent
+    assert most_spent(consortium.ledger, STUDY)[0][2] == consortium.ledgers["hospital-2"].balance("hospital-2").spent
     digest = consortium.ledgers["hospital-2"].stored(0).digest
     assert consortium.ledger.noted(digest, "relayed_settled hospital-2") is None
     assert len(consortium.ledger.log.evidence()) == 4

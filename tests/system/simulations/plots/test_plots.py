@@ -10,10 +10,17 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from protocols.errors import InvalidInput, StorageFailed
-from simulations.plots.accuracy import accuracy_bars, teachers
-from simulations.plots.budgets import LARGEST_SHOWN, budget_groups, epsilon_curves, shares, spending
-from simulations.plots.figures import drawings, inline_svg, write_figure, write_figures
-from simulations.plots.style import PAPER, pdf_bytes, spread, svg_text
+from simulations.plots.figures import (
+    LARGEST_SHOWN,
+    accuracy_bars,
+    budget_groups,
+    drawings,
+    epsilon_curves,
+    shares,
+    spending,
+    teachers,
+)
+from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread, svg_text, write_figure, write_figures
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary
 from tests.harness.stored_runs import stored_run, with_students

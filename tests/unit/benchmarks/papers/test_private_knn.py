@@ -6,7 +6,7 @@ import pytest
 from benchmarks.papers import find_papers, private_knn
 from benchmarks.papers.paper import Task, printed_figures
 from benchmarks.papers.private_knn import _Split
-from coordinator.queries.clusters import cluster_queries
+from coordinator.queries.choice import cluster_queries
 from coordinator.queries.features import features_for
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host

@@ -5,10 +5,9 @@ import asyncio
 import numpy as np
 import pytest
 
-from coordinator.connection import places
+from coordinator.connection import sessions
 from coordinator.connection.open_study import OpenStudy
-from coordinator.connection.session import UNASKED, Session, SessionEnded
-from coordinator.connection.sessions import Sessions
+from coordinator.connection.sessions import UNASKED, Session, SessionEnded, Sessions
 from protocols.crypto.identity import Identity, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.audit_log import EMPTY
@@ -28,7 +27,7 @@ REPLY = encode(Refusal("withdrawn", "no"))
 @pytest.fixture(autouse=True)
 def one_place(monkeypatch):
     """As for requests of 160 MiB: one at a time."""
-    monkeypatch.setattr(places, "_AT_ONCE_BYTES", 1)
+    monkeypatch.setattr(sessions, "_AT_ONCE_BYTES", 1)
 
 
 @pytest.fixture
@@ -122,7 +121,7 @@ def shares_of(made, turns):
 
 def test_a_seat_that_was_sent_its_request_leaves_its_share_to_the_others():
     async def run():
-        made = places.Places(seats=4, largest=1, deadline=asyncio.get_running_loop().time() + 1200)
+        made = sessions.Places(seats=4, largest=1, deadline=asyncio.get_running_loop().time() + 1200)
         turns, shares = shares_of(made, 4)
         await turns()
         return shares
@@ -134,7 +133,7 @@ def test_a_seat_that_was_sent_its_request_leaves_its_share_to_the_others():
 def test_a_share_that_is_over_ends_a_turn_only_where_another_waits(waits):
     async def run():
         loop = asyncio.get_running_loop()
-        made = places.Places(seats=2, largest=1, deadline=loop.time() + 60)
+        made = sessions.Places(seats=2, largest=1, deadline=loop.time() + 60)
         reads, others = asyncio.Event(), []
 
         async def slow():
@@ -162,7 +161,7 @@ def test_a_share_that_is_over_ends_a_turn_only_where_another_waits(waits):
 
 @pytest.mark.parametrize("at_once", [1, 2**30])
 def test_a_seat_that_never_reads_is_named_so_however_many_places_there_are(opened, monkeypatch, at_once):
-    monkeypatch.setattr(places, "_AT_ONCE_BYTES", at_once)
+    monkeypatch.setattr(sessions, "_AT_ONCE_BYTES", at_once)
     answered, events = ask_all(opened, [session_of(seat, reads=seat != SEATS[3]) for seat in SEATS])
     assert answered >= set(SEATS[:3])
     assert [event for event in events if event[1]["seat"] == SEATS[3]] == [("not_read", {"seat": SEATS[3]})]

@@ -8,8 +8,7 @@ import pytest
 
 from coordinator.connection.admission import FAULTS
 from coordinator.connection.open_study import OpenStudy
-from coordinator.connection.session import Session
-from coordinator.connection.sessions import Sessions
+from coordinator.connection.sessions import Session, Sessions
 from protocols.crypto.identity import Identity, new_authority, new_key
 from protocols.ledger.audit_log import EMPTY
 from protocols.ledger.ledger import Ledger

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.labelling.pool import check_pool, read_pool, stored_pool, write_pool
+from coordinator.labelling.study_creation import check_pool, read_pool, stored_pool, write_pool
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.studies import deployed_study, pool_of

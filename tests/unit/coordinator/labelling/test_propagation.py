@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.labelling.propagation import propagated_labels, soft_labels_of
-from coordinator.labelling.soft_labels import soft_labels
+from coordinator.labelling.soft_labels import propagated_labels, soft_labels, soft_labels_of
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.study.query_map import Partition, QueryMap

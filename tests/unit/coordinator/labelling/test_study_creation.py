@@ -4,8 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.pool import write_pool
-from coordinator.labelling.study_creation import create_study
+from coordinator.labelling.study_creation import create_study, write_pool
 from coordinator.labelling.templates import TEMPLATES
 from coordinator.store.store import Store
 from protocols.errors import BudgetExceeded, ConclaveError, InvalidInput

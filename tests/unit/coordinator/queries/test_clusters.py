@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.queries.clusters import cluster_queries
+from coordinator.queries.choice import cluster_queries
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 

@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 from sklearn.decomposition import PCA
 
-from coordinator.queries.choice import QueryChoice, make_queries
+from coordinator.queries.choice import QueryChoice, drawn_pool, make_queries
 from coordinator.queries.features import features_for, noise_share, principal, projected
-from coordinator.queries.without_pool import drawn_pool
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.study.terms import Feature

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from coordinator.queries import ORDERS
-from coordinator.queries.coverage import most_covering
-from coordinator.queries.questions import in_order
+from coordinator.queries.questions import in_order, most_covering
 from protocols.errors import InvalidInput
 from protocols.study.chosen import GIVEN
 

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from coordinator.queries import USUAL_BATCH, questions_of_a_batch
-from coordinator.queries.questions import by_uncertainty, in_order
-from coordinator.queries.uncertainty import UncertainFirst
+from coordinator.queries.questions import UncertainFirst, by_uncertainty, in_order
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN, NOT_ASKED
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator.queries.clusters import cluster_queries
-from coordinator.queries.without_pool import drawn_pool
+from coordinator.queries.choice import cluster_queries, drawn_pool
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.study.column_queries import column_queries

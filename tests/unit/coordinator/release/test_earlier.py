@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.release.earlier import EarlierRelease, guarantee_table, parse_statement, together
+from coordinator.release.statement import EarlierRelease, guarantee_table, parse_statement, together
 from protocols.budgets.guarantee import Guarantee
 from protocols.errors import DataCorrupt
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.labelling.pool import read_pool as read_pool_as_operator
+from coordinator.labelling.study_creation import read_pool as read_pool_as_operator
 from party.data.queries import check_batch, keep_pool, read_pool
 from protocols.errors import DataUnavailable, InvalidInput, Refused
 from protocols.study.queries import QueryBatch, pool_digest

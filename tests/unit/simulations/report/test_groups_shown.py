@@ -5,7 +5,7 @@ import numpy as np
 from simulations.datasets.groups import Grouping
 from simulations.groups import by_group
 from simulations.plots.groups import group_drawings
-from simulations.report.groups import shown_groups
+from simulations.report.page import shown_groups
 from simulations.results.text import baseline_groups, groups_summary, pays_most_words
 
 CLASSES = 25

@@ -1,1 +1,0 @@
-"""The consortium's authority: who gets a certificate."""

@@ -1,0 +1,493 @@
+"""Plan a study of record votes: which public queries, what its labels are worth, and beside what.
+
+Everything comes from public figures (hospitals, records of each, classes, columns, budgets) and from rehearsals: the
+real study, with its noise and its soft labels, on stand-in tasks of the public pool. No private or test record, and no
+true label, is in reach of anything here.
+
+Each stand-in gives every pool record a probability of each class, as predictable as the best model is assumed to be.
+For a table it is a multinomial logistic model with random coefficients of the standardised features; for images each
+class has a few clusters of the pool, and a record is mostly of the class whose cluster it lies in. The hospitals'
+stand-in records are drawn from the pool, and their labels from those probabilities; hospitals are alike, or each sees
+each class more or less often. One hospital alone, all together and teachers are compared on the same tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import scipy.special
+from jaxtyping import Float32, Float64, Int64
+from numpy import ndarray
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+
+from coordinator.students import student_kind
+from coordinator.students.targets import one_hot
+from protocols.crypto.randomness import simulation_rng
+from protocols.errors import InvalidInput
+from protocols.study.query_map import QueryMap
+from protocols.study.study import Study
+from protocols.study.votes import TeacherVotes, UnitSums
+from simulations.datasets.dataset import Dataset
+from simulations.progress import Stage
+from simulations.setup.budgets import Budgets
+from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
+from simulations.setup.partition import BySite, Iid, parse_partition
+from simulations.setup.record_votes import make_record_study, population_of, query_map
+from simulations.stages.inputs import party_count
+from simulations.stages.record_cells import RecordCells
+from simulations.stages.record_votes import label_record_seed
+
+# Groups of the pool for each class of a stand-in for images.
+_GROUPS = 3
+# How much hospitals differ, where they do: the standard deviation of their own log-odds of each class.
+_OWN_LOG_ODDS = 1.0
+# Below any probability that matters; its logarithm is finite.
+_TINY = 1e-30
+_BISECTIONS = 50
+_LARGEST_SCALE = 1e4
+
+
+@dataclass(frozen=True, eq=False)
+class StandIn:
+    """One made-up task. chances: of each class, for each pool record; rows, labels: of each hospital's records."""
+
+    chances: Float64[ndarray, "pool classes"] = field(repr=False)
+    rows: tuple[Int64[ndarray, " records"], ...] = field(repr=False)
+    labels: tuple[Int64[ndarray, " records"], ...] = field(repr=False)
+
+    @property
+    def best(self) -> float:
+        """The accuracy of the best possible model."""
+        return float(self.chances.max(axis=1).mean())
+
+    @property
+    def guessing(self) -> float:
+        """The accuracy of the most frequent class."""
+        return float(self.chances.mean(axis=0).max())
+
+    def accuracy(self, predicted: Int64[ndarray, " pool"]) -> float:
+        """The expected accuracy of these labels of the pool."""
+        return float(self.chances[np.arange(len(predicted)), predicted].mean())
+
+
+def stand_in(
+    features: Float32[ndarray, "pool features"],
+    *,
+    classes: int,
+    accuracy: float,
+    sizes: Int64[ndarray, " parties"],
+    images: bool,
+    differ: bool,
+    rng: np.random.Generator,
+) -> StandIn:
+    """A made-up task over the pool.
+
+    features: by which pool records are compared; accuracy: of the best possible model, above 1/classes and at most 1;
+    sizes: records of each hospital; differ: whether each sees some classes more often than
+    the others do. Raises InvalidInput.
+    """
+    if not 1 / classes < accuracy <= 1:
+        raise InvalidInput(f"accuracy is {accuracy:g}; allowed: above {1 / classes:g} (guessing), at most 1")
+    flat = features.reshape(len(features), -1).astype(np.float64)
+    chances = (_groups if images else _logistic)(flat, classes, accuracy, rng)
+    rows = tuple(rng.integers(len(flat), size=int(size)) for size in sizes)
+    own = rng.normal(size=(len(sizes), classes)) * (_OWN_LOG_ODDS if differ else 0.0)
+    labels = tuple(
+        _drawn(scipy.special.softmax(np.log(np.maximum(chances[each], _TINY)) + shift, axis=1), rng)
+        for each, shift in zip(rows, own, strict=True)
+    )
+    return StandIn(chances, rows, labels)
+
+
+def _logistic(
+    features: Float64[ndarray, "pool features"], classes: int, accuracy: float, rng: np.random.Generator
+) -> Float64[ndarray, "pool classes"]:
+    spread = features.std(axis=0)
+    used = spread > 0
+    standard = (features[:, used] - features[:, used].mean(axis=0)) / spread[used]
+    # Coefficients along what the columns have in common, as those of real labels are: not along any one alone.
+    scores = standard @ (standard.T @ (standard @ (standard.T @ rng.normal(size=(len(standard), classes)))))
+    scores /= scores.std()
+    low, high = 0.0, _LARGEST_SCALE
+    for _ in range(_BISECTIONS):
+        middle = (low + high) / 2
+        found = scipy.special.softmax(middle * scores, axis=1).max(axis=1).mean()
+        low, high = (middle, high) if found < accuracy else (low, middle)
+    return np.asarray(scipy.special.softmax(high * scores, axis=1))
+
+
+def _groups(
+    features: Float64[ndarray, "pool features"], classes: int, accuracy: float, rng: np.random.Generator
+) -> Float64[ndarray, "pool classes"]:
+    groups = min(_GROUPS * classes, len(features))
+    found = KMeans(groups, n_init=1, random_state=int(rng.integers(2**31))).fit_predict(features)
+    nearest = (rng.permutation(groups) % classes)[found]
+    chances = np.full((len(features), classes), (1 - accuracy) / (classes - 1))
+    chances[np.arange(len(features)), nearest] = accuracy
+    return chances
+
+
+def _drawn(chances: Float64[ndarray, "records classes"], rng: np.random.Generator) -> Int64[ndarray, " records"]:
+    below = np.cumsum(chances, axis=1)
+    below[:, -1] = 1.0
+    return (rng.random((len(chances), 1)) > below).sum(axis=1)
+
+
+# Stand-in tasks that each candidate is rehearsed on; images take longer.
+_REHEARSALS = {"table": 8, "image": 3}
+# Candidates: cells of a column, clusters of the pool (at most a third of it), and in how many of them a record votes.
+_BINS = (2, 3, 4, 6, 8)
+_CLUSTERS = {"table": (12, 25, 50, 100, 200), "image": (100, 200, 400, 800, 1600)}
+_NEAREST = (1, 3)
+
+
+@dataclass(frozen=True, eq=False)
+class Publics:
+    """What is public: the pool, classes and columns (as a data set without private and test parts), and numbers.
+
+    population: of protected units, which replace-one makes public; sizes: records of each hospital.
+    """
+
+    pool: Dataset = field(repr=False)
+    population: int
+    sizes: Int64[ndarray, " parties"]
+
+    @classmethod
+    def of(cls, settings: Experiment, dataset: Dataset) -> Publics:
+        """The public part of a data set. Raises InvalidInput."""
+        parties = party_count(settings, dataset)
+        if isinstance(parse_partition(settings.partition), BySite) and dataset.private_sites is not None:
+            sizes = np.bincount(dataset.private_sites, minlength=parties)
+        else:
+            sizes = np.full(parties, len(dataset.private_labels) // parties)
+        if len(sizes) != parties or sizes.min() < 2:
+            raise InvalidInput(f"hospitals have {sizes.min()} records and more; allowed where records vote: at least 2")
+        nothing = slice(0, 0)
+        pool = replace(
+            dataset,
+            private_inputs=dataset.private_inputs[nothing],
+            private_labels=dataset.private_labels[nothing],
+            public_labels=np.zeros(len(dataset.public_labels), dtype=np.int64),
+            test_inputs=dataset.test_inputs[nothing],
+            test_labels=dataset.test_labels[nothing],
+            private_sites=None,
+            private_patients=None,
+        )
+        return cls(pool, population_of(settings.unit, dataset, parties), sizes)
+
+    def mapped(self, features: Float32[ndarray, "pool features"]) -> Publics:
+        """The same with these features of the pool in place of images or text."""
+        nothing = features[:0]
+        pool = replace(self.pool, public_inputs=features, private_inputs=nothing, test_inputs=nothing)
+        return replace(self, pool=replace(pool, kind="table", columns=()))
+
+
+@dataclass(frozen=True, eq=False)
+class Candidate:
+    """Public queries, the study that has them, and what rehearsals found.
+
+    given: the settings that name the queries; cell_labels: the share of stand-in records that lie in a query whose
+    released label is that of its sums without noise; pool_labels: the mean accuracy of the pool's labels, and error,
+    its standard error over stand-ins.
+    """
+
+    given: dict[str, int | str]
+    queries: QueryMap = field(repr=False)
+    study: Study = field(repr=False)
+    cell_labels: float
+    pool_labels: float
+    error: float
+
+    @property
+    def words(self) -> str:
+        """The queries in words."""
+        kind = str(self.given["record_queries"])
+        if kind == "columns":
+            return f"columns, {self.given['bins']} bins"
+        return f"{kind}, nearest {self.given['nearest']}"
+
+
+@dataclass(frozen=True, eq=False)
+class Rehearsed:
+    """All candidates, the pool's features, and the stand-in tasks with the labels that the best gave the pool."""
+
+    candidates: tuple[Candidate, ...]
+    best: Candidate
+    features: Float32[ndarray, "pool features"] = field(repr=False)
+    tasks: tuple[StandIn, ...]
+    targets: tuple[Float32[ndarray, "pool classes"], ...]
+
+
+def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: Stage) -> Rehearsed:
+    """Rehearses every candidate. accuracy: assumed, of the best possible model. Raises InvalidInput."""
+    budgets = experiment_budgets(settings.model_copy(update={"parties": len(publics.sizes)}))
+    offered = list(_candidates(settings, publics))
+    if not offered:
+        raise InvalidInput(
+            f"record_queries is {settings.record_queries!r} and bins {settings.bins}; allowed: columns, with bins, for "
+            f"a table; clusters:N for a pool of at least {3 * _CLUSTERS[publics.pool.kind][0]} records"
+        )
+    features = _features(settings, publics, offered[0])
+    tasks = tuple(_tasks(settings, publics, features, accuracy))
+    if not publics.pool.has_cells:
+        # Mapped once: the centres of clusters, and who is nearest to them, are the same.
+        settings, publics = settings.model_copy(update={"features": "raw"}), publics.mapped(features)
+    found: list[Candidate] = []
+    targets: list[tuple[Float32[ndarray, "pool classes"], ...]] = []
+    for number, given in enumerate(offered):
+        made, soft = _rehearsed(settings, publics, budgets, tasks, given)
+        found.append(made)
+        targets.append(soft)
+        stage.update(number + 1, len(offered))
+    best = max(range(len(found)), key=lambda at: found[at].pool_labels)
+    return Rehearsed(tuple(found), found[best], features, tasks, targets[best])
+
+
+def _features(settings: Experiment, publics: Publics, given: dict[str, int | str]) -> Float32[ndarray, "pool features"]:
+    """The pool as its records are compared: of images and text, by the feature map of the queries."""
+    pool = publics.pool
+    if pool.has_cells:
+        return pool.public_inputs
+    queries = query_map(settings.model_copy(update=given), pool, population=publics.population)
+    return queries.features(pool.public_inputs)
+
+
+def _tasks(
+    settings: Experiment, publics: Publics, features: Float32[ndarray, "pool features"], accuracy: float
+) -> Iterator[StandIn]:
+    pool = publics.pool
+    for number in range(_REHEARSALS[pool.kind]):
+        yield stand_in(
+            features,
+            classes=pool.classes,
+            accuracy=accuracy,
+            sizes=publics.sizes,
+            images=pool.kind == "image",
+            differ=not isinstance(parse_partition(settings.partition), Iid),
+            rng=simulation_rng(settings.data_seed, "stand-in", number),
+        )
+
+
+def _candidates(settings: Experiment, publics: Publics) -> Iterator[dict[str, int | str]]:
+    """The settings of queries to try: what was given stays."""
+    pool, kind = publics.pool, settings.record_queries
+    clusters_only = [name for name in ("nearest", "partitions", "features") if getattr(settings, name) is not None]
+    if pool.has_cells and kind in (None, "columns") and not clusters_only:
+        for bins in [settings.bins] if settings.bins else _BINS:
+            yield {"record_queries": "columns", "bins": bins}
+    if kind == "columns" or settings.bins is not None:
+        return
+    fewest = [number for number in _CLUSTERS[pool.kind] if number <= len(pool.public_inputs) // 3]
+    for name in [kind] if kind else [f"clusters:{number}" for number in fewest]:
+        for nearest in [settings.nearest] if settings.nearest else _NEAREST:
+            yield {"record_queries": name, "nearest": nearest}
+
+
+def _rehearsed(
+    settings: Experiment,
+    publics: Publics,
+    budgets: Budgets,
+    tasks: tuple[StandIn, ...],
+    given: dict[str, int | str],
+) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
+    chosen, pool = settings.model_copy(update=given), publics.pool
+    queries = query_map(chosen, pool, population=publics.population)
+    study = make_record_study(chosen, budgets, classes=pool.classes, queries=queries, population=publics.population)
+    nearest = queries.nearest_queries(pool.public_inputs)
+    cell_labels, pool_labels, targets = [], [], []
+    for number, task in enumerate(tasks):
+        cells = tuple(
+            nearest[rows] * pool.classes + labels[:, None] for rows, labels in zip(task.rows, task.labels, strict=True)
+        )
+        stored = RecordCells(pool.classes, publics.population, queries, cells, (None,) * len(cells))
+        result = label_record_seed(study, stored, pool=pool.public_inputs, seed=number, dropout=0.0, truth=None)
+        if result.soft is None or result.labelling.cells is None:
+            raise InvalidInput(f"the study releases nothing ({result.labelling.stop.reason}); allowed: larger budgets")
+        clean = np.sum(stored.sums(study), axis=0)
+        right = result.labelling.cells.argmax(axis=1) == clean.argmax(axis=1)
+        cell_labels.append(float(right @ clean.sum(axis=1) / clean.sum()))
+        pool_labels.append(task.accuracy(result.soft.probabilities.argmax(axis=1)))
+        targets.append(result.soft.probabilities.astype(np.float32))
+    error = float(np.std(pool_labels, ddof=1) / np.sqrt(len(tasks)))
+    made = Candidate(given, queries, study, float(np.mean(cell_labels)), float(np.mean(pool_labels)), error)
+    return made, tuple(targets)
+
+
+# Hospitals of which a model is trained on each task; where there are more, votes repeat.
+_MOST_MODELS = 12
+# Records that a pooled model is trained on, at most, and features of one.
+_MOST_ROWS, _MOST_FEATURES = 10_000, 100
+# Noise that is tried where teachers vote, as shares of the number of hospitals.
+_NOISES = (0.1, 0.2, 0.4, 0.8, 1.6, 3.2)
+# What a study must gain to be clearly worth its budget, in standard errors of the difference.
+_CLEARLY = 2.0
+
+
+@dataclass(frozen=True)
+class RehearsedTeachers:
+    """The best study of teachers that was tried: sigma in votes, labels it affords, its student's accuracy."""
+
+    sigma: float
+    labels: int
+    student: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Expected accuracies on the stand-in tasks.
+
+    student: of the labels of record votes; alone: one hospital's own model, in the mean; pooled: of all records without
+    privacy; best: the best possible model; guessing: the most frequent class; gain: student - alone, with its
+    standard error; teachers: None where no study of teachers can be made.
+    """
+
+    student: float
+    alone: float
+    pooled: float
+    best: float
+    guessing: float
+    gain: float
+    gain_error: float
+    teachers: RehearsedTeachers | None
+
+    @property
+    def worth(self) -> bool:
+        """Whether the student is expected to be better than one hospital's own model, and than guessing."""
+        return self.gain > 0 and self.student > self.guessing
+
+    @property
+    def votes_by(self) -> str:
+        """Who should vote: "record" or "teacher", by the better student."""
+        return UnitSums.by if self.better is None else TeacherVotes.by
+
+    @property
+    def better(self) -> RehearsedTeachers | None:
+        """The teachers, where their student is expected to be the better one."""
+        return self.teachers if self.teachers is not None and self.teachers.student > self.student else None
+
+    @property
+    def verdict(self) -> str:
+        """The recommendation in one sentence."""
+        margin = f"{self.gain:+.3f} ± {self.gain_error:.3f} beside one hospital's own model"
+        if (teachers := self.better) is not None:
+            return (
+                f"let teachers vote: {teachers.labels} labels at sigma {teachers.sigma:g} are expected to "
+                f"give a student of {teachers.student:.3f}, record votes one of {self.student:.3f}"
+            )
+        if self.student <= self.guessing or self.gain <= -_CLEARLY * self.gain_error:
+            return f"not worth its budget: the student is expected at {margin}"
+        if self.gain < _CLEARLY * self.gain_error:
+            return f"doubtful: the student of record votes is expected at {margin}, which may be chance"
+        return f"let records vote: the student is expected at {margin}"
+
+
+def compare(settings: Experiment, publics: Publics, rehearsed: Rehearsed) -> Comparison:
+    """Trains what the recommendation rests on."""
+    features = _narrow(rehearsed.features)
+    students, alone, pooled, votes = [], [], [], []
+    for number, (task, targets) in enumerate(zip(rehearsed.tasks, rehearsed.targets, strict=True)):
+        rng = simulation_rng(settings.data_seed, "comparison", number)
+        students.append(task.accuracy(_predicted(features, features, targets)))
+        own = [_model(features, task, [party]) for party in range(min(len(task.rows), _MOST_MODELS))]
+        alone.append(float(np.mean([task.accuracy(predicted) for predicted in own])))
+        pooled.append(task.accuracy(_model(features, task, range(len(task.rows)), rng=rng)))
+        votes.append(np.stack(own))
+    gains = np.array(students) - np.array(alone)
+    return Comparison(
+        student=float(np.mean(students)),
+        alone=float(np.mean(alone)),
+        pooled=float(np.mean(pooled)),
+        best=float(np.mean([task.best for task in rehearsed.tasks])),
+        guessing=float(np.mean([task.guessing for task in rehearsed.tasks])),
+        gain=float(gains.mean()),
+        gain_error=float(gains.std(ddof=1) / np.sqrt(len(gains))),
+        teachers=_teachers(settings, publics, rehearsed, features, votes),
+    )
+
+
+def _narrow(features: Float32[ndarray, "pool features"]) -> Float32[ndarray, "pool features"]:
+    """The pool as models see it: where it has many features, by their principal components."""
+    if features.shape[1] <= _MOST_FEATURES:
+        return features
+    parts = PCA(min(_MOST_FEATURES, len(features)), random_state=0).fit_transform(features)
+    return (parts / parts[:, 0].std()).astype(np.float32)
+
+
+def _model(
+    features: Float32[ndarray, "pool features"],
+    task: StandIn,
+    parties: range | list[int],
+    *,
+    rng: np.random.Generator | None = None,
+) -> Int64[ndarray, " pool"]:
+    """What a model of these hospitals' stand-in records says of the pool; rng: chooses among too many records."""
+    rows = np.concatenate([task.rows[party] for party in parties])
+    labels = np.concatenate([task.labels[party] for party in parties])
+    if rng is not None and len(rows) > _MOST_ROWS:
+        kept = rng.choice(len(rows), size=_MOST_ROWS, replace=False)
+        rows, labels = rows[kept], labels[kept]
+    return _predicted(features, features[rows], one_hot(labels, task.chances.shape[1]))
+
+
+def _predicted(
+    features: Float32[ndarray, "pool features"],
+    inputs: Float32[ndarray, "inputs features"],
+    targets: Float32[ndarray, "inputs classes"],
+) -> Int64[ndarray, " pool"]:
+    seen = np.flatnonzero(targets.any(axis=0))
+    if len(seen) < 2:
+        return np.full(len(features), seen[0])
+    kind = student_kind("logistic_regression")
+    fitted = kind.fit(inputs, targets, unlabelled=features[:0], classes=targets.shape[1], seed=0)
+    return fitted.predict(features)
+
+
+def _teachers(
+    settings: Experiment,
+    publics: Publics,
+    rehearsed: Rehearsed,
+    features: Float32[ndarray, "pool features"],
+    votes: list[Int64[ndarray, "models pool"]],
+) -> RehearsedTeachers | None:
+    """The best study of one teacher per hospital over the noises tried; None if none affords a label."""
+    if settings.unit == "patient":
+        return None
+    parties, pool, classes = len(publics.sizes), len(features), publics.pool.classes
+    found = []
+    for share in _NOISES:
+        made = _teacher_study(settings, parties, classes, pool, sigma=share * parties)
+        if made is None:
+            continue
+        weights, labels = made
+        accuracies = []
+        for number, (task, own) in enumerate(zip(rehearsed.tasks, votes, strict=True)):
+            rng = simulation_rng(settings.data_seed, "teachers", number)
+            asked = rng.choice(pool, size=labels, replace=False)
+            cast = own[np.arange(parties) % len(own)][:, asked]
+            counts = np.stack([weights @ (cast == each) for each in range(classes)], axis=1)
+            released = (counts + share * parties * rng.standard_normal(counts.shape)).argmax(axis=1)
+            accuracies.append(task.accuracy(_predicted(features, features[asked], one_hot(released, classes))))
+        found.append(RehearsedTeachers(share * parties, labels, float(np.mean(accuracies))))
+    return max(found, key=lambda each: each.student, default=None)
+
+
+def _teacher_study(
+    settings: Experiment, parties: int, classes: int, pool: int, *, sigma: float
+) -> tuple[Float64[ndarray, " parties"], int] | None:
+    """The weights, and the labels that a study of teachers affords with this noise; None if it affords none."""
+    summed = settings.confidentiality == "secure_sum"
+    given = {name: getattr(settings, name) for name in ("budgets", "delta", "weights", "unit", "quorum", "colluders",
+                                                        "units", "confidentiality", "data_seed")}  # fmt: skip
+    try:
+        asked = experiment(
+            **given, parties=parties, mechanism="gnmax", sigma=sigma, view="histogram" if summed else "label"
+        )
+        study = make_study(asked, experiment_budgets(asked), classes=classes, queries=pool)
+        labels = int(study.budgets.affordable(np.zeros(parties, dtype=np.int64), limit=pool).min())
+    except InvalidInput:
+        # A budget that affords nothing with so little noise.
+        return None
+    return (study.weights, labels) if labels else None
