@@ -29,7 +29,6 @@ from simulations.baselines import METHODS
 from simulations.baselines.cells import Comparison
 from simulations.baselines.method import Row
 from simulations.groups import FEWEST
-from simulations.plots.figures import write_figures
 from simulations.plots.style import (
     Drawing,
     inline_svg,
@@ -41,6 +40,7 @@ from simulations.plots.style import (
     percent_axis,
     plain_log_axis,
     style,
+    write_figures,
 )
 from simulations.results.files import environment
 from simulations.stages.label import mean_and_interval
