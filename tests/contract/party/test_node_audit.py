@@ -1,3 +1,4 @@
+import json
 import sqlite3
 from contextlib import closing
 
@@ -12,7 +13,11 @@ from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, Refuse
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
 from protocols.votes import ABSTAIN
+from runtime.exits import Exit
+from tests.contract.party.voting.test_approving_record_votes import Place
+from tests.harness import released
 from tests.harness.consortium import Consortium
+from tests.harness.homes import study_file, tabled
 from tests.harness.studies import NOW, deployed_study
 
 SEAT = "hospital-0"
@@ -172,3 +177,26 @@ def test_any_manifest_is_read_or_refused_with_an_error_of_ours(labelled, tmp_pat
     else:
         refused = False
     assert changed != content or not refused
+
+
+def test_verify_ends_with_9_where_a_release_leaves_out_a_study_in_which_the_node_voted(tmp_path, capsys):
+    operator = released.Consortium(tmp_path)
+    place = Place(tmp_path, operator)
+    assert place.approve() == 0
+    second = tabled(released.small_study(name="second"))
+    assert place.run("approve", str(study_file(tmp_path, second)), "--yes") == 0
+    labelled = operator.label(second)
+    release = operator.release(labelled, tmp_path / "release")
+    assert place.run("verify", "second", "--release", str(release)) == 0, "it has not voted in the other one yet"
+    place.ask()
+    first = operator.label(place.study, queries=place.queries)
+    naming = operator.release(
+        labelled, tmp_path / "naming", earlier=[operator.release(first, tmp_path / "first")]
+    )
+    for folder, unnamed in ((release, ["test"]), (naming, [])):
+        capsys.readouterr()
+        assert place.run("verify", "second", "--release", str(folder)) == (Exit.PARTLY if unnamed else 0)
+        assert ("NOT CHECKED" in capsys.readouterr().err) == bool(unnamed)
+        assert place.run("verify", "--release", str(folder), "--json") == (Exit.PARTLY if unnamed else 0)
+        shown = json.loads(capsys.readouterr().out)
+        assert (shown["unnamed"], shown["holds"]) == (unnamed, True)

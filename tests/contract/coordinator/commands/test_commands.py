@@ -21,12 +21,9 @@ from tests.harness.operators import add_study, make_home
 from tests.harness.studies import pool_of, voter
 
 
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory):
-    """A home with a study that is labelled, and a student that was trained. No node is there to sign a receipt."""
-    folder = tmp_path_factory.mktemp("trained")
-    made = make_home(folder)
-    study = add_study(made, folder)
+def label(made, folder, **how):
+    """A study in a home that is labelled, with its pool. No node is there to sign a receipt."""
+    study = add_study(made, folder, **how)
     pool = pool_of(study.terms.pool_size, study.terms.input_shape[0])
     parties = {
         seat.party: Party(seat.party, study=study, ledger=Ledger(":memory:"), voter=voter(seat.party), coins_from=None)
@@ -45,9 +42,17 @@ def trained(tmp_path_factory):
         job = store.ask_job(study.name, student=None)
         store.start_job(job.number)
         store.end_job(job.number, "finished", "", labelling)
-        labelled = store.labelled(study.name)
+        return store.labelled(study.name), pool
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A home with a study that is labelled, and a student that was trained."""
+    folder = tmp_path_factory.mktemp("trained")
+    made = make_home(folder)
+    labelled, pool = label(made, folder)
     student = train_student(labelled, pool, kind="random_forest", seed=0, device="cpu")
-    keep_student(made.study(study.name) / "student", labelled, student)
+    keep_student(made.study(labelled.study.name) / "student", labelled, student)
     return made
 
 
@@ -79,6 +84,22 @@ def test_charges_without_receipts_are_released_only_where_it_is_stated(home, tmp
     assert said.out.splitlines()[-1].startswith("NOT VERIFIED: the folder agrees with itself")
     assert run_command(["verify", str(out), "--json"]) == Exit.PARTLY
     assert json.loads(capsys.readouterr().out)["verified"] is False
+
+
+def test_the_second_release_of_a_home_names_the_first_by_itself(home, tmp_path, capsys):
+    label(home, tmp_path, name="second")
+    arguments = ["--home", str(home.folder), "--labels-only", *UNPROVEN]
+    for name, before in (("test", []), ("second", ["test"])):
+        assert run_command(["release", name, "--out", str(tmp_path / name), *arguments]) == 0
+        earlier = json.loads((tmp_path / name / "privacy.json").read_text())["earlier_releases"]
+        assert [each["name"] for each in earlier["releases"]] == before
+        capsys.readouterr()
+        assert run_command(["verify", str(tmp_path / name), "--json"]) == Exit.PARTLY
+        checks = {each["name"]: each for each in json.loads(capsys.readouterr().out)["checks"]}
+        assert all(each in checks["statement"]["message"] for each in before)
+    one, both = (json.loads((tmp_path / name / "privacy.json").read_text()) for name in ("test", "second"))
+    shown = max(each["epsilon"] for each in both["earlier_releases"]["parties"])
+    assert shown > max(each["guarantee"]["epsilon"] for each in one["seats"])
 
 
 def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):

@@ -30,9 +30,10 @@ SEAT = HOSPITALS[0]
 class Place:
     """A member's home, and the commands that it runs. The records are of 30 patients, two each."""
 
-    def __init__(self, folder, **how):
-        authority = Certifying()
-        authority.make_authority()
+    def __init__(self, folder, authority=None, **how):
+        if authority is None:
+            authority = Certifying()
+            authority.make_authority()
         authority.address, authority.enrol_port = "127.0.0.1:1", 2
         self.folder = folder
         self.home: PartyHome = make_member(folder / "a", authority, unit=how.get("unit", "record"))
@@ -66,6 +67,14 @@ class Place:
     def request(self):
         count = self.study.query_limit
         return VoteRequest(self.study.digest, bytes(16), QueryBatch(0, np.arange(count), no_inputs(count)))
+
+    def ask(self, seat=SEAT):
+        """What a seat replies when it is asked."""
+        with Policy(self.home.settings().policy) as policy, self.answering(policy)[0] as answering:
+            (asked,) = [
+                each for each in answering.seats() if (each.study, each.party.name) == (self.study, seat)
+            ]
+            return asked.answer(lambda: asked.party.handle(self.request()))
 
 
 @pytest.fixture
