@@ -7,8 +7,14 @@ from jaxtyping import Float, Int64
 from numpy import ndarray
 
 from protocols.levels.hidden_queries.inference.architecture import LinearShape, PoolShape
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, plain_inference
-from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, matrix
+from protocols.levels.hidden_queries.inference.model import (
+    Convolution,
+    Dense,
+    Model,
+    QuantisedModel,
+    matrix,
+    plain_inference,
+)
 
 
 def float_inference(model: Model, inputs: Float[ndarray, "queries ..."]) -> Int64[ndarray, " queries"]:

@@ -46,7 +46,7 @@ from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat
 from protocols.study.terms import Terms
 from protocols.study.votes import TeacherVotes
-from protocols.wire.guardian.greeting import GuardedStudy
+from protocols.wire.guardian import GuardedStudy
 from protocols.wire.messages import VoteRequest
 from runtime.logs import Log
 

@@ -14,7 +14,7 @@ import time
 import numpy as np
 from scipy.special import erfc
 
-from protocols.research.published.papernot2018 import total_label_rdp
+from protocols.research.papernot import total_label_rdp
 
 SIGMA, QUERIES = 40.0, 9000
 ORDERS = np.arange(2.0, 51.0)

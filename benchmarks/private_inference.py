@@ -42,20 +42,20 @@ from spu.spu_files import asking_share, private_arrays, public_json
 from protocols.crypto.field import P
 from protocols.crypto.identity import key_to_pem, new_key, to_pem
 from protocols.crypto.randomness import system_source
-from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.dealer import deal
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, plain_inference, quantise
-from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.inference.comparison import Arrays
+from protocols.levels.hidden_queries.inference.computing import Answerer, Querier, deal
 from protocols.levels.hidden_queries.inference.model import (
     AveragePool,
     Convolution,
     Dense,
     Model,
+    QuantisedModel,
     ReLU,
+    plain_inference,
+    quantise,
 )
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
-from protocols.levels.hidden_queries.inference.querier import Querier
 from protocols.levels.two_server.shares import guardian_votes
 from protocols.wire.messages import decode_arrays, encode_arrays
 

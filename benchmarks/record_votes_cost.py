@@ -25,9 +25,9 @@ from coordinator.in_process import InProcessTransport
 from party.party import Party
 from protocols.crypto.channel import Channel
 from protocols.features.feature_map import FeatureMap
+from protocols.labelling import guardian as guardian_module
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels import guardian as guardian_module
 from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study

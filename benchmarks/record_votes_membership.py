@@ -28,7 +28,7 @@ from coordinator.students import student_kind
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
-from protocols.research.published.private import Private
+from protocols.research.private import Private
 from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.levels import Clear
 from protocols.study.query_map import QueryMap

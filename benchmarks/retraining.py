@@ -17,7 +17,7 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 
-from protocols.research.published.label_law import label_log_probabilities
+from protocols.research.label_law import label_log_probabilities
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
 from simulations.retraining import retraining

@@ -27,21 +27,19 @@ from typing import TypeVar
 
 import numpy as np
 
-from protocols.crypto.counting_ring import check_ring
 from protocols.crypto.discrete_gaussian import lattice_sigma
 from protocols.crypto.randomness import system_source
+from protocols.crypto.rings import check_counting_ring
 from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
-from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.batch_notes import BatchNotes, OpenedBatches
 from protocols.levels.two_server.circuit_inputs import CircuitInputs, circuit_inputs
 from protocols.levels.two_server.input_check import InputCheck
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
-from protocols.levels.two_server.one_time_masks import masks_hold
-from protocols.levels.two_server.opened_batches import OpenedBatches
-from protocols.levels.two_server.pinned_exchange import PinnedExchange
+from protocols.levels.two_server.one_time_masks import PinnedExchange, masks_hold
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from protocols.votes import ABSTAIN
@@ -233,7 +231,7 @@ def plain_labels(case: Case) -> np.ndarray:
 
 def run(case: Case) -> tuple[float, float, float]:
     """Prints one case; gives the servers' seconds on the clock, those of both processors, and MB between them."""
-    tail = check_ring(
+    tail = check_counting_ring(
         total_units=2 * UNITS * case.parties, threshold_units=threshold_of(case), sigma_units=SIGMA * UNITS,
         classes=case.classes, queries=case.queries,
     )  # fmt: skip

@@ -18,8 +18,7 @@ from protocols.bounds.label_pairs import LabelPairs
 from protocols.bounds.rdp import RdpCurve, check_delta
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accountant
 from protocols.budgets.accountant import accountant as accountant_of
-from protocols.budgets.filter import budget_filters
-from protocols.budgets.planned_queries import PlannedQueries
+from protocols.budgets.filter import PlannedQueries, budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view
 

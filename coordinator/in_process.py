@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 from protocols.crypto.channel import Channel, pair
 from protocols.errors import ConclaveError
-from protocols.levels.guardian import Guardian
+from protocols.labelling.guardian import Guardian
 from protocols.wire.messages import Reply, Request
 
 

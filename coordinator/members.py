@@ -19,7 +19,6 @@ from cryptography.x509.oid import NameOID
 from coordinator.home import CoordinatorHome, CoordinatorSettings, settings_toml
 from coordinator.store.members import Issued, Pending
 from coordinator.store.store import Store
-from protocols.crypto.fingerprints import normal_fingerprint, same_fingerprint
 from protocols.crypto.identity import (
     BACKDATED,
     Identity,
@@ -32,8 +31,10 @@ from protocols.crypto.identity import (
     may_dial,
     new_authority,
     new_key,
+    normal_fingerprint,
     request_fingerprint,
     request_from_pem,
+    same_fingerprint,
     to_pem,
 )
 from protocols.errors import InvalidInput, Refused

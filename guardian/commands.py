@@ -76,7 +76,7 @@ def init(name: str, coordinator: str, listen: str, metrics_port: int, home: Guar
       conclave-guardian init --name notary --coordinator centre
     """
     from guardian.home import GuardianSettings, create_guardian
-    from protocols.crypto.fingerprints import phrase
+    from protocols.crypto.identity import phrase
 
     settings = GuardianSettings(name=name, coordinator=coordinator, listen=listen, metrics_port=metrics_port)
     made = create_guardian(home, settings)
@@ -127,7 +127,7 @@ def show(home: GuardianHome, as_json: bool) -> None:
     Example:
       conclave-guardian show
     """
-    from protocols.crypto.fingerprints import phrase
+    from protocols.crypto.identity import phrase
 
     name = {"guardian": home.settings().name}
     if as_json:
@@ -140,7 +140,7 @@ def show(home: GuardianHome, as_json: bool) -> None:
 
 
 def _public_lines(home: GuardianHome) -> dict[str, str]:
-    from protocols.crypto.fingerprints import phrase
+    from protocols.crypto.identity import phrase
 
     print_of_keys = home.keys_fingerprint()
     return home.public_keys() | {"keys_fingerprint": print_of_keys, "keys_words": phrase(print_of_keys)}

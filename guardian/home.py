@@ -19,7 +19,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 from protocols.claims.who_sees import guardian_sees, not_covered_by_guardian
-from protocols.crypto.fingerprints import normal_fingerprint, phrase
 from protocols.crypto.identity import (
     Identity,
     certificate_from_pem,
@@ -30,12 +29,14 @@ from protocols.crypto.identity import (
     key_to_pem,
     keys_fingerprint,
     new_key,
+    normal_fingerprint,
+    phrase,
     to_pem,
 )
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Guardian
 from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.reading import read_text
@@ -47,7 +48,7 @@ from protocols.study.levels import guarded
 from protocols.study.protection import protection_of
 from protocols.study.terms import Terms
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
-from protocols.wire.guardian.greeting import GuardedStudy, check_terms_apart
+from protocols.wire.guardian import GuardedStudy, check_terms_apart
 from runtime.address import check_address
 from runtime.files import folder_beside, put_in_place, read, write_atomically
 from runtime.key_files import read_key, read_key_of

@@ -29,16 +29,17 @@ from protocols.errors import (
     StorageFailed,
 )
 from protocols.refusals.code import Code
-from protocols.wire.guardian.greeting import (
+from protocols.wire.guardian import (
     CONVERSE_METHOD,
+    DENY_POLL_S,
     OPENING_BYTES,
+    SILENCE_S,
     GuardedStudy,
+    GuardianStream,
     Opening,
     read_opening,
     welcome,
 )
-from protocols.wire.guardian.line import DENY_POLL_S, SILENCE_S
-from protocols.wire.guardian.stream import GuardianStream
 from runtime.address import ANSWER_PINGS, GUARDIAN_STREAM, listen
 
 # Conversations at once: of everybody, and of one caller, who has one a study and checks besides.

@@ -16,8 +16,7 @@ import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.crypto.discrete_gaussian import discrete_gaussian, lattice_sigma
-from protocols.crypto.inverted_gaussian import INVERSION_DISTANCE
+from protocols.crypto.discrete_gaussian import INVERSION_DISTANCE, discrete_gaussian, lattice_sigma
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import InvalidInput
 
@@ -92,7 +91,7 @@ def lattice_noise_distance(*, draws: int) -> float:
 
     `draws` sums of discrete Gaussians, none of which may exceed RING_SIGMAS of its standard deviations: each does with
     probability at most 2 exp(-RING_SIGMAS^2/2) (Canonne, Kamath, Steinke 2020, Cor. 17: no heavier a tail than the
-    continuous one's bound). Two servers draw by inversion, within INVERSION_DISTANCE of exact (inverted_gaussian.py).
+    continuous one's bound). Two servers draw by inversion, within INVERSION_DISTANCE of exact (discrete_gaussian.py).
     """
     return draws * (2 * exp(-(RING_SIGMAS**2) / 2) + INVERSION_DISTANCE)
 

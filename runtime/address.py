@@ -11,7 +11,7 @@ import socket
 from typing import Final
 
 from protocols.errors import InvalidInput
-from protocols.wire.guardian.stream import CARRIED_BYTES
+from protocols.wire.guardian import CARRIED_BYTES
 
 # Below the ports that Linux, macOS and Windows give to whoever asks for any.
 _CHOSEN = range(20_000, 32_768)

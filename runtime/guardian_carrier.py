@@ -9,8 +9,7 @@ import grpc
 
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, to_pem
 from protocols.errors import ChannelClosed
-from protocols.wire.guardian.greeting import CONVERSE_METHOD
-from protocols.wire.guardian.line import Carried, GuardianLine
+from protocols.wire.guardian import CONVERSE_METHOD, Carried, GuardianLine
 from runtime.address import GUARDIAN_STREAM, dial
 
 _OPTIONS = [*GUARDIAN_STREAM, *dial(GUARDIAN_HOST), ("grpc.http2.max_pings_without_data", 0)]
@@ -18,7 +17,7 @@ _OPTIONS = [*GUARDIAN_STREAM, *dial(GUARDIAN_HOST), ("grpc.http2.max_pings_witho
 
 @contextmanager
 def carry_to_guardian(line: GuardianLine, outgoing: Iterator[bytes]) -> Iterator[Carried]:
-    """A stream to a guardian, for protocols.wire.guardian.line."""
+    """A stream to a guardian, for protocols.wire.guardian."""
     credentials = grpc.ssl_channel_credentials(to_pem(line.authority), key_to_pem(line.key), to_pem(line.certificate))
     with grpc.secure_channel(line.address, credentials, options=_OPTIONS) as channel:
         open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(CONVERSE_METHOD)

@@ -26,7 +26,7 @@ def upgrade_command(
     @home_option
     @json_option
     def upgrade(check: bool, home: Any, as_json: bool) -> None:
-        from protocols.wire.versions import WIRE_VERSIONS
+        from protocols.wire.frames import WIRE_VERSIONS
         from runtime.files import alone
         from runtime.home_format import home_format, migrate, newest_format, pending
 

@@ -24,9 +24,8 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity
 from protocols.noise import simulated
-from protocols.research.data_dependent import DATA_DEPENDENT
-from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
-from protocols.research.published.private import Private
+from protocols.research.data_dependent import DATA_DEPENDENT, Circumstances, Figures, QueryVotes, Units
+from protocols.research.private import Private
 from protocols.study.study import Study
 from protocols.study.votes import votes_per_unit
 from protocols.votes import ABSTAIN, NOT_ASKED

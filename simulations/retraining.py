@@ -7,7 +7,7 @@ Leave-one-out retraining: what PATE's labels cost a TYPICAL record, beside the w
 
 For each party, records are drawn; each is replaced by another draw, the teacher that learned it is trained again with
 the same seed, and its votes on the queries that were asked are recomputed. The Renyi divergence between what was
-released before and after is exact (protocols/research/published/label_law.py), and nothing where no vote moved.
+released before and after is exact (protocols/research/label_law.py), and nothing where no vote moved.
 
 One pair is one composition. Given the pair, the votes on all queries are fixed and their noise is independent, so the
 divergence of the run is the sum over its queries, and x = l sum_q D_{l+1}(q) is one sample of one call: Theorem 4 of
@@ -35,9 +35,9 @@ from protocols.budgets.accountant import accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
-from protocols.research.published.bayesian import BayesianCurve, bayesian_cost, bounded_cost, check_confidence
-from protocols.research.published.label_law import log_answered, pair_rdp
-from protocols.research.published.private import Private
+from protocols.research.bayesian import BayesianCurve, bayesian_cost, bounded_cost, check_confidence
+from protocols.research.label_law import log_answered, pair_rdp
+from protocols.research.private import Private
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.datasets.dataset import Dataset

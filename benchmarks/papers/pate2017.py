@@ -22,7 +22,7 @@ from benchmarks.papers.votes import (
     worst_case,
 )
 from protocols.mechanisms.lnmax import LNMax
-from protocols.research.published import moments2017
+from protocols.research import papernot
 from protocols.votes import ABSTAIN
 from simulations import datasets
 from simulations.datasets import DatasetRequest, adult, diabetes130, mnist
@@ -233,7 +233,7 @@ def _forests(
 
 def _epsilon(counts: Float64[ndarray, "queries classes"], *, delta: float) -> float:
     """By the moments accountant, as the published program converts."""
-    total = moments2017.total_log_moments(counts, _MOMENTS, gamma=_GAMMA, sensitivity=np.ones(1)).for_research()[0]
+    total = papernot.total_log_moments(counts, _MOMENTS, gamma=_GAMMA, sensitivity=np.ones(1)).for_research()[0]
     return float(((total - np.log(delta)) / _MOMENTS).min())
 
 

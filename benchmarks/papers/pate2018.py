@@ -20,8 +20,8 @@ from benchmarks.papers.votes import (
     worst_case,
 )
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.research.published import papernot2018
-from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
+from protocols.research import papernot
+from protocols.research.gnss import corrected_cost, understated_published_cost
 from simulations import datasets
 from simulations.datasets import DatasetRequest, adult, mnist
 from simulations.datasets.sources import DataSource
@@ -118,7 +118,7 @@ def _table_1(row: dict[str, Any], task: Task) -> Sequence[Cell]:
         least = confident_figures(counts, mechanism, delta=row["delta"]).expected_mironov
         assert least is not None  # the accountant's mechanism has a threshold
         epsilon = float(least.epsilon[0])
-        answer = papernot2018.answer_probability(
+        answer = papernot.answer_probability(
             counts.max(axis=1), sigma_threshold=float(row["sigma1"]), threshold=float(row["T"])
         )
         answered = float(answer.for_research().sum())

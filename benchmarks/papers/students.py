@@ -35,7 +35,7 @@ from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
 from protocols.mechanisms import Mechanism
 from protocols.noise import simulated
-from protocols.research.published import papernot2018
+from protocols.research import papernot
 from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
@@ -239,14 +239,14 @@ def _spent(
     sensitivity: Float64[ndarray, " groups"],
 ) -> Iterator[Float64[ndarray, "part groups"]]:
     """The epsilon of each group after each query, part by part of the queries."""
-    tests = papernot2018.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    tests = papernot.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     spent = np.zeros_like(tests)
     for start in range(0, len(counts), _AT_ONCE):
         part = slice(start, start + _AT_ONCE)
         labels = np.stack(
             [
                 # Only shown: nothing here charges or stops a study.
-                papernot2018.label_rdp(counts[part], _ORDERS, sigma=terms.sigma, sensitivity=votes).for_research()
+                papernot.label_rdp(counts[part], _ORDERS, sigma=terms.sigma, sensitivity=votes).for_research()
                 for votes in sensitivity.tolist()
             ],
             axis=1,
@@ -261,10 +261,10 @@ def most_labels(
 ) -> float:
     """The mean number of labels were all votes for one class in every query, so that the labels cost nothing: what the
     threshold tests alone leave. votes: the weight of all."""
-    tests = papernot2018.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
+    tests = papernot.threshold_rdp(_ORDERS, sigma_threshold=terms.sigma_threshold, sensitivity=sensitivity)
     left = epsilon[:, None] + np.log(terms.delta) / (_ORDERS - 1)
     asked = np.floor((left / tests).max(axis=1).min())
-    passed = papernot2018.answer_probability(
+    passed = papernot.answer_probability(
         np.array([votes]), sigma_threshold=terms.sigma_threshold, threshold=terms.threshold
     )
     # No vote was looked at.

@@ -56,7 +56,7 @@ def init(
     """
     from coordinator.home import CoordinatorSettings
     from coordinator.members import create_consortium
-    from protocols.crypto.fingerprints import phrase
+    from protocols.crypto.identity import phrase
 
     host, _, port = check_address("--address", address).rpartition(":")
     enrol_address = check_address("--enrol-address", enrol_address or f"{host}:{int(port) + 1}")

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
 from protocols.study.deployed import DeployedStudy
-from protocols.wire.guardian.line import GuardianLine as GuardianLine
-from protocols.wire.guardian.line import conversation
+from protocols.wire.guardian import GuardianLine as GuardianLine
+from protocols.wire.guardian import conversation
 from runtime.guardian_carrier import carry_to_guardian
 
 

@@ -52,13 +52,12 @@ from protocols.wire.frames import (
     Renewed,
     SeatHeads,
     Welcome,
+    agree_version,
     seal,
     unseal,
 )
-from protocols.wire.messages import Reply, Request
+from protocols.wire.messages import Reply, Request, Transport
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
-from protocols.wire.transport import Transport
-from protocols.wire.versions import agree_version
 from runtime.address import ANSWER_PINGS, KEEPALIVE, listen
 from runtime.logs import Event
 

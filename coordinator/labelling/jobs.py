@@ -39,8 +39,7 @@ from protocols.refusals.table import meaning_of
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.study import Study, party_of
-from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, VoteRequest
-from protocols.wire.transport import Transport
+from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport, VoteRequest
 from runtime.logs import Event
 
 

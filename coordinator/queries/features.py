@@ -17,14 +17,11 @@ from jaxtyping import Float32, Float64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.features.deskew import Deskew
 from protocols.features.encoder import MOST_MODEL_BYTES, Encoder
 from protocols.features.feature_map import FeatureMap
-from protocols.features.hog import Hog
-from protocols.features.linear import Linear
-from protocols.features.scale import Scale
-from protocols.features.stage import Stage
-from protocols.features.steps import STEPS
+from protocols.features.images import Deskew, Hog
+from protocols.features.linear import Linear, Scale
+from protocols.features.stage import STEPS, Stage
 from protocols.installing import install
 from protocols.reading import read_bytes
 from protocols.study.terms import Feature

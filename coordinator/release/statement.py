@@ -413,7 +413,7 @@ def _several(facts: Facts) -> dict[str, Any]:
     ]
     return {
         "in_words": SEVERAL_FIGURES,
-        "source": "protocols/budgets/several_parties.py",
+        "source": "protocols/budgets/guarantee.py",
         "any": [
             {"hospitals": count, "guarantee": guarantee_table(guarantee)}
             for count, guarantee in enumerate(any_hospitals(facts.study), start=1)

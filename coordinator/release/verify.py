@@ -49,8 +49,7 @@ from coordinator.release.folder import (
     student_figures,
 )
 from coordinator.release.statement import statement
-from protocols.crypto.fingerprints import in_both_forms
-from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify
+from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.levels.two_server.released import read_signed
 from protocols.plural import counted

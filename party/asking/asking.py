@@ -37,7 +37,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.study import party_of
 from protocols.votes import NOT_ASKED
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
-from protocols.wire.guardian.line import GuardianLine, conversation
+from protocols.wire.guardian import GuardianLine, conversation
 from protocols.wire.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 from runtime.guardian_carrier import carry_to_guardian
 

@@ -29,7 +29,7 @@ from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
+from protocols.levels.hidden_queries.inference.model import plain_inference, quantise
 from protocols.plural import at_most, counted
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import ADJACENCY

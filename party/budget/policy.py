@@ -35,8 +35,7 @@ from party.home import PartyHome
 from party.lifetime import Forecast, LifetimeCap, LifetimeUse, StudyCost, first_order, study_cost, too_much
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
-from protocols.ledger.database import open_database
-from protocols.ledger.transactions import Transactions
+from protocols.ledger.database import Transactions, open_database
 from protocols.reading import parse_json
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy

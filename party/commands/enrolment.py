@@ -133,8 +133,7 @@ def init(
     """
     from party.home import make_home
     from party.settings import read_invitation
-    from protocols.crypto.fingerprints import phrase
-    from protocols.crypto.identity import fingerprint
+    from protocols.crypto.identity import fingerprint, phrase
 
     given = (unit, epsilon, delta)
     if any(value is not None for value in given) and None in given:
@@ -212,8 +211,7 @@ def enrol_home(home: PartyHome, wait_s: float, *, say: Callable[[str], None]) ->
     Raises Refused, "pending" where there is none yet.
     """
     from party.connection.dialling import enrol as ask
-    from protocols.crypto.fingerprints import phrase
-    from protocols.crypto.identity import certificate_from_pem, certificate_request, fingerprint, to_pem
+    from protocols.crypto.identity import certificate_from_pem, certificate_request, fingerprint, phrase, to_pem
     from protocols.wire.enrolment import Enrol
 
     invited = home.invitation()

@@ -269,7 +269,7 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
     typed: as an option; ask: whether to ask for it at the terminal otherwise. Raises InvalidInput where it is missing,
     is no fingerprint, or the study has no guardian.
     """
-    from protocols.crypto.fingerprints import normal_fingerprint, same_fingerprint
+    from protocols.crypto.identity import normal_fingerprint, same_fingerprint
     from protocols.study.levels import GuardedLevel
 
     level = study.confidentiality

@@ -24,17 +24,18 @@ from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD, Enrol, Enrolled,
 from protocols.wire.frames import (
     NONCE_BYTES,
     SESSION_METHOD,
+    WIRE_VERSIONS,
     Frame,
     Goodbye,
     Hello,
     Renew,
     Renewed,
     Welcome,
+    check_version,
     seal,
     unseal,
 )
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
-from protocols.wire.versions import WIRE_VERSIONS, check_version
 from runtime.address import dial
 
 _SOFTWARE = "conclave-party doctor"

@@ -31,6 +31,7 @@ from protocols.wire.frames import (
     FRAME_BYTES,
     NONCE_BYTES,
     SESSION_METHOD,
+    WIRE_VERSIONS,
     Answer,
     Ask,
     Frame,
@@ -38,11 +39,11 @@ from protocols.wire.frames import (
     Hello,
     Renewed,
     Welcome,
+    check_version,
     seal,
     unseal,
 )
 from protocols.wire.messages import Refusal, encode
-from protocols.wire.versions import WIRE_VERSIONS, check_version
 from runtime.address import KEEPALIVE
 from runtime.distribution import installed_version
 from runtime.logs import Event

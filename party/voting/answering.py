@@ -28,7 +28,7 @@ from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import precision_of
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise
+from protocols.levels.hidden_queries.inference.model import QuantisedModel, quantise
 from protocols.levels.table import Means, ballot_of
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy

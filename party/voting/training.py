@@ -29,8 +29,7 @@ from party.voting.trained import Manifest, read_manifest, write_teachers
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.levels.hidden_queries.dealing import check_architecture, precision_of
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
-from protocols.levels.hidden_queries.inference.model import Model
+from protocols.levels.hidden_queries.inference.model import Model, plain_inference, quantise
 from protocols.plural import counted
 from protocols.study.deployed import DeployedStudy
 

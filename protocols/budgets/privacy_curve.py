@@ -17,8 +17,7 @@ from numpy import ndarray
 from protocols.bounds.gaussian import gdp_delta
 from protocols.bounds.label_pairs import weights_of
 from protocols.budgets.accountant import Accountant
-from protocols.budgets.filter import BudgetFilter
-from protocols.budgets.planned_queries import PlannedQueries
+from protocols.budgets.filter import BudgetFilter, PlannedQueries
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, Sensitivity, View
 

@@ -1,11 +1,19 @@
-"""A channel between two servers: bytes in both directions, in order; and an implementation within one process."""
+"""A channel between two servers: bytes in both directions, in order; and an implementation within one process.
+
+Arrays as bytes between the two servers: every size is known beforehand and checked before anything is allocated.
+"""
 
 from __future__ import annotations
 
 import queue
 from typing import Protocol, runtime_checkable
 
+import numpy as np
+from jaxtyping import UInt32
+from numpy import ndarray
+
 from protocols.errors import ChannelClosed, MalformedMessage
+from protocols.ranges import in_range
 
 
 @runtime_checkable
@@ -56,3 +64,17 @@ def pair(*, wait_s: float = 60.0) -> tuple[InMemory, InMemory]:
     there: queue.Queue[bytes | None] = queue.Queue()
     back: queue.Queue[bytes | None] = queue.Queue()
     return InMemory(there, back, wait_s), InMemory(back, there, wait_s)
+
+
+def receive(channel: Channel, size: int, what: str) -> bytes:
+    """The next message, of exactly `size` bytes. Raises MalformedMessage, ChannelClosed."""
+    data = channel.recv(size)
+    if len(data) != size:
+        raise MalformedMessage(f"{what} has {len(data)} bytes; expected: {size}")
+    return data
+
+
+def elements(data: bytes | memoryview, shape: tuple[int, ...]) -> UInt32[ndarray, "..."]:
+    """Field elements, four bytes each. Raises MalformedMessage."""
+    values = np.frombuffer(data, dtype="<u4")
+    return in_range("two servers", "field element", values).reshape(shape)

@@ -2,6 +2,11 @@
 
 A vote needs few bits, and a product of two elements fits an unsigned 64-bit word. Since 2^31 = 1 modulo p, a word is
 reduced by adding its upper bits to its lower 31.
+
+The field of p^3 elements over p = 2^31 - 1: F_p[x] / (x^3 - 7), each element three coefficients, the constant first.
+
+x^3 - 7 has no root modulo p, and so no factor: 7 generates the group of units (Park & Miller 1988, whose multiplier is
+7^5), and 3 divides p - 1, so 7 is no cube. Three numbers modulo p are so one number, which is zero only if all are.
 """
 
 from __future__ import annotations
@@ -64,3 +69,15 @@ def matrix_product(
         high = (high & _P) + (high >> _SHIFT)
         total = (total & _P) + (total >> _SHIFT) + low + (high << _HALF.astype(np.uint64))
     return reduced(total)
+
+
+_CUBE = np.array([7], dtype=np.uint32)
+
+
+def cubic_times(left: UInt32[ndarray, "*batch 3"], right: UInt32[ndarray, "*batch 3"]) -> UInt32[ndarray, "*batch 3"]:
+    """left * right."""
+    terms = times(left[..., :, None], right[..., None, :])
+    low = terms[..., 0, 0], plus(terms[..., 0, 1], terms[..., 1, 0]), terms[..., 1, 1]
+    high = plus(terms[..., 1, 2], terms[..., 2, 1]), terms[..., 2, 2]
+    middle = plus(low[2], plus(terms[..., 0, 2], terms[..., 2, 0]))
+    return np.stack([plus(low[0], times(high[0], _CUBE)), plus(low[1], times(high[1], _CUBE)), middle], axis=-1)

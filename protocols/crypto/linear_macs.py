@@ -23,9 +23,9 @@ import numpy as np
 from jaxtyping import Bool, UInt32
 from numpy import ndarray
 
+from protocols.crypto.channel import elements
 from protocols.crypto.field import BITS, P, minus, plus, times
-from protocols.crypto.prg_chacha import derived_key, field_elements
-from protocols.crypto.wire_arrays import elements
+from protocols.crypto.prg import derived_key, field_elements
 
 _POWERS = np.array([1 << bit for bit in range(BITS)], dtype=np.uint32)
 

@@ -1,24 +1,46 @@
-"""Keys and key streams: HKDF with SHA-256 (RFC 5869), X25519 (RFC 7748), ChaCha20 (RFC 8439).
+"""Keys, key streams, and who masks with whom in a secure sum.
+
+Keys and key streams: HKDF with SHA-256 (RFC 5869), X25519 (RFC 7748), ChaCha20 (RFC 8439).
 
 A secret that two parties agree on is not uniform. Its keys are the one-step derivation of NIST SP 800-56C Rev. 2,
 section 4.1, option 1, with SHA-512: one call where HKDF takes three, and a party needs two per neighbour and batch.
 
 Everything that a party needs in one batch is derived from one secret of 32 random bytes, so it keeps nothing else.
+
+Who masks with whom: a public circulant graph on a shuffled ring (Bell et al. 2020, section 3, "SecAgg+").
+
+Each party shares masks with k neighbours instead of with everyone. Bell et al. choose k so that bad graphs are rare. We
+choose k so that there are none: the circulant graph on the distances 1 to k/2 is k-connected (Harary 1962), hence with
+k > dropouts + colluders, whoever drops out and whoever colludes,
+
+- the honest survivors stay connected, so that nothing but their whole sum is free of masks;
+- every party keeps k - dropouts > colluders neighbours, which is the threshold of its shares: the survivors can always
+  open them, colluders alone never.
+
+That is if all parties mask for the same sharers: whoever is told of fewer has fewer masks, so nobody opens the self
+mask of a party that did not say that it masked for the same ones (levels/secure_sum/ballot.py).
+
+All failure probabilities are therefore zero, even if the coordinator chooses who drops out or tries many batches to get
+a graph that it likes: there is no bad one. The shuffle, by ChaCha20 from SHA-256 of the batch's public context, only
+keeps the neighbours of a party from being the same in every batch.
 """
 
 from __future__ import annotations
 
 import hashlib
 import hmac
+from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms
 from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from jaxtyping import Int64
 from numpy import ndarray
 
-from protocols.errors import MalformedMessage
+from protocols.errors import InvalidInput, MalformedMessage
 
 KEY_BYTES = 32
 _LABEL = b"conclave secure sum 1 "
@@ -77,3 +99,79 @@ def _fill(key: bytes, zeros: ndarray, words: ndarray) -> None:
     if words.size:
         encryptor = Cipher(algorithms.ChaCha20(key, bytes(16)), mode=None).encryptor()
         encryptor.update_into(memoryview(zeros).cast("B"), memoryview(words).cast("B"))  # type: ignore[arg-type]  # arrays have buffers
+
+
+# As many shares as a secret has at most (shamir.py).
+MOST_NEIGHBOURS = 255
+
+
+def graph_parameters(*, parties: int, dropouts: int, colluders: int) -> tuple[int, int]:
+    """Neighbours of a party, and how many shares open a secret; with these no failure is possible (see the module).
+
+    dropouts: at most this many parties leave, at any step; colluders: at most this many share all they know with the
+    coordinator. The graph is full where parties are few. Raises InvalidInput unless 2 dropouts + colluders <
+    parties, which two survivor sets with a quorum each would otherwise satisfy (Bonawitz et al. 2017, section 6.2), at
+    least two honest parties survive, and a secret has at most 255 shares.
+    """
+    if dropouts < 0 or colluders < 0:
+        raise InvalidInput(f"dropouts = {dropouts}, colluders = {colluders}; allowed: 0 or more")
+    fewest = max(2 * dropouts + colluders + 1, dropouts + colluders + 2)
+    if parties < fewest:
+        raise InvalidInput(
+            f"{parties} parties with {dropouts} drop-outs and {colluders} colluders; allowed: at least {fewest} "
+            "parties, which is 2 dropouts + colluders + 1, or dropouts + colluders + 2 if that is more"
+        )
+    neighbours = dropouts + colluders + 1
+    neighbours += neighbours % 2
+    if neighbours >= parties - 1:
+        neighbours = parties - 1
+    if neighbours > MOST_NEIGHBOURS:
+        raise InvalidInput(
+            f"{dropouts} drop-outs and {colluders} colluders of {parties} parties need {neighbours} neighbours; "
+            f"allowed: at most {MOST_NEIGHBOURS}"
+        )
+    return neighbours, neighbours - dropouts
+
+
+def survivors_quorum(*, parties: int, colluders: int) -> int:
+    """How many that agree on one survivor set rule out a quorum for any other, as honest parties agree on only one."""
+    return (parties + colluders) // 2 + 1
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The neighbours of every party. `seed`: 32 public bytes; `degree`: even, or parties - 1."""
+
+    parties: int
+    degree: int
+    seed: bytes = field(repr=False)
+
+    def neighbours(self, index: int) -> Int64[ndarray, " neighbours"]:
+        """The parties that share masks with party `index`, in an order in which `reverse` finds the way back."""
+        return self._ring[(self._places[index] + self._offsets) % self.parties]
+
+    @cached_property
+    def table(self) -> Int64[ndarray, "parties neighbours"]:
+        """The neighbours of all parties."""
+        return self._ring[(self._places[:, None] + self._offsets) % self.parties]
+
+    @cached_property
+    def reverse(self) -> Int64[ndarray, " neighbours"]:
+        """Party i is neighbour `reverse[r]` of its neighbour r."""
+        rows = {offset: row for row, offset in enumerate((self._offsets % self.parties).tolist())}
+        return np.array([rows[-offset % self.parties] for offset in self._offsets.tolist()], dtype=np.int64)
+
+    @cached_property
+    def _offsets(self) -> Int64[ndarray, " neighbours"]:
+        if self.degree == self.parties - 1:
+            return np.arange(1, self.parties, dtype=np.int64)
+        half = np.arange(1, self.degree // 2 + 1, dtype=np.int64)
+        return np.concatenate([half, -half])
+
+    @cached_property
+    def _ring(self) -> Int64[ndarray, " parties"]:
+        return np.argsort(key_stream(self.seed, self.parties, bits=64), kind="stable")
+
+    @cached_property
+    def _places(self) -> Int64[ndarray, " parties"]:
+        return np.argsort(self._ring, kind="stable")

@@ -3,7 +3,7 @@
 It is given one record at a time, on one thread of the CPU. Nobody can tell from a file that each row of its output
 depends on that row of its input alone (a mean over the batch does not), and the cost of record votes rests on that: a
 replaced record may move no other record's vote. An operator that draws at random, or keeps a running mean, is refused
-for the same reason: its state goes on from one record to the next (onnx_graph.py). The file's bytes are part of the
+for the same reason: its state goes on from one record to the next (onnx_model.py). The file's bytes are part of the
 study's digest.
 Floating point: another processor may give another last digit, and with it, rarely, another nearest query; a record's
 own cost does not depend on that.
@@ -22,7 +22,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.features.onnx_graph import said_of_itself
+from protocols.features.onnx_model import said_of_itself
 from protocols.features.stage import Stage
 from protocols.installing import install
 

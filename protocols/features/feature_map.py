@@ -21,11 +21,9 @@ from numpy import ndarray
 
 from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.features.deskew import Deskew
 from protocols.features.encoder import Encoder
-from protocols.features.hog import Hog
-from protocols.features.linear import Linear
-from protocols.features.scale import Scale
+from protocols.features.images import Deskew, Hog
+from protocols.features.linear import Linear, Scale
 from protocols.features.stage import Stage
 from protocols.ranges import check
 from protocols.reading import read_bytes

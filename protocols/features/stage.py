@@ -1,13 +1,31 @@
-"""Stage: one step of a feature map. A new kind is a file with one class, and a line in feature_map.KINDS."""
+"""Whole steps: features are scaled, rounded and clipped to integers, so that sums and products of them are exact.
+
+Sums of whole numbers below 2**53 are the same in any order in float64, so on every machine and with every BLAS.
+
+Stage: one step of a feature map. A new kind is a file with one class, and a line in feature_map.KINDS.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, Final
 
-from jaxtyping import Float32
+import numpy as np
+from jaxtyping import Float, Float32, Float64
 from numpy import ndarray
+
+# A feature of 1 is so many steps; larger ones than MOST_STEPS are clipped to it.
+STEPS: Final = 2**10
+MOST_STEPS: Final = 2**17
+EXACT: Final = 2**53
+
+
+def whole_steps(
+    values: Float[ndarray, "*shape"], *, scale: Float64[ndarray, " width"] | float = 1.0, most: int = MOST_STEPS
+) -> Float64[ndarray, "*shape"]:
+    """Values times `scale` as whole steps, from -most to most."""
+    return np.clip(np.rint(values.astype(np.float64) * scale * STEPS), -most, most)
 
 
 class Stage(ABC):

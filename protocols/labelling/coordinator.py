@@ -1,4 +1,8 @@
-"""The coordinator: asks in batches that every budget can pay for, counts votes with noise, and publishes labels.
+"""What a coordinator stores of a batch that was released: its labels, and behind them the cells where records vote.
+
+The outcome that a party of a batch is told, with what a guardian signed about its votes.
+
+The coordinator: asks in batches that every budget can pay for, counts votes with noise, and publishes labels.
 
 It charges its own ledger (one account per party) before it asks, releases labels once noise was added and they were
 stored, and tells the parties which queries were answered so that they settle.
@@ -6,7 +10,7 @@ stored, and tells the parties which queries were answered so that they settle.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,19 +18,76 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import ChannelClosed, InvalidInput, Refused
-from protocols.labelling.outcomes import GUARDIAN, kept_statement, outcomes_of, unanswered
-from protocols.labelling.payload import stored_cells, stored_labels, stored_payload
 from protocols.labelling.questions import Choose, check_choose, next_questions
 from protocols.labelling.schedule import Batch, Stop, StopReason, next_batch
 from protocols.ledger.ledger import Ledger, StoredBatch
-from protocols.levels.level import Aggregation, ReservedBatch
+from protocols.levels.level import Aggregation, Counted, ReservedBatch
+from protocols.levels.table import statement_of
+from protocols.levels.two_server.statement import Statement
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
+from protocols.study.levels import GuardedLevel
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED
-from protocols.wire.messages import Outcome, Settled, VoteRequest
-from protocols.wire.transport import Transport
+from protocols.wire.messages import Outcome, Settled, Transport, VoteRequest
+
+
+def stored_payload(counted: Counted) -> bytes:
+    """The bytes to store of a batch that was counted."""
+    return b"".join(each.astype("<i8").tobytes() for each in (counted.labels, counted.cells) if each is not None)
+
+
+def stored_labels(stored: StoredBatch) -> Int64[ndarray, " queries"]:
+    """The labels of a batch that was released."""
+    return np.frombuffer(stored.payload, dtype="<i8")[: stored.queries]
+
+
+def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries classes"] | None:
+    """The noisy sums in lattice units; None where teachers vote, or nothing was released."""
+    cells = np.frombuffer(stored.payload, dtype="<i8")[stored.queries :]
+    return cells.reshape(-1, study.classes).astype(np.int64) if len(cells) else None
+
+
+# The note that keeps a guardian's statement of a batch.
+GUARDIAN = "guardian"
+
+
+def outcomes_of(study: Study, ledger: Ledger, stored: StoredBatch, parties: Iterable[str]) -> dict[str, Outcome]:
+    """The outcome that each of these parties of a batch is told, released or given up; empty if there is nothing to
+    tell.
+
+    Where there is a guardian, with its signed word on what became of the party's votes.
+    """
+    if not stored.settled:
+        outcome = unanswered(study, ledger, stored)
+        return {} if outcome is None else dict.fromkeys(parties, outcome)
+    answered, statement = stored_labels(stored) != ABSTAIN, kept_statement(study, ledger, stored)
+    if statement is None:
+        return dict.fromkeys(parties, Outcome(study.digest, stored.digest, answered))
+    words = {party: statement.told(study.seats[party]) for party in parties}
+    return {party: Outcome(study.digest, stored.digest, answered, told) for party, told in words.items()}
+
+
+def kept_statement(study: Study, ledger: Ledger, stored: StoredBatch) -> Statement | None:
+    """The guardian's statement of a batch; None if there is none. Raises MalformedMessage."""
+    return statement_of(study, ledger.noted(stored.digest, GUARDIAN) or b"")
+
+
+def unanswered(study: Study, ledger: Ledger, stored: StoredBatch) -> Outcome | None:
+    """The outcome that nothing was answered; None if it would lower a reservation or needs a guardian.
+
+    What was sent may have been opened, so no reservation may be lowered.
+    """
+    charged = ledger.charged(stored.number)
+    takes_part = study.participation.votes(np.array(ledger.queries(stored.number), dtype=np.int64))
+    queries_asked = takes_part.sum(axis=1)
+    due = study.budgets.amount(queries_asked, np.zeros_like(queries_asked))
+    lowers = any(due[study.seats[party]] < amount for party, amount in charged.items())
+    if lowers or isinstance(study.confidentiality, GuardedLevel):
+        return None
+    return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
+
 
 # Round one's labels of the pool (class ids, ABSTAIN, NOT_ASKED) -> a student's probabilities on the whole pool.
 TrainStudent = Callable[[Int64[ndarray, " queries"]], Float64[ndarray, "queries classes"]]

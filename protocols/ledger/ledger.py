@@ -1,4 +1,18 @@
-"""The ledger: caps, reservations and settlements in SQLite. Each side keeps its own; it is the only state.
+"""A ledger: its tables, its rules, and what a damaged one says.
+
+The tables of a ledger, and triggers that forbid deleting a charge, or lowering it except by settling.
+
+Every statement that writes them is in ledger.py. The triggers repeat its rules, so that no later statement lowers a
+charge or removes a log entry by mistake. Anyone who can write the file can drop the triggers;
+`conclave-party verify` then finds sums that differ.
+
+Damage to a ledger's file that SQLite itself does not see: it keeps no checksums, so a flipped bit is another number.
+
+Every amount stands twice, in its charge and in its account's sum, and a note with a digest of itself. So one bit, or
+one page that went back, is found where the file is opened, or where the note is read, and the ledger is not used: an
+amount that reads lower would be spent again, and from another seed other noise would be drawn.
+
+The ledger: caps, reservations and settlements in SQLite. Each side keeps its own; it is the only state.
 
 Spend, then speak: a batch's worst case is reserved in the transaction that stores what will be sent, before it is sent.
 The outcome settles a reservation once, and only downwards; one that is never settled stands; one that no outcome can
@@ -21,11 +35,103 @@ from typing import Any  # SQLite's values
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.ledger.audit_log import AuditLog
-from protocols.ledger.damage import check_sums, marked, unmarked
-from protocols.ledger.database import open_database
-from protocols.ledger.ledger_schema import LEDGER_SCHEMA
-from protocols.ledger.transactions import Transactions
+from protocols.ledger.database import Transactions, open_database
 from protocols.refusals.code import Code
+
+LEDGER_SCHEMA = """
+CREATE TABLE IF NOT EXISTS account (
+    name TEXT PRIMARY KEY, cap INTEGER NOT NULL CHECK (cap >= 0),
+    settled INTEGER NOT NULL DEFAULT 0, reserved INTEGER NOT NULL DEFAULT 0,
+    CHECK (settled >= 0 AND reserved >= 0 AND settled + reserved <= cap)
+) STRICT;
+CREATE TABLE IF NOT EXISTS binding (
+    one INTEGER PRIMARY KEY CHECK (one = 1), study BLOB NOT NULL, run BLOB NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS batch (
+    number INTEGER PRIMARY KEY, digest BLOB NOT NULL UNIQUE, payload BLOB NOT NULL, settled INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE TABLE IF NOT EXISTS asked (
+    query INTEGER PRIMARY KEY, number INTEGER NOT NULL REFERENCES batch
+) STRICT;
+CREATE INDEX IF NOT EXISTS asked_in_batch ON asked (number);
+CREATE TABLE IF NOT EXISTS charge (
+    number INTEGER NOT NULL REFERENCES batch, account TEXT NOT NULL REFERENCES account,
+    reserved INTEGER NOT NULL CHECK (reserved >= 0), settled INTEGER,
+    PRIMARY KEY (number, account), CHECK (settled BETWEEN 0 AND reserved)
+) STRICT;
+CREATE TABLE IF NOT EXISTS note (
+    digest BLOB NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (digest, kind)
+) STRICT;
+CREATE TRIGGER IF NOT EXISTS cap_stays BEFORE UPDATE OF cap, name ON account
+    BEGIN SELECT RAISE(ABORT, 'a cap stands for ever'); END;
+CREATE TRIGGER IF NOT EXISTS settled_only_grows BEFORE UPDATE ON account WHEN NEW.settled < OLD.settled
+    BEGIN SELECT RAISE(ABORT, 'what was settled only grows'); END;
+CREATE TRIGGER IF NOT EXISTS charge_settles_once BEFORE UPDATE ON charge
+    WHEN OLD.settled IS NOT NULL OR NEW.settled IS NULL OR NEW.reserved != OLD.reserved OR NEW.number != OLD.number
+        OR NEW.account != OLD.account
+    BEGIN SELECT RAISE(ABORT, 'a charge settles once, and changes in nothing else'); END;
+CREATE TRIGGER IF NOT EXISTS batch_stays_charged BEFORE UPDATE ON batch
+    WHEN NEW.number != OLD.number OR NEW.digest != OLD.digest OR NEW.settled < OLD.settled
+    BEGIN SELECT RAISE(ABORT, 'a batch stays as it was charged'); END;
+CREATE TRIGGER IF NOT EXISTS asked_stays BEFORE UPDATE ON asked
+    BEGIN SELECT RAISE(ABORT, 'a query that was asked stays asked'); END;
+CREATE TRIGGER IF NOT EXISTS binding_stays BEFORE UPDATE ON binding
+    BEGIN SELECT RAISE(ABORT, 'a ledger stays of its study'); END;
+""" + "".join(
+    f"CREATE TRIGGER IF NOT EXISTS {table}_is_never_deleted BEFORE DELETE ON {table} "
+    f"BEGIN SELECT RAISE(ABORT, 'what was charged is never deleted'); END;\n"
+    for table in ("account", "binding", "batch", "asked", "charge")
+)
+
+
+# Tables whose indices must agree with their rows: the log has a chain, and evidence has signatures.
+_TABLES = ("account", "charge", "asked", "binding", "batch", "note")
+_DIFFERENT = """
+WITH summed AS (
+    SELECT account AS name, sum(coalesce(settled, 0)) AS settled,
+        sum(CASE WHEN settled IS NULL THEN reserved ELSE 0 END) AS reserved
+    FROM charge GROUP BY account
+)
+SELECT count(*) FROM account LEFT JOIN summed USING (name)
+    WHERE account.settled IS NOT coalesce(summed.settled, 0) OR account.reserved IS NOT coalesce(summed.reserved, 0)
+UNION ALL SELECT count(*) FROM summed LEFT JOIN account USING (name) WHERE account.name IS NULL
+UNION ALL SELECT count(*) FROM charge JOIN batch USING (number) WHERE (charge.settled IS NULL) != (batch.settled = 0)
+"""
+
+
+def check_sums(database: sqlite3.Connection, *, audited: bool) -> None:
+    """Raises sqlite3.DatabaseError unless the indices of a ledger's tables agree and, except where it is opened to be
+    audited, its accounts and charges add up."""
+    try:
+        for table in _TABLES:
+            ((found, *_), *_) = database.execute(f"PRAGMA integrity_check({table})").fetchall()
+            if found != "ok":
+                raise sqlite3.DatabaseError(f"table {table} is damaged: restore it from a backup")
+        if not audited and any(count for (count,) in database.execute(_DIFFERENT)):
+            raise sqlite3.DatabaseError("charges and accounts do not add up: it is damaged; restore it from a backup")
+    except UnicodeDecodeError:  # SQLite's own message quotes what is damaged
+        raise sqlite3.DatabaseError("its text is damaged: restore it from a backup") from None
+
+
+def marked(digest: bytes, kind: str, value: bytes) -> bytes:
+    """A note with the mark by which damage is found."""
+    return _mark(digest, kind, value) + value
+
+
+def unmarked(digest: bytes, kind: str, stored: bytes) -> bytes:
+    """The note. Raises StorageFailed if it is not what was stored."""
+    value = stored[_BYTES:]
+    if stored[:_BYTES] != _mark(digest, kind, value):
+        raise StorageFailed(f"ledger: the note {kind.split()[0]!r} is damaged: restore it from a backup")
+    return value
+
+
+_BYTES = 8
+
+
+def _mark(digest: bytes, kind: str, value: bytes) -> bytes:
+    return hashlib.sha256(b"conclave note 1\n" + digest + kind.encode() + b"\n" + value).digest()[:_BYTES]
+
 
 # The note of a batch that was given up.
 _GIVEN_UP = "given_up"

@@ -29,10 +29,10 @@ from protocols.wire.messages import (
     Reply,
     StepReply,
     StepRequest,
+    Transport,
     VoteReply,
     VoteRequest,
 )
-from protocols.wire.transport import Transport
 
 # What one seat's voters say about the current batch. The argument is the source of its secret coins; None for the
 # party's own source.

@@ -14,7 +14,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation, ClearBallot, clear_noise
 from protocols.levels.hidden_queries.ballot import PrivateBallot, PrivateModel
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
+from protocols.levels.hidden_queries.inference.model import QuantisedModel
 from protocols.levels.level import Aggregation, Ballot, BatchNoise, Streams
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot

@@ -1,4 +1,6 @@
-"""Data-dependent accountants: the privacy cost of the released labels, given the votes that were cast.
+"""Evidence: the votes behind the labels, which a data-dependent accountant analyses, and the units that it is for.
+
+Data-dependent accountants: the privacy cost of the released labels, given the votes that were cast.
 
 They look at votes, so every figure is Private, and none of them offers what a study, a ledger or a plan would need: no
 cap, no cost of a future query. The accountants that charge budgets are in accountant.py. All are for the view "label",
@@ -8,12 +10,13 @@ adjacency replace-one, and for the queries that were asked; the unit enters as i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
@@ -25,12 +28,130 @@ from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
-from protocols.research.evidence import Circumstances, Figures, Least, QueryVotes, Units, alike, spread
-from protocols.research.exact import exact
-from protocols.research.published import moments2017, papernot2018
-from protocols.research.published.private import Private
-from protocols.research.smooth_sensitivity.best_release import BestRelease, best_release, settings_that_hold
+from protocols.research import exact, papernot
+from protocols.research.gnss import BestRelease, best_release, settings_that_hold
+from protocols.research.private import Private
 from protocols.votes import ABSTAIN
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Circumstances:
+    """What is known about a study before anything is trained: enough to tell which accountants apply.
+
+    classes: >= 2; sensitivity: of each unit, votes; cast: the weight of each vote that may be cast in a query;
+    votes_known: whether each unit's own vote will be known; one_vote: whether a unit has one vote per query; everyone:
+    whether every party takes part in every query; secret: whether parties take part by secret coins.
+    """
+
+    mechanism: Mechanism
+    view: View
+    classes: int
+    sensitivity: Float64[ndarray, " units"]
+    cast: Float64[ndarray, " votes"]
+    votes_known: bool
+    one_vote: bool
+    everyone: bool
+    secret: bool
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class QueryVotes:
+    """The votes behind the queries that were asked; private.
+
+    counts: weighted; abstentions: whether any vote that entered is an abstention; answered: which queries got a label;
+    student_votes: for Interactive-GNMax what was subtracted from the counts before the threshold test, else None.
+    """
+
+    mechanism: Mechanism
+    counts: Float64[ndarray, "queries classes"]
+    abstentions: bool
+    answered: Bool[ndarray, " queries"]
+    student_votes: Float64[ndarray, "queries classes"] | None
+
+    @property
+    def top(self) -> Float64[ndarray, " queries"]:
+        """The numbers that the threshold tests."""
+        return (self.counts if self.student_votes is None else self.counts - self.student_votes).max(axis=1)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Units:
+    """The protected units: sensitivity in votes (> 0), delta, in which queries each took part, and its own votes.
+
+    cast: the weight of each vote that may be cast in a query. own_votes: class ids, ABSTAIN where not present; None if
+    not known, or several per query.
+    """
+
+    sensitivity: Float64[ndarray, " units"]
+    cast: Float64[ndarray, " votes"]
+    delta: Float64[ndarray, " units"]
+    present: Bool[ndarray, "units queries"]
+    own_votes: Int64[ndarray, "units queries"] | None
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Least:
+    """The epsilon of each unit at its delta, and the Renyi order (or moment + 1) at which it is least."""
+
+    epsilon: Float64[ndarray, " units"]
+    order: Float64[ndarray, " units"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False, repr=False)
+class Figures:
+    """An accountant's figures; None where it has no such figure.
+
+    happened: for what happened; expected: the mean over the threshold's noise; each by the conversion that the project
+    uses, and (mironov, expected_mironov) by that of the papers' tables, epsilon = R + ln(1/delta)/(a - 1) (Mironov
+    2017, Prop. 3), where Renyi DP is converted; releases: for a sanitised epsilon, how each would be released.
+    """
+
+    happened: Least
+    mironov: Least | None = None
+    expected: Least | None = None
+    expected_mironov: Least | None = None
+    releases: tuple[BestRelease, ...] | None = None
+
+    @property
+    def epsilon(self) -> Float64[ndarray, " units"]:
+        """The epsilon of each unit for what happened."""
+        return self.happened.epsilon
+
+    @property
+    def order(self) -> Float64[ndarray, " units"]:
+        """The order at which each unit's epsilon for what happened is least."""
+        return self.happened.order
+
+    @property
+    def std(self) -> Float64[ndarray, " units"] | None:
+        """Standard deviation of a sanitised epsilon; None without a release."""
+        return None if self.releases is None else np.array([release.std for release in self.releases])
+
+
+def alike(
+    units: Units,
+) -> Iterator[tuple[Int64[ndarray, " members"], Float64[ndarray, "1"], Float64[ndarray, " queries"]]]:
+    """Units of one weight that took part in the same queries: their positions, the weight, and 1 for those queries."""
+    for members in _classes(units):
+        first = members[0]
+        yield members, units.sensitivity[first : first + 1], units.present[first].astype(np.float64)
+
+
+def _classes(units: Units) -> list[Int64[ndarray, " members"]]:
+    packed = np.packbits(units.present, axis=1)
+    keys = np.concatenate([packed, units.sensitivity[:, None].view(np.uint8).reshape(len(packed), -1)], axis=1)
+    _, member = np.unique(keys, axis=0, return_inverse=True)
+    order = np.argsort(member.ravel(), kind="stable")
+    return np.split(order, np.flatnonzero(np.diff(member.ravel()[order])) + 1)
+
+
+def spread(each: list[Float64[ndarray, "..."]], units: Units) -> Float64[ndarray, "units columns"]:
+    """Rows for the groups of `alike`, expanded to rows for their units."""
+    rows = np.empty((len(units.delta), each[0].shape[-1]))
+    for members, row in zip(_classes(units), each, strict=True):
+        rows[members] = row
+    return rows
+
 
 # Orders that a figure may choose among: it is private, so the choice may depend on the votes too.
 ORDERS = np.concatenate([[1.25, 1.5, 1.75], np.arange(2.0, 32.5, 0.5), np.geomspace(36.0, 1024.0, 18).round()])
@@ -81,15 +202,15 @@ class Papernot2018(DataDependentAccountant):
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
         decision = _decision(evidence)
         sigma, bit_sigma, threshold = decision.sigma, decision.sigma_threshold, decision.threshold
-        tested = partial(papernot2018.total_threshold_rdp, evidence.top, ORDERS)
+        tested = partial(papernot.total_threshold_rdp, evidence.top, ORDERS)
         answer = Private(np.ones(len(evidence.counts)))
         if bit_sigma is not None and threshold is not None:
-            answer = papernot2018.answer_probability(evidence.top, sigma_threshold=bit_sigma, threshold=threshold)
+            answer = papernot.answer_probability(evidence.top, sigma_threshold=bit_sigma, threshold=threshold)
 
         def rdp(answered: Float64[ndarray, " queries"]) -> Private[Float64[ndarray, "units orders"]]:
             rows = []
             for _, s, present in alike(units):
-                label = papernot2018.total_label_rdp(
+                label = papernot.total_label_rdp(
                     evidence.counts, ORDERS, sigma=sigma, sensitivity=s, times=answered * present
                 )
                 if bit_sigma is None or threshold is None:
@@ -120,7 +241,7 @@ class Moments2017(DataDependentAccountant):
         if not isinstance(mechanism, LNMax):
             raise InvalidInput(f"accountant {self.name!r} does not hold for {mechanism.name}; allowed: {LNMax.name}")
         rows = [
-            moments2017.total_log_moments(
+            papernot.total_log_moments(
                 # Queries without the unit cost it nothing; a first row keeps the shape where there are no others.
                 evidence.counts[present > 0] if present.any() else evidence.counts[:1],
                 MOMENTS,

@@ -14,8 +14,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
-from protocols.features.grams import words
-from protocols.features.texts import ALLOWED, is_text, text_vectors
+from protocols.features.texts import ALLOWED, is_text, text_vectors, words
 from protocols.study.terms import Feature
 
 # Bounds features, so that a typing error neither outweighs a table nor leaves the fixed-point range of hidden queries.

@@ -10,12 +10,9 @@ import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
-from protocols.crypto.counting_ring import MAX_CLASSES, check_ring
-from protocols.crypto.discrete_gaussian import lattice_sigma
-from protocols.crypto.inverted_gaussian import LARGEST_SIGMA
-from protocols.crypto.masked_ring import MOST_CELLS, Ring
-from protocols.crypto.masked_ring import check_ring as check_sums
-from protocols.crypto.masking_graph import graph_parameters
+from protocols.crypto.discrete_gaussian import LARGEST_SIGMA, lattice_sigma
+from protocols.crypto.masks import graph_parameters
+from protocols.crypto.rings import MAX_CLASSES, MOST_CELLS, Ring, check_counting_ring, check_ring
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.votes import AnyStudy, TeacherVotes, UnitSums, Votes, teacher_votes
@@ -123,7 +120,7 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
     graph_parameters(parties=parties, dropouts=parties - study.quorum, colluders=colluders)
     noise = study.gaussian.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
     with _named(study, level, units):
-        check_sums(
+        check_ring(
             total_units=study.total_units(units), noise_sigma_units=noise, cells=study.query_limit * study.classes
         )
 
@@ -151,7 +148,7 @@ def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool
     words = votes.teachers * votes.batch_limit * _shared_words(study.classes)
     _check_held(study, words=words, word_bytes=4)
     with _named(study, level, units):
-        check_ring(
+        check_counting_ring(
             total_units=study.total_units(units),
             threshold_units=study.threshold_units(units),
             sigma_units=study.gaussian.sigma * units,
@@ -166,10 +163,10 @@ def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> Ring:
     """The ring of the sums that two servers open where records vote, with both servers' noise.
 
     A sum of two discrete Gaussians of variance sigma^2 leaves the ring no more often than one of 2 sigma^2 is bounded
-    to (masked_ring.py). Raises InvalidInput if no ring is large enough.
+    to (rings.py). Raises InvalidInput if no ring is large enough.
     """
     with _named(study, level, units):
-        return check_sums(
+        return check_ring(
             total_units=study.total_units(units),
             noise_sigma_units=sqrt(2) * study.gaussian.sigma * units,
             cells=study.query_limit * study.classes,

@@ -23,7 +23,7 @@ from numpy import ndarray
 from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.features.steps import MOST_STEPS, whole_steps
+from protocols.features.stage import MOST_STEPS, whole_steps
 from protocols.ranges import check, check_all
 
 # Squared distances stay below 2**53, where float64 is exact: 4 * MOST_STEPS**2 * MOST_WIDTH = 2**50.

@@ -11,8 +11,7 @@ from numpy import ndarray
 from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.individualization import weights
-from protocols.budgets.least_noise import least_sigma
-from protocols.budgets.planned import Planned
+from protocols.budgets.planned import Planned, least_sigma
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
 from protocols.study.query_map import QueryMap

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from protocols.budgets.guarantee import Guarantee
-from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
+from protocols.budgets.guarantee import Accounting, Guarantee, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
 from protocols.study.study import Study, party_of

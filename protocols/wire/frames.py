@@ -1,4 +1,8 @@
-"""The frames of a session between a node and its coordinator: signed, bound to a session, a round and a log.
+"""Frames between a node and its coordinator, and the versions of the wire.
+
+Versions of the wire: a node offers those that it speaks, the coordinator chooses one of them.
+
+The frames of a session between a node and its coordinator: signed, bound to a session, a round and a log.
 
 A party dials out and says Hello; the coordinator answers Welcome; then every Ask has one Answer. They carry a message
 of messages.py. Each frame is signed as a whole with its sender's certified key, so it serves as evidence later. Frames
@@ -8,6 +12,7 @@ also carry the heads of the two audit logs: see audit_log.py for what they preve
 from __future__ import annotations
 
 import datetime
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from cryptography import x509
@@ -15,10 +20,37 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from protocols.crypto.identity import PEM_BYTES, Identity, Role, certificate_from_der, identify, sign
-from protocols.errors import InvalidInput, MalformedMessage
+from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.audit_log import Head
 from protocols.ranges import MESSAGE_BYTES, parse
+from protocols.refusals.code import Code
 from protocols.wire import wire_pb2
+
+# The wire versions that this software speaks, newest first; one version back stays supported.
+WIRE_VERSIONS = (1,)
+
+
+def agree_version(offered: Sequence[int]) -> int:
+    """The newest version that both sides speak. Raises Refused("wire_version")."""
+    common = set(offered) & set(WIRE_VERSIONS)
+    if not common:
+        raise Refused(
+            Code.WIRE_VERSION,
+            f"the other side speaks wire versions {sorted(offered)[:8]}; allowed: {sorted(WIRE_VERSIONS)}: "
+            "update the older software",
+        )
+    return max(common)
+
+
+def check_version(chosen: int, *, offered: Sequence[int]) -> None:
+    """Raises Refused("wire_version") unless the version that a Welcome names is one of those that the Hello offered."""
+    if chosen not in offered:
+        raise Refused(
+            Code.WIRE_VERSION,
+            f"the coordinator chose wire version {chosen}; allowed: {sorted(offered)}, as offered: "
+            "update the older software",
+        )
+
 
 FRAME_BYTES = MESSAGE_BYTES + 2**16
 NONCE_BYTES = 16

@@ -3,17 +3,23 @@
 Only scalars and raw buffers with declared dtype and shape are sent: no code and no pickle. Sizes are checked before
 anything is allocated, and integers against the table in ranges.py. Only this file, ranges.py, frames.py and
 enrolment.py use protobuf.
+
+A transport: one message out to each party, one message (or nothing) back from each.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
-from typing import Any  # of the containers of protobuf
+from typing import (
+    Any,  # of the containers of protobuf
+    Protocol,
+    runtime_checkable,
+)
 
 import numpy as np
 from jaxtyping import Bool, Int64
@@ -272,3 +278,13 @@ def _digest(value: bytes) -> bytes:
     if len(value) != 32:
         raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
     return value
+
+
+@runtime_checkable
+class Transport(Protocol):
+    """exchange({party: request}) -> {party: reply | None}; None for a party that did not answer in time.
+
+    A transport never retries with another message and never drops a party from the result.
+    """
+
+    def __call__(self, requests: Mapping[str, Request]) -> dict[str, Reply | None]: ...

@@ -1,4 +1,6 @@
-"""How a querying party reaches the seats of its study: an operator's hub relays requests and answers.
+"""How large a message may be, over any transport.
+
+How a querying party reaches the seats of its study: an operator's hub relays requests and answers.
 
 Hospitals only dial out. The querying party sends a signed Ask, from which the hub copies study, seat and envelope into
 its own Ask; the reply is the seat's Answer as its party signed it, which the hub cannot forge, or a code.
@@ -9,7 +11,9 @@ from __future__ import annotations
 import re
 
 from protocols.errors import MalformedMessage
-from protocols.wire.sizes import REQUEST_BYTES
+
+REQUEST_BYTES = 32 * 2**20
+
 
 RELAY_METHOD = "/conclave.v1.Relay/Pass"
 # A frame is sent in pieces, so that a port for small messages stays one.

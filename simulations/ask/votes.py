@@ -8,7 +8,7 @@ The votes of all parties on all querying parties' records: heterogeneous teacher
 
 Teachers are trained by an engine and cached, with one cast per kind (`cast.py`). The cast holds each model's answers in
 floating point; the votes are those of the same model in fixed point, which private inference gives bit for bit
-(protocols/levels/hidden_queries/inference/fixed_point.py). They are cached too, in one file per party.
+(protocols/levels/hidden_queries/inference/model.py). They are cached too, in one file per party.
 """
 
 from __future__ import annotations
@@ -28,8 +28,16 @@ from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import PoolShape, Precision, ReLUShape
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel, quantise, quantised_inputs
-from protocols.levels.hidden_queries.inference.model import Convolution, Dense, Model, ReLU, fold_batch_norm
+from protocols.levels.hidden_queries.inference.model import (
+    Convolution,
+    Dense,
+    Model,
+    QuantisedModel,
+    ReLU,
+    fold_batch_norm,
+    quantise,
+    quantised_inputs,
+)
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from runtime.files import write_atomically
 from simulations.ask.kinds import KINDS

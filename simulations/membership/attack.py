@@ -44,7 +44,7 @@ from numpy import ndarray
 from coordinator.students.targets import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.research.published.private import Private
+from protocols.research.private import Private
 from simulations.datasets.dataset import Dataset
 from simulations.membership.report import (
     FALSE_POSITIVE_RATES,

@@ -19,9 +19,9 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.plural import at_most
-from protocols.research.evidence import Figures
-from protocols.research.published.private import WHY
-from protocols.research.smooth_sensitivity.best_release import BestRelease
+from protocols.research.data_dependent import Figures
+from protocols.research.gnss import BestRelease
+from protocols.research.private import WHY
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult

@@ -115,8 +115,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     drops: whether parties may miss batches; trains: whether teachers are trained rather than votes replayed;
     votes_known: whether each vote will be known, not only their counts.
     """
-    from protocols.research.data_dependent import DATA_DEPENDENT
-    from protocols.research.evidence import Circumstances
+    from protocols.research.data_dependent import DATA_DEPENDENT, Circumstances
 
     if names and study.votes.questions != GIVEN:
         raise InvalidInput(

@@ -16,10 +16,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from coordinator.queries import questions_of_a_batch
 from protocols import reading
 from protocols.budgets.accountant import Accountant, ExactComposition, LabelOnly, accountant, default_accountant
-from protocols.budgets.individualization import weights
+from protocols.budgets.individualization import vanishing, weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.planned import Planned
-from protocols.budgets.vanishing import vanishing
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from coordinator.in_process import GuardianInProcess
 from protocols.crypto.identity import encoded_point
 from protocols.crypto.randomness import simulation_rng
+from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
 from protocols.levels import table
-from protocols.levels.guardian import Guardian
 from protocols.levels.level import Aggregation, Ballot, BatchNoise
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE
 from protocols.noise import Noise

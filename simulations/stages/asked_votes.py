@@ -10,7 +10,7 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.research.evidence import QueryVotes, Units
+from protocols.research.data_dependent import QueryVotes, Units
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
 from simulations.setup.accountants import cast_weights

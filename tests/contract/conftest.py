@@ -8,7 +8,7 @@ import functools
 
 import nacl.bindings
 
-from protocols.crypto import base_transfers
+from protocols.crypto import oblivious_transfer
 
 # Of some twenty pairs of servers, in 10 MB each.
 _KEPT = 2**15
@@ -20,4 +20,4 @@ for _name in (
     "crypto_scalarmult_ed25519_noclamp",
 ):
     setattr(nacl.bindings, _name, functools.lru_cache(_KEPT)(getattr(nacl.bindings, _name)))
-base_transfers._hashed_to_group = functools.lru_cache(_KEPT)(base_transfers._hashed_to_group)
+oblivious_transfer._hashed_to_group = functools.lru_cache(_KEPT)(oblivious_transfer._hashed_to_group)

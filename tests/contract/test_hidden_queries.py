@@ -15,7 +15,7 @@ from protocols.levels.clear import ClearAggregation
 from protocols.levels.hidden_queries import querier as private_queries
 from protocols.levels.hidden_queries.ballot import PrivateBallot
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
+from protocols.levels.hidden_queries.inference.model import plain_inference
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Refusal, StepReply, VoteRequest, decode, encode

@@ -17,8 +17,7 @@ from protocols.crypto.identity import sign
 from protocols.errors import MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.ballot import PrivateBallot
-from protocols.levels.hidden_queries.dealing import DEAL, Offer, serve_deals
-from protocols.levels.hidden_queries.inference.announced import announced
+from protocols.levels.hidden_queries.dealing import DEAL, Offer, announced, serve_deals
 from protocols.levels.two_server.conversation import receive, send
 from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contract.test_hidden_queries import vote_request

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference
+from protocols.levels.hidden_queries.inference.model import plain_inference
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
 from protocols.noise import LatticeNoise
 from protocols.wire.messages import Outcome

@@ -14,10 +14,9 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.levels.secure_sum import aggregation as summed_votes
-from protocols.levels.secure_sum.aggregation import SummedAggregation
-from protocols.levels.secure_sum.opening import open_sum
+from protocols.levels.secure_sum.aggregation import SummedAggregation, open_sum
 from protocols.levels.table import Means, ballot_of
-from protocols.levels.two_server import bound_inputs
+from protocols.levels.two_server import circuit_inputs
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.input_check import InputCheck
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
@@ -63,7 +62,7 @@ class TotalNoise:
                 seeds[exchange.leads].append((self._seed, self._queries))
                 return super().run(exchange)
 
-        monkeypatch.setattr(bound_inputs, "InputCheck", Recorded)
+        monkeypatch.setattr(circuit_inputs, "InputCheck", Recorded)
 
     def again(self, units: int = UNITS) -> LatticeNoise:
         totals: deque = deque()

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 
 from protocols.crypto.field import P, plus
-from protocols.crypto.prg_aes import Stream
+from protocols.crypto.prg import Stream
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries import dealing
 from protocols.levels.hidden_queries.ballot import PrivateBallot
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantised_inputs
-from protocols.levels.hidden_queries.inference.material import drawn, received
+from protocols.levels.hidden_queries.inference.comparison import drawn, received
+from protocols.levels.hidden_queries.inference.model import plain_inference, quantised_inputs
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.levels.hidden_queries.inference.vote import Vote, votes_at
 from protocols.levels.hidden_queries.sealing import Sealing

@@ -16,17 +16,16 @@ from party.home import PartyHome
 from party.party import Party
 from protocols.crypto.identity import encoded_point, key_to_pem, new_key, to_pem
 from protocols.crypto.randomness import system_source
+from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Guardian
 from protocols.levels.hidden_queries.dealing import precision_of
-from protocols.levels.hidden_queries.inference.fixed_point import quantise
-from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU
+from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU, quantise
 from protocols.levels.table import Means, ballot_of
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import NO_POOL, HiddenQueries
 from protocols.study.study import Study
 from protocols.study.terms import Terms
-from protocols.wire.guardian.greeting import GuardedStudy
+from protocols.wire.guardian import GuardedStudy
 from runtime.address import free_port
 from tests.harness.consortium import Consortium
 from tests.harness.homes import FEATURES, make_member

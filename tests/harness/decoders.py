@@ -36,14 +36,12 @@ from protocols.crypto.identity import (
     request_from_pem,
     to_pem,
 )
-from protocols.features.deskew import Deskew
 from protocols.features.feature_map import FeatureMap
-from protocols.features.hog import Hog
+from protocols.features.images import Deskew, Hog
 from protocols.features.linear import Linear
 from protocols.ledger.audit_log import EMPTY, Entry, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.dealing import DEAL, Offer
-from protocols.levels.hidden_queries.inference.announced import announced, read_announced
+from protocols.levels.hidden_queries.dealing import DEAL, Offer, announced, read_announced
 from protocols.levels.hidden_queries.inference.architecture import (
     Architecture,
     ConvolutionShape,
@@ -80,7 +78,7 @@ from protocols.wire.frames import (
     seal,
     unseal,
 )
-from protocols.wire.guardian.greeting import Opening, read_opening, read_welcome
+from protocols.wire.guardian import Opening, read_opening, read_welcome
 from protocols.wire.messages import (
     HiddenVotes,
     Outcome,

@@ -28,8 +28,8 @@ from protocols.crypto.identity import Identity, sign
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, Refused, StorageFailed
 from protocols.labelling.coordinator import Coordinator, Labelling
+from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Guardian
 from protocols.wire.frames import Answer, Ask, head_statement
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.failing_disk import Crash, open_ledger

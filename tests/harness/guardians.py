@@ -34,7 +34,7 @@ from protocols.levels.two_server.ballot import SharedBallot
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import TwoServer
 from protocols.study.queries import QueryBatch
-from protocols.wire.guardian.greeting import GuardedStudy
+from protocols.wire.guardian import GuardedStudy
 from runtime.address import free_port
 from simulations.stages.record_votes import contributions
 from tests.harness.certifying import Certifying

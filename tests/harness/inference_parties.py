@@ -3,11 +3,8 @@
 import numpy as np
 
 from protocols.crypto.field import P
-from protocols.levels.hidden_queries.inference.answerer import Answerer
-from protocols.levels.hidden_queries.inference.dealer import deal
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
-from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
-from protocols.levels.hidden_queries.inference.querier import Querier
+from protocols.levels.hidden_queries.inference.computing import Answerer, Querier, deal
+from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, QuantisedModel, ReLU
 from protocols.levels.two_server.shares import guardian_blinds, guardian_determined, guardian_votes
 from tests.harness.seeded import seeded_source
 

@@ -13,7 +13,7 @@ from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.levels.two_server.input_check import InputCheck, _total
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw
-from protocols.levels.two_server.pinned_exchange import PinnedExchange
+from protocols.levels.two_server.one_time_masks import PinnedExchange
 from protocols.refusals.code import Code
 from tests.harness.seeded import seeded_source
 from tests.harness.two_server_cheats import ballots, shared

@@ -12,8 +12,7 @@ from protocols.crypto.channel import pair
 from protocols.levels.two_server.input_check import InputCheck
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw
-from protocols.levels.two_server.one_time_masks import masks_hold
-from protocols.levels.two_server.pinned_exchange import PinnedExchange
+from protocols.levels.two_server.one_time_masks import PinnedExchange, masks_hold
 from protocols.levels.two_server.shares import share_votes
 from protocols.levels.two_server.sketch import Ballots
 from tests.harness.kept_messages import Sent

@@ -18,13 +18,12 @@ import numpy as np
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.crypto.base_transfers import COLUMNS
 from protocols.crypto.field import BITS, P, minus, plus, times
 from protocols.crypto.garbling import Evaluator, TableReader, colours
-from protocols.crypto.oblivious_transfer import CorrelatedReceiver, CorrelatedSender
+from protocols.crypto.oblivious_transfer import COLUMNS, CorrelatedReceiver, CorrelatedSender
+from protocols.labelling import guardian as guardian_module
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import noise_pool
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot

@@ -7,7 +7,7 @@ import numpy as np
 
 from protocols.crypto.garbling import Garbler
 from protocols.levels.two_server import noisy_argmax as real
-from protocols.levels.two_server.evaluation import Evaluated
+from protocols.levels.two_server.noisy_argmax import Evaluated
 
 
 def garbling(garbler):

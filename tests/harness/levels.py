@@ -14,8 +14,8 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from party.party import Party
 from protocols.crypto.channel import Channel, pair
 from protocols.errors import ConclaveError
+from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Guardian
 from protocols.study.levels import Confidentiality, SecureSum, TwoServer
 from tests.harness.studies import make_study, seat_keys
 

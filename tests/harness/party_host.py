@@ -121,7 +121,7 @@ def party_host(
 
 
 class EngineTransport:
-    """A protocols.wire.transport.Transport over an engine's exchange: messages cross processes as bytes."""
+    """A protocols.wire.messages.Transport over an engine's exchange: messages cross processes as bytes."""
 
     def __init__(self, exchange: Exchange) -> None:
         self._exchange = exchange

@@ -12,8 +12,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.ballot import ARCHITECTURE
 from protocols.levels.hidden_queries.dealing import precision_of
-from protocols.levels.hidden_queries.inference.fixed_point import quantise
-from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU
+from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU, quantise
 from protocols.levels.hidden_queries.querier import PrivateQueries
 from protocols.levels.hidden_queries.sealing import Beginning, Computation
 from protocols.levels.table import Means, ballot_of

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.research.published.papernot2018 import total_label_rdp
+from protocols.research.papernot import total_label_rdp
 
 
 def label_rdp(

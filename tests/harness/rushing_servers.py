@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from protocols.crypto.base_transfers import ANSWER_BYTES
+from protocols.crypto.channel import elements
 from protocols.crypto.field import P, minus, plus
-from protocols.crypto.wire_arrays import elements
+from protocols.crypto.oblivious_transfer import BASE_ANSWER_BYTES
 from protocols.levels.two_server.input_check import InputCheck
 from protocols.levels.two_server.one_time_masks import opened_sum
 
@@ -30,7 +30,7 @@ class SendingBack(InputCheck):
 
         promised = b"".join(self._promise(False, at, number) for at, number in enumerate(self._pool.numbers))
         back(1 << 20, lambda said: said[:_HASH] + promised + said[3 * _HASH :])
-        back(_HASH + ANSWER_BYTES, lambda said: self._pool.numbers[0] + said[_HASH:])
+        back(_HASH + BASE_ANSWER_BYTES, lambda said: self._pool.numbers[0] + said[_HASH:])
         back(1 << 24)
         back(_HASH, lambda said: self._pool.numbers[1])
         second = self._coin(1, heard[-1], heard[0][2 * _HASH : 3 * _HASH])

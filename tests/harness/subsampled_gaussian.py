@@ -9,8 +9,8 @@ import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.research.published.bayesian import check_powers
-from protocols.research.published.private import Private
+from protocols.research.bayesian import check_powers
+from protocols.research.private import Private
 
 Number = float | int
 Directions = Literal["both", "published_code"]

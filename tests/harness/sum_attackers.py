@@ -9,8 +9,8 @@ from unittest.mock import patch
 import numpy as np
 
 from protocols.errors import MalformedMessage, Refused
+from protocols.levels.secure_sum import ballot as party
 from protocols.levels.secure_sum import dealing as dealt
-from protocols.levels.secure_sum import steps as party
 from protocols.levels.secure_sum.dealing import Dealing
 from protocols.levels.secure_sum.wire import NOT_VALID, VALID, keys_statement, masked_statement, padded, table_of
 from tests.harness.sum_parties import STEPS, Member, Sum

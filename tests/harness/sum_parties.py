@@ -10,13 +10,13 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from protocols.errors import MalformedMessage, Refused
+from protocols.levels.secure_sum import ballot as party
 from protocols.levels.secure_sum import checking
-from protocols.levels.secure_sum import steps as party
-from protocols.levels.secure_sum.authenticator import direction_keys, tagged
+from protocols.levels.secure_sum.aggregation import open_sum
 from protocols.levels.secure_sum.collecting import collect_agreement, collect_keys, collect_masked
-from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.judging import collect_checks, collect_dealings, settle_disputes
-from protocols.levels.secure_sum.opening import open_sum
+from protocols.levels.secure_sum.terms import Context
+from protocols.levels.secure_sum.wire import direction_keys, tagged
 
 STEPS = ("advertise", "share", "check", "accuse", "mask", "agree", "unmask")
 # Those that everybody is asked in every sum.

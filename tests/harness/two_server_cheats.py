@@ -5,10 +5,9 @@ from dataclasses import replace
 import numpy as np
 
 from protocols.crypto.field import P, from_integers, minus, plus, times
-from protocols.levels.two_server.keyed_shares import KeyedShares
+from protocols.levels.two_server.keyed_shares import KeyedShares, weighted_sums
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes, vote_keys
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
-from protocols.levels.two_server.weighted_sums import weighted_sums
 from tests.harness.seeded import seeded_source
 from tests.harness.two_server_sides import converse
 

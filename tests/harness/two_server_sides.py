@@ -11,11 +11,10 @@ from protocols.crypto.field import P, from_integers, minus, plus, times
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.agreement import coordinator_opens, guardian_opens
-from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.batch_notes import BatchNotes, OpenedBatches
 from protocols.levels.two_server.circuit_inputs import circuit_inputs
 from protocols.levels.two_server.input_check import Bound
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
-from protocols.levels.two_server.opened_batches import OpenedBatches
 from tests.harness.seeded import seeded_source
 
 

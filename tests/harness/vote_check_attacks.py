@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from protocols.crypto.channel import elements, receive
 from protocols.crypto.field import minus, plus, times
-from protocols.crypto.prg_chacha import derived_key
-from protocols.crypto.wire_arrays import elements, receive
+from protocols.crypto.prg import derived_key
 from protocols.levels.two_server import shares
 from protocols.levels.two_server.shares import (
     coordinator_blinds,

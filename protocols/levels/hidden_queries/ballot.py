@@ -26,14 +26,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from protocols.crypto.identity import sign
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, MalformedMessage, Refused
-from protocols.levels.hidden_queries.dealing import KEY_BYTES, Offer, check_architecture, opened_part
-from protocols.levels.hidden_queries.inference.announced import announced
-from protocols.levels.hidden_queries.inference.answerer import Answerer
-from protocols.levels.hidden_queries.inference.fixed_point import QuantisedModel
-from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.dealing import KEY_BYTES, Offer, announced, check_architecture, opened_part
+from protocols.levels.hidden_queries.inference.comparison import Arrays
+from protocols.levels.hidden_queries.inference.computing import Answerer
+from protocols.levels.hidden_queries.inference.model import QuantisedModel
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, InferencePlan
-from protocols.levels.hidden_queries.sealing import Computation, Sealing, answered_beginning
-from protocols.levels.hidden_queries.signed_refusals import signed_refusal
+from protocols.levels.hidden_queries.sealing import Computation, Sealing, answered_beginning, signed_refusal
 from protocols.levels.level import Cast
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import check_bytes

@@ -1,4 +1,10 @@
-"""Hidden queries: the messages between querying party and guardian before a batch, so that models can answer it.
+"""Hidden queries: what an answering party offers, and what the guardian deals for it.
+
+A model's public architecture as text, which an answering party announces to the querying party and the guardian.
+
+Canonical JSON: equal architectures have equal text. What is read is checked before it is used.
+
+Hidden queries: the messages between querying party and guardian before a batch, so that models can answer it.
 
 The guardian deals correlated randomness for one querying and one answering party
 (protocols/levels/hidden_queries/inference/). Half of it goes to the querying party in the clear; the other half is
@@ -14,9 +20,11 @@ Semi-honest, and not colluding with the querying party, with a party that answer
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from math import prod
+from typing import Literal
 
 import numpy as np
 from cryptography.exceptions import InvalidSignature
@@ -26,26 +34,114 @@ from numpy import ndarray
 
 from protocols.crypto.channel import Channel
 from protocols.crypto.edwards import is_public_key
+from protocols.crypto.identity import LARGEST_SIGNATURE
 from protocols.crypto.randomness import RandomSource
-from protocols.errors import InvalidInput, MalformedMessage, Refused
-from protocols.levels.hidden_queries.inference.announced import MAX_CHARACTERS, read_announced
-from protocols.levels.hidden_queries.inference.architecture import Architecture, Precision
-from protocols.levels.hidden_queries.inference.dealer import deal
-from protocols.levels.hidden_queries.inference.material import Arrays
-from protocols.levels.hidden_queries.inference.message_sizes import check_sizes
+from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage, Refused
+from protocols.levels.hidden_queries.inference.architecture import (
+    Architecture,
+    ConvolutionShape,
+    DenseShape,
+    LayerShape,
+    PoolShape,
+    Precision,
+    ReLUShape,
+)
+from protocols.levels.hidden_queries.inference.comparison import Arrays
+from protocols.levels.hidden_queries.inference.computing import deal
+from protocols.levels.hidden_queries.inference.plan import check_sizes
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.conversation import check_bytes, receive, seal, send, unseal
 from protocols.levels.two_server.statement import SIGNATURE_BYTES
-from protocols.ranges import integer
+from protocols.ranges import integer, whole
+from protocols.reading import parse_json
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
 from protocols.study.study import Study
 
+MAX_CHARACTERS = 2**16
+_PADDINGS: dict[str, Literal["valid", "same"]] = {"valid": "valid", "same": "same"}
+_KINDS: dict[str, type[LayerShape]] = {
+    "convolution": ConvolutionShape, "dense": DenseShape, "pool": PoolShape, "relu": ReLUShape
+}  # fmt: skip
+
+
+def announced(architecture: Architecture) -> str:
+    """The architecture's text."""
+    names = {kind: name for name, kind in _KINDS.items()}
+    layers = [{"kind": names[type(layer)], **asdict(layer)} for layer in architecture.layers]
+    content = {"features": architecture.features, "layers": layers, "precision": asdict(architecture.precision)}
+    return json.dumps(content, sort_keys=True, separators=(",", ":"))
+
+
+def read_announced(text: str) -> Architecture:
+    """The architecture that `text` announces. Raises MalformedMessage, also for sizes that are not allowed."""
+    if len(text) > MAX_CHARACTERS:
+        raise MalformedMessage(f"an architecture has {len(text)} characters; allowed: at most {MAX_CHARACTERS}")
+    try:
+        content = parse_json(text, where="an architecture")
+    except DataCorrupt:
+        raise MalformedMessage("an architecture is not JSON") from None
+    top = _fields(content, {"features", "layers", "precision"}, "an architecture")
+    if not isinstance(top["layers"], list):
+        raise MalformedMessage("layers are not a list")
+    try:
+        precision = _precision(top["precision"])
+        layers = tuple(_layer(number, each) for number, each in enumerate(top["layers"], 1))
+        return Architecture(whole("architecture", "features", top["features"]), layers, precision)
+    except InvalidInput as error:
+        raise MalformedMessage(f"the architecture is not allowed: {error}") from None
+
+
+def _layer(number: int, content: object) -> LayerShape:
+    what = f"layer {number}"
+    kind = content.get("kind") if isinstance(content, dict) else None
+    if not isinstance(kind, str) or kind not in _KINDS:
+        raise MalformedMessage(f"{what} is of no known kind; allowed: {', '.join(_KINDS)}")
+    assert isinstance(content, dict)
+    rest = {name: value for name, value in content.items() if name != "kind"}
+    if kind != "convolution":
+        return _KINDS[kind](**_whole(rest, _KINDS[kind], what))  # type: ignore[arg-type]  # not a convolution's fields
+    kernel, padding = rest.pop("kernel", None), rest.pop("padding", None)
+    if not (isinstance(kernel, list) and len(kernel) == 2 and isinstance(padding, str)):
+        raise MalformedMessage(f"{what} has no kernel of two sizes, or no padding")
+    rest = _fields(rest, {each.name for each in fields(ConvolutionShape)} - {"kernel", "padding"}, what)
+    sizes = {name: whole("architecture", "layers", value) for name, value in rest.items()}
+    both = (whole("architecture", "layers", kernel[0]), whole("architecture", "layers", kernel[1]))
+    if padding not in _PADDINGS:
+        raise MalformedMessage(f"{what} has a padding other than valid and same")
+    # The names of `sizes` were checked to be the remaining fields, all of them integers.
+    return ConvolutionShape(**sizes, kernel=both, padding=_PADDINGS[padding])  # type: ignore[arg-type]
+
+
+def _precision(content: object) -> Precision:
+    found = _fields(content, {each.name for each in fields(Precision)}, "precision")
+    bound = found.pop("input_bound")
+    if type(bound) is not float and type(bound) is not int:
+        raise MalformedMessage("input_bound is not a number")
+    return Precision(
+        input_bound=bound, **{name: whole("architecture", f"precision.{name}", value) for name, value in found.items()}
+    )
+
+
+def _whole(content: object, kind: type[LayerShape], what: str) -> dict[str, int]:
+    """The fields of a dataclass, all integers."""
+    found = _fields(content, {each.name for each in fields(kind)}, what)
+    return {
+        name: whole("architecture", "layers.shift" if name == "shift" else "layers", value)
+        for name, value in found.items()
+    }
+
+
+def _fields(content: object, names: set[str], what: str) -> dict[str, object]:
+    if not isinstance(content, dict) or set(content) != names:
+        raise MalformedMessage(f"{what} has other fields than {', '.join(sorted(names))}")
+    return content
+
+
 KEY_BYTES = 32
 DEAL = np.frombuffer(b"deal", dtype=np.uint8)
 _PURPOSE = b"conclave dealt part 1\n"
-_LARGEST_SIGNATURE = 80  # ECDSA over P-256 in DER has up to 72
 # Public, and the same for every model of every study: chosen without looking at weights.
 _INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS = 8, 10, 32
 
@@ -67,7 +163,7 @@ class Offer:
         """The offer in a message's arrays. Raises MalformedMessage unless they hold a key that can be sealed to, and an
         architecture that fits the study.
         """
-        if len(arrays) != 3 or arrays[0].size > MAX_CHARACTERS or not 1 <= arrays[2].size <= _LARGEST_SIGNATURE:
+        if len(arrays) != 3 or arrays[0].size > MAX_CHARACTERS or not 1 <= arrays[2].size <= LARGEST_SIGNATURE:
             raise MalformedMessage("an offer has other arrays; allowed: an architecture, a key and a signature")
         text, key, signature = arrays
         offer = cls(check_bytes(text, text.size), check_bytes(key, KEY_BYTES), check_bytes(signature, signature.size))

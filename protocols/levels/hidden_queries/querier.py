@@ -34,12 +34,11 @@ from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.ballot import ARCHITECTURE, DEALT, INFERENCE, NO_INFERENCE, VOTES
 from protocols.levels.hidden_queries.dealing import Dealt, Offer, ask_deals, precision_of
-from protocols.levels.hidden_queries.inference.fixed_point import check_inputs
-from protocols.levels.hidden_queries.inference.material import Arrays
+from protocols.levels.hidden_queries.inference.comparison import Arrays
+from protocols.levels.hidden_queries.inference.computing import Querier, finish
+from protocols.levels.hidden_queries.inference.model import check_inputs
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
-from protocols.levels.hidden_queries.inference.querier import Querier, finish
-from protocols.levels.hidden_queries.sealing import Beginning, Computation, Sealing
-from protocols.levels.hidden_queries.signed_refusals import is_of
+from protocols.levels.hidden_queries.sealing import Beginning, Computation, Sealing, is_of
 from protocols.levels.level import LeftOut, ReservedBatch, code_of
 from protocols.levels.two_server.aggregation import PartyShare, SharedAggregation
 from protocols.levels.two_server.signed_votes import as_array, received_votes

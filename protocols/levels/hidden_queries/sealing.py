@@ -8,6 +8,13 @@ Canetti & Krawczyk 2001, section 5). HKDF with SHA-256 (RFC 5869) gives one key 
 So a message that was changed, repeated, put in another order, or taken from another seat, batch or computation does not
 open. Either side ends with nothing that opens earlier computations; the querying party keeps the key of the one reply
 that is charged until its batch is settled, and the answering party keeps none. Lengths are not hidden.
+
+Hidden queries: refusals that the answering party signs, each for the one request that it refuses.
+
+A refusal ends a seat's part in a batch, and `no_inference` makes the querying party compute again. So whoever passes
+messages on must not be able to make one up, nor to answer with one of another moment: the seat's party signs the code
+together with the request and what was sealed in it, which is fresh in every computation. `no_inference` is final for
+what it refuses: the key that would have opened it is gone for good, or never was.
 """
 
 from __future__ import annotations
@@ -24,21 +31,20 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from numpy import ndarray
 
-from protocols.crypto.identity import sign
+from protocols.crypto.identity import LARGEST_SIGNATURE, sign
 from protocols.crypto.masks import agreed
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage, Refused
-from protocols.levels.hidden_queries.inference.material import Arrays
-from protocols.levels.secure_sum.authenticator import public_keys, verifier
+from protocols.levels.hidden_queries.inference.comparison import Arrays
 from protocols.levels.secure_sum.terms import roster_verifier
+from protocols.levels.secure_sum.wire import public_keys, verifier
 from protocols.levels.two_server.conversation import check_bytes
 from protocols.refusals.code import Code
 from protocols.study.levels import hidden
 from protocols.study.study import Study
-from protocols.wire.messages import decode_arrays, encode_arrays
+from protocols.wire.messages import Refusal, StepRequest, VoteRequest, decode_arrays, encode_arrays
 
 KEY_BYTES = 32
-_LARGEST_SIGNATURE = 80  # ECDSA over P-256 in DER has up to 72
 _QUERIER = "querier"
 
 
@@ -185,6 +191,29 @@ def _derived(own: X25519PrivateKey, theirs: bytes, statement: bytes) -> Sealing:
 
 
 def _signature(array: ndarray) -> bytes:
-    if not 1 <= array.size <= _LARGEST_SIGNATURE:
-        raise MalformedMessage(f"a signature has {array.size} bytes; allowed: 1 to {_LARGEST_SIGNATURE}")
+    if not 1 <= array.size <= LARGEST_SIGNATURE:
+        raise MalformedMessage(f"a signature has {array.size} bytes; allowed: 1 to {LARGEST_SIGNATURE}")
     return check_bytes(array, array.size)
+
+
+def signed_refusal(
+    refusal: Refusal, request: VoteRequest | StepRequest, study: Study, seat: str, *, key: ec.EllipticCurvePrivateKey
+) -> Refusal:
+    """The refusal with the signature of the seat's party, for this request alone."""
+    return replace(refusal, signature=sign(key, _statement(refusal, request, study, seat)))
+
+
+def is_of(refusal: Refusal, request: VoteRequest | StepRequest, study: Study, seat: str) -> bool:
+    """Whether the seat's party signed this refusal of this very request."""
+    if not 1 <= len(refusal.signature) <= LARGEST_SIGNATURE:
+        return False
+    return roster_verifier(study)(seat, _statement(refusal, request, study, seat), refusal.signature)
+
+
+def _statement(refusal: Refusal, request: VoteRequest | StepRequest, study: Study, seat: str) -> bytes:
+    if isinstance(request, VoteRequest):
+        digest, step, arrays = request.digest, "", request.relayed
+    else:
+        digest, step, arrays = request.batch_digest, request.step, request.arrays
+    parts = (step.encode(), encode_arrays(arrays), refusal.code.encode(), refusal.reason.encode(), seat.encode())
+    return b"conclave refusal 1\n" + study.digest + digest + b"".join(hashlib.sha256(part).digest() for part in parts)

@@ -16,14 +16,15 @@ from numpy import ndarray
 
 from protocols.crypto.edwards import is_public_key
 from protocols.errors import ConclaveError, MalformedMessage
-from protocols.levels.secure_sum.authenticator import TAG_BYTES, Verify
-from protocols.levels.secure_sum.context import Context
+from protocols.levels.secure_sum.terms import Context
 from protocols.levels.secure_sum.wire import (
     KEYS,
     MASK_ROW,
     SEALING_ROW,
     SIGNATURE_BYTES,
+    TAG_BYTES,
     Arrays,
+    Verify,
     checked,
     keys_statement,
     masked_statement,

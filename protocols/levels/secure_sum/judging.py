@@ -19,34 +19,37 @@ from numpy import ndarray
 from protocols.crypto.edwards import (
     ORDER,
     POINT_BYTES,
+    PROOF_BYTES,
     SCALAR_BYTES,
     all_lifted,
     is_point,
     knows_logarithm,
     lifted,
     projected,
+    proves,
 )
 from protocols.crypto.masks import KEY_BYTES, key_stream
-from protocols.crypto.same_logarithm import PROOF_BYTES, proves
-from protocols.levels.secure_sum.authenticator import TAG_BYTES, Verify
-from protocols.levels.secure_sum.batch_secret import pair_of, sealing_keys
 from protocols.levels.secure_sum.checking import valid_share
 from protocols.levels.secure_sum.collecting import Keys, Replies, Shared, collect, enough, reply_fault
-from protocols.levels.secure_sum.context import Context
 from protocols.levels.secure_sum.dealing import (
     Dealing,
     answered,
     answers_hash,
     dealt_message,
     no_dealings,
+    pair_of,
     scalars,
+    sealing_keys,
 )
+from protocols.levels.secure_sum.terms import Context
 from protocols.levels.secure_sum.wire import (
     MASK_ROW,
     SEALING_ROW,
     SIGNATURE_BYTES,
+    TAG_BYTES,
     VALID,
     Arrays,
+    Verify,
     checked,
     kept_bytes,
     receipt_bytes,

@@ -21,11 +21,9 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, BatchNoise, Counted, LeftOut, ReservedBatch, Streams, votes_of
-from protocols.levels.two_server.agreed_labels import coordinator_labels
 from protocols.levels.two_server.agreement import EVALUATION_NOTES
-from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.bound_inputs import bound_inputs, checked_masks, sizes_of
-from protocols.levels.two_server.circuit_inputs import CircuitInputs
+from protocols.levels.two_server.batch_notes import BatchNotes, OneCheck, OpenedBatches
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, bound_inputs, checked_masks, sizes_of
 from protocols.levels.two_server.conversation import (
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
@@ -39,11 +37,17 @@ from protocols.levels.two_server.conversation import (
 )
 from protocols.levels.two_server.keyed_shares import KeyedShares
 from protocols.levels.two_server.noise_pool import NoiseLaw, noise_of
-from protocols.levels.two_server.one_check import OneCheck
-from protocols.levels.two_server.opened_batches import OpenedBatches
-from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
-from protocols.levels.two_server.shared_sums import SumShare, check_sum_share
+from protocols.levels.two_server.shared_sums import (
+    SumShare,
+    check_sum_share,
+    noisy_share,
+    opened,
+    pin_share,
+    ring_bits,
+    shape_of,
+)
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share
+from protocols.levels.two_server.signed_labels import coordinator_labels
 from protocols.levels.two_server.signed_votes import received_votes
 from protocols.levels.two_server.sketch import coordinator_checks
 from protocols.levels.two_server.statement import SIGNATURE_BYTES, Fate, Statement, check_opened

@@ -7,7 +7,7 @@
     guardian -> coordinator   second message of the test, with the guardian's tag
     coordinator -> guardian   the coordinator's tag
 
-What is tested (equality.py) is a hash of the labels that stand for the opened outputs in *both* circuits. A server
+What is tested is a hash of the labels that stand for the opened outputs in *both* circuits. A server
 knows the labels of other outputs in the circuit that it garbled, but in the one that it evaluated only those of the
 outputs that its inputs give. So if the test passes, the honest server holds the outputs of the agreed circuit (Huang,
 Katz & Evans 2012, theorem 1). If a server garbled another circuit, the honest one's result may be false and its hash
@@ -19,7 +19,7 @@ garble, such as "the other's share of this count is even".
 is noted before the first mask is sent, and each first message of the other server is noted before it is answered.
 After a stop the same messages are repeated, other ones are refused (`labels_differ`), and a batch that was opened is
 never evaluated again. Honest servers lose nothing by a broken connection, wherever it breaks. Batches that
-are opened and never settled are counted, before the bit is shown (opened_batches.py).
+are opened and never settled are counted, before the bit is shown (batch_notes.py).
 """
 
 from __future__ import annotations
@@ -32,14 +32,12 @@ import numpy as np
 from jaxtyping import Bool, Int64
 from numpy import ndarray
 
-from protocols.crypto.base_transfers import POINT_BYTES
-from protocols.crypto.channel import Channel
-from protocols.crypto.equality import TAG_BYTES, EqualityTest
-from protocols.crypto.wire_arrays import receive
+from protocols.crypto.channel import Channel, receive
+from protocols.crypto.oblivious_transfer import POINT_BYTES, TAG_BYTES, EqualityTest
 from protocols.errors import Refused
 from protocols.levels.two_server.batch_notes import BatchNotes
 from protocols.levels.two_server.circuit_inputs import Sizes
-from protocols.levels.two_server.evaluation import Evaluated
+from protocols.levels.two_server.noisy_argmax import Evaluated
 from protocols.refusals.code import Code
 from protocols.votes import ABSTAIN
 from protocols.wire.messages import decode_arrays, encode_arrays

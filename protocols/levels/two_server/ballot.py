@@ -13,8 +13,7 @@ from protocols.crypto.randomness import RandomSource
 from protocols.errors import CannotVote, InvalidInput, Refused
 from protocols.levels.level import Ballot, Cast
 from protocols.levels.two_server.conversation import seal
-from protocols.levels.two_server.opened_sums import ring_bits
-from protocols.levels.two_server.shared_sums import SumShare, share_sum
+from protocols.levels.two_server.shared_sums import SumShare, ring_bits, share_sum
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes
 from protocols.levels.two_server.signed_votes import as_array, sent_votes, signed_votes
 from protocols.levels.two_server.statement import Fate, check_told

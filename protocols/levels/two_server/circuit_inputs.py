@@ -1,4 +1,7 @@
-"""What the two servers put into the circuit of a batch, and the sizes on which they must agree."""
+"""What the two servers put into the circuit of a batch, and the sizes on which they must agree.
+
+What a server enters into the circuit of a batch: bound before, by a check with the other server.
+"""
 
 from __future__ import annotations
 
@@ -6,15 +9,24 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
-from jaxtyping import Bool, UInt32
+from jaxtyping import Bool, Int64, UInt32
 from numpy import ndarray
 
-from protocols.crypto.circuit import conjunctions_a_query
-from protocols.crypto.counting_ring import LIMIT
+from protocols.crypto.channel import Channel
 from protocols.crypto.field import BITS, from_integers, plus, times
-from protocols.crypto.prg_chacha import derived_key
+from protocols.crypto.garbling import conjunctions_a_query
+from protocols.crypto.prg import derived_key
+from protocols.crypto.rings import LIMIT
 from protocols.errors import InvalidInput
-from protocols.levels.two_server.input_check import Bound
+from protocols.levels.two_server.batch_notes import BatchNotes
+from protocols.levels.two_server.conversation import own_weights
+from protocols.levels.two_server.input_check import Bound, InputCheck
+from protocols.levels.two_server.keyed_shares import KeyedShares
+from protocols.levels.two_server.noise_pool import NoiseLaw
+from protocols.levels.two_server.one_time_masks import Pin, PinnedExchange, masks_hold
+from protocols.levels.two_server.sketch import Ballots
+from protocols.study.levels import guarded
+from protocols.study.study import Study
 
 # Classes times queries of a chunk: about 60 MB of labels.
 _CHUNK_CELLS = 16_384
@@ -74,8 +86,8 @@ def circuit_inputs(
     """A server's inputs. leads: whether it is the coordinator; masked: whether that hides labels from the guardian.
 
     bound: its shares of the counts in units with its noise; threshold: T S, which the noisy counts whose argmax is
-    taken must reach, or None for plain GNMax, where every query passes; total_units: as given to `check_ring`, which
-    must have passed. Raises InvalidInput.
+    taken must reach, or None for plain GNMax, where every query passes; total_units: as given to
+    `check_counting_ring`, which must have passed. Raises InvalidInput.
     """
     if not 0 <= total_units < LIMIT:
         raise InvalidInput(f"total_units = {total_units}; allowed: 0 to {LIMIT - 1}")
@@ -91,3 +103,52 @@ def circuit_inputs(
     sizes = Sizes(queries=queries, classes=classes, threshold=threshold is not None, masked=masked)
     by_class = (each.transpose(0, 2, 1) for each in (macs, keys))
     return CircuitInputs(sizes, numbers.T, next(by_class), bound.alphas, next(by_class))
+
+
+def sizes_of(study: Study, *, queries: int) -> Sizes:
+    """The sizes of a batch's circuit."""
+    level = guarded(study.confidentiality)
+    threshold = study.threshold_units(level.units) is not None
+    return Sizes(queries=queries, classes=study.classes, threshold=threshold, masked=level.hides_queries)
+
+
+def checked_masks(
+    channel: Channel, keyed: KeyedShares, ballots: Ballots, *, leads: bool, secret: bytes, pin: Pin
+) -> Bool[ndarray, " voters"]:
+    """Which voters' masks are as agreed: the end of the vote check, whose secret and pins this takes."""
+    exchange = PinnedExchange(channel, leads=leads, pin=pin)
+    return masks_hold(exchange, keyed.masks, keyed.keys, secret=secret, digest=ballots.digest)
+
+
+def bound_inputs(
+    channel: Channel,
+    study: Study,
+    keyed: KeyedShares,
+    ballots: Ballots,
+    *,
+    seats: Int64[ndarray, " seats"],
+    valid: Bool[ndarray, " seats"],
+    seed: bytes,
+    leads: bool,
+    notes: BatchNotes,
+) -> CircuitInputs:
+    """This server's noisy shares of the counts, bound, and what binds the other's. The batch is then an opened one.
+
+    valid: which seats' votes count; seed: noted, from which its noise follows; leads: whether it is
+    the coordinator. Raises Refused("too_many_opened"), ("other_check") or ("false_inputs"), MalformedMessage,
+    ChannelClosed.
+    """
+    # A server that enters falsely and is noticed has tried once: see batch_notes.py.
+    notes.opened.count(notes.request)
+    voters = np.repeat(valid, study.votes.voters)[:, None]
+    weights = np.asarray(own_weights(study, seats)[:, None] * (ballots.takes_part & voters), dtype=np.int64)
+    check = InputCheck(keyed, weights, NoiseLaw.of(study), seed=seed, digest=ballots.digest)
+    bound = check.run(PinnedExchange(channel, leads=leads, pin=notes.pin_input))
+    level = guarded(study.confidentiality)
+    return circuit_inputs(
+        bound,
+        leads=leads,
+        threshold=study.threshold_units(level.units),
+        total_units=study.total_units(level.units),
+        masked=level.hides_queries,
+    )

@@ -20,7 +20,7 @@ from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.crypto.channel import Channel
-from protocols.crypto.prg_chacha import SEED_BYTES
+from protocols.crypto.prg import SEED_BYTES
 from protocols.errors import InvalidInput, MalformedMessage, Refused
 from protocols.ledger.audit_log import Head
 from protocols.levels.two_server.sketch import Ballots

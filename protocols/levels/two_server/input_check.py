@@ -34,14 +34,13 @@ import numpy as np
 from jaxtyping import Int64, UInt32
 from numpy import ndarray
 
-from protocols.crypto.base_transfers import ANSWER_BYTES, COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.channel import elements
 from protocols.crypto.field import from_integers, matrix_product, minus, plus, reduced, times
 from protocols.crypto.linear_macs import Held, Holder, Keeper, Kept, message_bytes
-from protocols.crypto.prg import expanded_source
-from protocols.crypto.prg_chacha import derived_key, field_elements
-from protocols.crypto.wire_arrays import elements
+from protocols.crypto.oblivious_transfer import BASE_ANSWER_BYTES, COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.prg import derived_key, expanded_source, field_elements
 from protocols.errors import MalformedMessage, Refused
-from protocols.levels.two_server.keyed_shares import KeyedShares
+from protocols.levels.two_server.keyed_shares import KeyedShares, weighted_sums
 from protocols.levels.two_server.noise_pool import (
     ROWS_A_QUERY,
     NoiseLaw,
@@ -51,9 +50,7 @@ from protocols.levels.two_server.noise_pool import (
     opening_bytes,
     row_order,
 )
-from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS, opened_sum
-from protocols.levels.two_server.pinned_exchange import PinnedExchange
-from protocols.levels.two_server.weighted_sums import weighted_sums
+from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS, PinnedExchange, opened_sum
 from protocols.refusals.code import Code
 
 _HASH_BYTES = 32
@@ -123,7 +120,7 @@ class InputCheck:
             raise MalformedMessage("the servers differ in the batch whose inputs they check")
         bits = np.unpackbits(np.frombuffer(source(COLUMNS // 8), dtype=np.uint8)).astype(np.bool_)
         receiver = BaseReceiver(offer, bits, source)
-        answer = exchange.of("number", self._pool.numbers[0] + receiver.message, _HASH_BYTES + ANSWER_BYTES)
+        answer = exchange.of("number", self._pool.numbers[0] + receiver.message, _HASH_BYTES + BASE_ANSWER_BYTES)
         first = self._coin(0, answer[:_HASH_BYTES], one)
         holder = Holder(sender.keys(answer[_HASH_BYTES:]), repetitions=INPUT_REPETITIONS)
         keeper = Keeper(bits, receiver.keys, repetitions=INPUT_REPETITIONS)

@@ -23,11 +23,10 @@ import numpy as np
 from jaxtyping import Int64, UInt8
 from numpy import ndarray
 
-from protocols.crypto.discrete_gaussian import lattice_sigma
+from protocols.crypto.discrete_gaussian import WORDS, inverted, lattice_sigma
 from protocols.crypto.field import from_integers
-from protocols.crypto.inverted_gaussian import WORDS, inverted
 from protocols.crypto.linear_macs import Held, Kept
-from protocols.crypto.prg_chacha import derived_key, keystream, next_bytes
+from protocols.crypto.prg import derived_key, keystream, next_bytes
 from protocols.errors import Refused
 from protocols.refusals.code import Code
 from protocols.study.levels import guarded

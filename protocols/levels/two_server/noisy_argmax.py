@@ -1,4 +1,21 @@
-"""The servers' two-party computation of noisy labels from their shares of the counts, evaluated twice.
+"""The noisy argmax of shared counts by a garbled circuit, and macs of the numbers that enter it.
+
+Macs of the numbers whose bits enter a circuit, out of the same transfers by which they enter.
+
+A wire's bit b entered by a correlated transfer: the evaluator has L = K ^ b D, the garbler K and its offset D. With H a
+hash into F_p, the garbler sends c = H(K) - H(K ^ D) + 2^k alpha for the bit of weight 2^k; the evaluator computes H(L)
++ b c = H(K) + b 2^k alpha. Added up over the bits of a number d, the evaluator holds alpha d + sum H(K), and the
+garbler, which knows alpha and all K, the key sum H(K): macs as in linear_macs.py, with the sign of the mac reversed.
+
+Then d = 2 (x + noise) + a public number may be compared with what the input check bound (circuit_inputs.py): both sides
+compute what the evaluator's macs leave over, and agreement.py compares it by a test that tells them only whether it is
+equal. A garbler that sends another c gets an evaluator with b = 1 to hold another mac: if it guessed the bits of all
+such c it goes on, and otherwise the batch ends. So it learns one bit of its choice about the evaluator's input, for the
+price of a batch in both logs, as in dual execution itself.
+
+What a server holds between the evaluation of the circuits and the opening of their outputs; it is noted before.
+
+The servers' two-party computation of noisy labels from their shares of the counts, evaluated twice.
 
 Each server has added its own noise to its own share, and both are bound (input_check.py). The guardian garbles a
 circuit that the coordinator evaluates, and the coordinator garbles the same circuit for the guardian: dual execution
@@ -6,7 +23,7 @@ circuit that the coordinator evaluates, and the coordinator garbles the same cir
 "Quid-pro-quo-tocols"). A server that garbles another circuit, or other tables, spoils only what the other server
 evaluates, never its own result; and agreement.py compares both, before anything is released, so that it shows. Whoever
 evaluates gets its inputs by checked correlated transfers (oblivious_transfer.py), one label for each of its bits and no
-other; from the same transfers follow macs of what it entered (bit_tags.py), which agreement.py compares with those of
+other; from the same transfers follow macs of what it entered (above), which agreement.py compares with those of
 what was bound.
 
     guardian -> coordinator   digest of the sizes; its point of the base transfers
@@ -32,34 +49,164 @@ every attempt, because they hide the inputs of one attempt only.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from typing import Literal
+
 import numpy as np
 from jaxtyping import Bool, UInt32, UInt64
 from numpy import ndarray
 
-from protocols.crypto.base_transfers import ANSWER_BYTES as BASE_BYTES
-from protocols.crypto.base_transfers import POINT_BYTES, BaseReceiver, BaseSender
-from protocols.crypto.channel import Channel
-from protocols.crypto.circuit import Gates, noisy_argmax
-from protocols.crypto.field import plus
-from protocols.crypto.garbling import LABEL_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen
-from protocols.crypto.hashing import KEY_BYTES, LabelHash
+from protocols.crypto.channel import Channel, elements, receive
+from protocols.crypto.field import BITS, P, minus, plus, reduced, times
+from protocols.crypto.garbling import (
+    KEY_BYTES,
+    LABEL_BYTES,
+    Evaluator,
+    Garbler,
+    Gates,
+    LabelHash,
+    TableReader,
+    TableWriter,
+    chosen,
+    colours,
+    noisy_argmax,
+)
 from protocols.crypto.oblivious_transfer import (
     ANSWER_BYTES,
+    BASE_ANSWER_BYTES,
     CHALLENGE_BYTES,
+    POINT_BYTES,
+    BaseReceiver,
+    BaseSender,
     CorrelatedReceiver,
     CorrelatedSender,
     bits_of,
 )
-from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, keystream, next_bytes
+from protocols.crypto.prg import SEED_BYTES, derived_key, keystream, next_bytes
 from protocols.crypto.randomness import RandomSource
-from protocols.crypto.wire_arrays import receive
 from protocols.errors import MalformedMessage
-from protocols.levels.two_server.bit_tags import evaluator_tags, garbler_tags, message_bytes
 from protocols.levels.two_server.circuit_inputs import CircuitInputs, Sizes
-from protocols.levels.two_server.evaluation import Evaluated
+from protocols.wire.messages import decode_arrays, encode_arrays
+
+# Tweaks of this use of the hash; gates count from 0.
+_FIRST_TWEAK = 1 << 63
+_FOUR = np.array([4], dtype=np.uint32)
+_BIT_VALUES = np.uint32(1) << np.arange(BITS, dtype=np.uint32)
+
+
+def garbler_tags(
+    zeros: UInt64[ndarray, "31 *numbers 2"], offset: UInt64[ndarray, "2"], alphas: UInt32[ndarray, " repetitions"],
+    hashing: LabelHash, *, first: int,
+) -> tuple[UInt32[ndarray, "repetitions *numbers"], bytes]:  # fmt: skip
+    """The keys of the numbers, and the message to the evaluator. first: how many numbers of the session precede."""
+    shape = zeros.shape[1:-1]
+    keys = np.zeros((len(alphas), *shape), dtype=np.uint32)
+    message = np.empty((len(alphas), BITS, *shape), dtype="<u4")
+    both = hashing.permuted(zeros), hashing.permuted(zeros ^ offset)
+    for repetition, alpha in enumerate(alphas):
+        tweaks = _tweaks(repetition, shape, first)
+        of_zero, of_one = (_field(hashing.finished(each, tweaks)) for each in both)
+        powers = times(_BIT_VALUES, np.full(BITS, alpha, dtype=np.uint32))
+        message[repetition] = plus(minus(of_zero, of_one), powers.reshape(BITS, *(1,) * len(shape)))
+        keys[repetition] = _added(of_zero)
+    return keys, message.tobytes()
+
+
+def evaluator_tags(
+    active: UInt64[ndarray, "31 *numbers 2"], bits: Bool[ndarray, "31 *numbers"], message: bytes, hashing: LabelHash,
+    *, first: int, repetitions: int,
+) -> UInt32[ndarray, "repetitions *numbers"]:  # fmt: skip
+    """alpha d + key of each number. message: the garbler's. Raises MalformedMessage unless it is of field elements."""
+    permuted = hashing.permuted(active)
+    tags = []
+    for repetition, sent in enumerate(elements(message, (repetitions, *bits.shape))):
+        own = _field(hashing.finished(permuted, _tweaks(repetition, bits.shape[1:], first)))
+        tags.append(_added(plus(own, sent * bits.astype(np.uint32))))
+    return np.stack(tags)
+
+
+def message_bytes(numbers: int, *, repetitions: int) -> int:
+    """The length of a garbler's message about so many numbers."""
+    return 4 * repetitions * BITS * numbers
+
+
+def _tweaks(repetition: int, shape: tuple[int, ...], first: int) -> UInt64[ndarray, "31 *numbers"]:
+    count = int(np.prod(shape))
+    numbers = first + np.arange(count, dtype=np.uint64).reshape(shape)
+    bits = np.arange(BITS, dtype=np.uint64).reshape(BITS, *(1,) * len(shape))
+    return np.uint64(_FIRST_TWEAK) + (numbers * np.uint64(BITS) + bits) * np.uint64(4) + np.uint64(repetition)
+
+
+def _field(hashes: UInt64[ndarray, "*wires 2"]) -> UInt32[ndarray, "*wires"]:
+    """128 bits modulo p: 2^64 is 4. Within 2^-97 of uniform."""
+    return plus(reduced(hashes[..., 0]), times(reduced(hashes[..., 1]), _FOUR))
+
+
+def _added(values: UInt32[ndarray, "31 *numbers"]) -> UInt32[ndarray, "*numbers"]:
+    return (values.astype(np.uint64).sum(axis=0) % np.uint64(P)).astype(np.uint32)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluated:
+    """The labels of the outputs of two circuits: one that this server evaluated, and one that it garbled.
+
+    Outputs are the bits of the label, lowest first, and after them the pass bit, if there is a threshold. context: a
+    hash of the messages with which the evaluation began; active: labels of the circuit that the other garbled; zeros:
+    labels of zero of the own circuit, whose labels of one are zeros ^ offset; mask: what the coordinator added to the
+    label's bits, if it hid them; seed: 32 secret bytes for the test of equality; bound: what is left of the macs of the
+    coordinator's inputs and of the guardian's, the same on both servers if what entered is what was bound.
+    """
+
+    context: bytes
+    active: UInt64[ndarray, "outputs queries 2"] = field(repr=False)
+    zeros: UInt64[ndarray, "outputs queries 2"] = field(repr=False)
+    offset: UInt64[ndarray, "2"] = field(repr=False)
+    mask: Bool[ndarray, "label_bits queries"] | None = field(repr=False)
+    seed: bytes = field(repr=False)
+    bound: tuple[bytes, bytes] = field(repr=False)
+
+    @property
+    def masks(self) -> bytes:
+        """What tells the other server the values of the outputs of the circuit that this one garbled."""
+        return np.packbits(colours(self.zeros).reshape(-1)).tobytes()
+
+    def decoded(self, masks: bytes) -> Bool[ndarray, "outputs queries"]:
+        """The outputs of the circuit that this server evaluated; masks: the other server's."""
+        seen = colours(self.active)
+        return seen ^ np.unpackbits(np.frombuffer(masks, np.uint8), count=seen.size).astype(np.bool_).reshape(
+            seen.shape
+        )
+
+    def secret(self, outputs: Bool[ndarray, "outputs queries"], *, garbled: Literal["first", "second"]) -> bytes:
+        """The same on both servers only if both hold labels of these outputs in both circuits, of the bound inputs.
+
+        garbled: which circuit this server garbled: the guardian's is the first.
+        """
+        own = self.zeros ^ chosen(outputs, self.offset)
+        both = (own, self.active) if garbled == "first" else (self.active, own)
+        labels = (each.astype("<u8").tobytes() for each in both)
+        return derived_key("agreement", *labels, outputs.tobytes(), *self.bound)
+
+    def encoded(self) -> bytes:
+        """For a note."""
+        mask = np.zeros((0, 0), np.bool_) if self.mask is None else self.mask
+        labels = (each.astype("<u8").view(np.uint8) for each in (self.active, self.zeros, self.offset))
+        ends = (np.frombuffer(each, np.uint8) for each in (self.context, self.seed, *self.bound))
+        return encode_arrays((*labels, mask, *ends))
+
+    @classmethod
+    def read(cls, note: bytes) -> Evaluated:
+        """What `encoded` wrote."""
+        active, zeros, offset, mask, *ends = decode_arrays(note)
+        context, seed, one, other = (each.tobytes() for each in ends)
+        active, zeros, offset = (
+            np.ascontiguousarray(each).view("<u8").astype(np.uint64) for each in (active, zeros, offset)
+        )
+        return cls(context, active, zeros, offset, mask if mask.size else None, seed, (one, other))
+
 
 _DIGEST_BYTES = 32
-_HELLO_BYTES = BASE_BYTES + KEY_BYTES + SEED_BYTES
+_HELLO_BYTES = BASE_ANSWER_BYTES + KEY_BYTES + SEED_BYTES
 
 
 def coordinator_evaluates(channel: Channel, inputs: CircuitInputs, *, source: RandomSource) -> Evaluated:
@@ -161,7 +308,7 @@ class _Evaluating:
     """The circuit that this server evaluates."""
 
     def __init__(self, base: BaseSender, hello: bytes, source: RandomSource) -> None:
-        points, key, seed = np.split(np.frombuffer(hello, np.uint8), [BASE_BYTES, BASE_BYTES + KEY_BYTES])
+        points, key, seed = np.split(np.frombuffer(hello, np.uint8), [BASE_ANSWER_BYTES, BASE_ANSWER_BYTES + KEY_BYTES])
         self.transfers = CorrelatedReceiver(base.keys(points.tobytes()), source)
         self.hashing, self.tweak = LabelHash(key.tobytes()), 0
         self._actives = _ActiveLabels(seed.tobytes())
@@ -201,7 +348,7 @@ class _Tags:
 
     @property
     def secrets(self) -> tuple[bytes, bytes]:
-        """What is left of the macs of the own numbers, and of the other's: see bit_tags.py."""
+        """What is left of the macs of the own numbers, and of the other's: see above."""
         inputs = self._inputs
         own = plus(np.concatenate(self._tags, axis=2), inputs.macs)
         return _hashed(own), _hashed(plus(np.concatenate(self._keys, axis=2), inputs.keys))

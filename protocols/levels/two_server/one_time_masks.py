@@ -1,4 +1,9 @@
-"""One-time masks of a party's votes under the keys of its vote check, and the test that they were dealt as agreed.
+"""Steps in which both servers say something of the same kind, the coordinator first.
+
+What a server says in a step may not depend on what the other says in it. What it says in the next one does; so what it
+heard is pinned before: once and for all attempts at a batch, as in the vote check (sketch.py).
+
+One-time masks of a party's votes under the keys of its vote check, and the test that they were dealt as agreed.
 
 For each of INPUT_REPETITIONS and each query the party deals shares of a mask z and of k z, k the key under which it
 deals k v, and of a spare mask y and of k y. z hides <r,v> in the check of the servers' inputs (input_check.py). Wrong
@@ -8,7 +13,7 @@ add up to must be zero (the sacrifice of Damgard, Pastro, Smart & Zakarias 2012,
 homomorphic encryption", section 3.3).
 
 g must be unknown to parties when they deal. A server may choose it: y hides z whatever g is, if there is one g, and
-what the other server said is pinned (pinned_exchange.py). A server that shifts what it opens here gets the voter left
+what the other server said is pinned (`PinnedExchange`). A server that shifts what it opens here gets the voter left
 out, and sees one combination of its keys. So this test comes after the vote check, whose keys must be secret until it
 has ended.
 
@@ -18,6 +23,7 @@ share of k z and k y: 16 bytes a query. A hidden query's party does not know v, 
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from hmac import compare_digest
 
@@ -25,12 +31,52 @@ import numpy as np
 from jaxtyping import Bool, UInt8, UInt32
 from numpy import ndarray
 
+from protocols.crypto.channel import Channel, elements, receive
 from protocols.crypto.field import minus, plus, reduced, times
-from protocols.crypto.prg_chacha import derived_key, field_elements
-from protocols.crypto.wire_arrays import elements
+from protocols.crypto.prg import derived_key, field_elements
 from protocols.errors import Refused
-from protocols.levels.two_server.pinned_exchange import PinnedExchange
 from protocols.refusals.code import Code
+
+# Stores what a step of a batch was done with; raises Refused for any other than the first.
+Pin = Callable[[str, bytes], None]
+
+
+class PinnedExchange:
+    """One server's end. leads: whether it is the coordinator's."""
+
+    def __init__(self, channel: Channel, *, leads: bool, pin: Pin) -> None:
+        self.leads = leads
+        self._channel, self._pin = channel, pin
+
+    def of(self, step: str, message: bytes, size: int) -> bytes:
+        """Says the message and returns what the other server says in this step, `size` bytes.
+
+        Raises MalformedMessage, ChannelClosed, and what `pin` raises.
+        """
+        theirs = self._swapped(step, message, size)
+        self._pin(step, derived_key("heard", theirs))
+        return theirs
+
+    def of_parts(self, step: str, messages: Iterator[bytes], sizes: list[int]) -> Iterator[bytes]:
+        """As `of`, in parts, which are pinned together at the end: what is said after the last part follows from all.
+
+        messages: made one by one, so that not all need be held; none may follow from the other server's parts.
+        """
+        heard = b""
+        for message, size in zip(messages, sizes, strict=True):
+            theirs = self._swapped(step, message, size)
+            heard = derived_key("heard", heard, theirs)
+            yield theirs
+        self._pin(step, heard)
+
+    def _swapped(self, step: str, message: bytes, size: int) -> bytes:
+        if self.leads:
+            self._channel.send(message)
+        theirs = receive(self._channel, size, f"the other server's {step}")
+        if not self.leads:
+            self._channel.send(message)
+        return theirs
+
 
 INPUT_REPETITIONS = 2
 _HASH_BYTES = 32

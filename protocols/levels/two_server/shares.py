@@ -25,11 +25,10 @@ import numpy as np
 from jaxtyping import Int64, UInt8, UInt32
 from numpy import ndarray
 
-from protocols.crypto.counting_ring import MAX_CLASSES
-from protocols.crypto.cubic_field import cubic_times
-from protocols.crypto.field import minus, plus, times
-from protocols.crypto.prg_chacha import SEED_BYTES, derived_key, field_elements
+from protocols.crypto.field import cubic_times, minus, plus, times
+from protocols.crypto.prg import SEED_BYTES, derived_key, field_elements
 from protocols.crypto.randomness import RandomSource
+from protocols.crypto.rings import MAX_CLASSES
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS, deal_masks
 from protocols.ranges import in_range

@@ -26,8 +26,8 @@ from numpy import ndarray
 from protocols.crypto.identity import sign
 from protocols.errors import MalformedMessage
 from protocols.levels.level import LeftOut, ReservedBatch
-from protocols.levels.secure_sum.authenticator import Verify
 from protocols.levels.secure_sum.terms import roster_verifier
+from protocols.levels.secure_sum.wire import Verify
 from protocols.levels.two_server.conversation import check_bytes, sealed_bytes
 from protocols.levels.two_server.statement import SIGNATURE_BYTES
 from protocols.refusals.code import Code

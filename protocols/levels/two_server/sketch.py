@@ -50,11 +50,9 @@ import numpy as np
 from jaxtyping import Bool, UInt32
 from numpy import ndarray
 
-from protocols.crypto.channel import Channel
-from protocols.crypto.cubic_field import cubic_times
-from protocols.crypto.field import matrix_product, minus, plus, reduced, times
-from protocols.crypto.prg_chacha import derived_key, field_elements
-from protocols.crypto.wire_arrays import elements, receive
+from protocols.crypto.channel import Channel, elements, receive
+from protocols.crypto.field import cubic_times, matrix_product, minus, plus, reduced, times
+from protocols.crypto.prg import derived_key, field_elements
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.two_server.shares import (
     REPETITIONS,
@@ -67,7 +65,7 @@ from protocols.levels.two_server.shares import (
     guardian_votes,
 )
 
-# Stores what a step of a batch's check was done with; raises Refused for any other than the first: see one_check.py.
+# Stores what a step of a batch's check was done with; raises Refused for any other than the first: see batch_notes.py.
 Pin = Callable[[str, bytes], None]
 
 _HASH_BYTES = 32

@@ -113,7 +113,7 @@ def _smaller_units(right: Function) -> Function:
 
 _FILTER = "protocols.budgets.filter"
 _COUNTED, _SUMMED = "protocols.study.votes", "protocols.levels.secure_sum.ballot"
-_POOL, _BOUND = "protocols.levels.two_server.noise_pool", "protocols.levels.two_server.bound_inputs"
+_POOL, _BOUND = "protocols.levels.two_server.noise_pool", "protocols.levels.two_server.circuit_inputs"
 RUN_BREAKS: dict[str, RunBreak] = {
     "abstentions-first": RunBreak(
         "clear: abstentions are counted for class 0", "clear", (f"{_COUNTED}:count_votes",), _first_class_for_none

@@ -16,8 +16,7 @@ from numpy import ndarray
 
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.budgets.filter import NANO
-from protocols.crypto.discrete_gaussian import lattice_sigma
-from protocols.crypto.lazy_inversion import integer_gaussian
+from protocols.crypto.discrete_gaussian import integer_gaussian, lattice_sigma
 from protocols.crypto.randomness import RandomSource, simulation_rng, system_source
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated

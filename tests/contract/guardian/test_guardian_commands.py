@@ -9,7 +9,7 @@ import pytest
 from coordinator.commands.group import run_command as run_coordinator
 from guardian.commands import run_command
 from guardian.home import GuardianHome
-from protocols.crypto.fingerprints import phrase
+from protocols.crypto.identity import phrase
 from protocols.study.file import write_study
 from runtime.key_files import locked
 from tests.harness.guardians import guarded_study

@@ -9,7 +9,6 @@ from coordinator.members import Authority, authority_pem
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, create_guardian
-from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
@@ -19,6 +18,7 @@ from protocols.crypto.identity import (
     may_dial,
     new_authority,
     new_key,
+    phrase,
     request_fingerprint,
     to_pem,
 )

@@ -24,7 +24,7 @@ from protocols.crypto.identity import new_key
 from protocols.crypto.masks import MaskSum
 from protocols.crypto.randomness import system_source
 from protocols.ledger.ledger import Ledger
-from protocols.levels.secure_sum import batch_secret
+from protocols.levels.secure_sum import dealing
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.study.file import write_study
 from protocols.wire.messages import HiddenVotes, StepReply
@@ -151,7 +151,7 @@ def secrets(monkeypatch):
         made.shares.add((self.total - before).tobytes())
 
     monkeypatch.setattr(Party, "handle", handled)
-    monkeypatch.setattr(batch_secret, "derived", deriving)
+    monkeypatch.setattr(dealing, "derived", deriving)
     monkeypatch.setattr(MaskSum, "add", adding)
     for module in ("tests.harness.consortium", "tests.harness.askers", "party.asking.asking"):
         monkeypatch.setattr(f"{module}.system_source", made.source)

@@ -30,10 +30,9 @@ from protocols.study.study import Seat, Study
 from protocols.study.terms import Feature, Terms
 from protocols.study.votes import UNITS, TeacherVotes, UnitSums
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
-from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, Frame
+from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
 from protocols.wire.relay import RELAY_METHOD, RELAYED_BYTES
-from protocols.wire.versions import WIRE_VERSIONS
 from runtime.cli import EPILOG
 from tests.harness.pages import ROOT, RunPage, blocks, names_of, section
 from tests.system.docs.flag_tables import PAGE, commands

@@ -18,8 +18,8 @@ import pytest
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import DataCorrupt
 from protocols.mechanisms.gnmax import GNMax
-from protocols.research.evidence import QueryVotes, Units
-from protocols.research.published.private import Private
+from protocols.research.data_dependent import QueryVotes, Units
+from protocols.research.private import Private
 from simulations.planning.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from tests.harness.distributions import example

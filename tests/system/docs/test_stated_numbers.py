@@ -19,7 +19,7 @@ from benchmarks.papers.written import from_tidy, papers_markdown
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
-from protocols.research.published.bayesian import bayesian_cost
+from protocols.research.bayesian import bayesian_cost
 from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, markdown_table, means, worst_groups, worst_rows
 from simulations.groups import FEWEST

@@ -10,8 +10,7 @@ import pytest
 from coordinator.connection.guardian_dialling import check_guardian, dial
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_authority, new_key, to_pem
 from protocols.errors import ChannelClosed, InvalidInput, Refused
-from protocols.wire.guardian.greeting import CONVERSE_METHOD, Opening
-from protocols.wire.guardian.stream import CARRIED_BYTES
+from protocols.wire.guardian import CARRIED_BYTES, CONVERSE_METHOD, Opening
 from tests.harness.guardians import Guardianship, guarded_study
 from tests.harness.studies import NOW
 

@@ -10,7 +10,7 @@ from coordinator.connection.guardian_dialling import check_guardian
 from guardian.port import _EACH
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_key, to_pem
 from protocols.errors import Refused
-from protocols.wire.guardian.greeting import CONVERSE_METHOD
+from protocols.wire.guardian import CONVERSE_METHOD
 from tests.harness.clocks import wait_until
 
 STREAMS = 40

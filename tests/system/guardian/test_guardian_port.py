@@ -12,7 +12,7 @@ import pytest
 from coordinator.connection.guardian_dialling import check_guardian, dial
 from protocols.crypto.channel import Channel
 from protocols.errors import BudgetExceeded, ChannelClosed, InvalidInput, MalformedMessage, Refused, StorageFailed
-from protocols.wire.guardian.stream import EndedByPeer
+from protocols.wire.guardian import EndedByPeer
 from tests.harness.clocks import wait_until
 from tests.harness.guardians import Echo, Guardianship
 from tests.harness.studies import NOW, deployed_study

@@ -8,7 +8,7 @@ from scipy.special import ndtr
 
 from protocols.bounds.label_only import ORDERS, label_rdp, threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.research.published.private import WHY
+from protocols.research.private import WHY
 from tests.harness.simulating import run
 
 # As SVHN was published (Papernot et al. 2018): 8,500 queries to 250 teachers, T = 300.

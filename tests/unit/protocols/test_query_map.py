@@ -13,7 +13,7 @@ from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.features.linear import Linear
-from protocols.features.steps import MOST_STEPS, STEPS
+from protocols.features.stage import MOST_STEPS, STEPS
 from protocols.study.query_map import Partition, QueryMap
 
 

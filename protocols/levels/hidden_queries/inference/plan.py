@@ -1,6 +1,8 @@
-"""What a public architecture and a number of queries determine: gates, the order of seeds, shapes of messages.
+"""What a public architecture and a number of queries determine: gates, seeds in order, shapes and sizes of messages.
 
 Dealer, querying and answering party walk through the same plan, so that their streams stay in step.
+
+The sizes of a private inference's messages, checked against the hub's limits before anything is computed.
 """
 
 from __future__ import annotations
@@ -12,16 +14,24 @@ import numpy as np
 from jaxtyping import UInt32
 from numpy import ndarray
 
-from protocols.crypto.prg_aes import SEED_BYTES
+from protocols.crypto.prg import SEED_BYTES
 from protocols.errors import InvalidInput
-from protocols.levels.hidden_queries.inference.architecture import Architecture, LinearShape, PoolShape, ReLUShape
-from protocols.levels.hidden_queries.inference.comparison import Digits
-from protocols.levels.hidden_queries.inference.material import Piece
-from protocols.levels.hidden_queries.inference.relu import ReLUGate
-from protocols.levels.hidden_queries.inference.ring import Multiply
+from protocols.levels.hidden_queries.inference.architecture import (
+    Architecture,
+    LinearShape,
+    Multiply,
+    PoolShape,
+    ReLUShape,
+)
+from protocols.levels.hidden_queries.inference.comparison import (
+    Digits,
+    Piece,
+    ReLUGate,
+)
 from protocols.levels.hidden_queries.inference.vote import VoteGate
 from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS
 from protocols.levels.two_server.shares import REPETITIONS
+from protocols.wire.relay import REQUEST_BYTES
 
 MAX_QUERIES = 2**16
 # The most randomness dealt for one batch, so that it fits a message; the guardian needs a few times as much memory.
@@ -183,3 +193,27 @@ def last_reply(queries: int, classes: int) -> tuple[Piece, ...]:
         Piece("field", "<u4", (1, 2, INPUT_REPETITIONS, queries)),
         Piece("xor", "<u1", (1, SEED_BYTES)),
     )
+
+
+# A hub accepts and relays no larger frame: it holds several in memory at once.
+REPLY_BYTES = 7 * 2**20
+
+
+def check_sizes(architecture: Architecture, queries: int) -> None:
+    """Raises InvalidInput unless all messages of a batch of `queries` queries are within the limits."""
+    plan = InferencePlan.of(architecture, queries)
+    reply = max(_bytes(exchange.reply) for exchange in plan.exchanges)
+    request = max(_bytes(plan.corrections), *(_bytes(exchange.request) for exchange in plan.exchanges))
+    for what, size, limit in (
+        ("a reply of the answering party", reply, REPLY_BYTES),
+        ("a message to the answering party", request, REQUEST_BYTES),
+    ):
+        if size > limit:
+            raise InvalidInput(
+                f"{what} about {queries} queries has {size} bytes; allowed: {limit}: use a smaller model, or a study "
+                "with a lower batch_limit"
+            )
+
+
+def _bytes(pieces: tuple[Piece, ...]) -> int:
+    return sum(prod(piece.shape) * np.dtype(piece.dtype).itemsize for piece in pieces)

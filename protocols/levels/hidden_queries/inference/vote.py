@@ -21,11 +21,9 @@ from jaxtyping import UInt8, UInt32
 from numpy import ndarray
 
 from protocols.crypto.field import plus, times
-from protocols.crypto.prg_aes import Stream
-from protocols.crypto.prg_chacha import SEED_BYTES, derived_key
+from protocols.crypto.prg import SEED_BYTES, Stream, derived_key
 from protocols.levels.hidden_queries.inference import comparison
-from protocols.levels.hidden_queries.inference.comparison import Digits
-from protocols.levels.hidden_queries.inference.material import Arrays, Piece
+from protocols.levels.hidden_queries.inference.comparison import Arrays, Digits, Piece
 from protocols.levels.two_server.shares import REPETITIONS
 
 

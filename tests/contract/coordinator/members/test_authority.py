@@ -8,12 +8,12 @@ from coordinator.home import CoordinatorHome
 from coordinator.members import Authority, authority_pem, create_consortium, invitation_toml
 from coordinator.serving import DenyList
 from coordinator.store.store import Store
-from protocols.crypto.fingerprints import phrase
 from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
     identify,
     new_key,
+    phrase,
     request_fingerprint,
     to_pem,
 )

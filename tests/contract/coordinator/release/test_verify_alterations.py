@@ -15,7 +15,7 @@ from coordinator.labelling.training import train_student
 from coordinator.release.verify import AUTHORITY, verify_release
 from protocols.crypto.identity import to_pem
 from protocols.features.feature_map import FeatureMap
-from protocols.features.scale import Scale
+from protocols.features.linear import Scale
 from runtime.distribution import installed_version
 from tests.harness.deployed_records import record_study_of
 from tests.harness.released import POOL, Consortium, failed, small_study

@@ -10,7 +10,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from party.budget.policy import Policy
 from party.commands.group import run_command
 from party.settings import read_settings
-from protocols.crypto.fingerprints import phrase
+from protocols.crypto.identity import phrase
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
 from tests.harness.guardians import guarded_study

@@ -7,8 +7,8 @@ The other server is the real program; a coordinator stands for a querying hospit
 import pytest
 
 from protocols.errors import Refused
-from protocols.levels.two_server import bound_inputs
-from protocols.levels.two_server.opened_batches import MOST_OPENED
+from protocols.levels.two_server import circuit_inputs
+from protocols.levels.two_server.batch_notes import MOST_OPENED
 from protocols.refusals.code import Code
 from tests.harness import input_cheats as cheats
 from tests.harness.guardian_attempts import STUDY, World
@@ -19,7 +19,7 @@ QUERIES = 3
 
 def cheating(monkeypatch, cheat, *, leads):
     """One of the servers enters by this class."""
-    real = bound_inputs.InputCheck
+    real = circuit_inputs.InputCheck
 
     class Either(real):
         def run(self, exchange):
@@ -27,7 +27,7 @@ def cheating(monkeypatch, cheat, *, leads):
                 self.__class__ = cheat
             return self.run(exchange) if self.__class__ is cheat else super().run(exchange)
 
-    monkeypatch.setattr(bound_inputs, "InputCheck", Either)
+    monkeypatch.setattr(circuit_inputs, "InputCheck", Either)
 
 
 def breaks(ledger):
@@ -87,7 +87,7 @@ def test_after_three_batches_with_false_inputs_the_honest_server_takes_no_other(
 
 @pytest.mark.parametrize("leads", [True, False], ids=["coordinator", "guardian"])
 def test_a_server_that_enters_other_bits_than_it_bound_is_noticed_when_the_outputs_are_compared(leads, monkeypatch):
-    world, real = World(), bound_inputs.circuit_inputs
+    world, real = World(), circuit_inputs.circuit_inputs
 
     def other(bound, **about):
         inputs = real(bound, **about)
@@ -95,7 +95,7 @@ def test_a_server_that_enters_other_bits_than_it_bound_is_noticed_when_the_outpu
             inputs.numbers[0, 0] ^= 1 << 12
         return inputs
 
-    monkeypatch.setattr(bound_inputs, "circuit_inputs", other)
+    monkeypatch.setattr(circuit_inputs, "circuit_inputs", other)
     attempted(world)
     assert Code.LABELS_DIFFER in {code for ledger in (world.own, world.guardians) for _, code in breaks(ledger)}
     assert not world.guardians.stored(0).settled

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from protocols.crypto.channel import pair
 from protocols.errors import ConclaveError, InvalidInput, MalformedMessage, Refused
+from protocols.labelling.guardian import Guardian
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
-from protocols.levels.guardian import Guardian
 from protocols.levels.two_server.conversation import Submission, seal, send, unseal
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest

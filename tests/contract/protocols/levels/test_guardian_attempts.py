@@ -150,7 +150,7 @@ def test_before_votes_are_checked_other_shares_may_take_the_place_of_the_first(w
 
 
 def test_labels_of_one_batch_are_computed_so_often_and_no_more(world, monkeypatch):
-    monkeypatch.setattr("protocols.levels.guardian.MOST_ATTEMPTS", 3)
+    monkeypatch.setattr("protocols.labelling.guardian.MOST_ATTEMPTS", 3)
     world.wrap = lambda channel: Breaking(channel, 22)
     for _ in range(3):
         assert world.label().stop.reason == "guardian_lost"

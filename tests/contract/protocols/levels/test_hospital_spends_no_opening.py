@@ -1,7 +1,7 @@
 """One hospital that deals wrong masks cannot make servers leave batches open: after three they take no other."""
 
 
-from protocols.levels.two_server.opened_batches import MOST_OPENED
+from protocols.levels.two_server.batch_notes import MOST_OPENED
 from protocols.wire.messages import HiddenVotes
 from tests.harness.guardian_attempts import NAMES, STUDY, World
 

@@ -4,11 +4,10 @@ from contextlib import suppress
 
 import pytest
 
-from protocols.crypto.base_transfers import POINT_BYTES
-from protocols.crypto.equality import TAG_BYTES
+from protocols.crypto.oblivious_transfer import POINT_BYTES, TAG_BYTES
 from protocols.errors import ChannelClosed, Refused
 from protocols.ledger.ledger import Ledger
-from protocols.levels.two_server.opened_batches import MOST_OPENED, OpenedBatches
+from protocols.levels.two_server.batch_notes import MOST_OPENED, OpenedBatches
 from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.kept_messages import Breaking
 

@@ -7,7 +7,7 @@ import pytest
 from protocols.errors import ChannelClosed
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries import querier as private_queries
-from protocols.levels.two_server.refused_votes import MOST_REFUSED, RefusedVotes
+from protocols.levels.two_server.batch_notes import MOST_REFUSED, RefusedVotes
 from protocols.levels.two_server.statement import Fate, Statement
 from protocols.wire.messages import HiddenVotes
 from tests.harness.guardian_attempts import STUDY, World

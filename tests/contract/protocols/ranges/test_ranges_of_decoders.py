@@ -13,13 +13,11 @@ import pytest
 
 from coordinator.release.evidence import Charge, Kept, ReleaseEvidence, chained, evidence_in, files_of
 from coordinator.release.folder import Released, facts_of
-from protocols.crypto.channel import pair
-from protocols.crypto.wire_arrays import elements
+from protocols.crypto.channel import elements, pair
 from protocols.errors import DataCorrupt, InvalidInput, MalformedMessage
 from protocols.ledger.audit_log import EMPTY, Entry
 from protocols.ledger.ledger import Ledger
-from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
-from protocols.levels.hidden_queries.inference.announced import announced, read_announced
+from protocols.levels.hidden_queries.dealing import DEAL, announced, read_announced, serve_deals
 from protocols.levels.hidden_queries.inference.architecture import (
     Architecture,
     ConvolutionShape,
@@ -27,7 +25,7 @@ from protocols.levels.hidden_queries.inference.architecture import (
     Precision,
     ReLUShape,
 )
-from protocols.levels.hidden_queries.inference.material import Piece, received
+from protocols.levels.hidden_queries.inference.comparison import Piece, received
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES

@@ -12,7 +12,7 @@ from benchmarks.papers.students import (
     published_weights,
     spent_after,
 )
-from protocols.research.published import papernot2018
+from protocols.research import papernot
 
 TERMS = Terms(sigma=4.0, sigma_threshold=5.0, threshold=14.0, delta=1e-3)
 ORDERS = np.arange(2.0, 51.0)
@@ -20,7 +20,7 @@ ORDERS = np.arange(2.0, 51.0)
 
 def epsilon_of(counts, answered, sensitivity):
     """What a group has spent after these queries, converted as in Mironov 2017."""
-    labels = papernot2018.total_label_rdp(
+    labels = papernot.total_label_rdp(
         counts, ORDERS, sigma=TERMS.sigma, sensitivity=np.array([sensitivity]), times=answered.astype(float)
     ).for_research()[0]
     tests = len(counts) * ORDERS * (sensitivity / TERMS.sigma_threshold) ** 2 / 2

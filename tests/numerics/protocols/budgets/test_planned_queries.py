@@ -9,11 +9,10 @@ from protocols.bounds import label_only
 from protocols.bounds.compositions import composition
 from protocols.bounds.label_pairs import LabelPairs, PairKind
 from protocols.budgets.accountant import accountant, default_accountant
-from protocols.budgets.filter import budget_filters
+from protocols.budgets.filter import PlannedQueries, budget_filters
+from protocols.budgets.guarantee import Accounting, known_to
 from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned
-from protocols.budgets.planned_queries import PlannedQueries
-from protocols.budgets.several_parties import Accounting, known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ConfidentGNMax, GNMax, Lattice, Sensitivity, ThresholdedGNMax
 

@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO, budget_filters
-from protocols.budgets.several_parties import Accounting, known_to, worst_known_to
+from protocols.budgets.guarantee import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
 

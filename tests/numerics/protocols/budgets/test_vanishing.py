@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.budgets.accountant import accountant
+from protocols.budgets.individualization import vanishing
 from protocols.budgets.planned import Planned
-from protocols.budgets.vanishing import vanishing
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
 

@@ -4,8 +4,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.cubic_field import cubic_times
-from protocols.crypto.field import P, plus
+from protocols.crypto.field import P, cubic_times, plus
 
 elements = st.lists(st.integers(0, P - 1), min_size=3, max_size=3)
 

@@ -11,6 +11,7 @@ from protocols.crypto.edwards import (
     LOW_ORDER,
     ORDER,
     PRIME,
+    PROOF_BYTES,
     all_lifted,
     cleared,
     encoded,
@@ -23,8 +24,9 @@ from protocols.crypto.edwards import (
     multiple_of_base,
     private_key,
     projected,
+    prove,
+    proves,
 )
-from protocols.crypto.same_logarithm import PROOF_BYTES, prove, proves
 from protocols.errors import MalformedMessage
 
 keys = st.binary(min_size=32, max_size=32)

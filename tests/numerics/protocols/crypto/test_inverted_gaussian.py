@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import chisquare
 
-from protocols.crypto.inverted_gaussian import INVERSION_DISTANCE, LARGEST_SIGMA, REACH, distance, inverted
+from protocols.crypto.discrete_gaussian import INVERSION_DISTANCE, LARGEST_SIGMA, REACH, distance, inverted
 from protocols.errors import InvalidInput
 
 

@@ -7,8 +7,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from protocols.crypto.discrete_gaussian import discrete_gaussian
-from protocols.crypto.lazy_inversion import LARGEST_TABLE_SIGMA, _steps, integer_gaussian
+from protocols.crypto.discrete_gaussian import LARGEST_TABLE_SIGMA, _steps, discrete_gaussian, integer_gaussian
 from protocols.errors import InvalidInput
 from tests.harness.seeded import seeded_source
 

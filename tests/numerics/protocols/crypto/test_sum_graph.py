@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.masking_graph import Graph, graph_parameters, survivors_quorum
+from protocols.crypto.masks import Graph, graph_parameters, survivors_quorum
 from protocols.errors import InvalidInput
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from protocols.crypto.masks import MaskSum, agreed, key_stream, pairwise
 from protocols.errors import InvalidInput, MalformedMessage
-from protocols.levels.secure_sum.batch_secret import SECRET_BYTES, Secrets, pair_mask_key, self_mask_key
+from protocols.levels.secure_sum.dealing import SECRET_BYTES, Secrets, pair_mask_key, self_mask_key
 from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(6, 1, 1, cells=64)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.crypto.masked_ring import WRAP_PROBABILITY, _tail, check_ring, from_ring, to_ring
+from protocols.crypto.rings import WRAP_PROBABILITY, _tail, check_ring, from_ring, to_ring
 from protocols.errors import InvalidInput
 
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.circuit import PlainGates, conjunctions_a_query, noisy_argmax
 from protocols.crypto.field import BITS, P, from_integers, minus
+from protocols.crypto.garbling import PlainGates, conjunctions_a_query, noisy_argmax
 
 counts = st.one_of(st.integers(0, 3), st.integers(0, 2**30 - 1), st.sampled_from([0, 1, 2**29 - 1, 2**29, 2**30 - 1]))
 masks = st.one_of(st.integers(0, P - 1), st.sampled_from([0, 1, P - 1, P - 2, 2**30, 2**30 - 1, 2**30 + 1]))

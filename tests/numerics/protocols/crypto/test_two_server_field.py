@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.crypto import field
-from protocols.crypto import prg_chacha as expansion
+from protocols.crypto import prg as expansion
 from protocols.crypto.field import P
 from tests.harness.two_server_sides import centred
 

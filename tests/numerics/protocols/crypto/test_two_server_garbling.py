@@ -6,9 +6,18 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
 from protocols.crypto import garbling
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import conjunctions_a_query, noisy_argmax
-from protocols.crypto.garbling import GATE_BYTES, Evaluator, Garbler, TableReader, TableWriter, chosen, colours
-from protocols.crypto.hashing import LabelHash
+from protocols.crypto.garbling import (
+    GATE_BYTES,
+    Evaluator,
+    Garbler,
+    LabelHash,
+    TableReader,
+    TableWriter,
+    chosen,
+    colours,
+    conjunctions_a_query,
+    noisy_argmax,
+)
 from protocols.errors import MalformedMessage
 from tests.harness.two_server_sides import converse
 

@@ -9,11 +9,14 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.base_transfers import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
 from protocols.crypto.garbling import chosen
 from protocols.crypto.oblivious_transfer import (
     ANSWER_BYTES,
     CHALLENGE_BYTES,
+    COLUMNS,
+    POINT_BYTES,
+    BaseReceiver,
+    BaseSender,
     CorrelatedReceiver,
     CorrelatedSender,
     _hashes,

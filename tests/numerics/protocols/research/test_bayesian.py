@@ -12,8 +12,8 @@ from scipy.stats import binom
 from scipy.stats import t as student_t
 
 from protocols.errors import InvalidInput
-from protocols.research.published.bayesian import BayesianCurve, bayesian_cost, bounded_cost
-from protocols.research.published.private import Private
+from protocols.research.bayesian import BayesianCurve, bayesian_cost, bounded_cost
+from protocols.research.private import Private
 from tests.harness.subsampled_gaussian import subsampled_gaussian
 
 RECORDS = json.loads((Path(__file__).parents[3] / "vectors" / "bayesian.json").read_text())["records"]

@@ -10,12 +10,10 @@ from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
-from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS
-from protocols.research.evidence import Circumstances, Figures, QueryVotes, Units
-from protocols.research.exact import exact
-from protocols.research.published import moments2017
-from protocols.research.published.papernot2018 import total_threshold_rdp
-from protocols.research.published.private import Private
+from protocols.research import exact, papernot
+from protocols.research.data_dependent import DATA_DEPENDENT, MOMENTS, ORDERS, Circumstances, Figures, QueryVotes, Units
+from protocols.research.papernot import total_threshold_rdp
+from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 from tests.harness.published import label_rdp, moments_to_epsilon
 
@@ -106,7 +104,7 @@ def test_a_unit_pays_only_for_queries_that_it_took_part_in():
 
 def test_moments_2017_are_those_of_the_module():
     figures = DATA_DEPENDENT["moments2017"].figures(evidence(LNMAX), units()).for_research()
-    total = moments2017.total_log_moments(COUNTS, MOMENTS, gamma=0.2, sensitivity=np.array([2.0])).for_research()
+    total = papernot.total_log_moments(COUNTS, MOMENTS, gamma=0.2, sensitivity=np.array([2.0])).for_research()
     want, at = moments_to_epsilon(total[0], MOMENTS, delta=1e-5)
     assert figures.epsilon[3] == pytest.approx(want, rel=1e-12)
     assert figures.order[3] == at + 1

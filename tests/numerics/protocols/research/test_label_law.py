@@ -14,8 +14,8 @@ from scipy.special import logsumexp
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.research.published.label_law import label_log_probabilities, log_answered, pair_rdp
-from protocols.research.published.private import Private
+from protocols.research.label_law import label_log_probabilities, log_answered, pair_rdp
+from protocols.research.private import Private
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "exact_divergence.json").read_text())
 # Of the table of worst cases.

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from protocols.bounds.laplace import laplace_histogram_rdp
 from protocols.errors import InvalidInput
 from protocols.research.data_dependent import MOMENTS as ACCOUNTANTS_MOMENTS
-from protocols.research.published.moments2017 import _log_q, data_independent, total_log_moments
+from protocols.research.papernot import _log_q, data_independent, total_log_moments
 from tests.harness.published import moments_to_epsilon
 
 PAGE = (Path(__file__).parents[4] / "docs" / "reference" / "accountants.md").read_text(encoding="utf-8")

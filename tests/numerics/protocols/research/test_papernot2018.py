@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
-from protocols.research.published.papernot2018 import (
+from protocols.research.papernot import (
     _log_q,
     answer_probability,
     threshold_rdp,

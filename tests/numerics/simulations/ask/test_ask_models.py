@@ -13,7 +13,7 @@ from party.teachers.teacher import PRIVATE
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries import dealing
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
+from protocols.levels.hidden_queries.inference.model import plain_inference, quantise
 from simulations.ask.kinds import KINDS
 from simulations.ask.votes import bounded, check_turn, fixed_point_votes, precision, private_model, quantised_model
 from tests.harness.inference_parties import cnn, linear_model, mlp, private_votes

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from protocols.errors import InvalidInput
-from protocols.research.published.private import Private
+from protocols.research.private import Private
 from simulations.datasets.dataset import Dataset
 from simulations.membership.attack import Controls, area_ceiling, make_controls, membership_attack, record_seats
 from simulations.membership.report import LEVEL

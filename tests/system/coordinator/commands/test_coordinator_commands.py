@@ -21,8 +21,7 @@ from coordinator.labelling.templates import TEMPLATES
 from coordinator.members import Authority
 from coordinator.status import operator_page, read_status
 from coordinator.store.store import Store
-from protocols.crypto.fingerprints import phrase
-from protocols.crypto.identity import certificate_request, new_key, request_fingerprint, to_pem
+from protocols.crypto.identity import certificate_request, new_key, phrase, request_fingerprint, to_pem
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study

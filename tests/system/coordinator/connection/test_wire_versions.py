@@ -7,7 +7,7 @@ import pytest
 from coordinator.connection import hub
 from party.connection import node
 from protocols.errors import Refused
-from protocols.wire import versions
+from protocols.wire import frames
 from runtime.exits import Exit, show_error
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium
@@ -24,7 +24,7 @@ def upgraded(tmp_path, monkeypatch):
     made = []
 
     def start(coordinator, party):
-        monkeypatch.setattr(versions, "WIRE_VERSIONS", coordinator)
+        monkeypatch.setattr(frames, "WIRE_VERSIONS", coordinator)
         monkeypatch.setattr(node, "WIRE_VERSIONS", party)
         consortium = Consortium(deployed_study(1), tmp_path).__enter__()
         made.append(consortium)

@@ -22,7 +22,7 @@ from party.audit import read_student
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.feature_map import FeatureMap, read_features
-from protocols.features.scale import Scale
+from protocols.features.linear import Scale
 from tests.harness.released import POOL
 
 

@@ -16,8 +16,8 @@ from party.teachers.own import kind_of
 from party.voting.training import predicted_unseen
 from protocols.crypto.identity import new_key, to_pem
 from protocols.features.feature_map import FeatureMap
-from protocols.features.grams import gram_vectors
-from protocols.features.scale import Scale
+from protocols.features.linear import Scale
+from protocols.features.texts import gram_vectors
 from protocols.ledger.ledger import Ledger
 from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_manifest
 from protocols.study.file import write_study

@@ -14,8 +14,7 @@ from party.commands.group import run_command
 from party.demo.demo import MARK, LocalConsortium, _own_folder
 from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from party.demo.figures import in_words
-from protocols.crypto.fingerprints import phrase
-from protocols.crypto.identity import fingerprint, key_from_pem
+from protocols.crypto.identity import fingerprint, key_from_pem, phrase
 from protocols.errors import EngineFailed, Refused
 from protocols.installing import install
 from tests.harness.local_consortium import ConsortiumHere

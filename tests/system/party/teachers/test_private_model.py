@@ -14,13 +14,13 @@ from party.teachers.teacher import PRIVATE
 from party.voting.trained import load_model, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import quantise
 from protocols.levels.hidden_queries.inference.model import (
     AveragePool,
     Convolution,
     Dense,
     Model,
     ReLU,
+    quantise,
 )
 
 SOURCE = load_digits()

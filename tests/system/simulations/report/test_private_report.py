@@ -11,7 +11,7 @@ import pytest
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
 from protocols.research.data_dependent import DATA_DEPENDENT
-from protocols.research.smooth_sensitivity.gnss import corrected_cost, understated_published_cost
+from protocols.research.gnss import corrected_cost, understated_published_cost
 from simulations.commands.group import run_command
 from simulations.report.page import render_report
 from simulations.report.private_section import has_findings, printed, private_section, write_private

@@ -11,8 +11,8 @@ from protocols.bounds.label_only import ORDERS
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.noise import simulated
-from protocols.research.published.label_law import log_answered
-from protocols.research.published.private import Private
+from protocols.research.label_law import log_answered
+from protocols.research.private import Private
 from simulations import retraining as module
 from simulations.pipeline import study_of
 from simulations.progress import Reporter

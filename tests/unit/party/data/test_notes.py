@@ -17,8 +17,7 @@ from party.data.quality import examine
 from party.data.queries import own_records, read_queries
 from party.data.records import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, InvalidInput
-from protocols.features.grams import gram_vectors
-from protocols.features.texts import MOST_CHARACTERS
+from protocols.features.texts import MOST_CHARACTERS, gram_vectors
 from protocols.study.features import read_column
 from protocols.study.terms import Feature
 from runtime.tables import read_pool_file

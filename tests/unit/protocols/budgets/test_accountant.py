@@ -8,8 +8,7 @@ import pytest
 from protocols.budgets.accountant import ACCOUNTANTS, default_accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax, LNMax, Sensitivity
-from protocols.research.data_dependent import Moments2017
-from protocols.research.evidence import QueryVotes, Units
+from protocols.research.data_dependent import Moments2017, QueryVotes, Units
 
 
 @dataclass(frozen=True, kw_only=True)

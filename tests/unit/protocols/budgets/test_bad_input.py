@@ -8,7 +8,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, accountant
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
-from protocols.research.published import label_law, moments2017, papernot2018
+from protocols.research import label_law, papernot
 
 ONE, TWO = np.ones(1), np.full(1, 2.0)
 DELTA = np.array([1e-5])
@@ -55,13 +55,13 @@ REFUSED = {
     "a rate above 1": lambda: Sensitivity(ONE, TWO),
     "a rate of 0": lambda: Sensitivity(ONE, values(0)),
     "an answer rate below 0": lambda: filters(answer_rate=-1.0),
-    "a threshold test of sensitivity 0": lambda: papernot2018.threshold_rdp(
+    "a threshold test of sensitivity 0": lambda: papernot.threshold_rdp(
         TWO, sigma_threshold=3.0, sensitivity=values(0)
     ),
-    "an answer probability of no number": lambda: papernot2018.answer_probability(
+    "an answer probability of no number": lambda: papernot.answer_probability(
         values(np.nan), sigma_threshold=3.0, threshold=1.0
     ),
-    "the moment 0": lambda: moments2017.data_independent(np.array([0]), gamma=0.1, sensitivity=ONE),
+    "the moment 0": lambda: papernot.data_independent(np.array([0]), gamma=0.1, sensitivity=ONE),
     "a tested count of no number": lambda: label_law.log_answered(values(np.nan), sigma_threshold=3.0, threshold=1.0),
 }
 

@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.crypto import fingerprints
-from protocols.crypto.fingerprints import PHRASE_WORDS, in_both_forms, normal_fingerprint, phrase, same_fingerprint
+from protocols.crypto import identity
+from protocols.crypto.identity import PHRASE_WORDS, in_both_forms, normal_fingerprint, phrase, same_fingerprint
 from protocols.errors import InvalidInput
 
-WORDS = fingerprints._words()
+WORDS = identity._words()
 # Of english.txt as BIP-39 publishes it, a line end after each word.
 PUBLISHED = "2f5eed53a4727b4bf8880d8f3f199efc90e58503646d9ff8eff3a2ed3b24dbda"
 digests = st.binary(min_size=32, max_size=32).map(lambda digest: digest.hex(":").upper())

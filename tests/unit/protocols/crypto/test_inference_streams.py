@@ -6,7 +6,7 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from scipy.stats import chi2
 
 from protocols.crypto.field import P
-from protocols.crypto.prg_aes import Stream
+from protocols.crypto.prg import Stream
 
 
 class Repeating(Stream):

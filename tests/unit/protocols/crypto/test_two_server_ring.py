@@ -5,7 +5,7 @@ import math
 import mpmath
 import pytest
 
-from protocols.crypto.counting_ring import LIMIT, check_ring
+from protocols.crypto.rings import LIMIT, check_counting_ring
 from protocols.errors import InvalidInput
 
 STUDY = {
@@ -14,9 +14,9 @@ STUDY = {
 
 
 def test_a_common_study_fits_and_its_tail_is_far_below_any_delta() -> None:
-    tail = check_ring(**STUDY)
+    tail = check_counting_ring(**STUDY)
     assert 2 * 10_000 * math.exp(-72) <= tail <= 2 * 10_000 * math.exp(-72) * (1 + 1e-9)
-    assert check_ring(**STUDY | {"threshold_units": None}) == tail
+    assert check_counting_ring(**STUDY | {"threshold_units": None}) == tail
 
 
 @pytest.mark.parametrize("sigma", [1.0, 3.0, 20.0])
@@ -34,7 +34,7 @@ def test_the_tail_of_two_discrete_gaussians_is_below_the_bound(sigma) -> None:
         position = limit - x - reach[0]
         tail += weight * above[min(max(position, 0), len(weights))]
     tail *= 2 / above[0] ** 2
-    bound = check_ring(**STUDY | {"threshold_units": None, "classes": 2, "queries": 1})
+    bound = check_counting_ring(**STUDY | {"threshold_units": None, "classes": 2, "queries": 1})
     assert 0 < tail <= mpmath.mpf(bound) / 2
 
 
@@ -46,9 +46,9 @@ def at_the_limit(**changed):
 
 def test_the_limit_itself_is_sharp() -> None:
     study = at_the_limit()
-    assert check_ring(**study) > 0
+    assert check_counting_ring(**study) > 0
     with pytest.raises(InvalidInput, match="24 sigma_units"):
-        check_ring(**study | {"total_units": study["total_units"] + 1})
+        check_counting_ring(**study | {"total_units": study["total_units"] + 1})
 
 
 def test_a_threshold_on_the_noisy_counts_lies_in_the_middle_of_the_ring() -> None:
@@ -56,10 +56,10 @@ def test_a_threshold_on_the_noisy_counts_lies_in_the_middle_of_the_ring() -> Non
     plain = at_the_limit(threshold_units=None)
     study = plain | {"total_units": (LIMIT - math.floor(24 * math.sqrt(2)) - 1) // 2}
     for threshold in (0, study["total_units"] // 2, study["total_units"]):
-        assert check_ring(**study | {"threshold_units": threshold}) == check_ring(**plain)
+        assert check_counting_ring(**study | {"threshold_units": threshold}) == check_counting_ring(**plain)
     for threshold in (-1, study["total_units"] + 1):
         with pytest.raises(InvalidInput, match=r"2 max\(\|threshold_units\|"):
-            check_ring(**study | {"threshold_units": threshold})
+            check_counting_ring(**study | {"threshold_units": threshold})
 
 
 @pytest.mark.parametrize(
@@ -80,4 +80,4 @@ def test_a_threshold_on_the_noisy_counts_lies_in_the_middle_of_the_ring() -> Non
 )
 def test_a_study_that_the_ring_would_overflow_is_refused(changed, named) -> None:
     with pytest.raises(InvalidInput, match=named):
-        check_ring(**STUDY | changed)
+        check_counting_ring(**STUDY | changed)

@@ -7,10 +7,9 @@ import pytest
 
 from protocols.array_files import parse_arrays
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.features.deskew import Deskew
 from protocols.features.encoder import Encoder
 from protocols.features.feature_map import KINDS, FeatureMap
-from protocols.features.hog import Hog
+from protocols.features.images import Deskew, Hog
 from protocols.features.linear import Linear
 
 IMAGES = np.random.default_rng(1).random((5, 16, 16)).astype(np.float32)

@@ -10,7 +10,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.features.grams import LENGTH, _known_pair, _known_pieces, gram_vectors, words
+from protocols.features.texts import LENGTH, _known_pair, _known_pieces, gram_vectors, words
 
 TEXTS = st.text(alphabet=st.one_of(st.sampled_from("abno pain /.-123ÄßﬁİΣ٣\n\0"), st.characters()), max_size=60)
 

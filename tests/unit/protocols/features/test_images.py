@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.features.deskew import Deskew
-from protocols.features.hog import Hog
+from protocols.features.images import Deskew, Hog
 
 RNG = np.random.default_rng(5)
 

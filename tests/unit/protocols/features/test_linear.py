@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.features.linear import UNITS, Linear
-from protocols.features.steps import MOST_STEPS, STEPS
+from protocols.features.stage import MOST_STEPS, STEPS
 
 
 @given(seed=st.integers(0, 2**32), wide=st.sampled_from([0.1, 1.0, 300.0]))

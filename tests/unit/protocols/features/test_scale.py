@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from protocols.features.linear import UNITS
-from protocols.features.scale import Scale
-from protocols.features.steps import MOST_STEPS, STEPS
+from protocols.features.linear import UNITS, Scale
+from protocols.features.stage import MOST_STEPS, STEPS
 
 
 @given(seed=st.integers(0, 2**32), wide=st.sampled_from([0.1, 1.0, 300.0]))

@@ -9,10 +9,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.features import sentence_vectors
-from protocols.features.grams import LENGTH
-from protocols.features.sentence_vectors import SentenceVectors
-from protocols.features.texts import text_vectors
+from protocols.features import texts
+from protocols.features.texts import LENGTH, SentenceVectors, text_vectors
 
 STEPS = np.random.default_rng(4).integers(-8000, 8000, size=(6, 20))
 
@@ -38,16 +36,16 @@ def test_a_text_is_the_sum_of_its_tokens_at_one_length():
 @pytest.fixture
 def unknown():
     """Nothing is remembered of another test."""
-    sentence_vectors.sentence_vectors.cache_clear()
+    texts.sentence_vectors.cache_clear()
     yield
-    sentence_vectors.sentence_vectors.cache_clear()
+    texts.sentence_vectors.cache_clear()
 
 
 @pytest.mark.parametrize("absent", ["wordllama", "tokenizers"])
 def test_without_the_extra_its_command_is_named(monkeypatch, unknown, absent):
     monkeypatch.setitem(sys.modules, "tokenizers", SimpleNamespace(Tokenizer=None))
     monkeypatch.setitem(sys.modules, absent, None)
-    monkeypatch.setattr(sentence_vectors, "find_spec", lambda name: None)
+    monkeypatch.setattr(texts, "find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=rf"need {absent}.*\[text\]"):
         text_vectors(["chest pain"], "wordllama:64")
 
@@ -57,7 +55,7 @@ def test_weights_of_another_version_are_refused(monkeypatch, unknown, tmp_path):
     (tmp_path / "tokenizers" / "l2_supercat_tokenizer_config.json").write_text("{}")
     monkeypatch.setitem(sys.modules, "tokenizers", SimpleNamespace(Tokenizer=None))
     origin = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
-    monkeypatch.setattr(sentence_vectors, "find_spec", lambda name: origin)
+    monkeypatch.setattr(texts, "find_spec", lambda name: origin)
     with pytest.raises(InvalidInput, match=r"has SHA-256 .*; allowed: .*, as in wordllama"):
         text_vectors(["chest pain"], "wordllama:64")
 

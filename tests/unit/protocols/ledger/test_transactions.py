@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from protocols.errors import StorageFailed
-from protocols.ledger.transactions import Transactions
+from protocols.ledger.database import Transactions
 
 
 @pytest.fixture

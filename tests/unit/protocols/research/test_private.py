@@ -11,7 +11,7 @@ import pytest
 
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.ledger.ledger import Ledger
-from protocols.research.published.private import Private
+from protocols.research.private import Private
 
 FIGURE = Private(np.array([1.5, 2.0]))
 # The report that marks what it shows; and the release of a sanitised figure, which pays for it.
@@ -110,4 +110,4 @@ def test_only_the_marked_report_reveals_private_figures():
                 reached.add(path.relative_to(root).as_posix())
     assert {path for path in found if not path.startswith(PUBLISHED_VOTES)} == MAY_REVEAL
     # The one way round it: the attribute, or its name as getattr takes it.
-    assert reached == {"protocols/research/published/private.py"}
+    assert reached == {"protocols/research/private.py"}

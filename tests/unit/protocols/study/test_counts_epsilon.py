@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from protocols.bounds.label_only import ORDERS
-from protocols.crypto.circuit import PlainGates, noisy_argmax
 from protocols.crypto.field import BITS, P
+from protocols.crypto.garbling import PlainGates, noisy_argmax
 from protocols.study.protection import counts_epsilon, protection_of
 from tests.harness.levels import lattice_study, secure_sum, two_server
 from tests.harness.private_models import hidden_study

@@ -14,6 +14,7 @@ from protocols.wire import wire_pb2
 from protocols.wire.enrolment import ENROL_BYTES, Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol
 from protocols.wire.frames import (
     NONCE_BYTES,
+    WIRE_VERSIONS,
     Answer,
     Ask,
     Goodbye,
@@ -23,12 +24,12 @@ from protocols.wire.frames import (
     Renewed,
     SeatHeads,
     Welcome,
+    agree_version,
     head_statement,
     printable,
     seal,
     unseal,
 )
-from protocols.wire.versions import WIRE_VERSIONS, agree_version
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT_KEY, KEY = new_key(), new_key()
@@ -204,7 +205,7 @@ def test_versions_are_agreed_newest_first_and_named_when_there_is_none():
 
 
 def test_one_version_back_is_still_spoken(monkeypatch):
-    monkeypatch.setattr("protocols.wire.versions.WIRE_VERSIONS", (2, 1))
+    monkeypatch.setattr("protocols.wire.frames.WIRE_VERSIONS", (2, 1))
     assert agree_version((1,)) == 1
     assert agree_version((3, 2)) == 2
 

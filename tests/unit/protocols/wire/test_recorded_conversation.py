@@ -11,10 +11,9 @@ import pytest
 
 from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import Refused
-from protocols.wire import frames, versions, wire_pb2
-from protocols.wire.frames import Answer, Ask, Hello, Welcome, unseal
+from protocols.wire import frames, wire_pb2
+from protocols.wire.frames import WIRE_VERSIONS, Answer, Ask, Hello, Welcome, unseal
 from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
-from protocols.wire.versions import WIRE_VERSIONS
 
 STORED = json.loads((Path(__file__).parents[3] / "vectors" / "conversation.json").read_text(encoding="utf-8"))
 AUTHORITY = certificate_from_pem(STORED["authority"].encode())
@@ -47,7 +46,7 @@ def test_a_recorded_node_and_this_coordinator_agree_and_so_do_a_recorded_coordin
     hello, welcome = read("party", SENT[0][2]), read("coordinator", SENT[1][2])
     assert isinstance(hello, Hello)
     assert isinstance(welcome, Welcome)
-    assert versions.agree_version(hello.versions) == welcome.version
-    versions.check_version(welcome.version, offered=WIRE_VERSIONS)
+    assert frames.agree_version(hello.versions) == welcome.version
+    frames.check_version(welcome.version, offered=WIRE_VERSIONS)
     with pytest.raises(Refused, match=r"wire_version: the coordinator chose wire version 1; allowed: \[2, 3\]"):
-        versions.check_version(welcome.version, offered=(3, 2))
+        frames.check_version(welcome.version, offered=(3, 2))

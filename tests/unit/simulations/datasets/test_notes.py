@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from protocols.features.grams import words
+from protocols.features.texts import words
 from simulations.datasets import DatasetRequest, load
 from simulations.datasets.notes import (
     CLASSES,

@@ -7,8 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import MalformedMessage, Refused
-from protocols.levels.secure_sum.authenticator import TAG_BYTES, PairwiseAuthenticator, direction_keys, tagged
-from protocols.levels.secure_sum.wire import keys_statement, survivors_statement
+from protocols.levels.secure_sum.wire import (
+    TAG_BYTES,
+    PairwiseAuthenticator,
+    direction_keys,
+    keys_statement,
+    survivors_statement,
+    tagged,
+)
 from tests.harness.sum_parties import Member, Sum, make_context
 
 NAMES = ("a", "b", "c", "é")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from protocols.crypto.edwards import PRIME, encoded, lifted, multiple_of_base, private_key, projected, total
 from protocols.crypto.masks import agreed
+from protocols.levels.secure_sum.aggregation import _agreement, open_sum
 from protocols.levels.secure_sum.collecting import QuorumLost
-from protocols.levels.secure_sum.opening import _agreement, open_sum
 from tests.harness.masked_sum_vectors import FILE, vector
 from tests.harness.sum_parties import USUAL_STEPS, Sum, make_context
 

@@ -13,9 +13,8 @@ from protocols.crypto.edwards import private_key, projected
 from protocols.crypto.masks import MaskSum, agreed
 from protocols.crypto.shamir import reconstruct
 from protocols.errors import MalformedMessage
-from protocols.levels.secure_sum.batch_secret import pair_mask_key, sealing_keys, self_mask_key, unseal
 from protocols.levels.secure_sum.collecting import collect_keys
-from protocols.levels.secure_sum.dealing import scalars
+from protocols.levels.secure_sum.dealing import pair_mask_key, scalars, sealing_keys, self_mask_key, unseal
 from tests.harness.sum_parties import Member, make_context, verify
 
 CONTEXT = make_context(9, 2, 1, cells=7)

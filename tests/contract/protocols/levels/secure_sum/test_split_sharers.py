@@ -15,9 +15,9 @@ from protocols.crypto.edwards import private_key
 from protocols.crypto.masks import MaskSum, agreed
 from protocols.crypto.shamir import reconstruct
 from protocols.errors import MalformedMessage
-from protocols.levels.secure_sum import steps
-from protocols.levels.secure_sum.batch_secret import pair_mask_key, self_mask_key
+from protocols.levels.secure_sum import ballot
 from protocols.levels.secure_sum.collecting import Masked, collect_agreement
+from protocols.levels.secure_sum.dealing import pair_mask_key, self_mask_key
 from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(12, 2, 1, cells=6)
@@ -90,7 +90,7 @@ def test_a_seed_is_opened_only_for_the_sharers_that_its_owner_masked_for(honest,
 
 def test_otherwise_the_coordinator_alone_reads_every_value_of_the_target(honest, monkeypatch) -> None:
     """The control: members that do not look at what the target said."""
-    real = steps._authentic
+    real = ballot._authentic
     said = b"conclave secure sum masked"
-    monkeypatch.setattr(steps, "_authentic", lambda *given: given[2].startswith(said) or real(*given))
+    monkeypatch.setattr(ballot, "_authentic", lambda *given: given[2].startswith(said) or real(*given))
     np.testing.assert_array_equal(read(honest, CLAIMS["nothing"]), VALUES[TARGET])

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.levels.secure_sum import steps as party
+from protocols.levels.secure_sum import ballot as party
 from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(6, 1, 1)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 
 from protocols.errors import MalformedMessage, Refused
+from protocols.levels.secure_sum.aggregation import open_sum
 from protocols.levels.secure_sum.collecting import (
     QuorumLost,
     collect_agreement,
@@ -16,7 +17,6 @@ from protocols.levels.secure_sum.collecting import (
     collect_masked,
 )
 from protocols.levels.secure_sum.judging import collect_checks, collect_dealings
-from protocols.levels.secure_sum.opening import open_sum
 from tests.harness.sum_parties import USUAL_STEPS, Member, Sum, make_context, verify
 
 # More parties and cells than random arrays have sides, so that none is of the right shape by chance.

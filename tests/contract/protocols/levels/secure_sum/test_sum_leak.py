@@ -12,7 +12,7 @@ from scipy.stats import chi2
 
 from protocols.crypto import masks
 from protocols.crypto.masks import agreed, key_stream
-from protocols.levels.secure_sum import batch_secret
+from protocols.levels.secure_sum import dealing
 from tests.harness.sum_parties import Sum, make_context
 
 FALSE_ALARM = 1e-9
@@ -44,13 +44,13 @@ def residuals(running):
     about = context.mask_context(running.shared.present)
     for index in HONEST:
         seed = int.from_bytes(running.replies["unmask"][index][0].tobytes(), "little")
-        mask = key_stream(batch_secret.self_mask_key(seed, context, index), context.cells, bits=32)
+        mask = key_stream(dealing.self_mask_key(seed, context, index), context.cells, bits=32)
         left = running.replies["mask"][index][0] - mask
         for known in (COLLUDER, DROPPED):
             if known in context.graph.neighbours(index):
-                key = batch_secret.Secrets(*running.members[known].own).mask_key()
+                key = dealing.Secrets(*running.members[known].own).mask_key()
                 publics = tuple(table[who, 1].tobytes() for who in (known, index))
-                pair = batch_secret.pair_mask_key(agreed(key, publics[1]), about, (known, index), publics)
+                pair = dealing.pair_mask_key(agreed(key, publics[1]), about, (known, index), publics)
                 mask = key_stream(pair, context.cells, bits=32)
                 left = left - mask if index < known else left + mask
         yield index, left
@@ -134,7 +134,7 @@ def test_the_same_test_catches_leaky_masks(monkeypatch, leak) -> None:
 
 def test_the_same_test_catches_masks_that_do_not_depend_on_the_pairs_secret(monkeypatch) -> None:
     """They are the same in every trial, so that residuals differ by the votes alone."""
-    real = batch_secret.pairwise
+    real = dealing.pairwise
 
     def public(secret, purpose, about, *, keys):
         return (
@@ -143,5 +143,5 @@ def test_the_same_test_catches_masks_that_do_not_depend_on_the_pairs_secret(monk
             else real(secret, purpose, about, keys=keys)
         )
 
-    monkeypatch.setattr(batch_secret, "pairwise", public)
+    monkeypatch.setattr(dealing, "pairwise", public)
     assert leaks(*PAIRS["all or one"], 3)

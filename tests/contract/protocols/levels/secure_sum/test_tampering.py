@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from protocols.errors import MalformedMessage, Refused
-from protocols.levels.secure_sum import steps as party
-from protocols.levels.secure_sum.batch_secret import seal, unseal
-from protocols.levels.secure_sum.receipts import kept_shares
+from protocols.levels.secure_sum import ballot as party
+from protocols.levels.secure_sum.checking import kept_shares
+from protocols.levels.secure_sum.dealing import seal, unseal
 from protocols.levels.secure_sum.wire import MASK_KEY, NOT_VALID, SEED, VALID
 from tests.harness.sum_parties import Member, Sum, make_context
 

@@ -3,8 +3,8 @@
 import numpy as np
 
 from protocols.crypto.field import BITS, P, plus, times
-from protocols.crypto.hashing import LabelHash
-from protocols.levels.two_server.bit_tags import evaluator_tags, garbler_tags
+from protocols.crypto.garbling import LabelHash
+from protocols.levels.two_server.noisy_argmax import evaluator_tags, garbler_tags
 
 
 def uniform(rng, *shape):

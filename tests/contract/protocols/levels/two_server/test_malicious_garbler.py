@@ -14,8 +14,8 @@ from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.label_attacks import garbling
 
 SERVERS = {
-    "guardian": "protocols.levels.guardian.guardian_evaluates",
-    "coordinator": "protocols.levels.two_server.agreed_labels.coordinator_evaluates",
+    "guardian": "protocols.labelling.guardian.guardian_evaluates",
+    "coordinator": "protocols.levels.two_server.signed_labels.coordinator_evaluates",
 }
 
 

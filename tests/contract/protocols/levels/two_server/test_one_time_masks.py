@@ -9,8 +9,7 @@ from protocols.crypto.channel import pair
 from protocols.errors import Refused
 from protocols.levels.two_server import one_time_masks
 from protocols.levels.two_server.keyed_shares import KeyedShares
-from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS, MaskShares, masks_hold
-from protocols.levels.two_server.pinned_exchange import PinnedExchange
+from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS, MaskShares, PinnedExchange, masks_hold
 from tests.harness.two_server_cheats import QUERIES, VOTERS, ballots, shared
 from tests.harness.two_server_sides import converse
 

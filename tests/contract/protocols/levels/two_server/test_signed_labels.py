@@ -40,7 +40,7 @@ def of_other_labels(study, request, queries, labels):
 def test_labels_that_the_guardian_did_not_sign_are_refused_before_anybody_sees_them(world, monkeypatch):
     """For hidden queries the asker itself checks, with the mask that it alone knows."""
     made = world()
-    monkeypatch.setattr("protocols.levels.guardian.labels_statement", of_other_labels)
+    monkeypatch.setattr("protocols.labelling.guardian.labels_statement", of_other_labels)
     with pytest.raises(Refused) as refused:
         made.label()
     assert refused.value.code == "labels_differ"

@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 
 from coordinator.in_process import InProcessTransport
-from protocols.levels import guardian as guardian_module
+from protocols.labelling import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
 from protocols.levels.two_server import ballot as ballots
-from protocols.levels.two_server import opened_sums, shared_sums
+from protocols.levels.two_server import shared_sums
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.wire.messages import HiddenVotes, decode_arrays, encode_arrays
 from tests.contract.protocols.levels.two_server.test_two_server_joint_view import furthest
@@ -75,7 +75,7 @@ def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None
     for at, name in enumerate(NAMES):
         world.parties[name]._ballot = SharedBallot(STUDY, name, key=SEAT_KEYS[at], source=seeded_source(party_seed(at)))
     with pytest.MonkeyPatch.context() as silent:
-        silent.setattr(opened_sums, "server_noise", lambda study, *_, queries: np.zeros((queries, CLASSES), int))
+        silent.setattr(shared_sums, "server_noise", lambda study, *_, queries: np.zeros((queries, CLASSES), int))
         for left in (_BEFORE_THE_ANSWER, 10**9):
             world.wrap = lambda channel, left=left: Watched(channel, left, to_guardian, to_coordinator)
             got = world.label()

@@ -18,10 +18,10 @@ view uniform, and show in how two go together.
 import numpy as np
 import pytest
 
-from protocols.crypto import base_transfers
-from protocols.crypto.hashing import LabelHash
-from protocols.crypto.prg_chacha import derived_key
-from protocols.levels import guardian as guardian_module
+from protocols.crypto import oblivious_transfer
+from protocols.crypto.garbling import LabelHash
+from protocols.crypto.prg import derived_key
+from protocols.labelling import guardian as guardian_module
 from protocols.levels.two_server import ballot as shared_votes
 from protocols.levels.two_server import shares
 from protocols.wire.messages import decode_arrays, encode_arrays
@@ -127,5 +127,5 @@ def test_tables_that_show_their_permute_bits_would_be_told_by_both(monkeypatch) 
 
 def test_an_extension_matrix_that_is_not_masked_would_be_told_by_both(monkeypatch) -> None:
     """Its columns are the other's numbers, which are uniform; the own share opens them."""
-    monkeypatch.setattr(base_transfers, "_key", lambda number, *_: derived_key("same", bytes([number])))
+    monkeypatch.setattr(oblivious_transfer, "_key", lambda number, *_: derived_key("same", bytes([number])))
     assert compared(BROKEN_RUNS) == {"coordinator": True, "guardian": True}

@@ -7,12 +7,9 @@ nobody notices: how often it does is counted, and is 0.
 import numpy as np
 import pytest
 
-from protocols.crypto.base_transfers import POINT_BYTES
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import conjunctions_a_query
-from protocols.crypto.equality import TAG_BYTES
-from protocols.crypto.garbling import GATE_BYTES
-from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, CorrelatedSender
+from protocols.crypto.garbling import GATE_BYTES, conjunctions_a_query
+from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, POINT_BYTES, TAG_BYTES, CorrelatedSender
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
 from protocols.levels.two_server.noisy_argmax import coordinator_evaluates, guardian_evaluates
 from tests.harness import label_attacks as attacks

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import conjunctions_a_query
+from protocols.crypto.garbling import conjunctions_a_query
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.votes import ABSTAIN
 from tests.harness.seeded import seeded_source

@@ -5,8 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.crypto.cubic_field import cubic_times
-from protocols.crypto.field import P, plus, times
+from protocols.crypto.field import P, cubic_times, plus, times
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.two_server.one_time_masks import INPUT_REPETITIONS
 from protocols.levels.two_server.shares import (

@@ -10,7 +10,7 @@ import pytest
 from protocols.crypto.channel import pair
 from protocols.crypto.identity import new_key
 from protocols.errors import InvalidInput, MalformedMessage
-from protocols.levels import guardian as guardian_module
+from protocols.labelling import guardian as guardian_module
 from protocols.levels.two_server import aggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.levels.two_server.conversation import Submission, receive, send

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 
 from coordinator.in_process import InProcessTransport
 from protocols.crypto.channel import pair
-from protocols.crypto.masked_ring import from_ring
+from protocols.crypto.rings import from_ring
 from protocols.errors import MalformedMessage, Refused
+from protocols.labelling import guardian as guardian_module
 from protocols.ledger.audit_log import EMPTY
-from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server.aggregation import opened_signature
 from protocols.levels.two_server.conversation import Submission, send
 from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total, share_sum

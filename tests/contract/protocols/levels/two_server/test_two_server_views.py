@@ -11,15 +11,12 @@ Each comparison is also made of a protocol broken on purpose, which it must tell
 import numpy as np
 import pytest
 
-from protocols.crypto import base_transfers
-from protocols.crypto.base_transfers import COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto import oblivious_transfer
 from protocols.crypto.channel import pair
-from protocols.crypto.circuit import conjunctions_a_query
 from protocols.crypto.field import BITS, P, minus, plus
-from protocols.crypto.garbling import Evaluator, colours
-from protocols.crypto.hashing import LabelHash
-from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES
-from protocols.crypto.prg_chacha import derived_key
+from protocols.crypto.garbling import Evaluator, LabelHash, colours, conjunctions_a_query
+from protocols.crypto.oblivious_transfer import CHALLENGE_BYTES, COLUMNS, POINT_BYTES, BaseReceiver, BaseSender
+from protocols.crypto.prg import derived_key
 from protocols.levels.two_server import shares
 from protocols.levels.two_server.one_time_masks import guardian_masks
 from protocols.levels.two_server.shares import (
@@ -246,7 +243,7 @@ def test_tables_under_a_broken_hash_would_be_told(monkeypatch) -> None:
 
 def test_an_extension_matrix_that_is_not_masked_would_be_told(monkeypatch) -> None:
     """Both keys of each base transfer are the same, so the matrix is the receiver's bits."""
-    monkeypatch.setattr(base_transfers, "_key", lambda number, *_: derived_key("same", bytes([number])))
+    monkeypatch.setattr(oblivious_transfer, "_key", lambda number, *_: derived_key("same", bytes([number])))
     for views in views_of_both(COUNTS[0], monkeypatch):
         assert tells_apart(*views)
 
@@ -260,7 +257,7 @@ def test_base_transfers_do_not_show_what_was_chosen_unless_scalars_repeat(broken
             source = seeded_source(seed, int(chosen))
             sender = BaseSender(seeded_source(7))
             if broken:
-                monkeypatch.setattr(base_transfers, "scalar", lambda source: b"\x07" + bytes(31))
+                monkeypatch.setattr(oblivious_transfer, "scalar", lambda source: b"\x07" + bytes(31))
             message = BaseReceiver(sender.message, np.full(COLUMNS, chosen), source).message
             monkeypatch.undo()
             rows.append(np.frombuffer(message, np.uint8).reshape(COLUMNS, 2 * POINT_BYTES))

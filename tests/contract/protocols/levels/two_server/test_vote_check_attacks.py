@@ -9,10 +9,10 @@ import pytest
 from scipy.stats import binom
 
 from protocols.errors import ChannelClosed, MalformedMessage, Refused
+from protocols.labelling import guardian as guardian_module
 from protocols.ledger.ledger import Ledger
-from protocols.levels import guardian as guardian_module
 from protocols.levels.two_server import aggregation as shared_votes
-from protocols.levels.two_server.one_check import OneCheck
+from protocols.levels.two_server.batch_notes import OneCheck
 from protocols.levels.two_server.sketch import coordinator_checks, guardian_checks
 from tests.harness.guardian_attempts import NAMES, World
 from tests.harness.seeded import seeded_source
@@ -124,7 +124,7 @@ def test_another_number_after_a_broken_check_is_refused(server, kept) -> None:
 
 @pytest.mark.parametrize("server", SERVERS)
 def test_checks_are_broken_off_so_often_and_no_more(server, kept, monkeypatch) -> None:
-    monkeypatch.setattr("protocols.levels.two_server.one_check.MOST_ATTEMPTS", 3)
+    monkeypatch.setattr("protocols.levels.two_server.batch_notes.MOST_ATTEMPTS", 3)
     honest = SERVERS[1 - SERVERS.index(server)]
     for _ in range(3):
         with pytest.raises(ChannelClosed):
@@ -136,7 +136,7 @@ def test_checks_are_broken_off_so_often_and_no_more(server, kept, monkeypatch) -
 
 
 def test_other_voters_in_a_repeated_check_are_refused_and_a_check_that_ended_is_not_counted(kept, monkeypatch) -> None:
-    monkeypatch.setattr("protocols.levels.two_server.one_check.MOST_ATTEMPTS", 3)
+    monkeypatch.setattr("protocols.levels.two_server.batch_notes.MOST_ATTEMPTS", 3)
     check = kept.checks["guardian"]
     for _ in range(4):
         with check.attempt(b"these"):

@@ -16,10 +16,10 @@ from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.research.exact import exact
-from protocols.research.exact.exact import QuerySetting, query_rdp, total_rdp
-from protocols.research.published.papernot2018 import total_label_rdp
-from protocols.research.published.private import Private
+from protocols.research import exact
+from protocols.research.exact import QuerySetting, query_rdp, total_rdp
+from protocols.research.papernot import total_label_rdp
+from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "exact_divergence.json").read_text())

@@ -5,16 +5,17 @@ import pytest
 
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
-from protocols.research.published.private import Private
-from protocols.research.smooth_sensitivity.best_release import (
+from protocols.research.gnss import (
     ORDERS,
     SMOOTHNESS,
     BestRelease,
+    best_parameters,
     best_release,
+    corrected_cost,
     settings_that_hold,
 )
-from protocols.research.smooth_sensitivity.gnss import best_parameters, corrected_cost
-from protocols.research.smooth_sensitivity.smooth_sensitivity import (
+from protocols.research.private import Private
+from protocols.research.smooth_sensitivity import (
     VoteSetting,
     distance_bounds,
     gnmax_rdp,

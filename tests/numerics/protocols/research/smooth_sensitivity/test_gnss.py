@@ -15,14 +15,14 @@ from scipy.special import ndtr
 
 from benchmarks.papers.paper import printed_figures
 from protocols.errors import InvalidInput
-from protocols.research.smooth_sensitivity.gnss import (
+from protocols.research.gnss import (
     GnssParameters,
     best_parameters,
     best_sigma_ss,
     corrected_cost,
     understated_published_cost,
 )
-from protocols.research.smooth_sensitivity.smooth_sensitivity import (
+from protocols.research.smooth_sensitivity import (
     VoteSetting,
     distance_bounds,
     gnmax_rdp,

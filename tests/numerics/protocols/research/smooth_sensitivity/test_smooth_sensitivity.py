@@ -15,13 +15,13 @@ from scipy.special import ndtr, ndtri_exp
 
 from benchmarks.smooth_sensitivity import straightforward_bounds
 from protocols.errors import InvalidInput
-from protocols.research.published.private import Private
-from protocols.research.smooth_sensitivity import smooth_sensitivity as module
-from protocols.research.smooth_sensitivity.gnmax_curve import gnmax_curve
-from protocols.research.smooth_sensitivity.smooth_sensitivity import (
+from protocols.research import smooth_sensitivity as module
+from protocols.research.private import Private
+from protocols.research.smooth_sensitivity import (
     VoteSetting,
     critical_points,
     distance_bounds,
+    gnmax_curve,
     gnmax_rdp,
     smooth_sensitivity,
 )

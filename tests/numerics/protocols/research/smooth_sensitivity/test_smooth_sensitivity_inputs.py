@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.research.published.private import Private
-from protocols.research.smooth_sensitivity.smooth_sensitivity import (
+from protocols.research.private import Private
+from protocols.research.smooth_sensitivity import (
     VoteSetting,
     distance_bounds,
     gnmax_rdp,

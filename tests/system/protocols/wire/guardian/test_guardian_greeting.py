@@ -10,9 +10,10 @@ from hypothesis import strategies as st
 from guardian.port import SILENCE_S
 from protocols.crypto.identity import GUARDIAN_HOST, issue, new_authority, new_key
 from protocols.errors import MalformedMessage, Refused
-from protocols.wire.guardian.greeting import (
+from protocols.wire.guardian import (
     CONVERSE_METHOD,
     OPENING_BYTES,
+    PIECE_BYTES,
     VERSION,
     WELCOME_BYTES,
     Opening,
@@ -20,7 +21,6 @@ from protocols.wire.guardian.greeting import (
     read_welcome,
     welcome,
 )
-from protocols.wire.guardian.stream import PIECE_BYTES
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT_KEY, KEY = new_key(), new_key()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from protocols.crypto.channel import Channel
 from protocols.errors import ChannelClosed, MalformedMessage
-from protocols.wire.guardian.stream import CARRIED_BYTES, PIECE_BYTES, EndedByPeer, GuardianStream
+from protocols.wire.guardian import CARRIED_BYTES, PIECE_BYTES, EndedByPeer, GuardianStream
 
 END, PART = b"\x01", b"\x00"
 

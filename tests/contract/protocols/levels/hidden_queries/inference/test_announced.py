@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput, MalformedMessage
-from protocols.levels.hidden_queries.inference.announced import announced, read_announced
+from protocols.levels.hidden_queries.dealing import announced, read_announced
 from protocols.levels.hidden_queries.inference.architecture import Architecture, DenseShape, Precision, ReLUShape
-from protocols.levels.hidden_queries.inference.dealer import deal
-from protocols.levels.hidden_queries.inference.fixed_point import quantise
+from protocols.levels.hidden_queries.inference.computing import deal
+from protocols.levels.hidden_queries.inference.model import quantise
 from tests.harness.inference_parties import cnn, linear_model, mlp
 from tests.harness.seeded import seeded_source
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from protocols.crypto.field import plus
-from protocols.levels.hidden_queries.inference import dealer
+from protocols.levels.hidden_queries.inference import computing
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
+from protocols.levels.hidden_queries.inference.model import plain_inference, quantise
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.harness.inference_parties import CONTEXT, linear_model, parties, run
@@ -81,7 +81,7 @@ def test_honest_votes_of_private_models_pass(shares) -> None:
 def test_a_guardian_that_deals_wrongly_learns_whether_a_vote_was_refused_and_nothing_else(monkeypatch) -> None:
     """It spoils k v where class GUESS would win: such a voter is refused, and another is not. Of a refused voter the
     numbers that it sees are random, so they do not say by how much the vote was spoilt."""
-    corrections = dealer.corrections
+    corrections = computing.corrections
 
     def spoiling(pieces, secrets, own):
         (secret,) = secrets[-1:]
@@ -95,7 +95,7 @@ def test_a_guardian_that_deals_wrongly_learns_whether_a_vote_was_refused_and_not
         return corrections(pieces, secrets, own)
 
     dealt_wins: list[np.ndarray] = []
-    monkeypatch.setattr(dealer, "corrections", spoiling)
+    monkeypatch.setattr(computing, "corrections", spoiling)
     found = checked(computed())
     np.testing.assert_array_equal(found[0], VOTES[:, 0] != GUESS)
     np.testing.assert_array_equal(found[1], found[0])

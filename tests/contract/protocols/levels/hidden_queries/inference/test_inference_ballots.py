@@ -6,7 +6,7 @@ import numpy as np
 
 from protocols.crypto.channel import pair
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import quantise
+from protocols.levels.hidden_queries.inference.model import quantise
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.harness.inference_parties import CONTEXT, linear_model, mlp, parties, run

@@ -16,12 +16,15 @@ from protocols.levels.hidden_queries.inference.architecture import (
     Precision,
     ReLUShape,
 )
-from protocols.levels.hidden_queries.inference.fixed_point import (
+from protocols.levels.hidden_queries.inference.model import (
+    AveragePool,
+    Dense,
+    Model,
+    ReLU,
     plain_inference,
     quantise,
     quantised_inputs,
 )
-from protocols.levels.hidden_queries.inference.model import AveragePool, Dense, Model, ReLU
 from tests.harness.inference_parties import cnn, linear_model, mlp, private_votes
 
 

@@ -6,11 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.crypto.field import P
-from protocols.crypto.prg_aes import Stream
+from protocols.crypto.prg import Stream
 from protocols.levels.hidden_queries.inference import comparison
-from protocols.levels.hidden_queries.inference.comparison import Digits
-from protocols.levels.hidden_queries.inference.material import corrections, drawn, joined
-from protocols.levels.hidden_queries.inference.relu import ReLUGate, ReLUSide
+from protocols.levels.hidden_queries.inference.comparison import Digits, ReLUGate, ReLUSide, corrections, drawn, joined
 from protocols.levels.hidden_queries.inference.vote import Vote, VoteGate
 
 

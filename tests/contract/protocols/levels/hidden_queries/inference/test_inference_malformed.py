@@ -8,11 +8,9 @@ from hypothesis.extra import numpy as arrays_of
 
 from protocols.crypto.field import P
 from protocols.errors import MalformedMessage
-from protocols.levels.hidden_queries.inference.answerer import Answerer
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.dealer import deal
-from protocols.levels.hidden_queries.inference.fixed_point import quantise
-from protocols.levels.hidden_queries.inference.querier import Querier
+from protocols.levels.hidden_queries.inference.computing import Answerer, Querier, deal
+from protocols.levels.hidden_queries.inference.model import quantise
 from tests.harness.inference_parties import mlp, parties
 from tests.harness.seeded import seeded_source
 

@@ -11,11 +11,10 @@ import pytest
 from scipy.stats import chi2
 
 from protocols.crypto.field import plus
-from protocols.crypto.prg_aes import Stream
+from protocols.crypto.prg import Stream
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
-from protocols.levels.hidden_queries.inference.material import drawn
-from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU
+from protocols.levels.hidden_queries.inference.comparison import drawn
+from protocols.levels.hidden_queries.inference.model import Dense, Model, ReLU, plain_inference, quantise
 from tests.harness.inference_parties import parties, run
 from tests.harness.seeded import seeded_source
 
@@ -155,7 +154,7 @@ def test_without_masks_the_same_test_raises_the_alarm(monkeypatch, side) -> None
     monkeypatch.setattr(f"protocols.levels.hidden_queries.inference.{other}.Stream", Unmasked)
     order = {"querier": (Stream, Unmasked), "answerer": (Unmasked, Stream)}[side]
     made = iter(order * 4)
-    monkeypatch.setattr("protocols.levels.hidden_queries.inference.dealer.Stream", lambda seed: next(made)(seed))
+    monkeypatch.setattr("protocols.levels.hidden_queries.inference.computing.Stream", lambda seed: next(made)(seed))
     if side == "querier":
         first, second = (querier_sees(model, key) for key, model in enumerate((FIRST, SECOND), 20))
     else:
@@ -178,7 +177,7 @@ def test_without_a_fresh_share_the_guardian_would_read_every_vote(monkeypatch) -
     """Why the guardian's share is drawn afresh: it dealt the tables, and a share from them names the opened entry."""
     kept = []
     monkeypatch.setattr(
-        "protocols.levels.hidden_queries.inference.answerer.plus",
+        "protocols.levels.hidden_queries.inference.computing.plus",
         lambda own, zero: kept.append((own, plus(own, zero))) or plus(own, zero),
     )
     rows = np.random.default_rng(2).uniform(-1, 1, (50, 2))

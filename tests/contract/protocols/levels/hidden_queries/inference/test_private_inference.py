@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.fixed_point import plain_inference, quantise
-from protocols.levels.hidden_queries.inference.model import AveragePool, Model, ReLU
+from protocols.levels.hidden_queries.inference.model import AveragePool, Model, ReLU, plain_inference, quantise
 from tests.harness.inference_parties import (
     cnn,
     convolution,

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.levels.hidden_queries.inference.ring import by_small, by_uniform
+from protocols.levels.hidden_queries.inference.architecture import by_small, by_uniform
 
 EXTREMES = [0, 1, 2**15 - 1, 2**15, 2**16 - 1, 2**16, 2**31 - 1, 2**31, 2**32 - 2**15, 2**32 - 1]
 

@@ -27,9 +27,8 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.secure_sum.terms import roster_verifier
 from protocols.levels.two_server.agreement import guardian_opens, is_evaluated
-from protocols.levels.two_server.batch_notes import BatchNotes
-from protocols.levels.two_server.bound_inputs import bound_inputs, checked_masks, sizes_of
-from protocols.levels.two_server.circuit_inputs import CircuitInputs
+from protocols.levels.two_server.batch_notes import MOST_ATTEMPTS, BatchNotes, OneCheck, OpenedBatches, RefusedVotes
+from protocols.levels.two_server.circuit_inputs import CircuitInputs, bound_inputs, checked_masks, sizes_of
 from protocols.levels.two_server.conversation import (
     GUARDIAN_NOISE,
     NOISE_SEED_BYTES,
@@ -41,14 +40,17 @@ from protocols.levels.two_server.conversation import (
     unseal,
     whole_seats,
 )
-from protocols.levels.two_server.evaluation import Evaluated
 from protocols.levels.two_server.keyed_shares import KeyedShares
-from protocols.levels.two_server.noisy_argmax import guardian_evaluates
-from protocols.levels.two_server.one_check import MOST_ATTEMPTS, OneCheck
-from protocols.levels.two_server.opened_batches import OpenedBatches
-from protocols.levels.two_server.opened_sums import noisy_share, opened, pin_share, ring_bits, shape_of
-from protocols.levels.two_server.refused_votes import RefusedVotes
-from protocols.levels.two_server.shared_sums import check_sum_share, guardian_total
+from protocols.levels.two_server.noisy_argmax import Evaluated, guardian_evaluates
+from protocols.levels.two_server.shared_sums import (
+    check_sum_share,
+    guardian_total,
+    noisy_share,
+    opened,
+    pin_share,
+    ring_bits,
+    shape_of,
+)
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
 from protocols.levels.two_server.signed_labels import labels_statement
 from protocols.levels.two_server.signed_votes import SignedVotes, as_array
@@ -265,7 +267,7 @@ class Guardian:
         share: GuardianShare,
         taken: UInt8[ndarray, " seats"],
     ) -> None:
-        """Opens the noisy sums of the other seats' records, of this submission and no other; see opened_sums.py."""
+        """Opens the noisy sums of the other seats' records, of this submission and no other; see shared_sums.py."""
         study, request, sizes = self._study, submission.request, {"shape": shape_of(self._study)}
         bits = ring_bits(study)
         theirs = check_sum_share(receive(channel), bits=bits, **sizes).words

@@ -21,8 +21,8 @@ from protocols.bounds.rdp import check_orders
 from protocols.errors import InvalidInput
 from protocols.mechanisms.winner_law import gaussian_reaching_log_law
 from protocols.noise import check_sigma
-from protocols.research.published.papernot2018 import check_counts
-from protocols.research.published.private import Private
+from protocols.research.papernot import check_counts
+from protocols.research.private import Private
 
 _SQRT_2 = np.sqrt(2.0)
 _SQRT_2_OVER_PI = np.sqrt(2 / np.pi)

@@ -22,7 +22,7 @@ from jaxtyping import Float64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.research.published.private import Private
+from protocols.research.private import Private
 
 Number = float | int
 Samples = Float64[ndarray, "pairs columns"]

@@ -1,1 +1,0 @@
-"""Exact per-instance costs of GNMax."""

@@ -1,1 +1,0 @@
-"""Releasing a data-dependent cost by its smooth sensitivity."""

@@ -1,1 +1,0 @@
-"""What a guardian and its counterpart send each other."""
