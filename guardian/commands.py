@@ -19,7 +19,6 @@ from runtime.cli import CONTEXT, EPILOG, home_flag, json_option, passphrase_comm
 from runtime.files import read_received
 from runtime.logs import Log
 from runtime.printing import print_json, say_next, table
-from runtime.upgrade import upgrade_command
 
 if TYPE_CHECKING:
     from guardian.home import GuardianHome
@@ -241,10 +240,6 @@ def status(home: GuardianHome, as_json: bool) -> None:
         )
         click.echo(table(columns, [list(seat.values()) for seat in study["seats"]]))
 
-
-cli.add_command(
-    upgrade_command(PROGRAM, _guardian_home_option, folder=lambda home: home.folder, lock=lambda home: home.lock_file)
-)
 
 cli.add_command(
     passphrase_command(

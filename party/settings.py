@@ -21,7 +21,7 @@ from protocols.crypto.identity import check_name
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.votes import UNITS
 from runtime.address import check_address
-from runtime.toml_table import TomlTable
+from runtime.settings import TomlTable
 
 TOKEN_BYTES = 32
 # Beside node.toml, unless data.mapping names another.

@@ -93,20 +93,18 @@ def home_flag(
     """The option --home of a program; its commands get `home`, the result of open_home for the expanded folder.
 
     secrets: names of the private keys in it; a home that others can read is closed first, or refused
-    (runtime.cli), except by the commands that look for themselves. A command other than upgrade is refused if the
-    home's files are of another version's format ("home_format").
+    (mend_home), except by the commands that look for themselves. Files of another version's format are refused.
     """
 
     def opened(context: click.Context, _: object, folder: Path) -> object:
-        from runtime.home_format import check_format
+        from runtime.files import check_format
 
         if context.obj is not None and context.get_parameter_source("home") is ParameterSource.COMMANDLINE:
             context.obj["home"] = folder
         folder = folder.expanduser()
         if context.info_name not in _LOOK_THEMSELVES:
             mend_and_say(folder, secrets)
-        if context.info_name != "upgrade":
-            check_format(folder, program=context.find_root().info_name or "")
+        check_format(folder)
         return open_home(folder)
 
     return click.option(

@@ -17,6 +17,8 @@ from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 
 _FILE_BYTES: Final = 2**20
+# The one format of a home's files so far; another would be named in a file `format`.
+_FORMAT: Final = "1"
 
 
 def write_atomically(path: Path, content: bytes | str | Sequence[bytes | memoryview]) -> None:
@@ -93,6 +95,16 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def check_format(folder: Path) -> None:
+    """Raises Refused("home_format") unless this version reads and writes the format of a home's files."""
+    try:
+        found = read_bytes(folder / "format", most=_FILE_BYTES).decode(errors="replace").strip()
+    except DataUnavailable:
+        return
+    if found != _FORMAT:
+        raise Refused(Code.HOME_FORMAT, f"{folder} has format {found[:20]!r}; allowed: {_FORMAT}")
 
 
 def read(path: Path) -> bytes:

@@ -15,10 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import (
-    Any,  # Any: what JSON gives, checked here
-    Final,
-)
+from typing import Any, Final  # Any: what JSON gives, checked here
 
 import numpy as np
 from jaxtyping import Float32

@@ -35,7 +35,6 @@ COMMANDS: Final[dict[str, str]] = {
     "verify": "coordinator.commands.release:verify",
     "guardian": "coordinator.commands.enrolment:guardian",
     "passphrase": "coordinator.commands.serve:passphrase",
-    "upgrade": "coordinator.commands.serve:upgrade",
 }
 
 

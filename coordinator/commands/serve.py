@@ -1,4 +1,4 @@
-"""serve and status: runs the coordinator, and shows how it is; passphrase and upgrade of its home."""
+"""serve and status: runs the coordinator, and shows how it is; the passphrase of its home."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from runtime.cli import EPILOG, json_option, page_options, passphrase_command, s
 from runtime.exits import until_signalled
 from runtime.logs import Log
 from runtime.printing import pasting_on_page, print_json, table
-from runtime.upgrade import upgrade_command
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
@@ -130,9 +129,4 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
 
 passphrase = passphrase_command(
     "conclave-coordinator", home_option, keys=lambda home: [home.key_file, home.authority_key_file], runs="serve"
-)
-
-
-upgrade = upgrade_command(
-    "conclave-coordinator", home_option, folder=lambda home: home.folder, lock=lambda home: home.lock_file
 )

@@ -21,10 +21,7 @@ from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
 from types import TracebackType
-from typing import (
-    Any,  # SQLite's values
-    Final,
-)
+from typing import Any, Final  # SQLite's values
 
 import numpy as np
 

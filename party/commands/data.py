@@ -8,10 +8,7 @@ import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,  # the values of a JSON object
-)
+from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
 import click
 
@@ -199,9 +196,7 @@ def data() -> None:
 @click.argument("study")
 @home_option
 @json_option
-@click.option(
-    "--page", type=click.Path(path_type=Path), help="Write the report as a page too, without values of records."
-)
+@click.option("--page", type=click.Path(path_type=Path), help="Write the report as a page too, without values.")
 def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
     """Say whether the records can be read by a study's terms and train its teachers, with every problem at once.
 
@@ -238,19 +233,13 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
 @home_option
 @click.option("--column", "columns", multiple=True, metavar="STUDYS=YOURS", help="Your name of a study's column.")
 @click.option(
-    "--value",
-    "values",
-    multiple=True,
-    metavar="COLUMN:YOURS=STUDYS",
+    "--value", "values", multiple=True, metavar="COLUMN:YOURS=STUDYS",
     help="What your value means in a study's column; nothing after = for a missing one.",
-)
+)  # fmt: skip
 @click.option(
-    "--unusable",
-    "unusable",
-    multiple=True,
-    metavar="COLUMN=REMEDY",
+    "--unusable", multiple=True, metavar="COLUMN=REMEDY",
     help="What happens to values that cannot be used: missing, leave out (the record), or clip.",
-)
+)  # fmt: skip
 @click.option("--decimal", help="The decimal sign of numbers: . or ,")
 @click.option("--thousands", help="The sign between thousands: . , ' or a blank.")
 @click.option("--delimiter", help="Between the fields of a CSV file: , ; | or a tab.")
@@ -264,13 +253,8 @@ def make_map(
     columns: tuple[str, ...],
     values: tuple[str, ...],
     unusable: tuple[str, ...],
-    decimal: str | None,
-    thousands: str | None,
-    delimiter: str | None,
-    encoding: str | None,
-    names: str | None,
-    equal_rows: str | None,
     yes: bool,
+    **said: str | None,
 ) -> int:
     """Write this hospital's mapping file: what is given as options, and what is proposed, once you agree.
 
@@ -281,21 +265,13 @@ def make_map(
       conclave-party data map study.toml
       conclave-party data map study.toml --column age=Alter --value "sex:m=male" --unusable "age=leave out"
     """
-    from party.data.mapping import mapping_toml, read_mapping
+    from party.data.mapping import check_mapping, mapping_toml
     from party.data.quality import Quality, examine
 
     settings, terms = home.settings(), home.find_study(study).terms
     path = home.mapping_file()
-    form = {"decimal": decimal, "thousands": thousands, "delimiter": delimiter, "encoding": encoding}
-    given = {key: value for key, value in form.items() if value is not None}
-    mapping = _with_options(settings.data.mapping, given, columns, values, unusable, terms)
-    mapping = dataclasses.replace(mapping, names=names or mapping.names, equal_rows=equal_rows or mapping.equal_rows)
-    checked = path.with_name(f".{path.name}.new")
-    write_atomically(checked, mapping_toml(mapping).encode())
-    try:
-        read_mapping(checked)  # what is given as an option is held to what a file may say
-    finally:
-        checked.unlink(missing_ok=True)
+    given = {key: value for key, value in said.items() if value is not None}
+    mapping = check_mapping(_with_options(settings.data.mapping, given, columns, values, unusable, terms), path)
     if not settings.data.source.is_table:  # only how units are told apart can be said
         quality = Quality(0, (), (), (), mapping)
     else:
@@ -306,8 +282,8 @@ def make_map(
         raise Refused(Code.NOT_CONFIRMED, f"{path} was not written")
     notes: dict[str, list[str]] = {}
     for problem in quality.problems:
-        said = ": ".join(filter(None, (problem.found, problem.todo)))
-        notes.setdefault(problem.column or problem.own or "the whole file", []).append(said[:300])
+        note = ": ".join(filter(None, (problem.found, problem.todo)))
+        notes.setdefault(problem.column or problem.own or "the whole file", []).append(note[:300])
     write_atomically(path, mapping_toml(quality.mapping, notes=notes).encode())
     click.echo(f"wrote {path}")
     for line in _problems(quality, study):
@@ -325,7 +301,7 @@ data.add_command(score)
 
 def _with_options(
     mapping: DataMapping,
-    form: dict[str, str],
+    given: dict[str, str],
     columns: Sequence[str],
     values: Sequence[str],
     unusable: Sequence[str],
@@ -349,9 +325,11 @@ def _with_options(
         if not found:
             raise InvalidInput(f"--value {text!r}; allowed: COLUMN:YOURS=STUDYS")
         words.setdefault(column, {})[own.strip()] = name.strip()
+    of_units = {key: given.pop(key) for key in ("names", "equal_rows") if key in given}
     return dataclasses.replace(
         mapping,
-        form=dataclasses.replace(mapping.form, **form),  # type: ignore[arg-type]  # of its four texts
+        **of_units,
+        form=dataclasses.replace(mapping.form, **given),  # type: ignore[arg-type]  # of its four texts
         columns={**mapping.columns, **dict(pair("--column", text, "=") for text in columns)},
         values=words,
         unusable={**mapping.unusable, **dict(pair("--unusable", text, "=") for text in unusable)},
@@ -386,50 +364,38 @@ def _columns(quality: Quality | None) -> list[str]:
 
 
 def _problems(quality: Quality, study: str) -> list[str]:
-    from party.data.quality import COLUMN_MEANT
-
-    columns = [each.todo.removeprefix(COLUMN_MEANT) for each in quality.problems if each.todo.startswith(COLUMN_MEANT)]
+    columns = [f"--column {each.column_is}" for each in quality.problems if each.column_is]
     lines = [line for problem in quality.problems for line in _problem(problem, study)]
     if columns:
-        lines.append(f"    -> {COLUMN_MEANT.replace('STUDY', study)}{' --column '.join(columns)}")
-    counted = any(problem.rows for problem in quality.problems)
-    return [*lines, *["(rows are counted from 1, without the header)"] * counted]
+        lines.append(f"    -> conclave-party data map {study} {' '.join(columns)}")
+    return [*lines, *["(rows are counted from 1, without the header)"] * any(each.rows for each in quality.problems)]
 
 
 def _problem(problem: Problem, study: str) -> list[str]:
-    from party.data.quality import COLUMN_MEANT
-
     named = problem.column if problem.own in ("", problem.column) else f"{problem.column} ({problem.own})".strip()
     head = f"{named}: {problem.found}" if named else problem.found
     lines = [_indented(head, "  ")]
     if problem.count:
         rows = ", ".join(map(str, problem.rows)) + ", ..." * (problem.count > len(problem.rows))
-        lines += [_indented(f"{_count(problem.count)}: {rows}; such as {', '.join(map(repr, problem.values))}", "    ")]
-    if not problem.todo or problem.todo.startswith(COLUMN_MEANT):  # all columns are one command
+        such = f"such as {', '.join(map(repr, problem.values))}"
+        lines += [_indented(f"{counted(problem.count, 'row')}: {rows}; {such}", "    ")]
+    if not problem.todo or problem.column_is:  # all columns are one command
         return lines
     todo = problem.todo.replace("STUDY ", f"{study} ")
     # A command is copied as a whole: it is not folded.
     return [*lines, f"    -> {todo}" if todo.startswith("conclave-party ") else _indented(f"-> {todo}", "    ")]
 
 
-def _count(rows: int) -> str:
-    return f"{rows} row{'s' * (rows != 1)}"
-
-
 def _proposed(each: Proposal) -> str:
-    match each.what:
-        case "value":
-            meaning = repr(each.study) if each.study else "a missing value"
-            return f"{each.column}: {each.own!r} is {meaning} ({_count(each.rows)})"
-        case "column":
-            return f"column {each.own!r} is the study's {each.column!r}"
-        case "decimal":
-            return f"numbers have the decimal sign {each.own!r}"
-        case "thousands":
-            return f"numbers have {each.own!r} between thousands"
-        case "delimiter":
-            return f"fields are divided by {'a tab' if each.own == chr(9) else repr(each.own)}"
-    return f"the file's encoding is {each.own}"
+    said = {
+        "column": f"column {each.own!r} is the study's {each.column!r}",
+        "decimal": f"numbers have the decimal sign {each.own!r}",
+        "thousands": f"numbers have {each.own!r} between thousands",
+        "delimiter": f"fields are divided by {'a tab' if each.own == chr(9) else repr(each.own)}",
+        "encoding": f"the file's encoding is {each.own}",
+    }
+    meaning = repr(each.study) if each.study else "a missing value"
+    return said.get(each.what, f"{each.column}: {each.own!r} is {meaning} ({counted(each.rows, 'row')})")
 
 
 def _figures(place: str, quality: Quality | None, fit: Suitability | None, good: bool) -> dict[str, Any]:
@@ -438,7 +404,8 @@ def _figures(place: str, quality: Quality | None, fit: Suitability | None, good:
     if quality is not None:
         figures["columns"] = [dataclasses.asdict(each) for each in quality.columns]
         problems = [dataclasses.asdict(each) for each in quality.problems]
-        figures["problems"] = [{key: value for key, value in each.items() if key != "values"} for each in problems]
+        shown = ("column", "own", "found", "todo", "count", "rows")
+        figures["problems"] = [{key: each[key] for key in shown} for each in problems]
         figures["proposals"] = [dataclasses.asdict(each) for each in quality.proposals]
     return figures if fit is None else {**figures, **fit.figures()}
 

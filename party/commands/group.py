@@ -31,7 +31,6 @@ COMMANDS: Final[dict[str, str]] = {
     "verify": "party.commands.accounts:verify",
     "withdraw": "party.commands.accounts:withdraw",
     "home": "party.commands.homes:home_commands",
-    "upgrade": "party.commands.upgrade:upgrade",
     "demo": "party.commands.demo:demo",
 }
 

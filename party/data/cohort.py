@@ -16,11 +16,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import (
-    Any,  # parsed JSON, checked below
-    Final,
-    Self,
-)
+from typing import Any, Final, Self  # parsed JSON, checked below
 
 import numpy as np
 
@@ -29,8 +25,8 @@ from party.data.records import Columns, DataSettings, Records, TableSource
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import parse_json, read_toml
 from protocols.study.terms import Terms
+from runtime.settings import TomlTable
 from runtime.tables import VALUES, open_table, wanted_columns
-from runtime.toml_table import TomlTable
 
 KINDS: Final = ("condition", "measurement", "drug", "procedure")
 PERSON: Final = ("age", "sex")

@@ -13,11 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import (
-    Any,  # what a driver returns, checked below
-    Final,
-    Self,
-)
+from typing import Any, Final, Self  # what a driver returns, checked below
 
 import sqlalchemy
 import sqlalchemy.exc
@@ -27,8 +23,8 @@ from party.data.mapping import Form
 from party.data.records import Columns, TableSource
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_text
+from runtime.settings import TomlTable
 from runtime.tables import VALUES, wanted_columns
-from runtime.toml_table import TomlTable
 
 _PASSWORD_BYTES: Final = 4096
 _AT_ONCE: Final = 10_000

@@ -23,8 +23,8 @@ from protocols.errors import DataCorrupt
 from protocols.reading import open_file
 from protocols.study.features import record_names
 from protocols.study.terms import Terms
+from runtime.settings import TomlTable
 from runtime.tables import VALUES, read_csv
-from runtime.toml_table import TomlTable
 
 _FILE: Final = "file"
 # The group of a file that names how the rest is written stands within these bytes.

@@ -24,7 +24,7 @@ from numpy import ndarray
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
 from protocols.study.features import MISSING
-from runtime.toml_table import TomlTable
+from runtime.settings import TomlTable
 
 # Not seen, and of no category of their own: joiners, fillers and variation selectors.
 _UNSEEN: Final = frozenset("\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0") | {chr(0xFE00 + each) for each in range(16)}
@@ -81,6 +81,7 @@ DELIMITERS: Final = (",", ";", "\t", "|")
 DECIMALS: Final = (".", ",")
 # "" for none; a space stands for any blank that does not break a line.
 THOUSANDS: Final = ("", ".", ",", " ", "'")
+_SIGNS: Final = {"delimiter": DELIMITERS, "encoding": ENCODINGS, "decimal": DECIMALS, "thousands": THOUSANDS}
 # Whether equal records are one unit, or each is one.
 EQUAL_ROWS: Final = ("one", "each")
 # What happens to a value that cannot be used; without one of these, it is refused with its row.
@@ -137,35 +138,46 @@ def read_mapping(path: Path) -> DataMapping:
         columns=table.names("columns"),
         values={column: values.names(column) for column in values.values},
         unusable=table.names("unusable"),
-        names=_one_of(table, "names", tuple(RULES)),
-        equal_rows=_one_of(table, "equal_rows", EQUAL_ROWS),
+        names=table.said("names"),
+        equal_rows=table.said("equal_rows"),
     )
     table.done()
+    return check_mapping(mapping, path)
+
+
+def check_mapping(mapping: DataMapping, path: Path) -> DataMapping:
+    """Returns it. Raises InvalidInput, naming the file and the key, for what a mapping file cannot say."""
+    _check_form(mapping.form, path)
+    _check_said(path, "names", mapping.names, RULES)
+    _check_said(path, "equal_rows", mapping.equal_rows, EQUAL_ROWS)
     for column, remedy in mapping.unusable.items():
-        if remedy not in REMEDIES:
-            raise InvalidInput(f"{path}: unusable.{column} is {remedy!r}; allowed: {', '.join(REMEDIES)}")
+        _check_said(path, f"unusable.{column}", remedy, REMEDIES)
     return mapping
 
 
 def read_form(table: TomlTable) -> Form:
     """How texts are written, by the keys of a file. Raises InvalidInput naming file and key."""
-    form = Form(
-        delimiter=_one_of(table, "delimiter", DELIMITERS),
-        encoding=_one_of(table, "encoding", ENCODINGS),
-        decimal=_one_of(table, "decimal", DECIMALS),
-        thousands=_one_of(table, "thousands", THOUSANDS),
-        missing=table.texts("missing", MISSING),
-    )
+    said = {key: table.said(key) for key in _SIGNS}
+    return _check_form(Form(**said, missing=table.texts("missing", MISSING)), table.path)
+
+
+def _check_form(form: Form, path: Path) -> Form:
+    for key, allowed in _SIGNS.items():
+        _check_said(path, key, getattr(form, key), allowed)
     if form.thousands and form.thousands == (form.decimal or "."):
-        raise InvalidInput(
-            f"{table.path}: decimal and thousands are both {form.thousands!r}; allowed: two different signs"
-        )
+        raise InvalidInput(f"{path}: decimal and thousands are both {form.thousands!r}; allowed: two different signs")
     return form
+
+
+def _check_said(path: Path, key: str, value: str | None, allowed: Iterable[str]) -> None:
+    if value is not None and value not in allowed:
+        named = ", ".join(json.dumps(each) for each in allowed)
+        raise InvalidInput(f"{path}: {key} is {value!r}; allowed: {named}")
 
 
 def form_lines(form: Form) -> list[str]:
     """The lines of a TOML file that say it, which read_form reads; none for what nobody said."""
-    said = {key: getattr(form, key) for key in ("delimiter", "encoding", "decimal", "thousands")}
+    said = {key: getattr(form, key) for key in _SIGNS}
     lines = [f"{key} = {json.dumps(value)}" for key, value in said.items() if value is not None]
     return lines + [f"missing = {json.dumps(form.missing, ensure_ascii=False)}"] * (form.missing != MISSING)
 
@@ -189,14 +201,6 @@ def _table(name: str, values: Mapping[str, str]) -> list[str]:
         return json.dumps(text, ensure_ascii=False)
 
     return ["", f"[{name}]", *(f"{quoted(key)} = {quoted(value)}" for key, value in values.items())] if values else []
-
-
-def _one_of(table: TomlTable, key: str, allowed: tuple[str, ...]) -> str | None:
-    value = table.text(key) if key in table.values else None
-    if value is not None and value not in allowed:
-        named = ", ".join(json.dumps(each) for each in allowed)
-        raise InvalidInput(f"{table.path}: {table.name}{key} is {value!r}; allowed: {named}")
-    return value
 
 
 # Blanks that spreadsheets put between thousands, and the apostrophes of Swiss ones.

@@ -164,8 +164,6 @@ def _divides(path: Path, encoding: str, delimiter: str) -> bool:
     return len({len(row) for row in rows}) == 1 and len(rows[0]) > 1
 
 
-# What settles that one of the study's columns has no known name here; its argument follows.
-COLUMN_MEANT: Final = "conclave-party data map STUDY --column "
 _ROWS: Final = 8
 _VALUES: Final = 5
 
@@ -173,7 +171,8 @@ _VALUES: Final = 5
 @dataclass(frozen=True)
 class Problem:
     """Something that a person must settle. column: the study's, "" for the whole source; rows: the first of `count`;
-    values: distinct ones of these rows, private; todo: how it can be settled, "" for what is only said."""
+    values: distinct ones of these rows, private; todo: how it can be settled, "" for what is only said; column_is: what
+    `data map --column` takes where only the column's name is open."""
 
     column: str
     own: str
@@ -182,6 +181,7 @@ class Problem:
     count: int = 0
     rows: tuple[int, ...] = field(default=(), repr=False)
     values: tuple[str, ...] = field(default=(), repr=False)
+    column_is: str = ""
 
 
 @dataclass(frozen=True)
@@ -274,8 +274,9 @@ def _named(
         else:
             alike = columns_alike(column, header)
             perhaps = f"; perhaps {', '.join(alike)}" if alike else ""
-            todo = f'{COLUMN_MEANT}"{column}={alike[0] if len(alike) == 1 else "YOURS"}"'
-            problems.append(Problem(column, own, f"no column {own!r}{perhaps}", todo))
+            meant_by = f'"{column}={alike[0] if len(alike) == 1 else "YOURS"}"'
+            todo = f"conclave-party data map STUDY --column {meant_by}"
+            problems.append(Problem(column, own, f"no column {own!r}{perhaps}", todo, column_is=meant_by))
     for key, name in (("patient", settings.patient), ("group", settings.group)):
         if name and header.count(name) != 1:
             alike = columns_alike(name, header)

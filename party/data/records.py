@@ -28,7 +28,7 @@ from runtime.tables import VALUES
 
 if TYPE_CHECKING:
     from party.data.mapping import Form
-    from runtime.toml_table import TomlTable
+    from runtime.settings import TomlTable
 
 Columns = Mapping[str, Sequence[str]]
 

@@ -12,10 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import (
-    Any,  # values of JSON
-    Final,
-)
+from typing import Any, Final  # values of JSON
 
 import numpy as np
 import skops.io

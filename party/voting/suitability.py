@@ -5,10 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import (
-    Any,  # the values of a JSON object
-    Final,
-)
+from typing import Any, Final  # the values of a JSON object
 
 import numpy as np
 

@@ -241,7 +241,7 @@ CONNECTIONS: Final[dict[str, dict[Code, Meaning]]] = {
         ),
         Code.HOME_FORMAT: Meaning(
             "the home's files are of another version's format",
-            "run upgrade, or install the version that wrote them",
+            "install the version that wrote them",
             COMMAND,
         ),
     },

@@ -28,7 +28,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.texts import USUAL_VECTORS
 from protocols.reading import read_toml
 from protocols.study.features import check_rows, class_ids, read_numbers, record_names
-from runtime.toml_table import TomlTable
+from runtime.settings import TomlTable
 from simulations.datasets.columns import Column, Standardised, categorical, encode, features_of, numeric, text
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool

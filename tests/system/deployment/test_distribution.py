@@ -92,7 +92,7 @@ def test_the_programs_of_the_wheel_run_from_it_alone(built, tmp_path):
         "import protocols.crypto.identity as f, protocols, sys;"
         "assert protocols.__file__.startswith(sys.argv[1]), protocols.__file__;"
         "print(f.phrase('00' * 32));"
-        "from party.commands.group import run_command; sys.exit(run_command(['upgrade', '--help']))"
+        "from party.commands.group import run_command; sys.exit(run_command(['doctor', '--help']))"
     )
     done = subprocess.run(
         [sys.executable, "-c", tried, str(tmp_path)],

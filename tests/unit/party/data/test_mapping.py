@@ -48,7 +48,7 @@ def test_an_absent_file_maps_nothing(tmp_path: Path) -> None:
         ('encoding = "utf-7"', "encoding is 'utf-7'; allowed"),
         ('decimal = ","\nthousands = ","', "both ','"),
         ('thousands = "."', r"both '\.'"),
-        ('[unusable]\nage = "guess"', "unusable.age is 'guess'; allowed: missing, leave out, clip"),
+        ('[unusable]\nage = "guess"', "unusable.age is 'guess'; allowed: \"missing"),
         ("[values]\nsex = 3", r"values\.sex is '3'; allowed: a table"),
         ("more = 1", "unknown key 'more'"),
     ],
