@@ -87,7 +87,7 @@ def accused_in_words(figure: Figure) -> str:
     """
     share = figure.accused(_CAUGHT / 100) * (1 + _DUST)
     if share < 1e-8:
-        return "as good as none"
+        return "perhaps none"
     of = 10 ** max(2, 1 - floor(log10(share)))
     return f"at least {floor(share * of)} of {of:,}"
 

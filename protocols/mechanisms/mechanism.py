@@ -10,6 +10,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from inspect import getattr_static
 from typing import ClassVar, Final
 
 import numpy as np
@@ -353,7 +354,7 @@ class Mechanism(ABC):
 
 
 # What decides a release; and the bounds that are proved for it alone, with what they are never above.
-_RELEASE: Final = ("labels", "release", "release_where", "noisy", "offsets")
+_RELEASE: Final = ("labels", "release", "release_where", "noisy", "offsets", "_confident")
 _PROOFS: Final = {
     "label_only": ("label_only_rdp", ("noise_rdp",)),
     "exact_composition": ("label_pairs", ("noise_rdp", "label_only_rdp")),
@@ -361,10 +362,10 @@ _PROOFS: Final = {
 
 
 def _unchanged_since(kind: type[Mechanism], said: str, changing: tuple[str, ...]) -> bool:
-    """Whether no class after the last that defines `said` defines any of `changing`."""
-    kinds = kind.__mro__
-    at = next(at for at, each in enumerate(kinds) if said in vars(each))
-    return not any(name in vars(each) for each in kinds[:at] for name in changing)
+    """Whether each of `changing` is for `kind` what it is for the class that defines `said`: also where a second parent
+    defines it."""
+    states = next(each for each in kind.__mro__ if said in vars(each))
+    return all(getattr_static(kind, name, None) is getattr_static(states, name, None) for name in changing)
 
 
 def _check_given(kind: type[Mechanism], name: str, value: Number | None, view: View) -> None:

@@ -41,8 +41,8 @@ def of_bare_counts(self, counts, noise, *, view, predictions=None, total_weight=
     return counts.argmax(axis=1)
 
 
-def subclass(base, **changed):
-    return dataclass(frozen=True, kw_only=True)(type("Changed", (base,), {"name": "changed", **changed}))
+def subclass(*bases, **changed):
+    return dataclass(frozen=True, kw_only=True)(type("Changed", bases, {"name": "changed", **changed}))
 
 
 def exact_margin_rdp(order):
@@ -126,6 +126,31 @@ def test_a_release_for_which_nothing_is_proved_is_refused(base, given, changes):
     for each in ACCOUNTANTS.values():
         with pytest.raises(InvalidInput, match="no accountant holds"):
             each.query_cost(changed, UNIT, view="label", classes=2)
+
+
+@pytest.mark.parametrize(
+    ("other", "given"), [(ThresholdedGNMax, {"sigma": 3.0, "threshold": 2.0}), (ConfidentGNMax, CONFIDENT)]
+)
+def test_a_release_that_comes_from_a_second_parent_is_not_charged_the_first_ones_bound(other, given):
+    """GNMax defines no release of its own, so the other one's comes first; Confident-GNMax's draws twice."""
+    changed = subclass(GNMax, other)(**given)
+    assert type(changed).release is other.release
+    for name in ("label_only", "exact_composition"):
+        with pytest.raises(InvalidInput, match=f"{name}' does not hold"):
+            accountant(name).check(changed, "label", secret_coins=False)
+    counts = np.tile([3.0, 2.0, 0.0], (200, 1))
+    shown = changed.noisy(counts, simulated(np.random.default_rng(5)), view="label")
+    released = changed.labels(counts, simulated(np.random.default_rng(5)), view="label")
+    assert (released[released != ABSTAIN] == shown.argmax(axis=1)[released != ABSTAIN]).all(), "of the noisy counts"
+
+
+def test_an_interactive_mechanism_of_a_changed_first_round_is_refused():
+    def changed_round(self):
+        return subclass(ConfidentGNMax, release_where=of_bare_counts)(**CONFIDENT)
+
+    changed = subclass(InteractiveGNMax, _confident=property(changed_round))(**INTERACTIVE)
+    with pytest.raises(InvalidInput, match="no accountant holds"):
+        default_accountant(changed, "label", planned=False)
 
 
 def test_whoever_proves_a_bound_of_his_own_release_is_charged_by_it():
