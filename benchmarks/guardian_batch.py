@@ -25,9 +25,9 @@ from pathlib import Path
 import numpy as np
 from between import run_between
 
-from coordinator.connection.guardian_dialling import GuardianLine, dial
 from coordinator.home import CoordinatorHome, CoordinatorSettings
 from coordinator.members import Authority, authority_pem, create_consortium
+from coordinator.serving import GuardianLine, dial
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, approve_study, create_guardian
 from guardian.port import GuardianPort

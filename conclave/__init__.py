@@ -88,8 +88,12 @@ def __getattr__(name: str) -> object:
     try:
         return getattr(importlib.import_module(_MODULES[name]), name)
     except ModuleNotFoundError as missing:
-        from protocols.installing import install
+        from protocols.installing import in_the_way, install
 
+        if (folder := in_the_way(missing.name or "")) is not None:
+            raise ImportError(
+                f"conclave.{name} needs {missing.name}, and {folder} is in its way; rename that, or run from elsewhere"
+            ) from missing
         raise ImportError(
             f"conclave.{name} needs {missing.name}, which is not installed: {install('sim')}"
         ) from missing

@@ -9,12 +9,11 @@ import datetime
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
 from typing import Protocol
 
-from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.connection.hub import Hub
 from coordinator.connection.relaying import RelayedStudy
 from coordinator.connection.sessions import Connected, Silence
@@ -28,9 +27,29 @@ from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, StorageFailed
 from protocols.private_files import tighten
 from protocols.study.deployed import DeployedStudy
+from protocols.wire.guardian import GuardianLine as GuardianLine
+from protocols.wire.guardian import conversation
 from runtime.files import alone, serving_alone
+from runtime.guardian_carrier import carry_to_guardian
 from runtime.logs import Log
 from runtime.loopback import LINK_FILE, LivePage, Monitor, exposition
+
+
+def check_guardian(study: DeployedStudy, line: GuardianLine) -> Identity:
+    """The identity of the study's guardian, once it has confirmed that it approved this very study; asks nothing else.
+
+    Raises as `conversation` does.
+    """
+    with conversation(study, line, carry_to_guardian, purpose="check") as (_, guardian):
+        return guardian
+
+
+@contextmanager
+def dial(study: DeployedStudy, line: GuardianLine) -> Iterator[Channel]:
+    """A channel to the study's guardian for one batch. Raises as `conversation` does; ChannelClosed for "busy"."""
+    with conversation(study, line, carry_to_guardian, purpose="batch") as (stream, _):
+        yield stream
+
 
 _LOOK_S = 0.5
 _HEALTHY_S = 10.0

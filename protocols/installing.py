@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import urllib.parse
 import urllib.request
 from functools import cache
@@ -21,6 +22,15 @@ def install(*extras: str) -> str:
     project, or by name."""
     what, place = _installed()
     return f"pip install {what}'{place}[{','.join(extras)}]'"
+
+
+def in_the_way(module: str) -> Path | None:
+    """The folder that Python found in the place of the package of this distribution in which `module` lies, such as one
+    named `simulations` beside a script; None where none was."""
+    room = module.partition(".")[0]
+    ours = Path(__file__).parents[1] / room / "__init__.py"
+    found = getattr(sys.modules.get(room), "__file__", None)
+    return Path(found).parent if found and ours.exists() and not ours.samefile(found) else None
 
 
 @cache

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Final, NoReturn, TypeVar
 
 from protocols.errors import InvalidInput
-from protocols.installing import DISTRIBUTION, install
+from protocols.installing import DISTRIBUTION, in_the_way, install
 
 if TYPE_CHECKING:
     from protocols.plugins import Parts
@@ -33,7 +33,7 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "tensorboard": ("tensorboardX",),
     "verify": ("click", "jinja2", "markupsafe"),
     "party": ("click", "grpc"),
-    "coordinator": ("click", "grpc", "jinja2", "markupsafe", "matplotlib", "safetensors", "onnx", "onnxruntime"),
+    "coordinator": ("click", "grpc", "jinja2", "markupsafe", "safetensors", "onnx", "onnxruntime"),
     "sim": (
         "click", "rich", "flwr", "ray", "pydantic", "tomli_w", "pandas", "pyarrow", "matplotlib", "jinja2",
         "markupsafe", "platformdirs", "psutil", "safetensors",
@@ -54,6 +54,8 @@ def lacking(missing: ModuleNotFoundError, what: str, *own: str) -> InvalidInput:
     own: the extras that `what` always needs. Raises `missing` again if no extra brings that module.
     """
     package = (missing.name or "").partition(".")[0]
+    if (folder := in_the_way(package)) is not None:
+        return InvalidInput(f"{what} needs {missing.name}, and {folder} is in its way; rename that")
     if any(package in BRINGS[extra] for extra in own):
         return InvalidInput(f"{what} needs {package}, which is not installed: {install(*own)}")
     extra = next((extra for extra, packages in BRINGS.items() if package in packages), None)

@@ -173,13 +173,12 @@ def create(
       conclave-coordinator study create study.toml --pool pool.npy
       conclave-coordinator study create study.toml --pool pool.npy --queries queries.npz
     """
-    from coordinator.labelling.study_creation import create_study
-    from coordinator.labelling.templates import TEMPLATES
+    from coordinator.labelling.study_creation import create_study, study_template
     from coordinator.status import study_status
     from coordinator.store.store import Store
 
     if template:
-        click.echo(TEMPLATES[votes_by], nl=False)
+        click.echo(study_template(votes_by), nl=False)
         return
     if study_file is None:
         raise click.UsageError("give STUDY_FILE (and --pool FILE unless the study has a querier), or --template")

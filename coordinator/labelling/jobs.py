@@ -22,8 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from coordinator.labelling.choosing import choice_between_batches
-from coordinator.labelling.study_creation import stored_inputs
+from coordinator.labelling.study_creation import choice_between_batches, stored_inputs
 from coordinator.labelling.training import between_rounds
 from coordinator.store.store import Job, JobState, Store, ledger_path
 from protocols.crypto.channel import Channel

@@ -23,7 +23,8 @@ ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
 )
 # Questions of a batch that are chosen together, unless a number is given.
 USUAL_BATCH: Final = 20
-ORDERS_HELP: Final = "given (as the pool has them) | coverage (typical ones) | centres:N (of N clusters)"
+_MEANT: Final = {"coverage": "coverage (typical ones)", "centres": "centres:N (of N clusters)"}
+ORDERS_HELP: Final = " | ".join(["given (as the pool has them)", *(_MEANT.get(name, name) for name in ORDERS)])
 QUESTIONS_HELP: Final = (
     f"{ORDERS_HELP} | uncertainty:N (those that a student of the labels so far doubts, N at a time; {USUAL_BATCH} "
     "without a number)"

@@ -140,10 +140,16 @@ def standard(pool: Float32[ndarray, "pool ..."], base: FeatureMap) -> FeatureMap
 
     One that hardly varies stays small: it is divided by _LEAST_DEVIATION of the mean deviation, or one step, at least.
     """
-    found = base(pool).astype(np.float64)
+    mean, deviation = mean_and_deviation(base(pool).astype(np.float64), least=1 / STEPS)
+    return base.then(Scale.of(mean, 1 / deviation))
+
+
+def mean_and_deviation(
+    found: Float64[ndarray, "pool features"], *, least: float
+) -> tuple[Float64[ndarray, " features"], Float64[ndarray, " features"]]:
+    """Of each feature over the pool, the standard deviation at least _LEAST_DEVIATION of the mean one, and `least`."""
     deviation = found.std(axis=0)
-    floor = max(_LEAST_DEVIATION * deviation.mean(), 1 / STEPS)
-    return base.then(Scale.of(found.mean(axis=0), 1 / np.maximum(deviation, floor)))
+    return found.mean(axis=0), np.maximum(deviation, max(_LEAST_DEVIATION * float(deviation.mean()), least))
 
 
 def projected(base: FeatureMap, components: int, *, seed: int) -> FeatureMap:

@@ -32,7 +32,7 @@ from numpy import ndarray
 
 from coordinator.queries import ORDERS, parse_questions
 from coordinator.queries.choice import clusters
-from coordinator.queries.features import features_for
+from coordinator.queries.features import features_for, mean_and_deviation
 from coordinator.queries.neighbours import nearest, reach, sparse
 from protocols.errors import InvalidInput
 from protocols.installing import install
@@ -129,10 +129,8 @@ def centres_first(
     return np.concatenate([first, np.random.default_rng([seed, *b"others"]).permutation(others)])
 
 
-# Of standardised features: the inverse of the prior's weight, as of the student logistic_regression, and of the mean
-# deviation, at least, by which one that hardly varies is divided.
+# Of standardised features: the inverse of the prior's weight, as of the student logistic_regression.
 _INVERSE_REGULARISATION: Final = 1.0
-_LEAST_DEVIATION: Final = 0.05
 _MOST_ITERATIONS: Final = 200
 
 
@@ -145,9 +143,8 @@ class UncertainFirst:
     def __init__(self, features: Float32[ndarray, "pool features"]) -> None:
         self._cover = Cover(features)
         values = features.astype(np.float64)
-        deviation = values.std(axis=0)
-        floor = max(_LEAST_DEVIATION * float(deviation.mean()), float(np.finfo(np.float32).tiny))
-        self._rows = (values - values.mean(axis=0)) / np.maximum(deviation, floor)
+        mean, deviation = mean_and_deviation(values, least=float(np.finfo(np.float32).tiny))
+        self._rows = (values - mean) / deviation
         # A replay and the live study that is compared with it choose the same.
         self._known: dict[bytes, Int64[ndarray, " chosen"]] = {}
 

@@ -7,7 +7,9 @@ Neither format is pickle: they hold only numbers and a graph of known operators.
 from __future__ import annotations
 
 import importlib
+import math
 import re
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -30,6 +32,7 @@ ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
 # An export with a smaller share of equal predictions has failed; and so has a release, on another machine.
 _LEAST_AGREEMENT: Final = 0.99
 _ONNX_BYTES: Final = 2**31
+_SCIKIT_OPSET: Final = {"": 18, "ai.onnx.ml": 3}
 _FIGURES: Final = frozenset(
     {"kind", "seed", "labels", "reinforced", "unlabelled", "agreement", "predicted", "input_shape", "classes"}
     | {"features_sha256", "encoders", "files"}
@@ -190,3 +193,27 @@ def _check_parameters(folder: Path, input_shape: tuple[int, ...]) -> list[str]:
     if equal < _LEAST_AGREEMENT:
         raise DataCorrupt(f"{SAFETENSORS_FILE} agrees with {ONNX_FILE} on {equal:.1%} of random inputs")
     return []
+
+
+def write_scikit(student: Student, folder: Path) -> Written:
+    """Writes student.onnx, by skl2onnx; inputs are flattened; probabilities cover the classes of the labels alone."""
+    from skl2onnx import convert_sklearn
+    from skl2onnx.common.data_types import FloatTensorType
+
+    from coordinator.students.scikit import ScikitStudent
+
+    if not isinstance(student, ScikitStudent):
+        raise InvalidInput(f"the student is {type(student).__name__}; allowed: ScikitStudent")
+    width = math.prod(student.input_shape)
+    with warnings.catch_warnings():
+        # For boosted trees skl2onnx gives protobuf a boolean where it wants an integer.
+        warnings.filterwarnings("ignore", message="Field onnx.AttributeProto.ints: Expected an int, got a boolean")
+        graph = convert_sklearn(
+            student.model,
+            initial_types=[("inputs", FloatTensorType([None, width]))],
+            final_types=None,
+            options={id(student.model): {"zipmap": False, "output_class_labels": False}},
+            target_opset=_SCIKIT_OPSET,
+        )
+    (folder / ONNX_FILE).write_bytes(graph.SerializeToString())
+    return Written((ONNX_FILE,), (width,), tuple(int(each) for each in student.model.classes_))

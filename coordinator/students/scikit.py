@@ -51,7 +51,7 @@ class ScikitStudent(Student):
 
     @property
     def exporter(self) -> str:
-        return "coordinator.release.export_scikit:write"
+        return "coordinator.release.export:write_scikit"
 
 
 @dataclass(frozen=True)

@@ -343,7 +343,7 @@ def _short(text: str, folder: Path) -> str:
 # Names a folder as a demo's, whose content the next demo may delete; it is locked while one runs.
 MARK: Final = ".conclave-demo"
 # What the operator's programs and the teachers import; that of the node itself is there when this runs.
-_NEEDED: Final = ("jinja2", "matplotlib", "onnx", "onnxruntime", "safetensors", "sklearn", "skl2onnx", "skops")
+_NEEDED: Final = ("jinja2", "onnx", "onnxruntime", "safetensors", "sklearn", "skl2onnx", "skops")
 
 
 def run_demo(

@@ -20,9 +20,8 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.baselines.method import Score, Task
 from simulations.pipeline import study_of
-from simulations.planning.concentration import default_concentration
 from simulations.planning.grid import Optimum, optimise_each
-from simulations.planning.objective import OBJECTIVES
+from simulations.planning.objective import OBJECTIVES, default_concentration
 from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import Experiment, experiment

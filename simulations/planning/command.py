@@ -19,8 +19,12 @@ from protocols.plural import counted
 from protocols.study.chosen import GIVEN
 from runtime.files import write_atomically
 from simulations.options import given_settings, settings_from, worded_settings
-from simulations.planning.concentration import CONCENTRATION_OF_MORE, CONCENTRATION_OF_TWO, default_concentration
-from simulations.planning.objective import OBJECTIVES
+from simulations.planning.objective import (
+    CONCENTRATION_OF_MORE,
+    CONCENTRATION_OF_TWO,
+    OBJECTIVES,
+    default_concentration,
+)
 from simulations.setup.record_votes import VOTERS
 
 if TYPE_CHECKING:

@@ -16,9 +16,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
-from coordinator.connection.guardian_dialling import GuardianLine, check_guardian, dial
 from coordinator.in_process import InProcessTransport
 from coordinator.members import Authority, authority_pem
+from coordinator.serving import GuardianLine, check_guardian, dial
 from coordinator.store.store import Store
 from guardian.home import GuardianHome, GuardianSettings, accept_certificate, approve_study, create_guardian
 from guardian.port import GuardianPort

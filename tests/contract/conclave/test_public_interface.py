@@ -6,8 +6,10 @@ import csv
 import doctest
 import importlib
 import inspect
+import os
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +80,20 @@ def test_a_name_whose_packages_are_missing_says_what_to_install() -> None:
     code = "import sys; sys.modules['pydantic'] = None; import conclave; conclave.label"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert f"conclave.label needs pydantic, which is not installed: {install('sim')}" in done.stderr
+
+
+def test_a_folder_beside_a_script_that_takes_the_place_of_a_package_is_named(tmp_path: Path) -> None:
+    folder = tmp_path / "simulations"
+    folder.mkdir()
+    (folder / "__init__.py").touch()
+    (tmp_path / "script.py").write_text("import conclave; conclave.run")
+    # Without site, as the hooks of an editable installation find parts of a package that is replaced.
+    paths = os.pathsep.join([str(Path(conclave.__file__).parents[1]), sysconfig.get_path("purelib")])
+    done = subprocess.run(
+        [sys.executable, "-S", tmp_path / "script.py"], capture_output=True, text=True, env={"PYTHONPATH": paths}
+    )
+    assert str(folder) in done.stderr.splitlines()[-1]
+    assert "pip install" not in done.stderr
 
 
 def test_a_table_without_pandas_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
-from coordinator.connection.guardian_dialling import dial
 from coordinator.connection.hub import _unless_denied
+from coordinator.serving import dial
 from protocols.errors import Refused
 from tests.harness.clocks import wait_until
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 import grpc
 import pytest
 
-from coordinator.connection.guardian_dialling import check_guardian, dial
+from coordinator.serving import check_guardian, dial
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_authority, new_key, to_pem
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.wire.guardian import CARRIED_BYTES, CONVERSE_METHOD, Opening

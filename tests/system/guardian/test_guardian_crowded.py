@@ -6,7 +6,7 @@ from contextlib import ExitStack, contextmanager
 import grpc
 import pytest
 
-from coordinator.connection.guardian_dialling import check_guardian
+from coordinator.serving import check_guardian
 from guardian.port import _EACH
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_key, to_pem
 from protocols.errors import Refused

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from coordinator.connection.guardian_dialling import check_guardian, dial
+from coordinator.serving import check_guardian, dial
 from protocols.crypto.channel import Channel
 from protocols.errors import BudgetExceeded, ChannelClosed, InvalidInput, MalformedMessage, Refused, StorageFailed
 from protocols.wire.guardian import EndedByPeer

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from coordinator.connection.guardian_dialling import check_guardian
+from coordinator.serving import check_guardian
 from guardian.serving import guardian_status, serve_guardian
 from protocols.crypto.identity import fingerprint, issue, to_pem
 from protocols.errors import ChannelClosed, ConclaveError, InvalidInput, Refused

@@ -117,3 +117,10 @@ def test_an_extra_comes_from_where_the_distribution_came_from(tmp_path, monkeypa
         assert install("torch", "images") == command.replace("WHEEL", str(wheel))
     finally:
         _installed.cache_clear()
+
+
+def test_a_program_whose_package_another_folder_replaces_names_the_folder(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "simulations", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
+    (tmp_path / "__init__.py").touch()
+    missing = ModuleNotFoundError(name="simulations.options")
+    assert str(tmp_path) in str(lacking(missing, "the program simulations", "sim"))

@@ -10,8 +10,7 @@ import pytest
 
 from coordinator.commands.group import run_command
 from coordinator.connection.open_study import check_askable
-from coordinator.labelling.study_creation import plan_records, read_draft, write_pool
-from coordinator.labelling.templates import TEMPLATES
+from coordinator.labelling.study_creation import plan_records, read_draft, study_template, write_pool
 from coordinator.queries.choice import QueryChoice
 from coordinator.queries.questions import in_order
 from protocols.errors import InvalidInput
@@ -108,7 +107,7 @@ def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
 
 def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     file = tmp_path / "draft.toml"
-    file.write_text(TEMPLATES["record"])
+    file.write_text(study_template("record"))
     read = read_draft(file, keys=lambda party: None)
     pool = np.random.default_rng(0).normal(size=(30, *read.terms.input_shape)).astype(np.float32)
     made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study

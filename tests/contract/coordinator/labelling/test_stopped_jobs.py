@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.choosing import choice_between_batches
 from coordinator.labelling.giving_up import give_up
+from coordinator.labelling.study_creation import choice_between_batches
 from protocols.errors import Refused, StorageFailed
 from protocols.labelling.questions import next_questions
 from protocols.ledger.ledger import Ledger

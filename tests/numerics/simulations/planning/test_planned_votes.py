@@ -13,7 +13,7 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.votes import ABSTAIN, count_votes
-from simulations.planning.concentration import default_concentration
+from simulations.planning.objective import default_concentration
 from simulations.planning.predict import (
     AssumedVotes,
     PilotVotes,

@@ -17,7 +17,7 @@ import pytest
 from coordinator.__main__ import main
 from coordinator.commands.group import COMMANDS, run_command
 from coordinator.home import CoordinatorHome
-from coordinator.labelling.templates import TEMPLATES
+from coordinator.labelling.study_creation import study_template
 from coordinator.members import Authority
 from coordinator.status import operator_page, read_status
 from coordinator.store.store import Store
@@ -153,10 +153,10 @@ def test_every_error_is_one_line_with_a_code_and_one_with_the_next_step(capsys, 
 
 def test_the_template_and_a_pool_make_a_study(run, tmp_path):
     make_home(tmp_path)
-    assert run("study", "create", "--template") == (0, TEMPLATES["teacher"], "")
+    assert run("study", "create", "--template") == (0, study_template("teacher"), "")
     pool = np.random.default_rng(1).standard_normal((300, 5)).astype(np.float32)
     np.save(tmp_path / "pool.npy", pool)
-    (tmp_path / "s.toml").write_text(TEMPLATES["teacher"])
+    (tmp_path / "s.toml").write_text(study_template("teacher"))
     code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy", "--json")
     assert code == 0
     made = json.loads(out)

@@ -4,8 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.study_creation import create_study, write_pool
-from coordinator.labelling.templates import TEMPLATES
+from coordinator.labelling.study_creation import create_study, study_template, write_pool
 from coordinator.store.store import Store
 from protocols.errors import BudgetExceeded, ConclaveError, InvalidInput
 from protocols.study.file import read_study, write_study
@@ -113,7 +112,7 @@ def test_a_folder_with_a_ledger_that_the_store_forgot_is_not_removed(home, tmp_p
 def test_the_template_is_a_study_once_its_pool_is_given(home, tmp_path):
     pool = np.random.default_rng(0).standard_normal((300, 5)).astype(np.float32)
     file = tmp_path / "template.toml"
-    file.write_text(TEMPLATES["teacher"])
+    file.write_text(study_template("teacher"))
     np.save(tmp_path / "pool.npy", pool)
     with Store(home) as store:
         made = create_study(store, SETTINGS, file=file, pool_file=tmp_path / "pool.npy", today=NOW.date())
@@ -128,7 +127,7 @@ def test_the_template_is_a_study_once_its_pool_is_given(home, tmp_path):
 def test_every_key_of_the_template_but_names_is_explained():
     bare = [
         line
-        for line in TEMPLATES["teacher"].splitlines()
+        for line in study_template("teacher").splitlines()
         if line.startswith(("sigma", "unit", "quorum", "stop", "deadline_s"))
     ]
     assert all("#" in line or line.startswith(("unit", "view")) for line in bare)

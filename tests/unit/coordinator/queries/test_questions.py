@@ -1,6 +1,7 @@
 """The orders in which teachers are asked about a pool."""
 
 import itertools
+import runpy
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ from coordinator.queries import ORDERS
 from coordinator.queries.questions import in_order, most_covering
 from protocols.errors import InvalidInput
 from protocols.study.chosen import GIVEN
+from tests.harness.distributions import install
 
 RNG = np.random.default_rng(4)
 CORNERS = np.array([[0, 0], [0, 9], [9, 0], [9, 9]], np.float32)
@@ -81,3 +83,12 @@ def test_the_smallest_pools_are_covered(rows: int) -> None:
 def test_other_questions_are_refused(named: str, said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         in_order(POOL, named, seed=0)
+
+
+def test_help_and_refusals_list_an_order_that_another_distribution_registers(tmp_path, monkeypatch) -> None:
+    install(tmp_path, name="backwards", group="conclave.questions", entries={"backwards": "backwards:last_first"})
+    monkeypatch.syspath_prepend(tmp_path)
+    found = runpy.run_module("coordinator.queries.__init__")
+    assert "backwards" in found["QUESTIONS_HELP"]
+    with pytest.raises(InvalidInput, match="backwards"):
+        found["parse_questions"]("none")
