@@ -30,7 +30,7 @@ from simulations.source import source_digest
 _CODE = (
     "benchmarks.papers", "simulations.stages", "simulations.setup", "simulations.datasets", "simulations.ask",
     "simulations.retraining", "coordinator.queries", "coordinator.students", "party.teachers", "protocols.mechanisms",
-    "protocols.budgets", "protocols.bounds", "protocols.research", "protocols.research.published",
+    "protocols.budgets", "protocols.bounds", "protocols.research",
 )  # fmt: skip
 _CELLS_BYTES = 2**24
 

@@ -1,7 +1,7 @@
 """Every code under which a program refuses, fails or finds something wrong: the machine-readable part of an error.
 
 A code is stable; the text that goes with it is not. On the wire it is sent as text, so that a code of newer software,
-unknown to `Code`, is passed on and shown unchanged. The tables in this folder say what each means, what it cost and
+unknown to `Code`, is passed on and shown unchanged. codes.toml beside it says what each means, what it cost and
 what to do next.
 """
 

@@ -45,6 +45,7 @@ ALLOWED = {
     "protocols/ledger/database.py": {"sqlite3.connect": _DATABASE},
     "coordinator/release/evidence.py": {"sqlite3.connect": "in memory"},
     "protocols/installing.py": {".read_text": "pip's note about this distribution"},
+    "protocols/refusals/table.py": {".read_text": "this package's own table", "tomllib.loads": "of the same"},
     "runtime/page.py": {".read_text": "this package's own style"},
     "runtime/officers_file.py": {".read_text": "this package's own text"},
     "runtime/tables.py": {"csv.reader": _TABLE},

@@ -19,8 +19,7 @@ from party.commands.group import cli as party_cli
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
-from protocols.refusals.meaning import Cost, Reader
-from protocols.refusals.table import SECTIONS
+from protocols.refusals.table import Cost, Reader, sections
 from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS
 from simulations.commands.group import cli as simulate_cli
 from simulations.setup.accountants import accountant_table
@@ -109,7 +108,7 @@ def _exits(programs: str) -> str:
 def _codes(section: str) -> str:
     """A line a code: who sees it, what it means, what to do, and what it cost where that is not nothing."""
     lines = []
-    for code, said in SECTIONS[section].items():
+    for code, said in sections()[section].items():
         readers = ", ".join(_READERS[each] for each in said.seen_by)
         cost = "" if said.cost is Cost.NOTHING else f" Cost: {said.cost}."
         lines.append(f"- `{code}` ({readers}): {said.means}. Next: {said.next_step}.{cost}")
