@@ -66,13 +66,14 @@ def show(home: PartyHome, as_json: bool) -> None:
     if as_json:
         click.echo(json.dumps({"seats": seats, "lost": lost, "lifetime": lifetime}, indent=2))
         return found.check()
-    for row in seats:
+    for each, row in zip(found.seats, seats, strict=True):
         state = " (withdrawn)" if row["withdrawn"] else ""
         state = " (forfeited: its whole cap counts as spent)" if row["forfeited"] else state
         waiting = f", {counted(row['unsettled'], 'batch')} not settled" if row["unsettled"] else ""
         left = f"{counted(row['answers_left'], 'answer')} left"
         if row["once"]:
-            left = "not asked yet, and then once" if row["answers_left"] else "asked once, and never again"
+            unasked = "not asked yet, and then once" if row["answers_left"] else "never asked"
+            left = "asked once, and never again" if each.nano else unasked
         if row["bound"] != "exactly" and not row["withdrawn"]:
             left = "it is not answered"
         click.echo(f"{row['study']}, {row['seat']}: {left}{state}; {_used(row)}{waiting}")

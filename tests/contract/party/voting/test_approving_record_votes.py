@@ -323,3 +323,16 @@ def test_studies_add_up_to_the_lifetime_cap_and_the_one_that_passes_it_is_refuse
                 home = SimpleNamespace(identity="0" * 32, path=place.folder)
                 policy.approve(study, party=SEAT, data_set="d", caps=caps, home=home, told_apart=False)
         assert fits == [True, True, False, False]
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_budget_show_says_of_a_withdrawn_study_whether_it_was_asked(place, capsys, asked):
+    assert place.approve() == 0
+    if asked:
+        assert isinstance(place.ask(), VoteReply)
+    assert place.run("withdraw", "test", "--yes") == 0
+    capsys.readouterr()
+    assert place.run("budget", "show") == 0
+    (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("test, ")]
+    assert ("asked once" in line) == asked
+    assert "withdrawn" in line
