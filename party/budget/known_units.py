@@ -72,8 +72,8 @@ class KnownUnits:
     def digests(self, settings: DataSettings, records: Records) -> UnitDigests:
         """The digests of a data set: of patients where they have names, and of its rows as they are written.
 
-        A table's rows are all of its columns (but those of which two have one name), whatever a study uses of them.
-        Raises as reading does.
+        A table's rows are all of its columns (but those of which two have one name), whatever a study uses of them;
+        elsewhere they are the inputs alone, as studies number classes each in its own way. Raises as reading does.
         """
         names = None if records.patients is None else frozenset(self.of_names(records.patients).tolist())
         if settings.source.is_table:
@@ -84,8 +84,7 @@ class KnownUnits:
             columns = [table[name] for name in once]
             texts = ("\x1f".join(map(str.strip, cells)).encode() for cells in zip(*columns, strict=True))
             return UnitDigests(names, frozenset(map(self._digest, texts)))
-        rows = (row.tobytes() + bytes([1]) + str(label).encode() for row, label in _rows(records))
-        return UnitDigests(names, frozenset(map(self._digest, rows)))
+        return UnitDigests(names, frozenset(self._digest(row.tobytes()) for row in records.inputs))
 
     def of_names(self, names: Iterable[str]) -> Int64[ndarray, " names"]:
         """The digest of each name, folded as far as can be: one person written in two ways is one."""
@@ -204,7 +203,3 @@ def check_told_apart(named: bool, told_apart: bool) -> None:
             "data.patient is '', and the study was approved with names of patients, by which it is known in which seat "
             "each has spoken; allowed: data.patient as it was"
         )
-
-
-def _rows(records: Records) -> Iterable[tuple[ndarray, int]]:
-    return zip(records.inputs, records.labels.tolist(), strict=True)

@@ -179,6 +179,20 @@ def test_approve_asks_whose_rows_another_cap_counts_and_records_the_answer(tmp_p
     assert answers(place, monkeypatch, "y", file=third) == (0, 1), "it was said of these rows"
 
 
+def test_other_numbers_of_classes_make_no_second_cap_for_the_same_arrays(tmp_path, capsys):
+    place = Place(tmp_path)
+    rows = np.array(rows_of(place)[1:])
+    np.savez(tmp_path / "records.npz", inputs=rows[:, 1:5].astype(np.float32), labels=rows[:, 5])
+    edit(place, ("records.csv", "records.npz"), ('"csv"', '"npz"'), ('patient = "patient"', 'patient = ""'))
+    (tmp_path / "records.npz").rename(tmp_path / "a" / "records.npz")
+    assert place.approve() == 0
+    edit(place, ('name = "ward"', 'name = "ward-2"'))
+    names = place.study.terms.class_names
+    place.study = replace(place.study, terms=replace(place.study.terms, class_names=names[::-1]))
+    assert place.approve(file=second(place)) == Exit.BUDGET
+    assert "known_records" in capsys.readouterr().err
+
+
 def test_leaving_the_names_out_under_a_new_name_makes_no_second_cap(place):
     edit(place, ('name = "ward"', 'name = "ward-2"'), ('patient = "patient"', 'patient = ""'))
     assert place.approve(file=second(place)) == Exit.BUDGET
