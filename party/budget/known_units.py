@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import hmac
 import secrets
-import sqlite3
-from collections.abc import Callable, Collection, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -22,10 +20,10 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from party.budget.watermarks import PolicyFile
 from party.data.mapping import folded, folded_number
 from party.data.records import DataSettings, Records
 from protocols.errors import InvalidInput, Refused
-from protocols.ledger.audit_log import AuditLog
 from protocols.refusals.code import Code
 
 _SCHEMA: Final = """
@@ -56,18 +54,14 @@ class UnitDigests:
 
 
 class KnownUnits:
-    """The digests of a hospital's data sets. transaction: opens one of the policy, or joins its open one."""
+    """The digests of a hospital's data sets, in the policy's file."""
 
-    def __init__(
-        self, database: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]], log: AuditLog
-    ) -> None:
-        self._database = database
-        self._transaction = transaction
-        self._log = log
-        database.executescript(_SCHEMA)
-        with transaction():
-            database.execute("INSERT OR IGNORE INTO digest_key VALUES (1, ?)", (secrets.token_bytes(32),))
-            self._key = bytes(database.execute("SELECT key FROM digest_key").fetchone()[0])
+    def __init__(self, file: PolicyFile) -> None:
+        self._database, self._transaction, self._log = file.database, file.transaction, file.log
+        self._database.executescript(_SCHEMA)
+        with self._transaction():
+            self._database.execute("INSERT OR IGNORE INTO digest_key VALUES (1, ?)", (secrets.token_bytes(32),))
+            self._key = bytes(self._database.execute("SELECT key FROM digest_key").fetchone()[0])
 
     def digests(self, settings: DataSettings, records: Records) -> UnitDigests:
         """The digests of a data set: of patients where they have names, and of its rows as they are written.

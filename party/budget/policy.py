@@ -16,7 +16,6 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from math import fsum
 from pathlib import Path
@@ -26,7 +25,7 @@ from typing import Any, Final  # SQLite's values
 import numpy as np
 
 from party.budget.known_units import KnownUnits
-from party.budget.watermarks import Watermarks, check_policy
+from party.budget.watermarks import PolicyFile, Watermarks, check_policy
 from party.data.mapping import folded
 from party.home import PartyHome
 from party.lifetime import Forecast, LifetimeCap, LifetimeUse, StudyCost, first_order, study_cost, too_much
@@ -114,22 +113,12 @@ CREATE TRIGGER IF NOT EXISTS forfeit_is_never_deleted BEFORE DELETE ON forfeit
 
 
 class Forfeits:
-    """The forfeited data sets, in the policy's file. transaction: opens one of the policy, or joins its open one;
-    clock: nanoseconds since 1970."""
+    """The forfeited data sets, in the policy's file."""
 
-    def __init__(
-        self,
-        database: sqlite3.Connection,
-        transaction: Callable[[], AbstractContextManager[None]],
-        log: AuditLog,
-        *,
-        clock: Callable[[], int],
-    ) -> None:
-        self._database = database
-        self._transaction = transaction
-        self._log = log
-        self._clock = clock
-        database.executescript(_SCHEMA)
+    def __init__(self, file: PolicyFile) -> None:
+        self._database, self._transaction, self._log = file.database, file.transaction, file.log
+        self._clock = file.clock
+        self._database.executescript(_SCHEMA)
 
     def add(self, data_set: str, *, reason: str) -> None:
         """Charges the caps of a data set in full; again changes nothing."""
@@ -186,10 +175,10 @@ class Policy:
                 self._database, self._lock, failed=lambda error: StorageFailed(f"policy: {error}; nothing was changed")
             )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
-            self.marks = Watermarks(self._database, self._transaction, self.log)
+            file = PolicyFile(self._database, self._transaction, self.log, clock)
+            self.marks = Watermarks(file)
             check_reservations(self._database)
-            self.forfeits = Forfeits(self._database, self._transaction, self.log, clock=clock)
-            self.known = KnownUnits(self._database, self._transaction, self.log)
+            self.forfeits, self.known = Forfeits(file), KnownUnits(file)
         except sqlite3.Error as error:
             raise StorageFailed(f"policy {path}: {error}; check the disk and the path") from error
 

@@ -55,17 +55,22 @@ class Mark:
     reserved: int = 0
 
 
-class Watermarks:
-    """The marks of all ledgers, in the policy's file. transaction: opens a transaction of the policy, or joins its open
-    one."""
+@dataclass(frozen=True)
+class PolicyFile:
+    """The open file of a policy. transaction: opens one, or joins the open one; clock: nanoseconds since 1970."""
 
-    def __init__(
-        self, database: sqlite3.Connection, transaction: Callable[[], AbstractContextManager[None]], log: AuditLog
-    ) -> None:
-        self._database = database
-        self._transaction = transaction
-        self._log = log
-        database.executescript(_SCHEMA)
+    database: sqlite3.Connection
+    transaction: Callable[[], AbstractContextManager[None]]
+    log: AuditLog
+    clock: Callable[[], int]
+
+
+class Watermarks:
+    """The marks of all ledgers, in the policy's file."""
+
+    def __init__(self, file: PolicyFile) -> None:
+        self._database, self._transaction, self._log = file.database, file.transaction, file.log
+        self._database.executescript(_SCHEMA)
 
     def of(self, study: bytes, *, data_set: str, seat: str) -> Mark:
         """The mark of a ledger; the empty mark if nothing that it charged ever left."""

@@ -8,6 +8,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,58 +30,6 @@ if TYPE_CHECKING:
 _BESIDE: Final = {"sql": "query", "omop": "features", "fhir": "features", "dicom": "labels"}
 _POLL_S: Final = 2.0
 _CALL_S: Final = 15.0
-_TEMPLATE: Final = """\
-# Settings of this node; edit them with any editor. Relative paths are relative to this file.
-
-[data]
-# The data set's name: lifetime caps belong to its people, whichever file holds them and whoever asks. Another name for
-# the same people makes no new cap.
-{data_name}
-# The kind of source: csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed entry point of the
-# group conclave.loaders. Nothing is ever written to it.
-{loader}
-# The private records, which never leave. path: a file; images, fhir, dicom: a folder. sql, omop: url, as SQLAlchemy
-# has it, and password_file, which holds the password alone. sql: query, a file with one SELECT. omop, fhir: features, a
-# file that says what is made of events. dicom: labels, a CSV file.
-{data_path}
-# The column that names the patient (images: the separator after the patient's part of a file name). Set it if a
-# patient may have several records: they then go to one teacher, and unit "record" protects the patient. Studies of
-# unit "patient" and [lifetime.patient] need it always: name what differs in every record if each is of another patient.
-# "" if every record belongs to a different patient, and nothing is of unit "patient".
-{patient}
-# group = "column of the privacy group, if the study has one seat per group"
-# mapping = "mapping.toml"  names of columns, meanings of values, decimal sign and the like: conclave-party data map
-
-[teachers]
-# cnn, mlp, logistic_regression, nearest_centroid, random_forest, hist_gradient_boosting, label_spreading (needs
-# approve --pool), small_cnn, onnx (with files = [...], one per teacher), an installed entry point of the group
-# conclave.teachers, or package.module:attribute of your own package.
-{teacher}
-# features = "features.npz"  what teachers learn from in place of records, with features_sha256, its digest
-# Drawn once; shards and training derive from it. Whoever knows it and the data can rebuild the teachers: keep it here.
-seed = {seed}
-# idle_s: the teachers' process ends after so many seconds without a request. stalled_s: it is stopped after so many
-# seconds in which no teacher was loaded or voted. Missing a coordinator's deadline does not stop it.
-idle_s = 300
-stalled_s = 900
-
-# The most that everything ever released about one unit of this data set may cost, over all studies and coordinators.
-# record: one record (where teachers vote: one patient, if data.patient is set); patient: all records of a patient;
-# party: all of this hospital's data. The node enforces it, and it cannot be changed once a study is approved.
-{lifetime}
-
-[node]
-# Needed only for studies in which a question that is not answered costs less; `approve` says so if it is missing.
-# true: reservations are lowered to what the coordinator's signed outcomes say was answered (they are kept as evidence).
-# false: every reservation stands, and the coordinator is not trusted; a budget then affords fewer answers.
-{settle}
-# Port for health and metrics on 127.0.0.1; 0 for none.
-metrics_port = 0
-# The certificate is renewed when fewer days than this are left.
-renew_days_left = 10
-# Where approvals and caps are kept. Homes of one hospital that share a data set must name one file.
-policy = "policy.sqlite"
-"""
 
 
 @click.command(epilog=EPILOG)
@@ -91,11 +40,9 @@ policy = "policy.sqlite"
 @click.option("--loader", help="csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed loader.")
 @click.option("--url", help="Of the database, without a password: sql, omop.")
 @click.option(
-    "--with",
-    "beside",
-    type=click.Path(path_type=Path),
+    "--with", "beside", type=click.Path(path_type=Path),
     help="The file that goes with the records: the query (sql), the features (omop, fhir), the labels (dicom).",
-)
+)  # fmt: skip
 @click.option("--patient", help="Column that names the patient; '' if every record belongs to a different patient.")
 @click.option("--teacher", help="Kind of teachers.")
 @click.option("--unit", type=click.Choice(["record", "patient", "party"]), help="Unit of the lifetime cap.")
@@ -154,7 +101,7 @@ def init(
         if unit is not None:
             cap = f"[lifetime.{unit}]\nepsilon = {epsilon!r}\ndelta = {delta!r}"
         place = _place(loader, data_path, url, beside)
-        template = _TEMPLATE.format(
+        template = (files("party") / "commands" / "node.toml").read_text(encoding="utf-8").format(
             data_name=_line("name", data_name),
             data_path=place,
             loader=_line("loader", loader),

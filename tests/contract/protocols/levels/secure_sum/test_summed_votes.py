@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from coordinator.in_process import InProcessTransport
-from party.budget.watermarks import Mark, believed
+from party.budget.watermarks import Mark, check_believed
 from party.party import Party
-from protocols.errors import InvalidInput
+from protocols.errors import InvalidInput, Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
@@ -304,5 +304,6 @@ def test_a_ledger_from_before_its_party_agreed_on_survivors_is_told_from_the_new
     world.label()
     assert before["after"].count == before["head"].count + 1
     with Ledger(tmp_path / "copy.sqlite") as copy:
-        assert not believed(copy, Mark(before["after"], 1))
+        with pytest.raises(Refused, match="ledger_rolled_back"):
+            check_believed(copy, Mark(before["after"], 1), seat="a")
     world.close()
