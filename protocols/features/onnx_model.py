@@ -239,8 +239,8 @@ def _message(name: str) -> Any:
     }
     for message, fields in _FORMAT.items():
         declared = file.message_type.add(name=message)
-        for field, number, kind in fields:
-            made = declared.field.add(name=field, number=number)
+        for entry, number, kind in fields:
+            made = declared.field.add(name=entry, number=number)
             many, kind = kind.startswith("*"), kind.removeprefix("*")
             made.label = FieldDescriptorProto.LABEL_REPEATED if many else FieldDescriptorProto.LABEL_OPTIONAL
             made.type = scalars.get(kind, FieldDescriptorProto.TYPE_MESSAGE)
