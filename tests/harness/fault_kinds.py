@@ -56,7 +56,7 @@ class Kind:
 
     def pool(self, count: int) -> np.ndarray:
         """What a coordinator labels: the first so many queries, or their positions if they are not sent."""
-        if self.hidden or self.study.votes is not None:
+        if self.hidden or self.study.votes.once:
             return np.zeros((count, 0), dtype=np.float32)
         return pool_of(self.study.terms.pool_size, 4)[:count]
 
@@ -74,7 +74,7 @@ class Kind:
 
     def voter(self, name: str) -> Callable[[QueryBatch], np.ndarray]:
         """A seat's teachers, or its records."""
-        if self.study.votes is None:
+        if not self.study.votes.once:
             return voter(name)
         return lambda batch: _sums(self.study.digest, name)
 

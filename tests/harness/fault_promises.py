@@ -99,7 +99,7 @@ class Promises:
             other = at_guardian[stored.digest]
             assert other.settled
             assert guardians.settled(other.number) == centre.settled(number)
-            if world.study.votes is None:
+            if not world.study.votes.once:
                 answered = np.frombuffer(stored.payload, dtype="<i8")[: stored.queries] != ABSTAIN
                 np.testing.assert_array_equal(np.frombuffer(other.payload, dtype=np.bool_), answered)
 

@@ -41,7 +41,7 @@ class Sequences:
 
     def run(self, most: int | None = None) -> int:
         """The number of sequences, at most `most`. Raises AssertionError where a promise is broken."""
-        count, done, records = 0, 0, self.world.study.votes is not None
+        count, done, records = 0, 0, self.world.study.votes.once
         while count < self.world.kind.queries and done != most:
             count = self.world.kind.queries if records else count + self.draw.randint(1, SIZE)
             count = min(count, self.world.kind.queries)

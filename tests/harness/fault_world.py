@@ -213,7 +213,7 @@ class FaultWorld:
         """Says something else about the same batch: other queries, or another outcome."""
         if isinstance(request, VoteRequest):
             ids = (request.batch.ids + 1) % self.study.query_limit
-            if self.study.votes is None and len(set(ids.tolist())) == len(ids):
+            if not self.study.votes.once and len(set(ids.tolist())) == len(ids):
                 other = replace(request, batch=replace(request.batch, ids=np.sort(ids)))
                 self.sizes[other.digest] = len(ids)
                 self.deliver(name, other)

@@ -80,7 +80,7 @@ class PartyHost:
 
 def _ballot(folder: Path, study: Study, seat: int, ledger: Ledger) -> Ballot:
     """Of known keys and noise where records vote: so its noise is that of the same study in one process."""
-    if study.votes is not None:
+    if study.votes.once:
         return simulated_ballot(study, seat, ledger=ledger, seed=SEED)
     means = Means(key=lambda: key_from_pem(read_bytes(folder / "keys" / f"{seat}.pem", most=PEM_BYTES)))
     return ballot_of(study, study.roster[seat].party, ledger=ledger, source=system_source, means=means)
@@ -88,7 +88,7 @@ def _ballot(folder: Path, study: Study, seat: int, ledger: Ledger) -> Ballot:
 
 def _voter(study: Study, seat: int, votes: ndarray) -> Voter:
     def vote(batch: QueryBatch) -> Int64[ndarray, "..."]:
-        return (votes[seat] if study.votes is not None else votes[seat][:, batch.ids]).astype(np.int64)
+        return (votes[seat] if study.votes.once else votes[seat][:, batch.ids]).astype(np.int64)
 
     return vote
 
