@@ -167,6 +167,19 @@ class KnownUnits:
             elsewhere = [int(row[0]) for row in found]
         return np.isin(units, np.array(elsewhere, np.int64))
 
+    def check_same_names(self, study: bytes, units: Int64[ndarray, " records"]) -> None:
+        """Raises InvalidInput where most of the units that have spoken in a study are not among these: names are given
+        otherwise now, and nobody knows in which seat each has spoken."""
+        with self._transaction():
+            found = self._database.execute("SELECT digest FROM spoken WHERE study = ?", (study,))
+            spoken = np.array([int(row[0]) for row in found], np.int64)
+        gone = int((~np.isin(spoken, units)).sum())
+        if 2 * gone > len(spoken):
+            raise InvalidInput(
+                f"{gone} of the {len(spoken)} patients who have spoken in the study are not in the records now; "
+                "allowed: data.patient, and patients' names, as they were, as each speaks in one privacy group"
+            )
+
     def _known(self, data_set: str, kind: str) -> frozenset[int]:
         found = self._database.execute("SELECT digest FROM known WHERE data_set = ? AND kind = ?", (data_set, kind))
         return frozenset(int(row[0]) for row in found)

@@ -114,6 +114,8 @@ def count_votes_of(
     votes, units = unit_sums(study), units_in(records, study)
     cells = queries.cells(records.inputs, records.labels, classes=study.classes)
     counted, seats = [], rows_of_seats(records, study, party)
+    if records.patients is not None and len(seats) > 1:
+        known.check_same_names(study.digest, known.of_names(records.patients))
     for seat, held in seats:
         if seat in but:
             continue

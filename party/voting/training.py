@@ -130,8 +130,9 @@ def _remember(
     with policy.log.together():
         check_known(policy.known, settings.data.name, units)
         policy.known.remember(settings.data.name, units, other_people=())
-        for each in deals if len(deals) > 1 else ():
-            if records.patients is not None:
+        if records.patients is not None and len(deals) > 1:
+            policy.known.check_same_names(study.digest, policy.known.of_names(records.patients))
+            for each in deals:
                 people = policy.known.of_names([records.patients[row] for row in each.rows.tolist()])
                 policy.known.speak(study.digest, each.seat, people)
 

@@ -270,6 +270,23 @@ def test_a_patient_who_moved_to_another_group_does_not_vote_again(tmp_path):
         assert isinstance(ask(place, policy, "high"), VoteReply)
 
 
+def rename(place):
+    """A later export gives every patient another code."""
+    rows = rows_of(place)
+    write(place, [rows[0]] + [[f"new-{name}", *rest] for name, *rest in rows[1:]])
+
+
+def test_patients_with_new_codes_do_not_vote_again_in_another_group(tmp_path):
+    place = grouped(tmp_path, named=True)
+    with Policy(place.home.settings().policy) as policy:
+        assert isinstance(ask(place, policy, "low"), VoteReply)
+    before = kept(place, "high")
+    rename(place)
+    regroup(place)
+    assert place.approve() == Exit.INVALID_INPUT
+    np.testing.assert_array_equal(kept(place, "high")[1], before[1])
+
+
 def test_votes_that_were_counted_before_a_patient_spoke_elsewhere_are_refused_without_a_charge(tmp_path):
     place = grouped(tmp_path, named=True)
     old = place.home.contribution(place.study.digest, f"{SEAT}/low").read_bytes()
@@ -361,6 +378,8 @@ def test_training_again_after_patients_changed_groups_is_refused(tmp_path):
     assert place.run("train", study.name) == 0
     regroup(place)
     assert place.run("train", study.name) == Exit.BUDGET
+    rename(place)
+    assert place.run("train", study.name) == Exit.INVALID_INPUT
 
 
 def test_who_knows_better_may_say_so_once_a_study_of_teachers_is_approved(place):
