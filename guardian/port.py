@@ -40,7 +40,7 @@ from protocols.wire.guardian import (
     read_opening,
     welcome,
 )
-from runtime.address import ANSWER_PINGS, GUARDIAN_STREAM, listen
+from runtime.guardian_carrier import ANSWER_PINGS, GUARDIAN_STREAM, listen
 
 # Conversations at once: of everybody, and of one caller, who has one a study and checks besides.
 CONVERSATIONS, _EACH = 64, 16

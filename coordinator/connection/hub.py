@@ -58,7 +58,7 @@ from protocols.wire.frames import (
 )
 from protocols.wire.messages import Reply, Request, Transport
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
-from runtime.address import ANSWER_PINGS, KEEPALIVE, listen
+from runtime.guardian_carrier import ANSWER_PINGS, KEEPALIVE, listen
 from runtime.logs import Event
 
 if TYPE_CHECKING:  # these types cannot be subscripted at run time

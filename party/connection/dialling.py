@@ -36,7 +36,7 @@ from protocols.wire.frames import (
     unseal,
 )
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
-from runtime.address import dial
+from runtime.guardian_carrier import dial
 
 _SOFTWARE = "conclave-party doctor"
 _OPTIONS = [*dial(COORDINATOR_HOST), ("grpc.max_receive_message_length", 2**20)]

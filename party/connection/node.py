@@ -44,8 +44,8 @@ from protocols.wire.frames import (
     unseal,
 )
 from protocols.wire.messages import Refusal, encode
-from runtime.address import KEEPALIVE
 from runtime.distribution import installed_version
+from runtime.guardian_carrier import KEEPALIVE
 from runtime.logs import Event
 from runtime.steady_clock import Allowance, SteadyClock
 

@@ -134,8 +134,8 @@ def test_the_guardians_files_are_its_owners_alone(served):
     guardian = served.world.guardian
     for file in (guardian.key_file, guardian.sealing_file, guardian.signing_file):
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(guardian.home.stat().st_mode) == 0o700
-    assert stat.S_IMODE((guardian.home / "test").stat().st_mode) == 0o700
+    assert stat.S_IMODE(guardian.studies.stat().st_mode) == 0o700
+    assert stat.S_IMODE((guardian.studies / "test").stat().st_mode) == 0o700
 
 
 def test_a_key_that_the_guardian_denies_is_refused_while_it_serves(world):

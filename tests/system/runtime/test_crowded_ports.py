@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import grpc
 
-from runtime.address import listen
+from runtime.guardian_carrier import listen
 
 FILES = 64
 
