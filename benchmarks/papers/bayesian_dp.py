@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_seeds
-from simulations.datasets import mnist as mnist_data
+from simulations.datasets.sources import published
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, read_inputs
 from simulations.stages.label import label_seed
@@ -46,7 +46,7 @@ def paper() -> Paper:
             PaperTable(
                 "pate",
                 "Epsilon of a PATE study at delta 1e-5, of every record and of a typical one",
-                (Part("MNIST", _typical, (mnist_data.SOURCE,)),),
+                (Part("MNIST", _typical, (published("mnist").source,)),),
             ),
         ),
     )

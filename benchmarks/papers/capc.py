@@ -9,7 +9,7 @@ from typing import Any, Final  # Any: rows of a JSON file
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, Unit, printed_figures
 from benchmarks.papers.votes import WORST_CASE_MEANS, worst_case
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from simulations.datasets import mnist as mnist_data
+from simulations.datasets.sources import published
 
 NAME: Final = "capc"
 _STANDS_IN: Final = "mnist"
@@ -52,7 +52,7 @@ def paper() -> Paper:
                 "gain",
                 "What querying parties gain",
                 tuple(
-                    Part(_row(row, how), partial(_gain, row, how, skew), (mnist_data.SOURCE,))
+                    Part(_row(row, how), partial(_gain, row, how, skew), (published("mnist").source,))
                     for row in rows
                     for how, skew in _SKEWS.items()
                 ),

@@ -31,11 +31,10 @@ from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_se
 from benchmarks.papers.stand_ins import Following, Forest, KernelRidge, Teacher
 from benchmarks.papers.students import Ensemble, Labelled, Terms, label_until_spent, proportional_weights, spent_after
 from benchmarks.papers.votes import DATA_DEPENDENT_MEANS
-from simulations.datasets import adult as adult_data
-from simulations.datasets import mnist as mnist_data
+from simulations.datasets.sources import published
 
 NAME: Final = "individualized"
-NEEDS: Final = {"MNIST": (mnist_data.SOURCE,), "Adult": (adult_data.SOURCE,)}
+NEEDS: Final = {"MNIST": (published("mnist").source,), "Adult": (published("adult").source,)}
 # On MNIST single teachers are right on 97 % of the pool with all components, and on 90 %, as the paper prints, with a
 # part of them.
 STRONG: Final = KernelRidge(1.0)

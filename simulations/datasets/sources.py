@@ -14,7 +14,9 @@ import os
 import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from typing import Any  # the values of a JSON object
 
 import numpy as np
 from jaxtyping import Shaped
@@ -23,6 +25,7 @@ from numpy import ndarray
 from protocols import reading
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
+from protocols.study.terms import Feature
 
 ENVIRONMENT = "CONCLAVE_DATA"
 _FILE_BYTES = 2**31
@@ -36,6 +39,48 @@ class DataSource:
     folder: str
     url: str
     steps: str  # completes the sentence "To get it: ..."
+
+
+@dataclass(frozen=True)
+class Published:
+    """What published.json says of a data set.
+
+    about: a sentence for reports; checksums: of the content of each file, by its name; sizes: of the public and the
+    test part where none is asked for; columns: how those of a table become features; more: what one loader alone reads.
+    """
+
+    name: str
+    source: DataSource
+    about: str
+    checksums: dict[str, str]
+    sizes: tuple[int, ...]
+    classes: tuple[str, ...]
+    columns: tuple[Feature, ...]
+    more: dict[str, Any]
+
+
+def published(name: str, *, task: str | None = None) -> Published:
+    """What published.json says of a data set, and of one of its tasks, where it has several."""
+    said = _published()[name]
+    of_task = said.get("tasks", {}).get(task or name)
+    columns = [{**each, "categories": tuple(each.get("categories", ()))} for each in said.get("columns", ())]
+    return Published(
+        name=task or name,
+        source=DataSource(name, **said["source"]),
+        about=said["about"] if of_task is None else f"{said['about']} {of_task['about']}",
+        checksums=said.get("checksums", {}),
+        sizes=tuple(said.get("sizes", ())),
+        classes=tuple((of_task or said)["classes"]),
+        columns=tuple(Feature(**each) for each in columns),
+        more=said,
+    )
+
+
+@cache
+def _published() -> dict[str, dict[str, Any]]:
+    found = reading.read_json(Path(__file__).with_name("published.json"))
+    assert isinstance(found, dict)  # a file of this project
+    return found
 
 
 def data_folder(data_dir: Path | None) -> Path | None:

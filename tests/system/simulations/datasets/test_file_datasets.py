@@ -18,6 +18,8 @@ from sklearn.metrics import roc_auc_score
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations import datasets
 from simulations.datasets import DATASETS, DatasetRequest
+from simulations.datasets.published_tables import eicu_stays
+from simulations.datasets.sources import published
 from simulations.setup.partition import parse_partition, partition
 
 needs_files = pytest.mark.skipif(
@@ -192,9 +194,7 @@ def test_eicu_has_174_hospitals_with_private_stays_and_features_that_do_not_give
 
 @needs_files
 def test_the_eicu_join_is_that_of_the_1838_stays_with_an_outcome():
-    from simulations.datasets.eicu_demo import CHECKSUMS, _join, _read
-
-    table = _join({name: _read(name, checksum, None) for name, checksum in CHECKSUMS.items()})
+    table = eicu_stays(published("eicu_demo"), None)
     assert len(table) == 1838
     assert (table["actualhospitalmortality"] == "EXPIRED").sum() == 155
     assert table["hospitalid"].nunique() == 174

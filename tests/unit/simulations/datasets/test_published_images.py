@@ -1,7 +1,6 @@
 """Fashion-MNIST, SVHN and CIFAR-10 as they are published, and what is refused."""
 
 import gzip
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +8,7 @@ from scipy.io import savemat
 
 from protocols.errors import DataCorrupt
 from simulations import datasets
-from simulations.datasets import DatasetRequest, published_images
+from simulations.datasets import DatasetRequest, sources
 
 TRAIN, TEST = 50, 20
 
@@ -17,9 +16,9 @@ TRAIN, TEST = 50, 20
 @pytest.fixture
 def few(monkeypatch):
     """Data sets of 50 and 20 rows, so that a test writes little."""
-    for name, value in (("FASHION", (5, 2)), ("SVHN", None), ("CIFAR10", (5, 2))):
-        small = replace(getattr(published_images, name), rows=(TRAIN, TEST), each_class=value)
-        monkeypatch.setattr(published_images, name, small)
+    for name, value in (("fashion_mnist", (5, 2)), ("svhn", None), ("cifar10", (5, 2))):
+        for key, small in (("rows", [TRAIN, TEST]), ("each_class", value)):
+            monkeypatch.setitem(sources._published()[name], key, small)
 
 
 def rows(count, shape):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable
-from simulations.datasets import DatasetRequest, load, sms_spam
+from simulations.datasets import DatasetRequest, load, sources
 from simulations.datasets.sources import line_digests
 
 LINES = ['ham\tGo "until" jurong point', 'ham\tOk"', "spam\tFree entry £1.50!!", "ham\tOk lar...\x92"] + [
@@ -36,7 +36,7 @@ def digest_of(lines):
 
 
 def test_both_files_hold_the_same_messages_and_another_is_refused(tmp_path, monkeypatch):
-    monkeypatch.setattr(sms_spam, "CHECKSUM", digest_of(LINES))
+    monkeypatch.setitem(sources._published()["sms_spam"], "checksums", {"messages": digest_of(LINES)})
     first = load("sms_spam", folder_of(tmp_path, "SMSSpamCollection", "\n".join(LINES) + "\n"))
     with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows_of(LINES))

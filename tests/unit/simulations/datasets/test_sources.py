@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import DataCorrupt, DataUnavailable
 from simulations import datasets
-from simulations.datasets import DatasetRequest, mnist, published_images
+from simulations.datasets import DatasetRequest, published_images, sources
 from simulations.datasets.sources import (
     DataSource,
     check_content,
@@ -145,8 +145,8 @@ def small_mnist(monkeypatch):
         rng.integers(0, 256, (30, 28, 28), dtype=np.uint8),
         np.arange(30, dtype=np.uint8) % 10,
     ]
-    monkeypatch.setattr(mnist, "TRAIN_CHECKSUM", _checksum(row_digests(*arrays[:2]), ordered=False))
-    monkeypatch.setattr(mnist, "TEST_CHECKSUM", _checksum(row_digests(*arrays[2:]), ordered=True))
+    train, test = _checksum(row_digests(*arrays[:2]), ordered=False), _checksum(row_digests(*arrays[2:]), ordered=True)
+    monkeypatch.setitem(sources._published()["mnist"], "checksums", {"train": train, "test": test})
     return arrays
 
 
