@@ -29,7 +29,6 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
-from simulations.stages.alone import alone_right
 from simulations.stages.ceiling import Ceiling
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
@@ -37,7 +36,7 @@ from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import live_record_votes
 from simulations.stages.replay import check_fit
 from simulations.stages.stored_votes import VoteCounts
-from simulations.stages.students import ReleasedStudent, foretold
+from simulations.stages.students import ReleasedStudent, alone_right, foretold
 from simulations.stages.vote_source import VoteSource, labelled, record_study_of, study_for, train_between, votes_source
 
 

@@ -31,7 +31,7 @@ from runtime.files import write_atomically
 from simulations import datasets
 from simulations.datasets.dataset import content_digest
 from simulations.datasets.request import DatasetRequest
-from simulations.setup.upsampling import deal
+from simulations.setup.budgets import deal
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
 from simulations.stages.encoded import encoded

@@ -40,9 +40,8 @@ from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
-from simulations.setup.budgets import largest_remainder
+from simulations.setup.budgets import duplicates, largest_remainder
 from simulations.setup.partition import parse_partition, partition
-from simulations.setup.upsampling import duplicates
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
 from simulations.stages.cast import cast_votes

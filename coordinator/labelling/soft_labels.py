@@ -22,12 +22,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import scipy.optimize
 import scipy.sparse
-import scipy.sparse.linalg
 import scipy.special
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.queries.neighbours import laplacian
+from coordinator.queries.neighbours import laplacian, solved
 from protocols.errors import InvalidInput
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
@@ -222,7 +221,7 @@ def propagated_labels(
     Raises InvalidInput where a value is out of range, and without scikit-learn.
     """
     check_cells(cells, members, records=records, sigma=sigma)
-    queries, classes = cells.shape
+    queries = len(cells)
     inside = indicator(members, queries)
     held = np.asarray(inside.sum(axis=0)).ravel()
     used = np.flatnonzero(held)
@@ -238,16 +237,11 @@ def propagated_labels(
     smooth = _SMOOTHNESS * laplacian(features, neighbours=_NEIGHBOURS) + prior * scipy.sparse.identity(len(members))
     system = (weighed @ mean + smooth).tocsr()
     wanted = weighed @ (sums / totals[:, None]) + prior * frequencies
-    found = np.stack([_solved(system, wanted[:, each]) for each in range(classes)], axis=1)
+    found = solved(system, wanted, precision=_TOLERANCE, steps=_MOST_STEPS)
     shares = np.maximum(found, 0.0) + _LEAST * frequencies
     reliability = np.zeros(queries)
     reliability[used] = totals**2 / (totals**2 + 4 * (sigma**2 + totals / 4 + 1))
     return SoftLabels(shares / shares.sum(axis=1, keepdims=True), reliability)
-
-
-def _solved(system: scipy.sparse.csr_matrix, wanted: Float64[ndarray, " pool"]) -> Float64[ndarray, " pool"]:
-    """By conjugate gradients; a solution that is not quite there is a soft label all the same."""
-    return np.asarray(scipy.sparse.linalg.cg(system, wanted, rtol=_TOLERANCE, maxiter=_MOST_SOLVER_STEPS)[0])
 
 
 @dataclass(frozen=True)

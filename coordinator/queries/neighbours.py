@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.sparse
+import scipy.sparse.linalg
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
@@ -54,6 +55,14 @@ def laplacian(features: Float32[ndarray, "pool features"], *, neighbours: int) -
     graph = graph.maximum(graph.T)
     scale = scipy.sparse.diags(1 / np.sqrt(np.asarray(graph.sum(axis=1)).ravel()))
     return scipy.sparse.csr_matrix(scipy.sparse.identity(rows) - scale @ graph @ scale)
+
+
+def solved(
+    system: scipy.sparse.csr_matrix, wanted: Float64[ndarray, "pool classes"], *, precision: float, steps: int
+) -> Float64[ndarray, "pool classes"]:
+    """The solution for each class by conjugate gradients; one that is not quite there is a soft label all the same."""
+    found = [scipy.sparse.linalg.cg(system, each, rtol=precision, maxiter=steps)[0] for each in wanted.T]
+    return np.stack(found, axis=1)
 
 
 def sparse(

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from coordinator.release.export import ONNX_FILE, SAFETENSORS_FILE, Written
-from coordinator.students.gan_networks import DISCRIMINATOR
+from coordinator.students.gan import DISCRIMINATOR
 from coordinator.students.networks import CNN, MLP
 from coordinator.students.student import Student
 from coordinator.students.torch_student import TorchStudent

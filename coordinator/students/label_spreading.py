@@ -14,7 +14,6 @@ from typing import Any, Final
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
-from scipy.sparse import csr_array, diags_array
 from sklearn.neighbors import NearestNeighbors
 
 from coordinator.queries.features import features_for, principal
@@ -22,9 +21,8 @@ from coordinator.students.student import Student, StudentKind
 from coordinator.students.targets import normalised, seen_classes
 from coordinator.students.validation import check_cpu_only, check_queries, check_released, is_image
 from protocols.features.feature_map import FeatureMap
+from runtime.label_spreading import NEIGHBOURS, adjacency, spread
 
-_NEIGHBOURS: Final = 7
-_SPREAD: Final = 0.9  # the part of a row that comes from its neighbours; alpha in the paper
 _PRECISION: Final = 1e-6
 _MOST_ROUNDS: Final = 200  # 0.9 ** 200 < 1e-9
 
@@ -70,7 +68,7 @@ class SpreadStudent(Student):
         check_queries(inputs, self.input_shape)
         if not len(inputs):
             return np.zeros((0, self.found.shape[1]), np.float32)
-        neighbours = min(_NEIGHBOURS, len(self.found))
+        neighbours = min(NEIGHBOURS, len(self.found))
         places = self.nearest.kneighbors(self.features(inputs), neighbours, return_distance=False)
         return self.found[places].mean(axis=1).astype(np.float32)
 
@@ -96,27 +94,14 @@ class SpreadKind(StudentKind):
         given = np.zeros((len(rows), classes))
         given[: len(inputs)] = normalised(targets)
         nearest = NearestNeighbors(n_jobs=1).fit(rows)
-        found = _spread(nearest, given) if len(rows) > 1 else given
+        found = given
+        if len(rows) > 1:
+            found = spread(adjacency(nearest, records=len(rows)), given, rounds=_MOST_ROUNDS, precision=_PRECISION)
         total = found.sum(axis=1, keepdims=True)
         seen = np.isin(np.arange(classes), seen_classes(targets))
         # What no label reaches may be any class that there is.
         probabilities = np.where(total > 0, found / np.where(total > 0, total, 1), seen / seen.sum())
         return SpreadStudent(features, nearest, probabilities, inputs.shape[1:])
-
-
-def _spread(nearest: Any, given: Float64[ndarray, "inputs classes"]) -> Float64[ndarray, "inputs classes"]:
-    """The fixed point of F = alpha S F + (1 - alpha) Y, S the graph's normalised adjacency, Y the given labels."""
-    count = len(given)
-    edges: csr_array = csr_array(nearest.kneighbors_graph(n_neighbors=min(_NEIGHBOURS, count - 1)))
-    either = edges.maximum(edges.T)
-    root = diags_array(1 / np.sqrt(either.sum(axis=1)))
-    adjacency = root @ either @ root
-    found = given
-    for _ in range(_MOST_ROUNDS):
-        before, found = found, _SPREAD * (adjacency @ found) + (1 - _SPREAD) * given
-        if np.abs(found - before).max() < _PRECISION:
-            break
-    return np.asarray(found)
 
 
 def label_spreading(*, device: str) -> SpreadKind:

@@ -13,12 +13,11 @@ from typing import Final
 
 import numpy as np
 import scipy.sparse
-import scipy.sparse.linalg
 from jaxtyping import Float32, Float64
 from numpy import ndarray
 
 from coordinator.queries.features import features_for, principal
-from coordinator.queries.neighbours import laplacian
+from coordinator.queries.neighbours import laplacian, solved
 from coordinator.students import supervised
 from coordinator.students.choice import FOLDS, folds
 from coordinator.students.student import Student, StudentKind
@@ -121,10 +120,9 @@ def _spread(
     wanted = np.zeros((smooth.shape[0], given.shape[1]))
     wanted[places] = given
     system = ((1 - alpha) * scipy.sparse.identity(len(wanted)) + alpha * smooth).tocsr()
-    solved = [scipy.sparse.linalg.cg(system, each, rtol=_TOLERANCE, maxiter=_MOST_STEPS)[0] for each in wanted.T]
     named = given.any(axis=0)
     # What no label reaches may be any class, as often as it was released.
-    found = np.maximum(np.stack(solved, axis=1), 0.0) + _TINY * named
+    found = np.maximum(solved(system, wanted, precision=_TOLERANCE, steps=_MOST_STEPS), 0.0) + _TINY * named
     shares = np.where(named, given.sum(axis=0) + _PRIOR, 0.0) / np.where(named, found.sum(axis=0), 1.0)
     return np.asarray(found * shares / (found * shares).sum(axis=1, keepdims=True))
 

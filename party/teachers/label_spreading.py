@@ -13,18 +13,17 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 from numpy import ndarray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 from sklearn.neighbors import NearestNeighbors
 
 from party.teachers.linear import fit_weighted, read_linear
 from party.teachers.teacher import Shard, Teacher, TeacherKind, check_cpu_only, check_shards
 from protocols.errors import InvalidInput
+from runtime.label_spreading import NEIGHBOURS, adjacency, spread
 
 _NAME: Final = "label_spreading"
-_NEIGHBOURS: Final = 7
-_SPREAD: Final = 0.9  # the part of a row that comes from its neighbours; alpha in the paper
 _ROUNDS: Final = 60  # 0.9 ** 60 < 0.002
 # What the pool counts in the logistic regression, against the records.
 _OF_POOL: Final = 0.5
@@ -39,22 +38,12 @@ class _Pool:
     @cached_property
     def nearest(self) -> Any:  # scikit-learn has no types
         """The pool's index of neighbours."""
-        return NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(self.rows)), n_jobs=1).fit(self.rows)
+        return NearestNeighbors(n_neighbors=min(NEIGHBOURS, len(self.rows)), n_jobs=1).fit(self.rows)
 
     @cached_property
-    def adjacency(self) -> csr_array:
-        """D^-1/2 W D^-1/2 of the graph in which either of two records is among the other's nearest; S in the paper."""
-        edges = csr_array(self.nearest.kneighbors_graph(n_neighbors=min(_NEIGHBOURS, len(self.rows) - 1)))
-        either = edges.maximum(edges.T)
-        root = diags_array(1 / np.sqrt(either.sum(axis=1)))
-        return csr_array(root @ either @ root)
-
-    def spread(self, given: Float64[ndarray, "pool classes"]) -> Float64[ndarray, "pool classes"]:
-        """F = alpha S F + (1 - alpha) Y after _ROUNDS rounds, Y the given labels."""
-        found = given
-        for _ in range(_ROUNDS):
-            found = _SPREAD * (self.adjacency @ found) + (1 - _SPREAD) * given
-        return found
+    def smooth(self) -> csr_array:
+        """The pool's graph; S in the paper."""
+        return adjacency(self.nearest, records=len(self.rows))
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +90,7 @@ def _fit_one(
     near = pool.nearest.kneighbors(rows, return_distance=False)
     given = np.zeros((len(pool.rows), classes))
     np.add.at(given, (near.ravel(), np.repeat(labels, near.shape[1])), 1.0)
-    found = pool.spread(given)
+    found = spread(pool.smooth, given, rounds=_ROUNDS)
     reached = np.flatnonzero(found.sum(axis=1) > 0)
     shares = found[reached] / found[reached].sum(axis=1, keepdims=True)
     # How sure a label is decides how much it counts.

@@ -26,9 +26,8 @@ from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.record_votes import OF_RECORDS, OF_TEACHERS
-from simulations.stages.alone import alone_right
 from simulations.stages.inputs import DatasetInputs, with_settings
-from simulations.stages.students import ReleasedStudent, pooled_student
+from simulations.stages.students import ReleasedStudent, alone_right, pooled_student
 from simulations.stages.vote_source import labelled, votes_source
 
 

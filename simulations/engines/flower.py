@@ -50,18 +50,16 @@ from simulations.engines.engine import (
     Replies,
     WorkerHost,
     check_asked,
-    describe_error,
-    end_all,
-    logged_to,
-    rebuild_error,
-)
-from simulations.engines.ray_workers import (
     check_parties,
     check_workers,
     count_workers,
+    describe_error,
+    end_all,
     gpu_present,
     in_worker_environment,
     lean,
+    logged_to,
+    rebuild_error,
     worker_environment,
 )
 

@@ -38,11 +38,14 @@ from simulations.engines.engine import (
     Replies,
     WorkerHost,
     check_asked,
+    check_parties,
+    check_workers,
+    count_workers,
     describe_error,
     end_all,
     rebuild_error,
+    worker_environment,
 )
-from simulations.engines.ray_workers import check_parties, check_workers, count_workers, worker_environment
 
 T = TypeVar("T")
 Frame = dict[str, Any]  # Any: the values of a JSON object, whose keys the module's docstring lists

@@ -62,7 +62,7 @@ from simulations.membership.report import (
     permuted_area,
     rates,
 )
-from simulations.setup.record_budgets import upsampling
+from simulations.setup.budgets import upsampling
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.students import ReleasedStudent
 

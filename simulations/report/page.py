@@ -37,7 +37,7 @@ from simulations.results.text import (
     terms,
 )
 from simulations.setup.experiment import write_config
-from simulations.stages.alone import measured_parties
+from simulations.stages.students import measured_parties
 
 # Rows shown on the page; the rest is in parties.csv and summary.json.
 MOST_PARTIES = 300

@@ -34,8 +34,8 @@ from simulations.results.text import (
     groups_table,
 )
 from simulations.setup.experiment import write_config
-from simulations.stages.alone import measured_parties
 from simulations.stages.label import mean_and_interval
+from simulations.stages.students import measured_parties
 
 Summary = dict[str, Any]  # Any: JSON
 # A student that names fewer of the labels that it learned from did not learn them.

@@ -1,4 +1,10 @@
-"""Per-party budgets from the command line: one value, shares, a distribution, or a CSV file."""
+"""Per-party budgets from the command line: one value, shares, a distribution, or a CSV file; and budgets of records.
+
+Privacy groups lie inside parties. With upsampling, a record is learned by u teachers (Individualized PATE: Boenisch et
+al. 2023, section 4): records with larger budgets are duplicated into more teachers, so a record moves u votes, which is
+its sensitivity. The duplicates must be assigned to teachers across all data, which nobody holds in a federation:
+simulation only.
+"""
 
 from __future__ import annotations
 
@@ -161,3 +167,129 @@ def _number(text: str, whole: str) -> float:
         return float(text)
     except (ValueError, TypeError):
         raise InvalidInput(f"{text!r} in budgets {whole!r} is not a number; allowed: {FORMS}") from None
+
+
+# The default for how many teachers may learn one record.
+LARGEST = 12
+
+
+def duplicates(epsilon: Float64[ndarray, " groups"], *, largest: int = LARGEST) -> Int64[ndarray, " groups"]:
+    """How many teachers learn each record of each group: whole numbers in the ratios of the budgets.
+
+    The smallest whole numbers up to `largest` whose ratios come closest to the budgets' (least largest relative
+    error; at least 1). Raises InvalidInput for a budget out of range, or budgets further apart than `largest`.
+    """
+    check_budget(epsilon, np.full(len(epsilon), 0.5))
+    ratio = epsilon / epsilon.min()
+    if ratio.max() > largest:
+        raise InvalidInput(
+            f"budgets span a ratio of {ratio.max():g}; allowed: at most {largest}, the teachers that learn one record"
+        )
+    bases = np.arange(1, int(largest / ratio.max()) + 1)
+    tried = np.rint(bases[:, None] * ratio)
+    error = np.abs(tried / (bases[:, None] * ratio) - 1).max(axis=1)
+    # Rounded, so that 1e-16 does not decide for a large multiple.
+    return tried[int(np.round(error, 9).argmin())].astype(np.int64)
+
+
+def relative_size(copies: Int64[ndarray, " groups"], shares: Float64[ndarray, " groups"]) -> float:
+    """The factor by which upsampling enlarges the data, and so teachers, threshold and noise. shares: of the
+    records.
+    """
+    return float((copies * shares).sum() / shares.sum())
+
+
+def deal(
+    copies: Int64[ndarray, " records"], *, teachers: int, rng: np.random.Generator
+) -> list[Int64[ndarray, " shard"]]:
+    """Shards of equal size (within one), record r in copies[r] different ones.
+
+    The copies of a record are consecutive and dealt in turn, so no teacher gets two. Raises InvalidInput when
+    a record has more copies than there are teachers, or a teacher would get none.
+    """
+    if copies.min() < 1 or copies.max() > teachers:
+        raise InvalidInput(f"copies span [{copies.min()}, {copies.max()}]; allowed: from 1 to the {teachers} teachers")
+    if copies.sum() < teachers:
+        raise InvalidInput(f"{copies.sum()} copies of records for {teachers} teachers; allowed: at least one each")
+    order = rng.permutation(len(copies))
+    dealt = np.repeat(order, copies[order])
+    return [np.sort(dealt[teacher::teachers]) for teacher in range(teachers)]
+
+
+def group_budgets(text: str, *, parties: int, delta: float, names: tuple[str, ...] | None) -> Budgets:
+    """One seat PARTY/EPSILON for every party and every distinct budget of its records, party by party."""
+    epsilon, _ = record_groups(text)
+    called = parse_budgets("1.0", parties=parties, delta=delta, seed=0, names=names).names
+    seats = tuple(f"{party}/{value:g}" for party in called for value in epsilon)
+    return Budgets(seats, np.tile(epsilon, parties), np.full(len(seats), delta))
+
+
+def split_by_group(
+    holdings: list[Int64[ndarray, " records"]],
+    patients: Int64[ndarray, " private"] | None,
+    text: str,
+    *,
+    teachers: int,
+    seed: int,
+) -> list[Int64[ndarray, " records"]]:
+    """Every party's records split by their budgets: one array per seat, in the order of `group_budgets`.
+
+    Who has which budget is drawn from the seed, by the shares in `text`, party by party (all records of a patient
+    have the same one). Raises InvalidInput for a party with fewer records or patients than its groups need.
+    """
+    _, shares = record_groups(text)
+    seats = []
+    for party, records in enumerate(holdings):
+        keys = records if patients is None else patients[records]
+        units = np.unique(keys)
+        sizes = largest_remainder(shares, len(units))
+        if (sizes < teachers).any():
+            raise InvalidInput(
+                f"party {party} has {len(units)} records or patients for {len(shares)} privacy groups of {teachers} "
+                f"teachers; allowed: at least {teachers} in each group"
+            )
+        shuffled = simulation_rng(seed, "groups", party).permutation(units)
+        for chosen in np.split(shuffled, np.cumsum(sizes)[:-1]):
+            seats.append(records[np.isin(keys, chosen)])
+    return seats
+
+
+@dataclass(frozen=True, eq=False)
+class Upsampling:
+    """An ensemble on pooled data: groups of records by budget, how many teachers learn a record of each, and the number
+    of teachers.
+
+    scale: the number of teachers divided by that before upsampling.
+    """
+
+    epsilon: Float64[ndarray, " groups"]
+    shares: Float64[ndarray, " groups"]
+    copies: Int64[ndarray, " groups"]
+    pooled_teachers: int
+    scale: float
+
+    def budgets(self, delta: float) -> Budgets:
+        """One seat per group of records."""
+        names = tuple(f"records-at-{value:g}" for value in self.epsilon)
+        return Budgets(names, self.epsilon, np.full(len(names), delta))
+
+    def groups(self, records: int, *, seed: int) -> Int64[ndarray, " records"]:
+        """The group of each record, drawn from the seed by the shares."""
+        sizes = largest_remainder(self.shares, records)
+        if (sizes == 0).any():
+            raise InvalidInput(f"{records} records leave a budget without any; allowed: at least one per budget")
+        return simulation_rng(seed, "groups").permutation(np.repeat(np.arange(len(sizes)), sizes))
+
+    def shards(self, records: int, *, seed: int) -> list[Int64[ndarray, " shard"]]:
+        """The records of each teacher: each record in as many shards as its group has copies."""
+        copies = self.copies[self.groups(records, seed=seed)]
+        return deal(copies, teachers=self.pooled_teachers, rng=simulation_rng(seed, "deal"))
+
+
+def upsampling(text: str, *, teachers: int) -> Upsampling:
+    """The ensemble for budgets of records and `teachers` before upsampling (Boenisch et al. 2023, section 4)."""
+    epsilon, shares = record_groups(text)
+    copies = duplicates(epsilon)
+    scale = relative_size(copies, shares)
+    pooled = max(int(copies.max()), round(teachers * scale))
+    return Upsampling(epsilon, shares, copies, pooled, pooled / teachers)

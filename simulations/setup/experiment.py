@@ -26,9 +26,8 @@ from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes, Unit, votes_per_unit
 from protocols.votes import LATTICE
 from simulations.setup.accountants import named_accountants
-from simulations.setup.budgets import Budgets, parse_budgets
+from simulations.setup.budgets import Budgets, group_budgets, parse_budgets, upsampling
 from simulations.setup.levels import simulated_level
-from simulations.setup.record_budgets import group_budgets, upsampling
 from simulations.setup.record_votes import VOTERS
 from simulations.setup.usual_noise import check_parameters, is_usual, least_factor_for, scaled_mechanism
 

@@ -16,9 +16,8 @@ from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
 from simulations.progress import Reporter
-from simulations.setup.budgets import Budgets
+from simulations.setup.budgets import Budgets, upsampling
 from simulations.setup.experiment import Experiment, make_study
-from simulations.setup.record_budgets import upsampling
 from simulations.setup.record_votes import make_record_study, units_of
 from simulations.stages.asking import choice_between_batches
 from simulations.stages.cast import Cast, cast_votes

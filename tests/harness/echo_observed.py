@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from protocols.errors import ConclaveError, EngineFailed
-from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.ray_workers import ONE_THREAD
+from simulations.engines.engine import ONE_THREAD, Exchange, HostSpec
 
 PARTIES = [f"party-{i}" for i in range(50)]
 ECHO = HostSpec("tests.harness.echo_host:open_host", {"greeting": "good day", "backwards": True})

@@ -13,8 +13,17 @@ from typing import TypeVar
 import pytest
 
 from simulations.engines import ENGINES
-from simulations.engines.engine import Engine, Exchange, HostSpec, OnReply, Replies, WorkerHost, check_asked
-from simulations.engines.ray_workers import check_parties, check_workers
+from simulations.engines.engine import (
+    Engine,
+    Exchange,
+    HostSpec,
+    OnReply,
+    Replies,
+    WorkerHost,
+    check_asked,
+    check_parties,
+    check_workers,
+)
 
 T = TypeVar("T")
 

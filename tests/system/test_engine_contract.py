@@ -28,8 +28,7 @@ from protocols.errors import (
     Refused,
 )
 from simulations.engines import ENGINES, open_engine
-from simulations.engines.engine import Exchange, HostSpec
-from simulations.engines.ray_workers import ONE_THREAD
+from simulations.engines.engine import ONE_THREAD, Exchange, HostSpec
 from tests.harness.carried_studies import ALL
 from tests.harness.echo_observed import ECHO, PARTIES
 

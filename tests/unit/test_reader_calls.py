@@ -59,7 +59,7 @@ ALLOWED = {
     "simulations/datasets/sms_spam.py": {"csv.reader": "of a published file whose content is checked"},
     "simulations/datasets/published_tables.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/source.py": {".read_bytes": _OWN_SOURCE},
-    "simulations/engines/ray_workers.py": {".read_text": "the kernel's own file"},
+    "simulations/engines/engine.py": {".read_text": "the kernel's own file"},
     "protocols/features/onnx_model.py": {"onnxruntime.InferenceSession": "in the table of readers"},
     "coordinator/release/export.py": {"onnxruntime.InferenceSession": "of a file that it has just written"},
     "coordinator/encoders/resnet.py": {"torch.load": "weights alone, of a file whose hash was given; errors caught"},

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.setup.upsampling import deal, duplicates, relative_size
+from simulations.setup.budgets import deal, duplicates, relative_size
 
 
 @pytest.mark.parametrize(

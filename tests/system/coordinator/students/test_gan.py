@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.students.gan import adversarial
-from coordinator.students.gan_networks import DISCRIMINATOR, Generator
+from coordinator.students.gan import DISCRIMINATOR, Generator, adversarial
 
 
 def test_the_adversarial_loss_is_that_of_a_softmax_with_one_more_class() -> None:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.students.softmatch import Gaussian
+from coordinator.students.semi_supervised import Gaussian
 
 
 def test_weights_are_a_truncated_gaussian_of_aligned_confidences_with_running_mean_and_variance() -> None:

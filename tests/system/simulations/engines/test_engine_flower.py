@@ -13,9 +13,8 @@ import pytest
 import simulations
 from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from simulations.engines import flower
-from simulations.engines.engine import HostSpec
+from simulations.engines.engine import HostSpec, lean
 from simulations.engines.flower import Flower, ray
-from simulations.engines.ray_workers import lean
 
 ROOT = Path(simulations.__file__).parent.parent
 

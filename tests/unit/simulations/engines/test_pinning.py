@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from protocols.errors import InvalidInput
-from simulations.engines import ray_workers
-from simulations.engines.ray_workers import (
+from simulations.engines import engine
+from simulations.engines.engine import (
     ONE_THREAD,
     check_workers,
     count_cores,
@@ -25,15 +25,15 @@ def test_fewer_than_one_worker_is_refused(workers: int) -> None:
 
 
 def test_there_is_one_worker_per_core_but_no_more_than_parties(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_workers, "gpu_present", lambda: False)
-    monkeypatch.setattr(ray_workers, "count_cores", lambda: 8)
+    monkeypatch.setattr(engine, "gpu_present", lambda: False)
+    monkeypatch.setattr(engine, "count_cores", lambda: 8)
     assert count_workers(None, 250) == 8
     assert count_workers(None, 3) == 3
     assert count_workers(5, 250) == 5
 
 
 def test_a_gpu_host_has_one_worker_unless_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ray_workers, "gpu_present", lambda: True)
+    monkeypatch.setattr(engine, "gpu_present", lambda: True)
     assert count_workers(None, 250) == 1
     assert count_workers(4, 250) == 4
 
@@ -62,7 +62,7 @@ def test_cores_are_cut_to_the_quota_of_the_container(
 ) -> None:
     file = tmp_path / "cpu.max"
     file.write_text(quota + "\n")
-    monkeypatch.setattr(ray_workers, "_QUOTA_FILE", file)
+    monkeypatch.setattr(engine, "_QUOTA_FILE", file)
     monkeypatch.setattr(os, "sched_getaffinity", lambda process: set(range(16)))
     assert count_cores() == expected
 

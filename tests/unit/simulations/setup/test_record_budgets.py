@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
-from simulations.setup.record_budgets import group_budgets, split_by_group, upsampling
+from simulations.setup.budgets import group_budgets, split_by_group, upsampling
 
 
 def test_every_party_has_a_seat_for_every_budget():
