@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 
+from party.teachers.teacher import PRIVATE
 from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import InvalidInput
 from protocols.plural import at_most
-from simulations.ask.kinds import KINDS, SHARES, askable
+from simulations.ask.kinds import SHARES, askable
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.exits import EPILOG_OF_ASK
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 @click.option("--queriers", help="Number of parties that ask [3].", type=int)
 @click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.jsonl|.npz [glyphs].")
 @click.option("--schema-file", help="Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path())
-@click.option("--models", help=f"Kinds of models, assigned to the parties in turn: {', '.join(KINDS)} [all but cnn, as "
-              "far as the data allow].")  # fmt: skip
+@click.option("--models", help=f"Kinds of models, assigned to the parties in turn: {', '.join(PRIVATE)} [all that the "
+              "data allow].")  # fmt: skip
 @click.option("--skew", help="Label skew: concentration of the Dirichlet distribution of each party's classes, as in "
               "`run --partition dirichlet:A` [no skew].", type=float)  # fmt: skip
 @click.option("--private-size", help="Labelled records of all parties [all that the data set has].", type=int)

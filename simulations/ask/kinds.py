@@ -1,16 +1,8 @@
-"""The kinds of models that private inference can compute, so that a record is labelled without being shown.
-
-The mechanisms that `ask` can run, and their noise and threshold where none is given.
-"""
+"""The mechanisms that `ask` can run, and their noise and threshold where none is given."""
 
 from __future__ import annotations
 
-from party.teachers.teacher import PRIVATE
 from protocols.mechanisms import MECHANISMS, GaussianMechanism, Mechanism
-
-# A node answers with the kinds in PRIVATE; the same protocol computes cnn at a coarser precision, which no node offers.
-KINDS = (*PRIVATE, "cnn")
-
 
 # Shares of the votes cast. Both servers' label noise together is about that of Papernot et al. 2018 (0.16); skewed
 # parties agree less than their teachers, so T is lower.

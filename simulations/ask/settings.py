@@ -7,9 +7,10 @@ from typing import Annotated, Literal
 import tomli_w
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from party.teachers.teacher import PRIVATE
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
-from simulations.ask.kinds import KINDS, SHARES, askable
+from simulations.ask.kinds import SHARES, askable
 from simulations.setup.experiment import Experiment, experiment
 from simulations.setup.partition import parse_partition
 
@@ -82,8 +83,8 @@ def ask_settings(**values: object) -> AskSettings:
     if settings.mechanism not in (mechanisms := askable()):
         raise InvalidInput(f"mechanism is {settings.mechanism!r}; allowed: {', '.join(mechanisms)}")
     for kind in settings.models or ():
-        if kind not in KINDS:
-            raise InvalidInput(f"model is {kind!r}; allowed, as private inference computes it: {', '.join(KINDS)}")
+        if kind not in PRIVATE:
+            raise InvalidInput(f"model is {kind!r}; allowed, as private inference computes it: {', '.join(PRIVATE)}")
     if settings.models is not None and len(set(settings.models)) < len(settings.models):
         raise InvalidInput(f"models are {','.join(settings.models)}; allowed: each kind once")
     others = settings.parties - 1

@@ -16,14 +16,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any  # values of torch modules, whose package is not imported here
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64, Integer
 from numpy import ndarray
 
 from party.teachers import teacher_kind
-from party.teachers.teacher import PRIVATE, Teacher, among_seen
+from party.teachers.teacher import PRIVATE, Teacher
 from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
@@ -33,14 +32,11 @@ from protocols.levels.hidden_queries.inference.model import (
     Dense,
     Model,
     QuantisedModel,
-    ReLU,
-    fold_batch_norm,
     quantise,
     quantised_inputs,
 )
 from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from runtime.files import write_atomically
-from simulations.ask.kinds import KINDS
 from simulations.ask.settings import AskSettings
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines import open_engine
@@ -52,34 +48,25 @@ from simulations.stages.inputs import Host
 
 # Table inputs are standardised; the querying party clips larger values; the bound is public.
 TABLE_BOUND = 8.0
-_VARIANCE_FLOOR = 1e-5
-# The positions in a 2 x 2 window, as (down, right).
-_WINDOW = ((0, 0), (0, 1), (1, 0), (1, 1))
-# Fraction bits of inputs and weights, and bits of sums: public, and chosen without looking at weights. A node's are in
-# protocols/levels/hidden_queries/dealing.py; with those, sums of the larger cnn would exceed 32 bits.
-_NODE_BITS = (8, 10, 32)
-_CNN_BITS = (7, 8, 31)
-_NORM = ("scale", "shift", "mean", "variance")
+# Fraction bits of inputs and weights, and bits of sums: public, and a node's (levels/hidden_queries/dealing.py).
+_BITS = (8, 10, 32)
 
 
-def precision(kind: str, *, images: bool) -> Precision:
-    """The public fixed point of one kind of model; a node's, if nodes offer that kind."""
-    input_bits, weight_bits, accumulator_bits = _CNN_BITS if kind == "cnn" else _NODE_BITS
-    return Precision(input_bits, weight_bits, accumulator_bits, 1.0 if images else TABLE_BOUND)
+def precision(*, images: bool) -> Precision:
+    """The public fixed point of models, a node's."""
+    return Precision(*_BITS, 1.0 if images else TABLE_BOUND)
 
 
 def private_model(kind: str, teacher: Teacher, *, classes: int) -> Model:
     """A trained teacher as layers for private inference. Raises InvalidInput for another kind."""
-    if kind == "cnn":
-        return _cnn(teacher, classes)
     if kind not in PRIVATE:
-        raise InvalidInput(f"model is {kind!r}; allowed, as private inference computes it: {', '.join(KINDS)}")
+        raise InvalidInput(f"model is {kind!r}; allowed, as private inference computes it: {', '.join(PRIVATE)}")
     return teacher.private_model(classes=classes)
 
 
 def quantised_model(kind: str, teacher: Teacher, *, classes: int, images: bool) -> QuantisedModel:
     """The same model in fixed point. Raises InvalidInput if it could overflow; nothing has been shared then."""
-    return quantise(private_model(kind, teacher, classes=classes), precision(kind, images=images))
+    return quantise(private_model(kind, teacher, classes=classes), precision(images=images))
 
 
 def check_turn(kind: str, dataset: Dataset, *, turn: int) -> None:
@@ -95,7 +82,7 @@ def check_turn(kind: str, dataset: Dataset, *, turn: int) -> None:
         elif isinstance(layer, Convolution):
             layer = replace(layer, kernels=0.0 * layer.kernels, bias=0.0 * layer.bias)
         layers.append(layer)
-    blank = quantise(replace(model, layers=tuple(layers)), precision(kind, images=dataset.kind == "image"))
+    blank = quantise(replace(model, layers=tuple(layers)), precision(images=dataset.kind == "image"))
     try:
         InferencePlan.of(blank.architecture, turn)
     except InvalidInput as error:
@@ -128,47 +115,6 @@ def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ...
             ]
             values = np.concatenate(parts)
     return values.argmax(axis=1)
-
-
-def _cnn(teacher: Any, classes: int) -> Model:
-    """conv, batch norm, max-pool 2 x 2, ReLU, hidden, out: with the pool as differences and ReLUs."""
-    found = _arrays(teacher)
-    kernels = found["conv.weight"].astype(np.float64)
-    filters = len(kernels)
-    # The four positions of each window become four groups of filters of a 4 x 4 kernel with stride 2.
-    placed = np.zeros((4, filters, 1, 4, 4))
-    for group, (down, right) in enumerate(_WINDOW):
-        placed[group, :, :, down : down + 3, right : right + 3] = kernels
-    four = Convolution(placed.reshape(4 * filters, 1, 4, 4), np.zeros(4 * filters), stride=2)
-    norm = {name: np.tile(found[f"conv_norm.{name}"].astype(np.float64), 4) for name in _NORM}
-    folded = fold_batch_norm(four, **norm, floor=_VARIANCE_FLOOR)
-    # ReLUs of (a, b, c, d) -> of (a - b, b, c - d, d) -> of (max(a, b) - max(c, d), max(c, d)) -> their sum.
-    one = np.eye(filters)
-    none = np.zeros((filters, filters))
-    pairs = np.block(
-        [[one, -one, none, none], [none, one, none, none], [none, none, one, -one], [none, none, none, one]]
-    )
-    both = np.block([[one, one, -one, -one], [none, none, one, one]])
-    layers = [folded, ReLU(), _pointwise(pairs), ReLU(), _pointwise(both), ReLU()]
-    hidden = fold_batch_norm(
-        Dense(found["hidden.weight"].T.astype(np.float64), np.zeros(found["hidden.weight"].shape[1])),
-        **{name: found[f"hidden_norm.{name}"].astype(np.float64) for name in _NORM},
-        floor=_VARIANCE_FLOOR,
-    )
-    assert isinstance(hidden, Dense)
-    summed = Dense(np.concatenate([hidden.weights, hidden.weights], axis=1), hidden.bias)
-    seen = teacher.seen
-    scores = Dense(found["out.weight"].T[seen], found["out.shift"][seen])
-    out = among_seen(scores, seen, classes=classes)
-    return Model(tuple(teacher.input_shape), (*layers, summed, ReLU(), out))
-
-
-def _pointwise(matrix: Float[ndarray, "outputs channels"]) -> Convolution:
-    return Convolution(matrix[:, :, None, None], np.zeros(len(matrix)))
-
-
-def _arrays(teacher: Any) -> dict[str, ndarray]:
-    return {name: value.numpy() for name, value in teacher.parameters.items()}
 
 
 Shard = Int64[ndarray, " records"]
@@ -311,7 +257,7 @@ def _fixed_point(
     """
     images = dataset.kind == "image"
     source = source_digest("protocols.levels.hidden_queries.inference", "simulations.ask.votes")
-    about = f"fixed point {kind} {cast.folder.name} {precision(kind, images=images)} {source}"
+    about = f"fixed point {kind} {cast.folder.name} {precision(images=images)} {source}"
     folder = cast.folder.parent.parent / "votes" / content_digest(queries, text=about)
     loader = teacher_kind(kind, device="cpu")
     rows = []

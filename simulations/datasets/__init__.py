@@ -26,7 +26,7 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
         "glyphs": "simulations.datasets.glyphs:load",
         "clear_glyphs": "simulations.datasets.glyphs:load_clear",
         "garments": "simulations.datasets.garments:load",
-        "street_digits": "simulations.datasets.street_digits:load_digits",
+        "street_digits": "simulations.datasets.street_digits:load",
         "digits": "simulations.datasets.shipped:load_digits",
         "breast_cancer": "simulations.datasets.shipped:load_breast_cancer",
         "mnist": "simulations.datasets.published_images:load_mnist",

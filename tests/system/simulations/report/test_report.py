@@ -5,11 +5,11 @@ from html.parser import HTMLParser
 import click
 import numpy as np
 import pytest
-from simulations.plots.accuracy import drawings
 
 from protocols.errors import StorageFailed
 from protocols.plural import at_most
 from simulations.options import settings_flags, settings_from
+from simulations.plots.figures import drawings
 from simulations.report.page import MOST_PARTIES, render_report, write_report
 from simulations.results.files import summary, write_results
 from simulations.results.text import command, count, interval, percent, seeds_text

@@ -8,11 +8,11 @@ import json
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-from simulations.plots.accuracy import drawings
 
 from simulations.datasets.groups import Grouping
 from simulations.groups import by_group
 from simulations.pipeline import RunResult
+from simulations.plots.figures import drawings
 from simulations.plots.style import svg_text
 from simulations.report.compare import compare_runs
 from simulations.report.headline import compared, doubts

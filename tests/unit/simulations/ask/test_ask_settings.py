@@ -17,7 +17,7 @@ from simulations.ask.stages import ask_study
 
 
 def test_the_file_gives_the_settings_back(tmp_path) -> None:
-    settings = ask_settings(parties=50, skew=0.5, models=("mlp", "cnn"), seeds=(0, 3), budgets=4, baselines=False)
+    settings = ask_settings(parties=50, skew=0.5, models=("mlp", "small_cnn"), seeds=(0, 3), budgets=4, baselines=False)
     (tmp_path / "config.toml").write_text(write_ask_config(settings))
     assert ask_settings(**read_toml(tmp_path / "config.toml")) == settings
     assert AskSettings() == ask_settings()
@@ -29,7 +29,7 @@ def test_the_file_gives_the_settings_back(tmp_path) -> None:
         ({"queriers": 51}, "queriers is 51; allowed: 1 to the 50 parties"),
         (
             {"models": ("random_forest",)},
-            "random_forest.*private inference computes it: logistic_regression, mlp, small_cnn, cnn",
+            "random_forest.*private inference computes it: logistic_regression, mlp, small_cnn",
         ),
         ({"models": ("mlp", "mlp")}, "each kind once"),
         ({"quorum": 50}, "quorum is 50; allowed: 1 to 49"),
