@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.commands.group import home_option
+from coordinator.commands.group import home_option, store_of
 from protocols.errors import InvalidInput
 from protocols.plural import counted
 from runtime.address import check_address, listening
@@ -19,7 +19,6 @@ from runtime.printing import print_json, say_next
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
-    from coordinator.store.store import Store
 
 @click.command(epilog=EPILOG)
 @click.option("--consortium", required=True, help="Name of the consortium.")
@@ -133,7 +132,7 @@ def requests(home: CoordinatorHome, as_json: bool) -> None:
     Example:
       conclave-coordinator requests
     """
-    with _store(home) as store:
+    with store_of(home) as store:
         waiting = store.members.pending()
     if as_json:
         print_json([{"party": each.party, "asked_s": each.asked_s} for each in waiting])
@@ -213,13 +212,6 @@ def revoke(party: str | None, serial: str | None, reason: str, home: Coordinator
         return
     click.echo(f"{party or 'the certificate'} is denied from now on ({counted(len(denied), 'certificate')})")
     click.echo("It stays denied. To take the party back: conclave-coordinator invite, with a new key.")
-
-
-def _store(home: CoordinatorHome) -> Store:
-    from coordinator.store.store import Store
-
-    home.settings()
-    return Store(home)
 
 
 def _day(seconds: int) -> str:

@@ -12,6 +12,7 @@ from runtime.cli import CONTEXT, EPILOG, CommandTable, home_flag, run_group
 
 if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
+    from coordinator.store.store import Store
 
 PROGRAM: Final = "conclave-coordinator"
 HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
@@ -60,6 +61,14 @@ def _home(folder: Path) -> CoordinatorHome:
     from coordinator.home import CoordinatorHome
 
     return CoordinatorHome(folder)
+
+
+def store_of(home: CoordinatorHome) -> Store:
+    """The store of a home that was set up. Raises DataUnavailable before init."""
+    from coordinator.store.store import Store
+
+    home.settings()
+    return Store(home)
 
 
 home_option = home_flag(

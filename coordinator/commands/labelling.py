@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from coordinator.commands.group import home_option
+from coordinator.commands.group import home_option, store_of
 from coordinator.students import EQUAL, STUDENTS
 from protocols.errors import InvalidInput, Refused
 from protocols.plural import counted
@@ -49,7 +49,7 @@ def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as
       conclave-coordinator label heart --wait
       conclave-coordinator label heart --student mlp      (an interactive study)
     """
-    with _store(home) as store:
+    with store_of(home) as store:
         job = store.job(study)
         if job is None or (job.ended and job.state != "finished"):
             job = _ask(store, study, student)
@@ -71,7 +71,7 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
     """
     from coordinator.store.store import check_labelled_here
 
-    with _store(home) as store:
+    with store_of(home) as store:
         job = store.job(study)
         if job is None:
             check_labelled_here(store.study(study))
@@ -125,7 +125,7 @@ def train(
 
     features = None if features_file is None else read_features(features_file, None)
 
-    with _store(home) as store:
+    with store_of(home) as store:
         labelled = store.labelled(study)
         pool = stored_pool(labelled.pool, labelled.study)
         trained = train_student(labelled, pool, kind=kind, seed=seed, device=device, features=features)
@@ -153,13 +153,6 @@ def train(
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
     say_next(f"conclave-coordinator release {study}")
-
-
-def _store(home: CoordinatorHome) -> Store:
-    from coordinator.store.store import Store
-
-    home.settings()
-    return Store(home)
 
 
 def _ask(store: Store, name: str, student: str | None) -> Job:

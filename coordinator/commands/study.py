@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import datetime
+from collections.abc import Callable
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,  # a row of a status
-)
+from typing import TYPE_CHECKING, Any, TypeVar  # Any: a row of a status
 
 import click
 
 from coordinator.commands.group import home_option
 from coordinator.encoders import ENCODERS
 from coordinator.queries import ORDERS_HELP
+from protocols.errors import InvalidInput
 from protocols.plural import at_most, counted
 from runtime.cli import EPILOG, json_option
 from runtime.printing import print_json, say_next, table
@@ -26,15 +25,30 @@ if TYPE_CHECKING:
     from protocols.study.deployed import DeployedStudy
     from protocols.study.terms import Feature
 
+F = TypeVar("F", bound=Callable[..., object])
+_FILES = "csv, jsonl, parquet, npy, npz"
+
+
+def _pool_option(about: str, *, required: bool = True) -> Callable[[F], F]:
+    return click.option("--pool", "pool_file", type=click.Path(path_type=Path), required=required, help=about)
+
+
+def _out_option(default: str, about: str | None = None) -> Callable[[F], F]:
+    """A new file to write."""
+    return click.option(
+        "--out", type=click.Path(path_type=Path), default=Path(default), show_default=True, help=about, callback=_new
+    )
+
+
+def _new(_: click.Context, __: click.Parameter, out: Path) -> Path:
+    if out.exists():
+        raise InvalidInput(f"{out} exists; allowed: a new file")
+    return out
+
+
 @click.command(epilog=EPILOG)
 @click.argument("kind", type=click.Choice(list(ENCODERS)))
-@click.option(
-    "--pool",
-    "pool_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Public records, the study's pool: csv, jsonl, parquet, npy, npz.",
-)
+@_pool_option(f"Public records, the study's pool: {_FILES}.")
 @click.option(
     "--draft", type=click.Path(path_type=Path), help="The study: how columns are encoded, and which pool it is."
 )
@@ -42,7 +56,7 @@ if TYPE_CHECKING:
 @click.option("--weights", type=click.Path(path_type=Path), help="resnet18: its weights, as torchvision writes them.")
 @click.option("--weights-sha256", help="resnet18: the SHA-256 of that file.")
 @click.option("--seed", type=click.IntRange(0), help="contrastive, denoising: of what is drawn [0].")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("encoder.onnx"), show_default=True)
+@_out_option("encoder.onnx")
 def encoder(
     kind: str,
     pool_file: Path,
@@ -67,11 +81,8 @@ def encoder(
     import hashlib
 
     from coordinator.encoders import encoder_maker
-    from protocols.errors import InvalidInput
     from runtime.files import write_atomically
 
-    if out.exists():
-        raise InvalidInput(f"{out} exists; allowed: a new file")
     make = encoder_maker(kind, side=side, seed=seed, weights=weights, weights_sha256=weights_sha256)
     pool, _ = _pool(pool_file, draft)
     content = make(pool)
@@ -81,9 +92,7 @@ def encoder(
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--pool", "pool_file", type=click.Path(path_type=Path), required=True, help="Public records, the study's pool."
-)
+@_pool_option("Public records, the study's pool.")
 @click.option("--draft", type=click.Path(path_type=Path), help="The study: how columns are encoded, and its pool.")
 @click.option(
     "--features",
@@ -92,7 +101,7 @@ def encoder(
     help="raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, then +standard, +pca:N or +projection:N.",
 )
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of projections.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("features.npz"), show_default=True)
+@_out_option("features.npz")
 def features(pool_file: Path, draft: Path | None, named: str, seed: int, out: Path) -> None:
     """Make a file of features that hospitals' teachers may learn from, and print its digest.
 
@@ -103,11 +112,8 @@ def features(pool_file: Path, draft: Path | None, named: str, seed: int, out: Pa
       conclave-coordinator study features --pool pool.npy --features hog+standard+pca:64
     """
     from coordinator.queries.features import features_for
-    from protocols.errors import InvalidInput
     from runtime.files import write_atomically
 
-    if out.exists():
-        raise InvalidInput(f"{out} exists; allowed: a new file")
     pool, columns = _pool(pool_file, draft)
     made = features_for(pool, named, columns=columns, seed=seed)
     write_atomically(out, made.to_bytes())
@@ -134,9 +140,7 @@ def study() -> None:
 
 @study.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path), required=False)
-@click.option(
-    "--pool", "pool_file", type=click.Path(path_type=Path), help="Public queries: csv, jsonl, parquet, npy, npz."
-)
+@_pool_option(f"Public queries: {_FILES}.", required=False)
 @click.option(
     "--queries",
     "queries_file",
@@ -210,7 +214,7 @@ def create(
 @click.argument("draft", type=click.Path(path_type=Path))
 @click.option("--records", type=click.IntRange(2), default=400, show_default=True, help="How many to draw.")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of what is drawn.")
-@click.option("--out", type=click.Path(path_type=Path), default=Path("pool.npy"), show_default=True, help="The pool.")
+@_out_option("pool.npy", "The pool.")
 def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
     """Draw a pool from the terms of a study, for a consortium that has no public records.
 
@@ -223,10 +227,7 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
     """
     from coordinator.labelling.study_creation import read_draft, write_pool
     from coordinator.queries.choice import drawn_pool
-    from protocols.errors import InvalidInput
 
-    if out.exists():
-        raise InvalidInput(f"{out} exists; allowed: a new file")
     pool = drawn_pool(read_draft(draft, keys=lambda party: None).terms.features, records=records, seed=seed)
     write_pool(out, pool)
     click.echo(
@@ -237,19 +238,11 @@ def draw_pool(draft: Path, records: int, seed: int, out: Path) -> None:
 
 @study.command(name="order-pool", epilog=EPILOG)
 @click.argument("draft", type=click.Path(path_type=Path))
-@click.option(
-    "--pool",
-    "pool_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Public queries: csv, jsonl, parquet, npy, npz.",
-)
+@_pool_option(f"Public queries: {_FILES}.")
 @click.option("--questions", default="coverage", show_default=True, help=f"What is asked first: {ORDERS_HELP}.")
 @click.option("--features", help="By what records are compared, as in `queries` [auto].")
 @click.option("--seed", type=click.IntRange(0), default=0, show_default=True, help="Of clusters and projections.")
-@click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("ordered.npy"), show_default=True, help="The ordered pool."
-)
+@_out_option("ordered.npy", "The ordered pool.")
 def order_pool(draft: Path, pool_file: Path, questions: str, features: str | None, seed: int, out: Path) -> None:
     """Put a pool into the order in which teachers are asked about it: budgets end before most pools do.
 
@@ -261,10 +254,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     """
     from coordinator.labelling.study_creation import read_draft, read_pool, write_pool
     from coordinator.queries.questions import in_order
-    from protocols.errors import InvalidInput
 
-    if out.exists():
-        raise InvalidInput(f"{out} exists; allowed: a new file")
     columns = read_draft(draft, keys=lambda party: None).terms.features
     pool = read_pool(pool_file, features=columns)
     write_pool(out, pool[in_order(pool, questions, columns=columns, features=features or "auto", seed=seed)])
@@ -274,13 +264,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
 
 @study.command(epilog=EPILOG)
 @click.argument("draft", type=click.Path(path_type=Path))
-@click.option(
-    "--pool",
-    "pool_file",
-    type=click.Path(path_type=Path),
-    required=True,
-    help="Public records: csv, jsonl, parquet, npy, npz.",
-)
+@_pool_option(f"Public records: {_FILES}.")
 @click.option(
     "--out",
     type=click.Path(path_type=Path),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import shlex
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
@@ -114,6 +113,8 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
 
 def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
     """The command that runs the chosen settings: everything that was given, then what was chosen."""
+    from simulations.results import text
+
     chosen = found.chosen
     values = {key: value for key, value in given.items() if key not in ("queries", "answer_rate", "seeds")}
     values |= {"parties": planner.settings.parties, "budgets": planner.settings.budgets, "mechanism": found.mechanism}
@@ -123,16 +124,7 @@ def run_line(given: dict[str, object], planner: Planner, found: Optimum) -> str:
         # They are chosen from the whole pool, and the budgets end the study.
         values["queries"] = given.get("queries")
         values = {key: value for key, value in values.items() if value is not None}
-    words = ["conclave-simulate", "run"]
-    for key, value in values.items():
-        flag = f"--{key.replace('_', '-')}"
-        if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        else:
-            # Written with "=", because a value may begin with a dash.
-            shown = f"{value:.12g}" if isinstance(value, float) else str(value)
-            words += [f"{flag}={shown}"] if shown.startswith("-") else [flag, shown]
-    return shlex.join(words)
+    return text.run_line({key: f"{each:.12g}" if isinstance(each, float) else each for key, each in values.items()})
 
 
 def _settings(flags: dict[str, Any]) -> Experiment:

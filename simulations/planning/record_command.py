@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from typing import Any  # values of flags, as click gives them, and of a JSON object
 
 import click
@@ -14,6 +13,7 @@ from simulations.options import given_settings, host_from, worded_settings
 from simulations.planning.records import Candidate, Comparison, Publics, Rehearsed, compare, rehearse
 from simulations.progress import Reporter
 from simulations.report.terminal import print_rows
+from simulations.results.text import run_line
 from simulations.setup.experiment import Experiment
 from simulations.stages.inputs import load_dataset
 
@@ -47,20 +47,13 @@ def _run_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -> s
     given = {**worded_settings(flags), **given_settings(flags)}
     for name in ("votes_by", "record_queries", "bins", "nearest"):
         given.pop(name, None)
-    words = ["conclave-simulate", "run"]
     if (teachers := compared.better) is None:
         given = {**given, "votes_by": compared.votes_by, **best.given}
     else:
         given = {**given, "mechanism": "gnmax", "sigma": f"{teachers.sigma:.6g}"}
-    for name, value in given.items():
-        flag = f"--{name.replace('_', '-')}"
-        if isinstance(value, bool):
-            words.append(flag if value else f"--no-{flag[2:]}")
-        elif name == "seeds":
-            words += [flag, ",".join(map(str, value)) if isinstance(value, tuple | list) else str(value)]
-        else:
-            words += [flag, str(value)]
-    return shlex.join(words)
+    return run_line({
+        name: ",".join(map(str, value)) if isinstance(value, tuple | list) else value for name, value in given.items()
+    })  # fmt: skip
 
 
 def _document(

@@ -12,7 +12,7 @@ from __future__ import annotations
 import csv
 import io
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import (
@@ -486,14 +486,22 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
 
 def command(settings: Experiment) -> str:
     """The command that repeats a run: every setting that is not the default."""
-    words = ["conclave-simulate", "run"]
     defaults = {name: field.default for name, field in Experiment.model_fields.items()}
-    for name, value in dict(settings).items():
-        if value is None or (name in defaults and value == defaults[name]):
-            continue
+    given = ((name, value) for name, value in dict(settings).items() if value is not None)
+    return run_line({
+        name: seeds_text(value) if isinstance(value, tuple) else value
+        for name, value in given
+        if name not in defaults or value != defaults[name]
+    })  # fmt: skip
+
+
+def run_line(values: Mapping[str, object]) -> str:
+    """The command of a run with these settings, by name."""
+    words = ["conclave-simulate", "run"]
+    for name, value in values.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):
-            words.append(flag if value else flag.replace("--", "--no-", 1))
-        else:
-            words += [flag, seeds_text(value) if isinstance(value, tuple) else str(value)]
+            words.append(flag if value else f"--no-{flag[2:]}")
+        else:  # written with "=" where the value begins with a dash
+            words += [f"{flag}={value}"] if str(value).startswith("-") else [flag, str(value)]
     return shlex.join(words)
