@@ -140,8 +140,8 @@ def certified(folder: Path) -> tuple[CoordinatorHome, GuardianHome]:
 def run_guardian(folder: Path, ports: Connection) -> None:
     """The guardian's process: `conclave-guardian serve`, and a port for the line alone. Ends when `ports` is closed."""
     guardian, stop = GuardianHome(folder), threading.Event()
-    (approved,) = (each.name for each in guardian.home.iterdir())
-    study = read_deployed(guardian.home / approved / "study.toml")
+    (approved,) = (each.name for each in guardian.studies.iterdir())
+    study = read_deployed(guardian.studies / approved / "study.toml")
     line = GuardianPort(
         key=guardian.key(),
         certificate=guardian.certificate(),
