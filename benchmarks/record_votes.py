@@ -34,8 +34,8 @@ from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations import datasets
 from simulations.datasets.dataset import Dataset
 from simulations.datasets.request import DatasetRequest
+from simulations.setup.experiment import population_of
 from simulations.setup.partition import BySite, Iid, partition
-from simulations.setup.record_votes import population_of
 from simulations.stages.label import mean_and_interval
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
 

@@ -16,8 +16,7 @@ from conclave.frames import frame
 from protocols.errors import InvalidInput
 from protocols.study.study import Study
 from simulations.datasets.dataset import Dataset
-from simulations.setup.experiment import experiment
-from simulations.setup.record_votes import units_of
+from simulations.setup.experiment import experiment, units_of
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed

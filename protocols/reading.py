@@ -13,6 +13,7 @@ import os
 import re
 import stat
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final  # Any: what tomllib and json give, checked by whoever reads a key
 
@@ -153,3 +154,20 @@ def _problem(value: object) -> str:
 
 def _reason(error: OSError | ValueError) -> str:
     return getattr(error, "strerror", None) or str(error)[:200]
+
+
+# A table with more values is refused before it is encoded.
+VALUES: Final = 2**31
+
+
+def wanted_columns(path: Path, names: Sequence[str], present: Sequence[str]) -> list[str]:
+    """The names, each once. Raises DataCorrupt for one that the file's table lacks or has twice."""
+    wanted = list(dict.fromkeys(names))
+    for name in wanted:
+        count = list(present).count(name)
+        if count != 1:
+            raise DataCorrupt(
+                f"{path}: column {name!r} occurs {count} times; allowed: once; the columns are "
+                f"{', '.join(present)[:500]}"
+            )
+    return wanted

@@ -12,8 +12,7 @@ import pyarrow.parquet
 
 from protocols.array_files import FILE_BYTES, check_unpacked
 from protocols.errors import DataCorrupt
-from protocols.reading import open_file
-from runtime.tables import VALUES, wanted_columns
+from protocols.reading import VALUES, open_file, wanted_columns
 
 _TEXTS = frozenset({pyarrow.string(), pyarrow.large_string(), pyarrow.binary(), pyarrow.large_binary()})
 

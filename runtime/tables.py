@@ -23,13 +23,11 @@ from numpy import ndarray
 
 from protocols.array_files import FILE_BYTES, array_names, check_unpacked, read_array, read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from protocols.reading import open_file, parse_json
+from protocols.reading import VALUES, open_file, parse_json, wanted_columns
 from protocols.study.features import MISSING, encode_table, read_numbers
 from protocols.study.terms import Feature
 from runtime.distribution import lacking
 
-# A table with more values is refused before it is encoded.
-VALUES: Final = 2**31
 _COLUMNS: Final = 20_000
 _DELIMITERS: Final = (",", ";", "\t", "|")
 # In either code page of a mapping file the mark of UTF-8 is read as these letters.
@@ -122,19 +120,6 @@ def _after_mark(lines: io.TextIOWrapper) -> io.TextIOWrapper:
     if lines.encoding in _CODE_PAGES and lines.read(len(_MARK)) != _MARK:
         lines.seek(0)
     return lines
-
-
-def wanted_columns(path: Path, names: Sequence[str], present: Sequence[str]) -> list[str]:
-    """The names, each once. Raises DataCorrupt for one that the file's table lacks or has twice."""
-    wanted = list(dict.fromkeys(names))
-    for name in wanted:
-        count = list(present).count(name)
-        if count != 1:
-            raise DataCorrupt(
-                f"{path}: column {name!r} occurs {count} times; allowed: once; the columns are "
-                f"{', '.join(present)[:500]}"
-            )
-    return wanted
 
 
 # A line that is longer is refused before it is read to its end.

@@ -11,7 +11,6 @@ import math
 import re
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final  # Any: figures of JSON
@@ -21,14 +20,13 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.release.folder import Released
-from coordinator.students.student import Student
+from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.reading import read_bytes
 from protocols.release.manifest import STUDENT_FEATURES_FILE, check_file, files_in, sha256_of
 
-ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
 # An export with a smaller share of equal predictions has failed; and so has a release, on another machine.
 _LEAST_AGREEMENT: Final = 0.99
 _ONNX_BYTES: Final = 2**31
@@ -38,18 +36,6 @@ _FIGURES: Final = frozenset(
     | {"features_sha256", "encoders", "files"}
 )
 _KIND: Final = re.compile("[a-z0-9_.-]{1,40}")
-
-
-@dataclass(frozen=True)
-class Written:
-    """What a student's exporter wrote into the folder, ONNX_FILE among it.
-
-    input_shape: the shape of one query for ONNX; classes: the class ids of the columns of `probabilities`.
-    """
-
-    files: tuple[str, ...]
-    input_shape: tuple[int, ...]
-    classes: tuple[int, ...]
 
 
 def export_student(student: Student, pool: Float32[ndarray, "queries ..."], folder: Path) -> Written:

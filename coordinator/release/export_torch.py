@@ -8,10 +8,9 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from coordinator.release.export import ONNX_FILE, SAFETENSORS_FILE, Written
 from coordinator.students.gan import DISCRIMINATOR
 from coordinator.students.networks import CNN, MLP
-from coordinator.students.student import Student
+from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
 from coordinator.students.torch_student import TorchStudent
 from coordinator.torch_onnx import onnx_bytes
 from protocols.errors import DataCorrupt, InvalidInput

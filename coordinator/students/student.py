@@ -3,9 +3,24 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 
 from jaxtyping import Float32, Int64
 from numpy import ndarray
+
+ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a student's exporter wrote into the folder, ONNX_FILE among it.
+
+    input_shape: the shape of one query for ONNX; classes: the class ids of the columns of `probabilities`.
+    """
+
+    files: tuple[str, ...]
+    input_shape: tuple[int, ...]
+    classes: tuple[int, ...]
 
 
 class Student(ABC):
@@ -24,8 +39,7 @@ class Student(ABC):
         """The function that writes this student's files for a release, as "module:function"; "" if there is none, and
         the student can be trained, but not released.
 
-        It is imported only then, and called with the student and a folder (see Written in
-        coordinator/release/export.py).
+        It is imported only then, and called with the student and a folder; it returns what it has Written.
         """
         return ""
 

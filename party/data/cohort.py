@@ -23,10 +23,10 @@ import numpy as np
 from party.data.mapping import Form
 from party.data.records import Columns, DataSettings, Records, TableSource
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from protocols.reading import parse_json, read_toml
+from protocols.reading import VALUES, parse_json, read_toml, wanted_columns
 from protocols.study.terms import Terms
 from runtime.settings import TomlTable
-from runtime.tables import VALUES, open_table, wanted_columns
+from runtime.tables import open_table
 
 KINDS: Final = ("condition", "measurement", "drug", "procedure")
 PERSON: Final = ("age", "sex")

@@ -22,9 +22,8 @@ from party.data.cohort import CohortSource, Event, FeaturesFile, Person
 from party.data.mapping import Form
 from party.data.records import Columns, TableSource
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from protocols.reading import read_text
+from protocols.reading import VALUES, read_text, wanted_columns
 from runtime.settings import TomlTable
-from runtime.tables import VALUES, wanted_columns
 
 _PASSWORD_BYTES: Final = 4096
 _AT_ONCE: Final = 10_000

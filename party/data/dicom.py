@@ -20,11 +20,11 @@ from pydicom.uid import DeflatedExplicitVRLittleEndian
 from party.data.records import DataSettings, Records, Source, class_ids, study_texts
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt
-from protocols.reading import open_file
+from protocols.reading import VALUES, open_file
 from protocols.study.features import record_names
 from protocols.study.terms import Terms
 from runtime.settings import TomlTable
-from runtime.tables import VALUES, read_csv
+from runtime.tables import read_csv
 
 _FILE: Final = "file"
 # The group of a file that names how the rest is written stands within these bytes.

@@ -14,8 +14,9 @@ from party.data.mapping import Form
 from party.data.records import Columns, DataSettings, FileSource, Records, TableSource, class_ids
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt
+from protocols.reading import VALUES
 from protocols.study.terms import Terms
-from runtime.tables import VALUES, first_rows, jsonl_header, read_csv, read_jsonl
+from runtime.tables import first_rows, jsonl_header, read_csv, read_jsonl
 
 
 @dataclass(frozen=True)

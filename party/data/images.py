@@ -17,9 +17,8 @@ from PIL import Image, UnidentifiedImageError
 from party.data.records import DataSettings, FileSource, Records, class_ids
 from protocols.array_files import FILE_BYTES
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.reading import open_file
+from protocols.reading import VALUES, open_file
 from protocols.study.terms import Terms
-from runtime.tables import VALUES
 
 _FORMATS: Final = ("PNG", "JPEG", "BMP", "TIFF", "PPM")
 _SUFFIXES: Final = (".png", ".jpg", ".jpeg", ".bmp", ".tif", ".tiff", ".pgm", ".ppm")

@@ -22,9 +22,9 @@ from numpy import ndarray
 
 from party.data.mapping import RULES, DataMapping, joined, places, plain_number
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import VALUES
 from protocols.study import features
 from protocols.study.terms import Feature, Terms
-from runtime.tables import VALUES
 
 if TYPE_CHECKING:
     from party.data.mapping import Form

@@ -22,8 +22,7 @@ from simulations.baselines.method import Row, Task, encoded, method_of
 from simulations.datasets.dataset import content_digest
 from simulations.datasets.groups import Grouping, groupings
 from simulations.progress import Reporter
-from simulations.setup.experiment import Experiment, experiment, setting, write_config
-from simulations.setup.record_votes import OF_RECORDS
+from simulations.setup.experiment import OF_RECORDS, Experiment, experiment, setting, write_config
 from simulations.source import source_digest
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 

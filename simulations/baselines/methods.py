@@ -24,8 +24,7 @@ from simulations.planning.grid import Optimum, optimise_each
 from simulations.planning.objective import OBJECTIVES, default_concentration
 from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
-from simulations.setup.experiment import Experiment, experiment
-from simulations.setup.record_votes import OF_RECORDS, OF_TEACHERS
+from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment
 from simulations.stages.inputs import DatasetInputs, with_settings
 from simulations.stages.students import ReleasedStudent, alone_right, pooled_student
 from simulations.stages.vote_source import labelled, votes_source

@@ -28,9 +28,8 @@ from simulations.datasets.dataset import Dataset
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
-from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
+from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study, usual_clusters
 from simulations.setup.partition import ClassSkew, LabelSkew, parse_partition
-from simulations.setup.record_votes import usual_clusters
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
 

@@ -24,7 +24,7 @@ from simulations.planning.objective import (
     OBJECTIVES,
     default_concentration,
 )
-from simulations.setup.record_votes import VOTERS
+from simulations.setup.experiment import VOTERS
 
 if TYPE_CHECKING:
     from simulations.planning.grid import Optimum

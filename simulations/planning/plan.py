@@ -24,8 +24,7 @@ from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from runtime.files import write_atomically
 from simulations.report.terminal import level_text, print_rows
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment
-from simulations.setup.record_votes import VOTERS
+from simulations.setup.experiment import VOTERS, Experiment
 
 # Quotients that are whole numbers but for rounding.
 _DUST = 1e-9

@@ -33,9 +33,16 @@ from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.datasets.dataset import Dataset
 from simulations.progress import Stage
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
+from simulations.setup.experiment import (
+    Experiment,
+    experiment,
+    experiment_budgets,
+    make_record_study,
+    make_study,
+    population_of,
+    query_map,
+)
 from simulations.setup.partition import BySite, Iid, parse_partition
-from simulations.setup.record_votes import make_record_study, population_of, query_map
 from simulations.stages.inputs import party_count
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed

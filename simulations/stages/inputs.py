@@ -28,9 +28,15 @@ from simulations.datasets.request import DatasetRequest
 from simulations.engines import check_engine
 from simulations.progress import Reporter
 from simulations.setup.budgets import split_by_group, upsampling
-from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.setup.experiment import (
+    Experiment,
+    experiment_budgets,
+    make_study,
+    population_of,
+    query_map,
+    seat_units,
+)
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
-from simulations.setup.record_votes import population_of, query_map, seat_units
 from simulations.stages.asking import in_order_of_asking
 from simulations.stages.encoded import check_suited, encoded
 from simulations.stages.stored_votes import StoredVotes, VoteCounts

@@ -17,8 +17,7 @@ from simulations.datasets.dataset import Dataset
 from simulations.engines import open_engine
 from simulations.progress import Reporter
 from simulations.setup.budgets import Budgets, upsampling
-from simulations.setup.experiment import Experiment, make_study
-from simulations.setup.record_votes import make_record_study, units_of
+from simulations.setup.experiment import Experiment, make_record_study, make_study, units_of
 from simulations.stages.asking import choice_between_batches
 from simulations.stages.cast import Cast, cast_votes
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs

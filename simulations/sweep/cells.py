@@ -34,8 +34,7 @@ from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment, experiment, parse_seeds, read_toml, write_config
-from simulations.setup.record_votes import VOTERS
+from simulations.setup.experiment import VOTERS, Experiment, experiment, parse_seeds, read_toml, write_config
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled, votes_source

@@ -21,8 +21,7 @@ from simulations.datasets.notes import (
     draw_notes,
     write_note,
 )
-from simulations.setup.experiment import experiment
-from simulations.setup.record_votes import query_map
+from simulations.setup.experiment import experiment, query_map
 
 
 def test_the_same_seed_gives_the_same_notes_and_each_part_its_own():
