@@ -10,7 +10,7 @@ from party.commands.group import cli as party
 from tests.harness.pages import ROOT
 
 PROGRAMS = {"party": party, "coordinator": coordinator}
-SAYS = [*(ROOT / "coordinator/release").rglob("*.j2"), ROOT / "coordinator/release/wording.py"]
+SAYS = [*(ROOT / "coordinator/release").rglob("*.j2"), ROOT / "coordinator/release/statement.py"]
 SAYS += sorted((ROOT / "protocols/claims").glob("*.py"))
 NAMED = {found for path in SAYS for found in re.findall(r"conclave-(party|coordinator) ([a-z ]+)", path.read_text())}
 
