@@ -22,7 +22,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.features.onnx_model import said_of_itself
+from protocols.features.onnx_graph import said_of_itself
 from protocols.features.stage import Stage
 from protocols.installing import install
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any  # values of flags, as click gives them
+from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 
 import click
 
@@ -21,8 +21,10 @@ from simulations.options import (
     study_words,
 )
 from simulations.planning.command import check_idle, optimise_flags, run_optimise
-from simulations.progress import Reporter
-from simulations.setup.experiment import Experiment
+
+if TYPE_CHECKING:
+    from simulations.progress import Reporter
+    from simulations.setup.experiment import Experiment
 
 
 @click.command(name="plan", epilog=EPILOG)

@@ -24,7 +24,6 @@ from simulations.planning.objective import (
     OBJECTIVES,
     default_concentration,
 )
-from simulations.setup.experiment import VOTERS
 
 if TYPE_CHECKING:
     from simulations.planning.grid import Optimum
@@ -74,6 +73,8 @@ def optimise_flags(function: F) -> F:
 
 def check_idle(flags: dict[str, Any], *, votes_by: str) -> None:
     """Raises InvalidInput for a flag of --optimise that was given without it; a plan of record votes has --accuracy."""
+    from simulations.setup.experiment import VOTERS
+
     for name in _NAMES:
         if flags[name] is not None and name not in VOTERS[votes_by].rehearsed:
             raise InvalidInput(f"--{name.replace('_', '-')} has no effect without --optimise; leave one of them out")

@@ -7,7 +7,8 @@ from onnx import SparseTensorProto, TensorProto, helper
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features import onnx_model
 from protocols.features.encoder import Encoder
-from protocols.features.onnx_model import BATCH, MOST_ROWS, MOST_SPARSE, OnnxModel, check_onnx
+from protocols.features.onnx_graph import MOST_SPARSE, check_onnx
+from protocols.features.onnx_model import BATCH, MOST_ROWS, OnnxModel
 
 RECORD = np.ones((1, 2), np.float32)
 SUM = [helper.make_node("ReduceSum", ["big"], ["sum"], keepdims=0), helper.make_node("Add", ["x", "sum"], ["y"])]

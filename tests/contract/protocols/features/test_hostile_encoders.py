@@ -7,7 +7,8 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from party.teachers.onnx_file import onnx
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
-from protocols.features.onnx_model import OnnxModel, check_onnx
+from protocols.features.onnx_graph import check_onnx
+from protocols.features.onnx_model import OnnxModel
 
 SECRET = np.arange(4, dtype=np.float32)
 

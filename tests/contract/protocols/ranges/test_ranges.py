@@ -63,7 +63,7 @@ def test_messages_are_parsed_in_one_place_which_checks_their_integers():
     parsing = ("FromString", "ParseFromString", "MergeFromString")
     found = {name for name, text in sources() if any(word in text for word in parsing)}
     # An ONNX model is a file, not a message, and has a check of its own.
-    assert found == {"protocols/ranges.py", "protocols/features/onnx_model.py"}
+    assert found == {"protocols/ranges.py", "protocols/features/onnx_graph.py"}
 
 
 def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another():
@@ -74,7 +74,7 @@ def test_nobody_but_the_table_tells_an_array_of_integers_that_came_from_another(
             if isinstance(node, ast.Compare) and "dtype" in (said := ast.unparse(node)) and "np.int64" in said:
                 found.append(name)
     # Its own votes with noise; files that a hospital wrote itself.
-    own = {f"party/teachers/{kind}.py" for kind in ("torch_teacher", "linear", "skops_trees")}
+    own = {f"party/teachers/{kind}.py" for kind in ("torch_teacher", "linear", "trees")}
     allowed = {"protocols/ranges.py", "protocols/levels/secure_sum/ballot.py", *own}
     assert set(found) <= allowed
 
