@@ -150,11 +150,15 @@ class Unmasked(Stream):
 @pytest.mark.parametrize("side", ["querier", "answerer"])
 def test_without_masks_the_same_test_raises_the_alarm(monkeypatch, side) -> None:
     """Positive control: the other side's seed gives zeros, for it and for the dealer."""
-    other = "answerer" if side == "querier" else "querier"
-    monkeypatch.setattr(f"protocols.levels.hidden_queries.inference.{other}.Stream", Unmasked)
-    order = {"querier": (Stream, Unmasked), "answerer": (Unmasked, Stream)}[side]
-    made = iter(order * 4)
-    monkeypatch.setattr("protocols.levels.hidden_queries.inference.computing.Stream", lambda seed: next(made)(seed))
+    seeds: list[bytes] = []  # in the order of the deals: each time the querier's, then the answerer's
+
+    def stream(seed: bytes) -> Stream:
+        if seed not in seeds:
+            seeds.append(seed)
+        others = seeds.index(seed) % 2 == (side == "querier")
+        return (Unmasked if others else Stream)(seed)
+
+    monkeypatch.setattr("protocols.levels.hidden_queries.inference.computing.Stream", stream)
     if side == "querier":
         first, second = (querier_sees(model, key) for key, model in enumerate((FIRST, SECOND), 20))
     else:
@@ -190,7 +194,7 @@ def test_without_a_fresh_share_the_guardian_would_read_every_vote(monkeypatch) -
             (querier._seed, querier._plan.queriers, -4), (answerer._dealt[0], querier._plan.answerers, -1)
         )
     )  # fmt: skip
-    (own, sent), _ = kept
+    own, sent = kept[0]  # the answering party's; the querying party adds zeros to its share after it
     entry = (tables == own).argmax(axis=0)
     assert ((((entry - masks) & 3) == 2) == np.eye(3)[plain_inference(FIRST, rows)]).all()
     assert not (tables == sent).any()
