@@ -47,8 +47,9 @@ MANIFEST = json.dumps(
     {"study": "ab", "seat": "p0", "records": "cd", "kind": "onnx", "teachers": 1, "features": ""}
 ).encode()
 SIGNED = json.dumps(
-    {"format": "conclave release 1", "study": "ab", "created": "2026-01-01T00:00:00+00:00", "files": {}}
-).encode()
+    {"format": "conclave release 1", "study": "ab", "created": "2026-01-01T00:00:00+00:00", "files": {}},
+    indent=1, sort_keys=True,
+).encode() + b"\n"  # fmt: skip
 SCHEMA = b"""
 name = "own"
 label = "label"

@@ -27,6 +27,14 @@ class Node(Certifying):
     def invitation(self):
         return self
 
+    path = None
+
+    def check_newest(self, home):
+        return None
+
+    def own_approvals(self, home):
+        return []
+
     def seats(self):
         return []
 

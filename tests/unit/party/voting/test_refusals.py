@@ -23,7 +23,7 @@ MODULES = (
     "protocols/levels/secure_sum/ballot.py",
     *(
         f"protocols/levels/hidden_queries/inference/{name}.py"
-        for name in ("answerer", "plan", "relu", "vote", "fixed_point", "comparison")
+        for name in ("architecture", "plan", "computing", "vote", "model", "comparison")
     ),
 )
 # Codes of Refused, whose text a coordinator is told. Their reasons say what was asked, what the study says, what is in
