@@ -170,6 +170,9 @@ class AuditResult:
         plain = [name for name in self.settings.mechanisms if not any(run.mechanism == name for run in self.runs)]
         if plain and self.settings.broken is None:
             said.append(f"not tested as a study runs: {', '.join(plain)}")
+        unended = [name for name in self.settings.mechanisms if not any(one.mechanism == name for one in self.budgets)]
+        if unended and self.settings.broken is None:
+            said.append(f"not tested until a budget ends the study: {', '.join(unended)}")
         return said
 
     @property
@@ -221,10 +224,7 @@ def run_audit(settings: AuditSettings, *, progress: Callable[[str, int, int], No
                 run, kind, trials=settings.trials_of_laws, alpha=alphas[1], seed=settings.seed, broken=settings.broken
             )
         )
-    budgets = settings.broken is None or (
-        settings.broken in RUN_BREAKS and RUN_BREAKS[settings.broken].level == "budgets"
-    )
-    ended = audit_budgets(seed=settings.seed, broken=settings.broken) if budgets else ()
+    ended = audit_budgets(settings.budget_views, seed=settings.seed, broken=settings.broken)
     return AuditResult(settings, tuple(findings), tuple(studies), ended)
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.participation import check_rate
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, VIEWS, Mechanism, View
+from protocols.mechanisms import MECHANISMS, VIEWS, GNMax, Mechanism, View
 from simulations.audit.as_run.breaks import RUN_BREAKS
 from simulations.audit.breaks import BREAKS
 from simulations.audit.neighbours import THRESHOLD_NOISES
@@ -76,7 +76,7 @@ class AuditSettings:
             raise InvalidInput(f"noise is {self.noise!r}; allowed: {', '.join(NOISES)}")
         if self.broken is not None and self.broken not in (*BREAKS, *RUN_BREAKS):
             raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join((*BREAKS, *RUN_BREAKS))}")
-        if self.broken in RUN_BREAKS and RUN_BREAKS[self.broken].level != "budgets" and not self.runs():
+        if self.broken in RUN_BREAKS and not self.runs() and not self.budget_views:
             raise InvalidInput(
                 f"break is {self.broken!r}, of level {RUN_BREAKS[self.broken].level!r}, at which "
                 f"{', '.join(self.mechanisms)} is not audited; allowed: a mechanism that runs there"
@@ -91,6 +91,12 @@ class AuditSettings:
     def of_laws(self) -> dict[str, int]:
         """The trials and the seed of every test of a law, by keyword."""
         return {"trials": self.trials_of_laws, "seed": self.seed}
+
+    @property
+    def budget_views(self) -> tuple[View, ...]:
+        """The views under which studies that their budgets end are audited: of GNMax, whose price can be counted."""
+        asked = self.broken is None or (self.broken in RUN_BREAKS and RUN_BREAKS[self.broken].level == "budgets")
+        return self.views if asked and GNMax.name in self.mechanisms else ()
 
     def targets(self) -> list[Target]:
         """Every mechanism under each view for which an accountant is valid; again with secret coins, where one is.

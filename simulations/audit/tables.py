@@ -81,9 +81,10 @@ def _of_mechanisms(audit: AuditResult) -> list[AuditTable]:
         for one in audit.runs
     )
     budgets = tuple(
-        (one.accountant, one.view, str(one.asked), str(one.most), _verdict(one.failed)) for one in audit.budgets
+        (one.mechanism, one.accountant, one.view, str(one.asked), str(one.most), _verdict(one.failed))
+        for one in audit.budgets
     )
-    ended = ("accountant", "view", "queries asked", "affordable", "verdict")
+    ended = ("mechanism", "accountant", "view", "queries asked", "affordable", "verdict")
     as_run = ("seen", "mechanism", "queries", "law: p", "verdict")
     tables = [AuditTable(title, columns, rows), AuditTable(f"studies as they run{_broken(audit)}", as_run, studies),
               AuditTable(f"studies that a budget ends{_broken(audit)}", ended, budgets)]  # fmt: skip

@@ -29,6 +29,7 @@ _ROUNDING = 1e-7
 class AuditedBudget:
     """One accountant: the queries that the study answered, and the most that its poorest party affords."""
 
+    mechanism: str
     accountant: str
     view: View
     asked: int
@@ -42,25 +43,25 @@ class AuditedBudget:
     def to_json(self) -> dict[str, object]:
         """The line as JSON values."""
         verdict = "FAILED" if self.failed else "passed"
-        return {"accountant": self.accountant, "view": self.view, "asked": self.asked, "most": self.most,
-                "verdict": verdict}  # fmt: skip
+        return {"mechanism": self.mechanism, "accountant": self.accountant, "view": self.view, "asked": self.asked,
+                "most": self.most, "verdict": verdict}  # fmt: skip
 
 
-def audit_budgets(*, seed: int, broken: str | None) -> tuple[AuditedBudget, ...]:
+def audit_budgets(views: tuple[View, ...], *, seed: int, broken: str | None) -> tuple[AuditedBudget, ...]:
     """Runs a study under each accountant whose price can be counted exactly: two classes, GNMax, batches of one query.
 
-    broken: a name of RUN_BREAKS or None. Raises InvalidInput.
+    views: that are audited; broken: a name of RUN_BREAKS or None. Raises InvalidInput.
     """
     found = []
     audited: tuple[tuple[str, View], ...] = (
         ("gaussian_dp", "histogram"), ("gaussian", "histogram"), ("label_only", "label")
     )  # fmt: skip
-    for name, view in audited:
+    for name, view in [each for each in audited if each[1] in views]:
         with broken_code(broken):
             study = _study(name, view)
             limit = study.query_limit
             asked = int((live_labelling(study, _voter, queries=limit, seed=seed).batch_of >= 0).sum())
-        found.append(AuditedBudget(name, view, asked, _most(name, float(study.budgets.order[0]))))
+        found.append(AuditedBudget(GNMax.name, name, view, asked, _most(name, float(study.budgets.order[0]))))
     return tuple(found)
 
 

@@ -78,10 +78,12 @@ def test_more_than_the_exact_epsilon_of_a_pair_is_a_failure_even_below_the_claim
 
 
 def test_what_passed_is_said_with_the_faults_that_would_have_been_found_and_what_was_not_tested(honest):
-    law, missing = honest.words
+    law, missing, unended = honest.words
     assert "no difference from the stated laws was found" in law
     assert "by 15 % with probability 0.99" in law
     assert missing == "not tested as a study runs: interactive_gnmax"
+    assert "lnmax" in unended
+    assert " gnmax" not in unended
     assert len(honest.runs) == 12
     assert all(not run.failed and run.queries >= 1900 for run in honest.runs)
 

@@ -51,6 +51,17 @@ def test_a_broken_level_ends_with_code_8_and_only_its_level_is_audited(name, tri
     assert document["verdict"] == "FAILED"
 
 
+def test_studies_that_a_budget_ends_are_lines_of_the_mechanism_and_the_views_that_are_audited_alone(capsys):
+    for flags, lines in (
+        (["--mechanism", "lnmax"], []),
+        (["--mechanism", "gnmax,lnmax", "--view", "label"], [("gnmax", "label_only")]),
+        (["--mechanism", "gnmax"], [("gnmax", name) for name in ("gaussian_dp", "gaussian", "label_only")]),
+    ):
+        assert run_command(["audit", *flags, "--json", *QUICK]) == 0
+        ended = json.loads(capsys.readouterr().out)["budgets"]
+        assert [(one["mechanism"], one["accountant"]) for one in ended] == lines
+
+
 @pytest.mark.parametrize("name", ["half-noise", "same-noise", "batch-noise"])
 def test_a_broken_mechanism_ends_with_code_8(name, capsys):
     flags = ["--mechanism", "gnmax", "--view", "histogram", "--rate", "1", "--break", name, "--json"]
@@ -78,6 +89,7 @@ def test_a_broken_mechanism_ends_with_code_8(name, capsys):
         (["--votes-by", "record", "--break", "same-noise"], "break is 'same-noise'; allowed where records vote"),
         (["--break", "bare-cell"], "break is 'bare-cell'; allowed: half-noise"),
         (["--break", "one-server", "--mechanism", "lnmax"], "of level 'two_server', at which lnmax is not audited"),
+        (["--break", "cap-past", "--mechanism", "lnmax"], "of level 'budgets', at which lnmax is not audited"),
     ],
 )
 def test_a_flag_out_of_range_is_one_line_and_code_2(flags, message, capsys):

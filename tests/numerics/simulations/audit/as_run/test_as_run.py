@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS
+from protocols.mechanisms import MECHANISMS, VIEWS
 from protocols.study import votes
 from simulations.audit.as_run.as_run import audit_run
 from simulations.audit.as_run.breaks import RUN_BREAKS, broken_code
@@ -30,13 +30,13 @@ def test_every_break_of_a_level_is_found_at_that_level(name):
 
 
 def test_a_study_asks_exactly_what_its_least_budget_affords_by_an_independent_count():
-    for budget in audit_budgets(seed=0, broken=None):
+    for budget in audit_budgets(VIEWS, seed=0, broken=None):
         assert 170 < budget.asked == budget.most
 
 
 @pytest.mark.parametrize("name", ["charges-90", "cap-past"])
 def test_charges_that_are_too_small_and_caps_that_let_a_query_past_are_found_by_every_accountant(name):
-    assert all(budget.failed for budget in audit_budgets(seed=0, broken=name))
+    assert all(budget.failed for budget in audit_budgets(VIEWS, seed=0, broken=name))
 
 
 def test_a_share_of_the_noise_for_all_parties_is_found_where_one_may_drop_out_and_one_collude():
