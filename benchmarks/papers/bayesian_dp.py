@@ -36,11 +36,10 @@ def paper() -> Paper:
         citation="Triastcyn & Faltings, ICML 2020",
         link="https://arxiv.org/abs/1901.09697",
         about=(
-            "The paper's experiments are of gradient descent. Its accountant is applied to PATE here: Confident-GNMax "
-            f"with the settings of Papernot et al. 2018, {_PARTIES} teachers of logistic regression, a budget of "
-            f"{_EPSILON:g}; {_RETRAININGS} records of each of {_ANALYSED} parties are replaced by others, one at a "
-            "time, and the teacher is trained again. Seeds draw the noise alone: teachers and replaced records are the "
-            "same for all of them.",
+            "The paper's accountant, which it applied to gradient descent, applied to PATE: Confident-GNMax with the "
+            f"settings of Papernot et al. 2018, {_PARTIES} teachers of logistic regression, a budget of {_EPSILON:g}; "
+            f"{_RETRAININGS} records of each of {_ANALYSED} parties are replaced, one at a time, and the teacher is "
+            "trained again. Seeds draw the noise alone.",
         ),
         tables=(
             PaperTable(

@@ -35,12 +35,9 @@ def paper() -> Paper:
         citation="Choquette-Choo, Dullerud, Dziedzic, Zhang, Jha, Papernot & Wang, ICLR 2021",
         link="https://arxiv.org/abs/2102.05188",
         about=(
-            "No figure is compared: neither the paper's text could be had, to check what it printed, nor its data.",
-            "The gain is measured on MNIST, as `conclave-simulate ask` measures it: models of three kinds, dealt in "
-            "turn, votes computed in fixed point, one draw of noise for threshold and label, the paper's numbers of "
-            "parties and its epsilons, charged in the worst case.",
-            "The data set street_digits would be nearer to SVHN. Of 240 of its records a logistic regression is right "
-            "on 12 % of others and an mlp on 13 %, and the CNN of private inference takes grey images only.",
+            "No figure is compared: neither the paper's text nor its data could be had.",
+            "The gain is measured on MNIST by `conclave-simulate ask`: models of three kinds, one draw of noise for "
+            "threshold and label, the paper's numbers of parties and epsilons, charged in the worst case.",
         ),
         tables=(
             PaperTable(

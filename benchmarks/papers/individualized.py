@@ -303,22 +303,14 @@ def paper() -> Paper:
         citation="Boenisch, Mühl, Rinberg, Ihrig & Dziedzic, PoPETs 2023(1)",
         link="https://arxiv.org/abs/2202.10517",
         about=(
-            "The votes of the paper's teachers are not published. Ours are stand-ins on the paper's data: kernel ridge "
-            "regressions on MNIST, random forests on Adult. There is one ensemble for all seeds, as in the paper; a "
-            "seed draws the order of the queries, the noise and the student.",
-            "Weight: proportional to epsilon. The published program assigns weights otherwise; what that gives stands "
-            "beside it where it differs, and each printed figure is compared once.",
-            "Upsample: a record of a larger budget is learned by more teachers, and teachers, noise and threshold grow "
-            "as the data do.",
-            "On MNIST two ensembles stand in. Labels of PATE and Weight, and all of Table 1, are of teachers that are "
-            "right on 97 %; Upsample in Tables 5 to 8 is of teachers that are right on 90 %, as printed. Which one a "
-            "column has was chosen by what is printed, so the cells of MNIST that are near say less than those of "
-            "Adult. No single ensemble comes near all columns: Table 1 and Tables 5 to 8 print different numbers of "
-            "labels of PATE, of which the second is more than any votes of 250 teachers give on average.",
-            "Calibrated: teachers agree as often as gives one printed number of labels of each column. Such cells are "
-            "compared, and not counted.",
-            "Figures: the text of the paper could not be had. Settings are those of the published program's notebooks, "
-            "which plot Figure 2, and labels over budgets; of other figures, and of numbers in any, nothing is known.",
+            "Stand-ins vote on the paper's data, as its votes are not published: kernel ridge regressions on MNIST, "
+            "random forests on Adult. There is one ensemble for all seeds, as in the paper; a seed draws the order of "
+            "the queries, the noise and the student.",
+            "Weight: proportional to epsilon; where the published program's weights give something else, that stands "
+            "beside it. Upsample: a record of a larger budget is learned by more teachers.",
+            "On MNIST two ensembles stand in, chosen by what is printed, so that cells of MNIST say less than those of "
+            "Adult (docs/how-to/reproduce-a-paper.md).",
+            "Figures: the paper's text could not be had; settings are those of the published program's notebooks.",
         ),
         tables=(
             PaperTable(

@@ -61,13 +61,10 @@ def paper() -> Paper:
         citation="Papernot, Abadi, Erlingsson, Goodfellow & Talwar, ICLR 2017",
         link="https://arxiv.org/abs/1610.05755",
         about=(
-            "The votes of the 250 MNIST teachers are the counts that the authors published with their paper of 2018; "
-            "those of the SVHN teachers are not published. The pool is the first 9,000 test images of MNIST, the test "
-            "part the last 1,000.",
-            "A paper's noise of inverse scale 0.05 is gamma here: a moved vote changes two counts, so a label costs "
-            "at most 0.1, not 0.05.",
-            "Figure 4 and the accuracy of single teachers were checked against the paper's text. Its appendices could "
-            "not be had, so what appendix C prints was not checked.",
+            "Votes of 250 MNIST teachers: the counts that the authors published in 2018; those of SVHN are not "
+            "published. Pool: the first 9,000 test images of MNIST; test part: the last 1,000.",
+            "Noise of inverse scale 0.05 is gamma here: a label costs at most 0.1, as a moved vote changes two counts.",
+            "What appendix C prints was not checked against the paper, whose appendices could not be had.",
         ),
         tables=(
             PaperTable(

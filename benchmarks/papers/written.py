@@ -1,8 +1,6 @@
-"""Reproduced papers as Markdown: how many cells are near, then of each table the cells that were compared.
+"""The files of reproduced papers: tidy cells, a page, and Markdown of the cells that were compared.
 
-A table of many cells has one row a figure, with the ends of its ranges; every cell is in cells.csv.
-
-The files of reproduced papers: tidy cells, and a page.
+In Markdown a table of many cells has one row a figure, with the ends of its ranges; every cell is in cells.csv.
 """
 
 from __future__ import annotations
@@ -10,7 +8,6 @@ from __future__ import annotations
 import io
 import json
 import shlex
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import (
@@ -29,8 +26,6 @@ from benchmarks.papers.paper import (
     Measured,
     Paper,
     cell_row,
-    difference,
-    meanings,
     near,
     notes,
     number,
@@ -46,88 +41,72 @@ from runtime.page import Tone, document, facts, lines, table, text, verdict
 from simulations.results.files import environment
 
 _MANY: Final = 10  # compared cells from which on a table has one row a figure
-_ENDS: Final = ("figure", "printed", "ours", "difference", "near")  # of all cells of a figure
+_COLUMNS: Final = ("figure", "printed", "ours", "near")
 
 
 def papers_markdown(measured: Sequence[Measured]) -> str:
-    """A page without a title: the verdict, then a section of each paper and its tables."""
-    lines = [f"{total([cell for one in measured for cell in one.cells])}.", ""]
-    lines += [f"- {title} {counts}" for title, counts in verdict_points(measured)]
-    said: set[str] = set()
-    for paper in dict.fromkeys(one.paper for one in measured):
-        lines += ["", f"## {paper.title}", "", f"{paper.citation}, <{paper.link}>.", ""]
-        lines += [f"- {sentence}" for sentence in paper.about]
-        for one in measured:
-            if one.paper is paper:
-                lines += ["", f"### `{paper.name} --only {one.table.name}`", ""]
-                lines += [f"{one.table.caption}. {_counted(one.cells)}.", "", *_table(one.cells, said)]
-    return "\n".join(lines) + "\n"
+    """A page without a title: the verdict, then of each paper its tables, and below them why cells are not near."""
+    page = [f"{total([cell for one in measured for cell in one.cells])}."]
+    counts = verdict_points(measured)
+    for paper, (_, counted) in zip(dict.fromkeys(one.paper for one in measured), counts, strict=True):
+        mine = [one for one in measured if one.paper is paper]
+        shown = {one.table: _shown(one.cells) for one in mine}
+        why = dict.fromkeys(reason for cells in shown.values() for cell in cells for reason in reasons(cell))
+        letters = {reason: "abcdefghijklmnopqrstuvwxyz"[place] for place, reason in enumerate(why)}
+        page += ["", f"## {paper.title}", "", f"{paper.citation}, <{paper.link}>. Here: {counted}", ""]
+        page += [f"- {sentence}" for sentence in paper.about]
+        for one in mine:
+            if shown[one.table]:
+                page += ["", f"### {one.table.name}", "", f"{one.table.caption}.", ""]
+                page += _table(shown[one.table], letters)
+        missing = [reason for one in mine for cell in one.cells if near(cell) == "not had" for reason in reasons(cell)]
+        below = [f"({letter}) {reason}" for reason, letter in letters.items()]
+        below += [f"Not had: {reason}" for reason in dict.fromkeys(missing)]
+        alone = [f"`{one.table.name}`" for one in mine if not shown[one.table]]
+        below += [f"In cells.csv alone: {', '.join(alone)}"] if alone else []
+        page += ["", *(f"- {line}." for line in below)] if below else []
+    return "\n".join(page) + "\n"
 
 
-def _table(cells: Sequence[Cell], said: set[str]) -> list[str]:
-    """The rows, and below them why cells are not near or not had, and what figures mean: once a page (`said`)."""
-    compared = [cell for cell in cells if cell.difference is not None]
+def _shown(cells: Sequence[Cell]) -> list[Cell]:
+    """The cells that were compared; of a table without any, those of ours unless they are many."""
     alone = [cell for cell in cells if cell.ours is not None]
-    shown = compared or (alone if len(alone) <= _MANY else [])
-    if not shown:
-        return ["All of them are in cells.csv."]
-    why = [reason for cell in shown for reason in reasons(cell)]
-    missing = dict.fromkeys(reason for cell in cells if near(cell) == "not had" for reason in reasons(cell))
-    letters = {reason: _letter(place) for place, reason in enumerate(dict.fromkeys(why))}
-    head: tuple[str, ...]
-    if len(shown) > _MANY:
-        head, rows = _ENDS, [_folded(name, [cell for cell in shown if cell.figure == name]) for name in _figures(shown)]
+    return [cell for cell in cells if cell.difference is not None] or (alone if len(alone) <= _MANY else [])
+
+
+def _table(cells: Sequence[Cell], letters: dict[str, str]) -> list[str]:
+    if len(cells) > _MANY:
+        names = dict.fromkeys(cell.figure for cell in cells)
+        rows = [_folded(name, [cell for cell in cells if cell.figure == name], letters) for name in names]
     else:
-        head, rows = HEAD, [_marked(cell, letters) for cell in shown]
-    below = [f"- {f'({letter})' if head is HEAD else 'Not near:'} {reason}." for reason, letter in letters.items()]
-    below += [f"- Not had: {reason}." for reason in missing]
-    for means, figures in meanings(shown).items():
-        if means not in said:
-            said.add(means)
-            below.append(f"- {', '.join(figures)}: {means}.")
-    return [_row(head), f"{'|---' * len(head)}|", *map(_row, rows), *([""] if below else []), *below]
+        rows = [[f"{cell.row}: {cell.figure}", number(cell.printed, cell.unit),
+                 number(cell.ours, cell.unit, half=cell.half), near(cell) + _marks([cell], letters)]
+                for cell in cells]  # fmt: skip
+    return [_row(_COLUMNS), f"{'|---' * len(_COLUMNS)}|", *map(_row, rows)]
 
 
-def _marked(cell: Cell, letters: dict[str, str]) -> list[str]:
-    """A cell under HEAD, and the letters of what stands below."""
-    marks = ", ".join(letters[reason] for reason in reasons(cell))
-    *first, last = cell_row(cell)
-    return [*first, f"{last} ({marks})" if marks else last]
+def _marks(cells: Sequence[Cell], letters: dict[str, str]) -> str:
+    """The letters of why some of the cells are not near."""
+    marks = sorted({letters[reason] for cell in cells for reason in reasons(cell)})
+    return f" ({', '.join(marks)})" if marks else ""
 
 
-def _folded(figure: str, cells: Sequence[Cell]) -> list[str]:
-    """All cells of one figure under _ENDS: the ends of what is printed, of ours and of the differences."""
-    printed = [cell.printed for cell in cells if cell.printed is not None]
-    ours = [cell.ours for cell in cells if cell.ours is not None]
-    compared = sorted((cell for cell in cells if cell.difference is not None), key=lambda cell: cell.difference or 0)
-    many = f"{sum(bool(cell.near) for cell in compared)} of {len(compared)}" if compared else ""
-    unit = cells[0].unit
-    ends = [[number(value, unit) for value in (min(of), max(of))] if of else [] for of in (printed, ours)]
-    return [figure, *map(_ends, ends), _ends([difference(cell) for cell in (*compared[:1], *compared[-1:])]), many]
+def _folded(figure: str, cells: Sequence[Cell], letters: dict[str, str]) -> list[str]:
+    """All cells of one figure: the ends of what is printed and of ours, and how many are near."""
+    ends = []
+    for of in ([cell.printed for cell in cells], [cell.ours for cell in cells]):
+        had = [value for value in of if value is not None]
+        ends.append(_ends([number(value, cells[0].unit) for value in (min(had), max(had))]) if had else "")
+    compared = [bool(cell.near) for cell in cells if cell.difference is not None]
+    many = f"{sum(compared)} of {len(compared)}" if compared else ""
+    return [figure, *ends, many + _marks(cells, letters)]
 
 
 def _ends(of: Sequence[str]) -> str:
     """Both ends, with their unit once; one where they are the same."""
-    first, *others = dict.fromkeys(of) or [""]
+    first, *others = dict.fromkeys(of)
     lower, _, unit = first.partition(" ")
     return f"{lower} to {others[0]}" if others and others[0].endswith(unit) else first
-
-
-def _counted(cells: Sequence[Cell]) -> str:
-    """How many cells are near, of those that count, and how many others there are."""
-    kinds = Counter(near(cell) for cell in cells if not cell.reproduces)
-    words = {"other": "of something other", "not had": "not had", "–": "of ours alone"}
-    rest = [f"{kinds[kind]} {word}" for kind, word in words.items() if kinds[kind]]
-    counted = total(cells).removesuffix(f" cells {NEAR}")
-    return ", ".join([*([f"Near: {counted}"] if any(cell.reproduces for cell in cells) else []), *rest])
-
-
-def _figures(cells: Sequence[Cell]) -> list[str]:
-    return list(dict.fromkeys(cell.figure for cell in cells))
-
-
-def _letter(place: int) -> str:
-    return "abcdefghijklmnopqrstuvwxyz"[place]
 
 
 def _row(words: Sequence[str]) -> str:

@@ -32,12 +32,13 @@ WIRE_PAGE = _REFERENCE / "wire.md"
 OUTPUTS_PAGE = _REFERENCE / "outputs.md"
 ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
+_SHORT = 24  # characters of a next step that is said again rather than referred to
 _MANY = 10  # choices above which the page leaves their list to --help
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _READERS = {
-    Reader.COMMAND: "command", Reader.NODE: "hospital", Reader.OPERATOR: "operator", Reader.GUARDIAN: "guardian",
-    Reader.ASKER: "asker", Reader.RELEASE: "release",
+    Reader.COMMAND: "C", Reader.NODE: "H", Reader.OPERATOR: "O", Reader.GUARDIAN: "G", Reader.ASKER: "A",
+    Reader.RELEASE: "R",
 }  # fmt: skip
 _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": guardian_cli, "simulate": simulate_cli}
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
@@ -106,12 +107,17 @@ def _exits(programs: str) -> str:
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
 
 def _codes(section: str) -> str:
-    """A line a code: who sees it, what it means, what to do, and what it cost where that is not nothing."""
-    lines = []
+    """A line a code: who sees it, whether what was reserved stands (*), what it means, what to do, any other cost.
+
+    A next step that stands in an earlier line of the section is said by that line's code.
+    """
+    lines, first = [], dict[str, str]()
     for code, said in sections()[section].items():
-        readers = ", ".join(_READERS[each] for each in said.seen_by)
-        cost = "" if said.cost is Cost.NOTHING else f" Cost: {said.cost}."
-        lines.append(f"- `{code}` ({readers}): {said.means}. Next: {said.next_step}.{cost}")
+        readers = "".join(_READERS[each] for each in said.seen_by) + ("*" if said.cost is Cost.STANDS else "")
+        cost = "" if said.cost in (Cost.NOTHING, Cost.STANDS) else f" Cost: {said.cost}."
+        earlier = first.setdefault(said.next_step, code)
+        step = said.next_step if earlier == code or len(said.next_step) < _SHORT else f"as `{earlier}`"
+        lines.append(f"- `{code}` ({readers}): {said.means}. Next: {step}.{cost}")
     return "\n".join(lines) + "\n"
 
 def _ranges() -> str:

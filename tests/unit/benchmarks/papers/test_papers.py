@@ -71,7 +71,7 @@ def page_of(*cells):
     return papers_markdown([Measured(invented(), PaperTable("table-1", "A table", ()), cells)])
 
 
-def test_a_page_says_below_each_table_why_a_cell_does_not_count():
+def test_a_page_says_below_the_tables_of_a_paper_why_a_cell_does_not_count():
     page = page_of(
         cell(2.0, 2.0, means="spent"),
         cell(2.0, 3.0, other="glyphs", why="easier"),
@@ -81,15 +81,14 @@ def test_a_page_says_below_each_table_why_a_cell_does_not_count():
     shown = [line.split(" | ")[-1] for line in page.splitlines() if line.startswith("| MNIST")]
     assert shown == ["yes |", "other (a, b) |"]
     assert page.startswith("1 of 1 cells within 1 point or 5 %.\n")
-    assert "Near: 1 of 1, 1 of something other, 1 not had, 1 of ours alone." in page
-    below = ["(a) glyphs, in place of the paper's own", "(b) easier", "Not had: lost", "figure: spent"]
+    below = ["(a) glyphs, in place of the paper's own", "(b) easier", "Not had: lost"]
     assert page.endswith("".join(f"- {line}.\n" for line in below))
-    assert "### `invented --only table-1`" in page
+    assert "### table-1" in page
 
 
 def test_a_table_of_many_cells_has_a_row_a_figure_with_the_ends_of_its_ranges():
     page = page_of(*(cell(2.0, 2.0 + step / 100, why="drawn") for step in range(20)))
-    assert "| figure | 2.000 | 2.000 to 2.190 | +0.0 to +9.5 % | 11 of 20 |" in page
+    assert "| figure | 2.000 | 2.000 to 2.190 | 11 of 20 (a) |" in page
     assert "| MNIST" not in page
     assert page.count("drawn") == 1
 
