@@ -147,7 +147,7 @@ def _public_lines(home: GuardianHome) -> dict[str, str]:
 
 @cli.command(epilog=EPILOG)
 @click.argument("study_file", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Approve without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @_guardian_home_option
 @json_option
 def approve(study_file: Path, yes: bool, home: GuardianHome, as_json: bool) -> None:

@@ -194,8 +194,8 @@ def passphrase_command(
 
     passphrase.help = f"""Set, change or remove the passphrase of this home's private keys.
 
-    `{runs}` and every command that needs a key ask for it once, or take it from CONCLAVE_PASSPHRASE_COMMAND (a program
-    that prints it), CONCLAVE_PASSPHRASE_FILE, systemd's credential conclave-passphrase or CONCLAVE_PASSPHRASE.
+    Then `{runs}` and every command that needs a key ask for it once, or take it from CONCLAVE_PASSPHRASE_COMMAND (a
+    program that prints it), CONCLAVE_PASSPHRASE_FILE, systemd's credential conclave-passphrase or CONCLAVE_PASSPHRASE.
 
     \b
     Examples:

@@ -78,25 +78,24 @@ _SETTINGS = [
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
     _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
-    _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once in the study, in the "
-          "public queries nearest to it (reverse k-nearest neighbours) [teacher].",
+    _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, in the public queries "
+          "nearest to it [teacher].",
           type=click.Choice(["teacher", "record"])),
-    _flag("--record-queries", "--votes-by record: the public queries: columns (the cells of each column of a table) | "
-          "clusters:N (centres of the pool) | columns+clusters:N (both) [columns for tables; for images and text a "
-          "cluster for every six of the pool]."),
-    _flag("--bins", "--votes-by record: cells into which a column's numbers are cut [2 below 2,000 units, else 10].",
+    _flag("--record-queries", "--votes-by record: the public queries: columns (cells of each column of a table) | "
+          "clusters:N (of the pool) | columns+clusters:N (both) [columns for tables; else a cluster for every six of "
+          "the pool]."),
+    _flag("--bins", "--votes-by record: cells of a column of numbers [2 below 2,000 units, else 10].",
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
-    _flag("--partitions", "--record-queries clusters:N: so many times N, from other seeds [1; beside columns as many "
-          "as these, at most 12].", type=int),
-    _flag("--features", "What --record-queries clusters:N and --questions compare records by, and what teachers and "
-          "students learn from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
-          "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]. "
-          "Baselines: also what linear models see of images."),
-    _flag("--teacher-features/--no-teacher-features", "Teachers learn from the features, not from the records [off].",
+    _flag("--partitions", "--record-queries clusters:N: how often N, from other seeds [1; beside columns as many, at "
+          "most 12].", type=int),
+    _flag("--features", "What clusters and --questions compare records by, and what teachers and students learn "
+          "from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
+          "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]."),
+    _flag("--teacher-features/--no-teacher-features", "Teachers learn from the features [off].",
           default=None),
-    _flag("--student-features/--no-student-features", "The student learns from the features [off; on for a linear "
-          "student of images].", default=None),
+    _flag("--student-features/--no-student-features", "So does the student [off; on for a linear student of "
+          "images].", default=None),
     _flag("--votes", "Replay stored votes (.npy) instead of training.", type=click.Path()),
     _flag("--votes-kind", "ids: class ids [parties, queries]; counts: votes per class [queries, classes]. "
           "Required unless the dtype is float (counts).", type=click.Choice(["ids", "counts"])),
@@ -109,26 +108,26 @@ _SETTINGS = [
     _flag("--view", "What is seen: labels only, or the noisy histogram too [label].",
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [label_only for labels, else the "
-          "tightest; exact_composition affords more where it is valid]; "
-          f"in a list with it, those that analyse the votes for research: {', '.join(ANALYSES)}."),
+          "tightest]; in a list with it, those that analyse the votes for research: "
+          f"{', '.join(ANALYSES)}."),
     _flag("--retrainings", "Accountant bayesian: retrainings with one record replaced, per party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax]. Noise and threshold that are not given are "
-          "smaller than their defaults where budgets would outlast the pool.", type=click.Choice(list(MECHANISMS))),
+          "smaller where budgets would outlast the pool.", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
-    _flag("--individualization", "How budgets differ: weighting (weight of a vote), vanishing (taking part in some "
-          "queries, by a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; "
-          "pools all data: simulation only) [weighting].",
+    _flag("--individualization", "How budgets differ: weighting (of votes), vanishing (taking part in some queries, by "
+          "a public pattern), secret-vanishing (by secret coins), upsampling (records in several teachers; pools all "
+          "data) [weighting].",
           type=click.Choice(["weighting", "upsampling", "vanishing", "secret-vanishing"])),
     _flag("--weights", "weighting: how much a party's vote counts [exhaustive].",
           type=click.Choice(list(WEIGHT_RULES))),
-    _flag("--privacy-groups/--no-privacy-groups", "Budgets belong to records: every party splits its records by "
-          "--budgets and trains teachers for each [off].", default=None),
+    _flag("--privacy-groups/--no-privacy-groups", "Budgets belong to records: every party splits its records "
+          "by --budgets, with teachers for each [off].", default=None),
     _flag("--stop", "An exhausted budget ends the study, or its party stops voting [first-exhausted].",
           type=click.Choice(["first-exhausted", "drop-exhausted"])),
-    _flag("--answer-rate", "Public estimate of the share of queries answered, used to choose orders [1].", type=float),
+    _flag("--answer-rate", "Public estimate of the share of queries answered, to choose orders [1].", type=float),
     _flag("--quorum", "Parties that must answer each batch [1; 90 % of them at level secure_sum].", type=int),
-    _flag("--confidentiality", "Who may see a vote: clear (a trusted coordinator), secure_sum (nobody; the coordinator "
-          "sees the noisy histogram, give --view histogram), two_server (nobody; coordinator and a guardian) [clear].",
+    _flag("--confidentiality", "Who may see a vote: clear (the coordinator), secure_sum (nobody; the coordinator sees "
+          "the noisy histogram: give --view histogram), two_server (nobody) [clear].",
           type=click.Choice(["clear", "secure_sum", "two_server"])),
     _flag("--units", "Integer noise: lattice units per vote, a power of two [64; clear: real-valued noise].", type=int),
     _flag("--colluders", "secure_sum: parties that may collude with the coordinator [0].", type=int),
@@ -137,11 +136,10 @@ _SETTINGS = [
         "--student",
         f"{' | '.join(STUDENTS)} | usual | auto (cross-validation on the labels) | none (stop after the labels); "
         f"behind a kind, {EQUAL}: classes count the same "
-        "[usual: by the number of labels, label_spreading, then cnn for images; logistic_regression, then "
-        "gradient_boosting for tables; where records vote, cnn for images, and by the number of units for tables].",
+        "[usual: by the number of labels, or of units where records vote].",
     ),
-    _flag("--groups", "Columns of a table, between commas: the student's accuracy on test records by each of them, "
-          "besides by class and by site; baselines: that of every method [none]."),
+    _flag("--groups", "Columns of a table, between commas: accuracy on test records by each, besides by class and "
+          "site [none]."),
     _flag("--baselines/--no-baselines", "Measure the baselines of the report [on].", default=None),
     _flag("--attack/--no-attack", "Run a membership inference attack on the student [off].", default=None),
     _flag("--seeds", "Seeds of noise and student: 0-9, 3 or 0,2,5-7 [0]."),

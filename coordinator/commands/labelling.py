@@ -199,7 +199,7 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
 
 @click.command(name="give-up", epilog=EPILOG)
 @click.argument("study")
-@click.option("--yes", is_flag=True, help="Give it up without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 @json_option
 def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None:

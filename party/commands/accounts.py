@@ -94,7 +94,7 @@ def show(home: PartyHome, as_json: bool) -> None:
 @budget.command(epilog=EPILOG)
 @click.argument("data_set")
 @home_option
-@click.option("--yes", is_flag=True, help="Erase without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 def erase(data_set: str, home: PartyHome, yes: bool) -> None:
     """Delete the digests by which a data set's people are known. Its lifetime caps count as spent then, for ever.
 
@@ -211,7 +211,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
 @click.argument("study")
 @home_option
 @json_option
-@click.option("--yes", is_flag=True, help="Withdraw without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 def withdraw(study: str, home: PartyHome, as_json: bool, yes: bool) -> None:
     """End a study at this node for ever. What it did not spend returns to the lifetime cap.
 

@@ -246,7 +246,7 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
 @click.option("--encoding", help="Of a CSV file: utf-8, utf-16, cp1252 or latin-1.")
 @click.option("--names", help="When two names are one patient's: exact, folded (case, blanks) or number (007 is 7).")
 @click.option("--equal-rows", help="Whether equal records are one, or each counts: one or each.")
-@click.option("--yes", is_flag=True, help="Write the proposals without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 def make_map(
     study: str,
     home: PartyHome,

@@ -56,7 +56,7 @@ def backup(file: Path, encrypt: bool, home: PartyHome) -> None:
 @home_commands.command(epilog=EPILOG)
 @_file
 @_encrypt
-@click.option("--yes", is_flag=True, help="Move without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 def move(file: Path, encrypt: bool, yes: bool, home: PartyHome) -> None:
     """Write this home into FILE for another machine, and retire it here: nothing is forfeited.
@@ -75,7 +75,7 @@ def move(file: Path, encrypt: bool, yes: bool, home: PartyHome) -> None:
 
 @home_commands.command(epilog=EPILOG)
 @_file
-@click.option("--yes", is_flag=True, help="Restore without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 def restore(file: Path, yes: bool, home: PartyHome) -> None:
     """Make a home from FILE, once: FILE is renamed to FILE.restored. What a backup forfeits is shown first.
@@ -111,7 +111,7 @@ def restore(file: Path, yes: bool, home: PartyHome) -> None:
     "--forfeit-all", is_flag=True,
     help="End every study and charge every lifetime cap in full: for a home that was put together from old copies.",
 )  # fmt: skip
-@click.option("--yes", is_flag=True, help="Repair without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @home_option
 def repair(forfeit_all: bool, yes: bool, home: PartyHome) -> None:
     """Make a home work again of which a ledger, policy.sqlite or home.id is lost, unreadable or old.

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 @click.argument("study_file", type=click.Path(path_type=Path))
 @home_option
 @json_option
-@click.option("--yes", is_flag=True, help="Approve without asking.")
+@click.option("--yes", is_flag=True, help="Do not ask first.")
 @click.option(
     "--guardian-fingerprint",
     help="The fingerprint of the guardian's keys, in words or in digits, as the guardian read it out; asked for, if a "

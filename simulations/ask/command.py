@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 @click.command(name="ask", epilog=EPILOG_OF_ASK)
 @click.option("--parties", help="Number of parties [250].", type=int)
 @click.option("--queriers", help="Number of parties that ask [3].", type=int)
-@click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.parquet|.jsonl|.npz [glyphs].")
+@click.option("--dataset", help=f"{' | '.join(DATASETS)}, or your own FILE.csv|.tsv|.parquet|.jsonl|.npz "
+              "[glyphs, which needs no file].")  # fmt: skip
 @click.option("--schema-file", help="Schema (TOML) of your own data file [FILE.schema.toml].", type=click.Path())
 @click.option("--models", help=f"Kinds of models, assigned to the parties in turn: {', '.join(PRIVATE)} [all that the "
               "data allow].")  # fmt: skip
-@click.option("--skew", help="Label skew: concentration of the Dirichlet distribution of each party's classes, as in "
-              "`run --partition dirichlet:A` [no skew].", type=float)  # fmt: skip
+@click.option("--skew", help="Label skew: A of `run --partition dirichlet:A` [no skew].", type=float)  # fmt: skip
 @click.option("--private-size", help="Labelled records of all parties [all that the data set has].", type=int)
 @click.option("--classes", help="Number of classes (glyphs: 10 to 150).", type=int)
 @click.option("--unlabelled", help="Unlabelled records of each querying party [200].", type=int)
@@ -47,13 +47,13 @@ if TYPE_CHECKING:
 @click.option("--sigma", help="Standard deviation of each server's label noise, votes [0.12 per party].", type=float)
 @click.option("--threshold", help="Votes that the largest noisy count of thresholded_gnmax must reach [0.4 per party].",
               type=float)  # fmt: skip
-@click.option("--units", help="Lattice units per vote, a power of two: weights and noise are multiples of a unit [64].",
+@click.option("--units", help="Lattice units per vote, a power of two [64].",
               type=int)  # fmt: skip
 @click.option("--weights", help="How much a party's vote counts [exhaustive].",
               type=click.Choice(list(WEIGHT_RULES)))  # fmt: skip
 @click.option("--stop", help="An exhausted budget ends the study, or its party stops answering [first-exhausted].",
               type=click.Choice(["first-exhausted", "drop-exhausted"]))  # fmt: skip
-@click.option("--answer-rate", help="Public estimate of the share of queries answered, used to choose orders [1].",
+@click.option("--answer-rate", help="Public estimate of the share of queries answered, to choose orders [1].",
               type=float)  # fmt: skip
 @click.option("--quorum", help="Parties that must answer each turn [1].", type=int)
 @click.option("--baselines/--no-baselines", help="Also train on the same records with their true labels [on].",
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 @click.option("--seeds", help="Seeds of the noise: 0-9, 3 or 0,2,5-7 [0].")
 @click.option("--data-seed", help="Seed of data, partition, models, and of who asks [0].", type=int)
 @click.option("--data-dir", help="Folder of the data sets [CONCLAVE_DATA].", type=click.Path())
-@click.option("--cache-dir", help="Folder of cached models and votes [CONCLAVE_CACHE, or your cache folder].",
+@click.option("--cache-dir", help="Folder of cached teachers and votes [CONCLAVE_CACHE, or your cache folder].",
               type=click.Path())  # fmt: skip
 @click.option("--engine", help=f"{' | '.join(ENGINES)} [flower].", default="flower")
 @click.option("--workers", help="Worker processes [one per core].", type=int)
