@@ -16,6 +16,7 @@ import scipy
 from jaxtyping import Float64
 from numpy import ndarray
 
+from protocols.budgets.accountant import default_accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import Mechanism, check_view
@@ -354,7 +355,11 @@ def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -
 def _with_noise(study: Study, settings: Experiment, factor: float) -> Study:
     """The same study with other noise and threshold, of which its budgets are not asked."""
     values = {**study.mechanism.values, **wider(settings, study.mechanism, factor).parameters}
-    return study.voting(mechanism=type(study.mechanism).build(view=check_view(study.view), given=values))
+    view = check_view(study.view)
+    mechanism = type(study.mechanism).build(view=view, given=values)
+    # Not every accountant of the study holds for so little noise.
+    account = default_accountant(mechanism.on_lattice(study.lattice), view, secret_coins=study.votes.secret_coins)
+    return replace(study, accountant_name=account.name).voting(mechanism=mechanism)
 
 
 def _budgets_for(settings: Experiment, inputs: Inputs) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from simulations.datasets.dataset import Dataset
-from simulations.planning.records import Comparison, Publics, TeacherVotes, compare, rehearse, stand_in
+from simulations.planning.records import Comparison, Publics, RehearsedTeachers, compare, rehearse, stand_in
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 
@@ -125,7 +125,7 @@ def test_every_kind_of_query_is_tried_unless_one_is_given():
 def test_teachers_are_recommended_where_their_student_is_expected_to_be_better():
     base = dict(student=0.7, alone=0.6, pooled=0.9, best=0.9, guessing=0.5, gain=0.1, gain_error=0.01)
     assert Comparison(**base, teachers=None).votes_by == "record"
-    better = Comparison(**base, teachers=TeacherVotes(sigma=4.0, labels=300, student=0.8))
+    better = Comparison(**base, teachers=RehearsedTeachers(sigma=4.0, labels=300, student=0.8))
     assert better.votes_by == "teacher"
     assert better.verdict.startswith("let teachers vote: 300 labels at sigma 4")
     doubtful = Comparison(**(base | {"gain_error": 0.08}), teachers=None)
