@@ -179,6 +179,7 @@ def released_students(
             student=str(settings.student),
             seed=result.seed,
             cache_dir=host.cache_dir,
+            linear=source.linear,
         )
         for result in seeds
     ]

@@ -106,8 +106,9 @@ def _predictions(
     if not isinstance(inputs, DatasetInputs) or round_one is None or (labels[round_one:] == NOT_ASKED).all():
         return None
     train = between_rounds(
-        inputs.studied, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir
-    )
+        inputs.studied, student=str(inputs.settings.student), seed=first.seed, cache_dir=host.cache_dir,
+        linear=inputs.linear,
+    )  # fmt: skip
     before = labels.copy()
     before[round_one:] = NOT_ASKED
     return train(before)
@@ -162,9 +163,11 @@ def _attack(
             dataset,
             # Of the released student's kind, so that the two differ in privacy alone.
             non_private=pooled_student(
-                dataset, student=released.kind, seed=settings.data_seed, cache_dir=host.cache_dir
+                dataset, student=released.kind, seed=settings.data_seed, cache_dir=host.cache_dir,
+                linear=released.linear,
             ),
             student=released.kind,
+            linear=released.linear,
             answered=answered,
             seed=first.seed,
             cache_dir=host.cache_dir,

@@ -18,6 +18,7 @@ from numpy import ndarray
 from coordinator.students import STUDENTS, student_kind
 from coordinator.students.validation import is_image
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 
 AUTO: Final = "auto"
 USUAL: Final = "usual"
@@ -95,8 +96,11 @@ def choose_student(
     unlabelled: Float32[ndarray, "rest ..."],
     seed: int,
     device: str,
+    linear: FeatureMap | None = None,
 ) -> Choice:
     """The kind to train on these labels (see StudentKind.fit), the same for the same arguments on the same machine.
+
+    linear: what the linear kind sees of an input; None: the input.
 
     Each label is held out in one of FOLDS folds, in which every class has nearly its share; its input is then one
     without a label. Raises InvalidInput for fewer than FOLDS labels, and where no kind is installed.
@@ -111,8 +115,9 @@ def choose_student(
         if any(find_spec(package) is None for package in packages.split()):
             scores.append(Score(kind, None, None))
             continue
+        seen, rest = (inputs, unlabelled) if kind != SIMPLEST or linear is None else map(linear, (inputs, unlabelled))
         found = [
-            _agreement(kind, inputs, targets, fold == each, unlabelled=unlabelled, seed=seed, device=device)
+            _agreement(kind, seen, targets, fold == each, unlabelled=rest, seed=seed, device=device)
             for each in range(FOLDS)
         ]
         if np.isnan(found).any():

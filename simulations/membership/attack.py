@@ -44,6 +44,7 @@ from numpy import ndarray
 from coordinator.students.targets import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.research.private import Private
 from simulations.datasets.dataset import Dataset
 from simulations.membership.report import (
@@ -171,7 +172,14 @@ class Controls:
 
 
 def make_controls(
-    dataset: Dataset, *, non_private: Predictor, student: str, answered: int, seed: int, cache_dir: Path
+    dataset: Dataset,
+    *,
+    non_private: Predictor,
+    student: str,
+    answered: int,
+    seed: int,
+    cache_dir: Path,
+    linear: FeatureMap | None = None,
 ) -> Controls:
     """Both controls, models of the released student's kind; nothing is trained before it is asked for.
 
@@ -185,7 +193,8 @@ def make_controls(
     chosen = np.sort(order[:answered])
     targets = one_hot(dataset.public_labels[chosen], dataset.classes)
     return Controls(
-        non_private, ReleasedStudent(dataset, chosen, targets, student=student, seed=seed, cache_dir=cache_dir)
+        non_private,
+        ReleasedStudent(dataset, chosen, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear),
     )
 
 

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from coordinator.queries.features import features_for
 from coordinator.students import EQUAL, usual_table_student
-from coordinator.students.choice import SIMPLEST, USUAL
+from coordinator.students.choice import AUTO, SIMPLEST, USUAL
 from party.teachers import teacher_kind
 from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
@@ -108,6 +108,14 @@ class DatasetInputs:
     def studied(self) -> Dataset:
         """The data set as students see it."""
         return self._encoded if self.settings.student_features else self.dataset
+
+    @cached_property
+    def linear(self) -> FeatureMap | None:
+        """What the linear kind sees of an image where student "auto" compares it with kinds that see images."""
+        settings = self.settings
+        if self.dataset.kind != "image" or settings.student != AUTO or settings.student_features is not None:
+            return None
+        return features_for(self.dataset.public_inputs, settings.features or "auto", seed=settings.data_seed)
 
     @cached_property
     def as_rows(self) -> Dataset:

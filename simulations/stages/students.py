@@ -33,6 +33,7 @@ from coordinator.students.targets import one_hot
 from party.teachers import TEACHERS, teacher_kind
 from protocols.array_files import array_bytes
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
 from runtime.files import write_atomically
@@ -94,7 +95,7 @@ class ReleasedStudent:
     positions: the public queries that have a label; targets: the weight of each class for each of them (one_hot where
     labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
     student: a kind; "usual", for the one that suits so many labels; or "auto", for the one that cross-validation on
-    these labels names.
+    these labels names. linear: what linear students see of an input; None: the input.
     """
 
     def __init__(
@@ -106,6 +107,7 @@ class ReleasedStudent:
         student: str,
         seed: int,
         cache_dir: Path,
+        linear: FeatureMap | None = None,
     ) -> None:
         self._usual = usual_student(len(targets), image=dataset.kind == "image") if student == USUAL else None
         student = student if self._usual is None else self._usual.kind
@@ -113,7 +115,9 @@ class ReleasedStudent:
         source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
         if student == AUTO:  # chooses among what is installed
             source += " ".join(package for package in ("sklearn", "torch") if find_spec(package))
-        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {source}"
+        features = "" if linear is None else linear.digest
+        about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {features} {source}"
+        self.linear = linear
         self._key = content_digest(positions, targets, text=about)
         self._dataset, self._positions, self._targets = dataset, positions, targets
         self._student, self._seed, self._cache_dir = student, seed, cache_dir
@@ -139,7 +143,9 @@ class ReleasedStudent:
         known = _read_choice(path)
         if known is None:
             inputs, rest = self._parts()
-            known = choose_student(inputs, self._targets, unlabelled=rest, seed=self._seed, device="auto")
+            known = choose_student(
+                inputs, self._targets, unlabelled=rest, seed=self._seed, device="auto", linear=self.linear
+            )
             write_atomically(path, json.dumps(asdict(known)))
         return known
 
@@ -151,7 +157,7 @@ class ReleasedStudent:
         known = _read_accuracy(path)
         if known is None:
             dataset = self._dataset
-            known = float((self._trained.predict(dataset.test_inputs) == dataset.test_labels).mean())
+            known = float((self._trained.predict(self._seen(dataset.test_inputs)) == dataset.test_labels).mean())
             write_atomically(path, json.dumps({"accuracy": known}))
         return known
 
@@ -179,16 +185,20 @@ class ReleasedStudent:
         known = cached_array(path)
         if known is not None and known.shape == (len(inputs), self._dataset.classes) and known.dtype == np.float32:
             return known
-        made = self._trained.predict_proba(inputs)
+        made = self._trained.predict_proba(self._seen(inputs))
         write_atomically(path, array_bytes(made))
         return made
 
     @cached_property
     def _trained(self) -> Student:
-        inputs, rest = self._parts()
+        inputs, rest = map(self._seen, self._parts())
         return student_kind(self.kind).fit(
             inputs, self._targets, unlabelled=rest, classes=self._dataset.classes, seed=self._seed
         )
+
+    def _seen(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries ..."]:
+        """The inputs as this kind sees them."""
+        return inputs if self.linear is None or self.kind != SIMPLEST else self.linear(inputs)
 
     def _parts(self) -> tuple[Float32[ndarray, "answered ..."], Float32[ndarray, "rest ..."]]:
         """The public inputs that have a label, and the others."""
@@ -196,7 +206,9 @@ class ReleasedStudent:
         return pool[self._positions], pool[np.setdiff1d(np.arange(len(pool)), self._positions)]
 
 
-def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> TrainStudent:
+def between_rounds(
+    dataset: Dataset, *, student: str, seed: int, cache_dir: Path, linear: FeatureMap | None
+) -> TrainStudent:
     """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
 
     If round one released no label, its predictions are uniform, and round two works as a plain threshold.
@@ -205,14 +217,18 @@ def between_rounds(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
     def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
         answered = np.flatnonzero(labels >= 0)
         targets = one_hot(labels[answered], dataset.classes)
-        first = ReleasedStudent(dataset, answered, targets, student=student, seed=seed, cache_dir=cache_dir)
+        first = ReleasedStudent(
+            dataset, answered, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear
+        )
         predicted = first.probabilities(dataset.public_inputs).astype(np.float64)
         return predicted / predicted.sum(axis=1, keepdims=True)
 
     return train
 
 
-def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path) -> ReleasedStudent:
+def pooled_student(
+    dataset: Dataset, *, student: str, seed: int, cache_dir: Path, linear: FeatureMap | None = None
+) -> ReleasedStudent:
     """The same kind of model of all pooled private data with their true labels: no privacy."""
     pooled = replace(
         dataset,
@@ -223,7 +239,7 @@ def pooled_student(dataset: Dataset, *, student: str, seed: int, cache_dir: Path
     )
     everything = np.arange(len(dataset.private_labels))
     targets = one_hot(dataset.private_labels, dataset.classes)
-    return ReleasedStudent(pooled, everything, targets, student=student, seed=seed, cache_dir=cache_dir)
+    return ReleasedStudent(pooled, everything, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear)
 
 
 def foretold(dataset: Dataset, labels: Int64[ndarray, " queries"]) -> int | None:

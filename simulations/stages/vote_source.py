@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import TrainStudent
 from protocols.labelling.questions import Choose
 from protocols.study.study import Study
@@ -35,9 +36,9 @@ _FIRST_CAST = 2000
 class VoteSource:
     """Votes on a pool of queries, from simulated parties or from a file.
 
-    dataset: None with a file of votes; taught, studied: the same as teachers and as students see it. truth: of the
-    pool; teachers: the folder of the trained teachers, None where there are none. choose: the questions of the next
-    batch, None where their order is fixed before the first.
+    dataset: None with a file of votes; taught, studied: the same as teachers and as students see it; linear: what
+    linear students see of that, None: all. truth: of the pool; teachers: the folder of the trained teachers, None where
+    there are none. choose: the questions of the next batch, None where their order is fixed before the first.
     """
 
     settings: Experiment
@@ -50,6 +51,7 @@ class VoteSource:
     taught: Dataset | None = None
     studied: Dataset | None = None
     choose: Choose | None = None
+    linear: FeatureMap | None = None
 
     @property
     def of_columns(self) -> bool:
@@ -83,6 +85,7 @@ def _source_of_records(inputs: DatasetInputs, host: Host, reporter: Reporter) ->
         inputs.party_names,
         taught=inputs.taught,
         studied=inputs.studied,
+        linear=inputs.linear,
     )
 
 
@@ -127,6 +130,7 @@ def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -
         inputs.taught,
         inputs.studied,
         choice_between_batches(settings, inputs.dataset),
+        inputs.linear,
     )
 
 
@@ -194,4 +198,6 @@ def train_between(study: Study, source: VoteSource, seed: int, settings: Experim
     """The function that trains the student between two rounds; None if the mechanism has one round."""
     if not study.mechanism.interactive or source.studied is None:
         return None
-    return between_rounds(source.studied, student=str(settings.student), seed=seed, cache_dir=host.cache_dir)
+    return between_rounds(
+        source.studied, student=str(settings.student), seed=seed, cache_dir=host.cache_dir, linear=source.linear
+    )
