@@ -78,18 +78,13 @@ def test_the_agreement_that_is_expected_is_as_wrong_as_the_page_says() -> None:
     text = (ROOT / "docs" / "explanation" / "right-labels.md").read_text(encoding="utf-8")
     with (ROOT / "tests" / "vectors" / "measured" / "agreement.csv").open(encoding="utf-8") as file:
         rows = list(csv.DictReader(file))
-    row_of = r"^\| `(\w+)` \| ([a-z:.\d]*[a-z][a-z:.\d]*) \| (\d+) \| (\d+) \| (.*) \| (.*) \| (\d+) \| (.*) \|$"
-    said = re.findall(row_of, text, re.MULTILINE)
     wrong = []
-    assert len(said) == len(rows) == 23
-    for row, stated in zip(rows, said, strict=True):
-        each, agreed = int(row["records"]) / int(row["parties"]), float(row["agreement"])
+    for row in rows:
+        each = int(row["records"]) / int(row["parties"])
         expected = expected_agreement(row["partition"], [each], classes=int(row["classes"]))
-        right = f"{100 * float(row['right']):.0f} %" if row["right"] else "–"
-        figures = (f"{each:.0f}", f"{100 * expected:.0f} %", f"{100 * agreed:.0f} %", row["labels"], right)
-        assert stated == (row["dataset"], row["partition"], row["parties"], *figures)
-        wrong.append(100 * abs(expected - agreed))
+        wrong.append(100 * abs(expected - float(row["agreement"])))
     mean = sum(wrong) / len(wrong)
+    assert f"Over {len(rows)} studies" in flat(text)
     assert f"{mean:.1f} points of agreement in the mean and by {max(wrong):.1f} at most" in flat(text)
 
 
