@@ -310,7 +310,7 @@ class _Running:
                 self._log("study_refused", {"study": name, "reason": str(error)})
 
     def _opened(self, name: str) -> ServedStudy | RelayedStudy:
-        if self._store.study(name).confidentiality.hides_queries:
+        if self._store.study(name).confidentiality.asked_by:
             return RelayedStudy(self._store, name, self._hub.open_study)
         return ServedStudy(
             self._store, name, self._hub, guardians=self._guardians, stop=self._ended, on_event=self._log

@@ -18,7 +18,6 @@ from coordinator.connection.relaying import most_spent
 from coordinator.store.store import Job, Serving, Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most, counted
-from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 from runtime.loopback import AGAIN_S, Family
 from runtime.page import document, table, text, verdict
@@ -62,8 +61,7 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
     (`asked_by`) has the ledger and knows which queries were answered.
     """
     study = store.study(name)
-    job, level = store.job(name), study.confidentiality
-    querier = hidden(level).querier if level.hides_queries else None
+    job, querier = store.job(name), study.confidentiality.asked_by or None
     asked, batches, answered = (0, 0, 0) if job is None else (job.asked, job.batches, job.answered)
     if querier is None:
         spent, given_up = _spent(store, study)

@@ -289,7 +289,7 @@ def describe(study: DeployedStudy, terms: Terms) -> list[str]:
         for at, seat in enumerate(study.roster)
     ]
     level, about = study.confidentiality, protection_of(study)
-    asks, kind = study.who_asks, "hidden" if level.hides_queries else "public"
+    asks, kind = study.who_asks, "hidden" if level.asked_by else "public"
     return [
         f"Study        {study.name}, digest {study.digest.hex()}",
         f"Task         {terms.task}",

@@ -278,8 +278,7 @@ class GuardianPort:
     def _find_for(self, peer: Identity, opening: Opening) -> GuardedStudy:
         """The study that the conversation is about. Raises Refused unless this caller may ask about it now."""
         guarded = self._find(opening.study)
-        terms, level = guarded.study.terms, guarded.study.confidentiality
-        role = "party" if level.hides_queries else "coordinator"
+        terms, role = guarded.study.terms, guarded.study.confidentiality.asking_role
         if peer.role != role:
             raise Refused(Code.WRONG_ROLE, f"the certificate is not that of a {role}")
         if peer.name != guarded.study.who_asks:

@@ -43,7 +43,6 @@ from protocols.release.signatures import SIGNATURES_FILE
 from protocols.release.sums import SUMS_FILE, read_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
-from protocols.study.levels import GuardedLevel
 from protocols.wire.frames import Ask, begins, unseal
 from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode
 from runtime.distribution import lacking
@@ -278,7 +277,7 @@ def _check_attested(ledger: Ledger, number: int, attested: SignedRelease | None,
 def _digest_of_sent(ledger: Ledger, study: DeployedStudy, seat: str, number: int) -> bytes:
     """The digest of the signed votes of a batch, as this ledger holds them; empty at a level without a guardian."""
     stored = ledger.stored(number)
-    if stored is None or not isinstance(study.confidentiality, GuardedLevel):
+    if stored is None or not study.confidentiality.second_server:
         return b""
     sent = decode(stored.payload)
     return sent_votes(sent).digest(study.digest, stored.digest, seat) if isinstance(sent, HiddenVotes) else b""

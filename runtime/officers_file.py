@@ -13,13 +13,11 @@ from string import Template
 
 from protocols.claims.coverage import not_covered_by_release
 from protocols.claims.in_short import in_short
-from protocols.claims.kept import BYTES, kept, keys
+from protocols.claims.kept import BYTES, kept, keys, withdrawal
 from protocols.claims.strength import Figure, percent_at_most, strength
 from protocols.claims.who_sees import leaves, who_saw_what
-from protocols.claims.withdrawal import withdrawal
 from protocols.plural import at_most, counted
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
 from protocols.study.several_hospitals import any_hospitals, each_seat
 from protocols.study.study import ADJACENCY, party_of
@@ -96,7 +94,7 @@ def _verdict(study: DeployedStudy, *, before: bool) -> str:
 def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | None) -> list[tuple[str, object]]:
     terms, level = study.terms, study.confidentiality
     columns = ", ".join(each.column for each in terms.features) or f"inputs of shape {terms.input_shape}, no columns"
-    guardian = [("Guardian (second server)", level.guardian)] if isinstance(level, GuardedLevel) else []
+    guardian = [("Guardian (second server)", level.second_server)] if level.second_server else []
     parties = list(dict.fromkeys(party_of(seat.party) for seat in study.roster))
     named: list[tuple[str, object]] = [
         ("Study", f"{study.name}, digest {study.digest.hex()}"),
@@ -124,7 +122,7 @@ def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | N
 
 
 def _recipients(study: DeployedStudy) -> str:
-    if study.confidentiality.hides_queries:
+    if study.confidentiality.asked_by:
         return ""
     about = protection_of(study)
     saw = [tuple(each.values()) for each in who_saw_what(about, coordinator=study.terms.coordinator)]

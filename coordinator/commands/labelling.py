@@ -251,12 +251,10 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
 
 def _why(study: str, message: str, level: Level) -> str:
     """In words: why the labelling stopped, and what to check first if it waited for a guardian."""
-    from protocols.study.levels import GuardedLevel
-
     said = f"its labelling stopped: {message}\n"
-    if not isinstance(level, GuardedLevel):
+    if not level.second_server:
         return said
     return (
-        f"{said}If it waited for the guardian {level.guardian}, and that is back, run resume {study}: it costs "
+        f"{said}If it waited for the guardian {level.second_server}, and that is back, run resume {study}: it costs "
         "nothing.\n"
     )

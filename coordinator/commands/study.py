@@ -198,12 +198,12 @@ def create(
     if as_json:
         print_json({**shown, "file": str(file)})
         return
-    kind = f"queries that only {made.who_asks} sees" if made.confidentiality.hides_queries else "public queries"
+    kind = f"queries that only {made.who_asks} sees" if made.confidentiality.asked_by else "public queries"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     option = made.votes.given
     with_it = {"--pool": pool_file, "--queries": queries_file}[option]
-    if made.confidentiality.hides_queries or with_it is None:
+    if made.confidentiality.asked_by or with_it is None:
         sent, more = f"{file}", ""
     else:
         sent, more = f"{file} and {with_it}", f" {option} {with_it.name}"

@@ -30,7 +30,6 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
 from protocols.reading import parse_json
 from protocols.refusals.code import Code
-from protocols.study.levels import hidden
 from protocols.study.study import Study, party_of
 from protocols.wire.frames import Ask, unseal
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, StepRequest, VoteRequest, decode, encode
@@ -194,7 +193,7 @@ class Relay:
 
     def check_querier(self, peer: Identity) -> None:
         """Raises Refused("not_querier"), before reading anything, unless an open study names this party."""
-        if not any(_querier(opened.study) == peer.name for opened in list(self._studies.values())):
+        if not any(opened.study.confidentiality.asked_by == peer.name for opened in list(self._studies.values())):
             raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: the querier of a study open here")
 
     async def answer(self, data: bytes, peer: Identity) -> bytes:
@@ -236,7 +235,7 @@ class Relay:
         opened = self._studies.get(ask.study)
         if opened is None:
             raise Refused(Code.UNKNOWN_STUDY, f"study {ask.study.hex()[:16]} is not open here")
-        querier = _querier(opened.study)
+        querier = opened.study.confidentiality.asked_by
         if querier != peer.name:
             raise Refused(Code.NOT_QUERIER, f"{peer.name!r} asks; allowed: {querier!r}")
         if ask.seat not in opened.study.seats:
@@ -333,11 +332,6 @@ def relayed_outcome(ledger: Ledger, seat: str, request: bytes) -> Outcome | None
     return outcome if isinstance(outcome, Outcome) else None
 
 
-def _querier(study: Study) -> str | None:
-    """The querying party of a study that is relayed; None for a study that the coordinator labels itself."""
-    return hidden(study.confidentiality).querier if study.confidentiality.hides_queries else None
-
-
 class RelayedStudy:
     """A study that its querying party runs and this coordinator relays; it has no jobs."""
 
@@ -357,7 +351,8 @@ class RelayedStudy:
 
     def run(self, job: Job, *, patience_s: float) -> None:
         """Ends a job at once: the operator does not ask in this study."""
-        reason = f"{_querier(self.study)!r} asks in this study, with conclave-party ask; nothing is labelled here"
+        querier = self.study.confidentiality.asked_by
+        reason = f"{querier!r} asks in this study, with conclave-party ask; nothing is labelled here"
         self._store.end_job(job.number, "failed", reason, None)
 
     def close(self) -> None:

@@ -36,7 +36,6 @@ from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.study import Study, party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport, VoteRequest
 from runtime.logs import Event
@@ -342,7 +341,7 @@ class ServedStudy:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
             late = time.monotonic() - waited_from > patience_s
             if labelling is None or labelling.stop.reason == "guardian_lost":
-                guardian = guarded(self.study.confidentiality).guardian
+                guardian = self.study.confidentiality.second_server
                 if late:
                     said = f"the guardian {guardian} did not answer; {_back_or_never('it is', self.name)}"
                     return labelling or self._so_far("guardian_lost"), said
@@ -374,7 +373,7 @@ class ServedStudy:
 
         Raises Refused or InvalidInput for a guardian that is not the study's.
         """
-        if self._guardians is None or not isinstance(self.study.confidentiality, GuardedLevel):
+        if self._guardians is None or not self.study.confidentiality.second_server:
             return True
         try:
             self._guardians.check(self.study)

@@ -31,7 +31,7 @@ from protocols.release.sums import QUERIES_FILE
 from protocols.study.chosen import GIVEN
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.file import read_deployed, write_study
-from protocols.study.levels import NO_POOL, hidden
+from protocols.study.levels import NO_POOL
 from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.queries_file import check_shape, read_query_map
 from protocols.study.query_map import QueryMap
@@ -163,11 +163,11 @@ def _with_pool(
     """The study and its public queries; None if a querier asks about its own, which nobody else sees."""
     draft = read_draft(file, keys=keys)
     level = draft.confidentiality
-    if (pool_file is None) != level.hides_queries:
+    if (pool_file is None) != bool(level.asked_by):
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"
             if pool_file is None
-            else f"--pool {pool_file} is given, but {hidden(level).querier!r} asks about records of its own; "
+            else f"--pool {pool_file} is given, but {level.asked_by!r} asks about records of its own; "
             "allowed: no pool"
         )
     if pool_file is None:

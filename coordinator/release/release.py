@@ -34,7 +34,6 @@ from protocols.release.manifest import STATEMENT_FILE, write_manifest
 from protocols.release.model_signature import write_model_signature
 from protocols.release.sums import SOFT_DIGITS
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel
 from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QueryMap
@@ -173,7 +172,7 @@ def _released(labelled: LabelledStudy) -> Released:
 
 def _signatures(labelled: LabelledStudy, evidence: ReleaseEvidence) -> dict[int, bytes] | None:
     """The guardian's signature of each batch that was released; None if the study has no guardian."""
-    if not isinstance(labelled.study.confidentiality, GuardedLevel):
+    if not labelled.study.confidentiality.second_server:
         return None
     with Ledger(labelled.ledger) as ledger:
         found = {

@@ -59,7 +59,6 @@ from protocols.release.model_signature import check_model_signature
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
 from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel, guarded
 from protocols.study.queries_file import read_query_map
 from protocols.study.query_map import QueryMap
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
@@ -186,7 +185,7 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
         return
     pool = None if pool_file is None else checks.run("pool", lambda: _pool(pool_file, released.study), "give the pool")
     queries = _OF_VOTES[type(released.study.votes)](checks, path, released, evidence, pool)
-    guarded_by = isinstance(released.study.confidentiality, GuardedLevel)
+    guarded_by = released.study.confidentiality.second_server
     if guarded_by:
         checks.run("guardian's signatures", lambda: _guardian(path, released, evidence), _FORGED)
     opened = checks.run("signed frames", lambda: _frames(evidence, folder.authority), _FORGED)
@@ -323,7 +322,7 @@ def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tu
     others = sorted(set(signed.signatures) - set(shown))
     if others:
         raise DataCorrupt(f"{SIGNATURES_FILE} names batches of which nothing is released: {others[:5]}")
-    name, what = guarded(study.confidentiality).guardian, "labels" if signed.cells is None else "sums"
+    name, what = study.confidentiality.second_server, "labels" if signed.cells is None else "sums"
     said = f"{name!r} computed the same {what} of {counted(len(shown), 'batch')}, and signed them"
     return True, said, ""
 

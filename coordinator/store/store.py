@@ -30,7 +30,6 @@ from protocols.refusals.code import Code
 from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
-from protocols.study.levels import hidden
 from protocols.study.study import party_of
 from protocols.votes import ABSTAIN
 from runtime.steady_clock import SteadyClock
@@ -134,10 +133,9 @@ class LabelledStudy:
 
 def check_labelled_here(study: DeployedStudy) -> None:
     """Raises InvalidInput for a study with a querying hospital: its coordinator neither labels nor releases."""
-    level = study.confidentiality
-    if level.hides_queries:
+    if querier := study.confidentiality.asked_by:
         raise InvalidInput(
-            f"{hidden(level).querier!r} asks in study {study.name!r}, with conclave-party ask, and has its labels; "
+            f"{querier!r} asks in study {study.name!r}, with conclave-party ask, and has its labels; "
             "allowed: a study that is labelled here"
         )
 

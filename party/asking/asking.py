@@ -75,7 +75,7 @@ def line_of(home: PartyHome, *, guardian: str) -> Line:
 def check_querier(study: DeployedStudy, party: str) -> None:
     """Raises Refused unless this party may ask in the study, and the study has not ended."""
     terms, asks = study.terms, study.who_asks
-    if not study.confidentiality.hides_queries or asks != party:
+    if study.confidentiality.asked_by != party:
         raise Refused(Code.NOT_QUERIER, f"{party!r} asks in study {study.name!r}; allowed: {asks}")
     if terms.ended(datetime.datetime.now(datetime.UTC).date()):
         raise Refused(Code.STUDY_ENDED, f"the study ended on {terms.ends}; allowed: one that still runs")

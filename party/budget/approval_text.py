@@ -16,7 +16,6 @@ from protocols.claims.who_sees import who_sees_votes
 from protocols.plural import at_most, counted
 from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel
 from protocols.study.protection import protection_of
 from protocols.study.released_noise import little_released
 from protocols.study.several_hospitals import any_hospitals, each_seat
@@ -30,10 +29,10 @@ def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
     level = study.confidentiality
     if level.signs:
         lines.append("             Your node signs with its key.")
-    if isinstance(level, GuardedLevel):
+    if level.second_server:
         lines.append(
-            f"             Have the guardian, {level.guardian}, read out the fingerprint of its keys by telephone, and "
-            "type it: a coordinator that put its own keys in their place would see every vote."
+            f"             Have the guardian, {level.second_server}, read out the fingerprint of its keys by "
+            "telephone, and type it: a coordinator that put its own keys in their place would see every vote."
         )
     return lines
 
@@ -42,8 +41,7 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
     """Who asks what, what this hospital does for it, and what comes out."""
     level, batches = study.confidentiality, f"in batches of up to {study.batch_limit}, until {terms.ends}"
     roster = f"{counted(len(study.roster), 'seat')} in all, {study.quorum} needed for each batch"
-    if level.hides_queries:
-        querier = level.who_asks(terms.coordinator)
+    if querier := level.asked_by:
         return [
             f"Who asks     {querier}, over {terms.coordinator}, which only relays; {roster}",
             f"Asked        up to {terms.pool_size} private records of {querier}, {batches}",

@@ -270,15 +270,15 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
     is no fingerprint, or the study has no guardian.
     """
     from protocols.crypto.identity import normal_fingerprint, same_fingerprint
-    from protocols.study.levels import GuardedLevel
+    from protocols.study.levels import guarded
 
-    level = study.confidentiality
-    if not isinstance(level, GuardedLevel):
+    if not study.confidentiality.second_server:
         if typed is not None:
             raise InvalidInput(
                 f"--guardian-fingerprint is given; study {study.name!r} has no guardian; allowed: to leave it out"
             )
         return
+    level = guarded(study.confidentiality)
     if typed is None and not ask:
         raise InvalidInput(
             f"--guardian-fingerprint is missing; allowed: the fingerprint that {level.guardian!r} reads out by "

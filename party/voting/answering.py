@@ -167,7 +167,7 @@ class Answering:
             key = seat.study.digest, seat.party.name
             source = self._open[key][1]
             # Hidden queries and record votes ask no teacher.
-            silent = key in self._warmed or seat.study.confidentiality.hides_queries
+            silent = key in self._warmed or seat.study.confidentiality.asked_by != ""
             if isinstance(source, TeacherProcess) and not silent:
                 self._warmed.add(key)
                 folder = self._home.teachers(*key)

@@ -112,7 +112,7 @@ def train(
         teachers = _teachers(kind, settings.teachers, records, each, study, say)
         _check(teachers, records, study)
         private = None
-        if study.confidentiality.hides_queries:
+        if study.confidentiality.asked_by:
             private = _private(teachers[0], records.inputs[each.rows], study, say)
         write_teachers(folder, teachers, manifest, private, features)
         if study.votes.voters > 1 and settings.teachers.kind != "onnx":
@@ -217,12 +217,14 @@ def _unseen(teachers: Sequence[Teacher], records: Records, each: Deal, study: De
 
 def check_private(study: DeployedStudy, settings: PartySettings) -> None:
     """Raises InvalidInput if a study hides its queries and this kind of teacher cannot answer hidden ones."""
-    if study.confidentiality.hides_queries and settings.teachers.kind not in PRIVATE:
+    if not study.confidentiality.asked_by:
+        return
+    if settings.teachers.kind not in PRIVATE:
         raise InvalidInput(
             f"teachers.kind is {settings.teachers.kind!r}; allowed: {', '.join(PRIVATE)}, as study {study.name!r} "
             "hides its queries, and other kinds of models cannot be computed on shares"
         )
-    if study.confidentiality.hides_queries and settings.teachers.features is not None:
+    if settings.teachers.features is not None:
         raise InvalidInput(
             f"teachers.features is set; allowed: without, as study {study.name!r} hides its queries, and features "
             "cannot be computed on shares"

@@ -40,15 +40,6 @@ COUNTED_SPEND: Final = (
     "this release with others: alone they may convert to a larger epsilon."
 )
 CONVERTED_SPEND: Final = "A seat's epsilon follows from its order and spend."
-EACH_RECORD: Final = (
-    "A patient with several records is not covered as a whole: each record on its own is. The unit 'patient' covers "
-    "all that a hospital has of one."
-)
-SEVERAL_RECORDS: Final = (
-    "A patient with several records at one hospital is covered as a whole only where that hospital names the patient's "
-    "column (`data.patient`), as then all of them lie with one teacher; elsewhere only each record on its own is "
-    "covered."
-)
 WHOLE_PATIENT: Final = (
     "data.patient is set: all records of a patient here lie with one teacher and move one vote, so the figure covers "
     "the patient as a whole."
@@ -77,7 +68,6 @@ _SECRET: Final = (
     "Anyone who learns which votes entered a query: figures of secret participation rely on coins that only the party "
     "sees."
 )
-_PUBLIC_QUERIES: Final = "The public queries: every party knows them, and nothing protects the people they are about."
 _OF_A_RELEASE: Final = (
     "What a hospital does outside this study: other uses of the same data, models of its own, its own logs.",
     "Releases of other consortia or queriers on the same data. Each hospital's node counts them against one lifetime "
@@ -106,39 +96,24 @@ def publishable(study: Protection) -> str:
 
 def charged(study: Protection) -> str:
     """When a query is charged, and whether what was answered changes that."""
-    if study.records:
-        return "The one batch is charged for good when it is asked; no outcome, true or false, changes a charge."
-    if study.settles:
-        return (
-            "A query that is not answered costs less. A batch is charged as if all of it were answered, and once "
-            "lowered by a signed outcome at nodes that settle."
-        )
-    return (
-        "Every query costs the same, answered or not. A batch is charged for good when it is asked; no outcome, true "
-        "or false, changes a charge."
-    )
+    return study.said.settled if study.settles else study.said.charged
 
 
 def not_covered_by_release(study: Protection) -> list[str]:
     """What the figures of a release do not cover."""
     lines = [_sentence(not_protected_from(study)), *_OF_A_RELEASE, POPULATION]
     if study.unit == "record":
-        lines.append(EACH_RECORD if study.records else SEVERAL_RECORDS)
-    lines += [_SECRET] if study.secret else []
-    lines += [_PUBLIC_QUERIES] if not study.hides_queries else []
-    return lines
+        lines.append(study.said.several_records)
+    return [*lines, *([_SECRET] if study.secret else []), *study.at.public]
 
 
 def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[str]:
     """What a hospital is told before it approves. patient_named: whether its settings name the patient's column."""
     lines = [_sentence(not_protected_from(study)), f"{SEVERAL} The release's statement says how much it may cost them."]
     lines.append("Other releases about these data that do not go through this node.")
-    if study.hides_queries:
-        lines.append("Queries of other hospitals, in studies of their own: all count against the cap above.")
-    if study.unit == "record" and study.records:
-        lines.append(EACH_RECORD)
-    elif study.unit == "record" and not patient_named:
-        lines.append(f"data.patient is not set. {SEVERAL_RECORDS}")
+    lines += study.at.elsewhere
+    if study.unit == "record" and (unnamed := study.said.unnamed[patient_named]):
+        lines.append(unnamed)
     if study.unit != "party":
         lines.append(POPULATION)
     return lines + ([_SECRET] if study.secret else [])
@@ -149,7 +124,7 @@ def used_once(study: Protection, figure: Figure, *, voted: bool = True) -> str:
 
     voted: whether the seat did not stay away. Raises InvalidInput where teachers vote.
     """
-    if not study.records:
+    if not study.said.once:
         raise InvalidInput("teachers vote in the study; allowed: one in which records do, each once")
     if not voted:
         return "Nothing that was released depends on data of this seat: it has no vote in the released sums."
@@ -197,12 +172,7 @@ def _more_of_unit(study: Protection) -> str:
         return "So it protects every record and every person of that party alone."
     if study.unit == "patient":
         return "So it protects all records of that patient at that party. A whole party's data is not what it protects."
-    if study.records or study.pooled:
-        return "A person with several records, or a whole party's data, is not what this ε protects."
-    return (
-        "A person with several records is covered where all of them lie with one teacher, which casts one vote; a "
-        "whole party's data is not what this ε protects."
-    )
+    return study.said.more_of_record[study.pooled]
 
 
 def _sentence(text: str) -> str:

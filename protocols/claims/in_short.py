@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from math import inf
 
 from protocols.claims.coverage import SEVERAL
-from protocols.claims.kept import kept, keys
+from protocols.claims.kept import kept, keys, withdrawal
 from protocols.claims.protection import Protection
 from protocols.claims.strength import Figure, attack, odds, strength
 from protocols.claims.who_sees import leaves, not_protected_from
-from protocols.claims.withdrawal import withdrawal
 from protocols.plural import at_most
 
 _UNITS = {
@@ -43,15 +42,13 @@ def _verdict(study: Protection, worst: Figure) -> str:
     return f"{worst.rating.capitalize()} protection of {whose}: {attack(worst)}."
 
 
-def _points(
-    study: Protection, hospitals: Sequence[Figure], several: Sequence[Figure], worst: Figure
-) -> dict[str, str]:
+def _points(study: Protection, hospitals: Sequence[Figure], several: Sequence[Figure], worst: Figure) -> dict[str, str]:
     epsilons = dict.fromkeys(at_most(find(each.epsilon for each in hospitals)) for find in (min, max))
     points = {
         "Who is protected": f"{study.unit_in_words[0].upper()}{study.unit_in_words[1:]}. Each hospital has a figure of "
         f"its own, epsilon {' to '.join(epsilons)}; the sentence above is about the largest.",
         "From whom": f"Anyone who sees {study.view_in_words}: the public, the other hospitals, whoever uses the student"
-        f"{'' if study.level == 'clear' else ', and the coordinator within what is said below'}.",
+        f"{study.at.within}.",
         "How strong": "There is no guarantee."
         if worst.epsilon == inf
         else f"An epsilon of {at_most(worst.epsilon)} is {worst.rating}. {odds(worst)} This is the worst case; what "

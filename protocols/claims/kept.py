@@ -1,4 +1,7 @@
-"""Who keeps what after a study: docs/explanation/threat-model.md, "Side channels, and what is kept"."""
+"""Who keeps what after a study, and what a hospital that withdraws and a patient who objects can get.
+
+See docs/explanation/threat-model.md, "Side channels, and what is kept".
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,10 @@ BYTES = (
     "What the software deletes is deleted from a database or a folder: the file system and backups may still hold the "
     "bytes. It sets no date by which anything else is deleted."
 )
+_GUARDIAN = (
+    "the studies that it approved, its ledger and the seeds of its noise, and one sealing key for all studies. Whoever "
+    "gets that key and a hospital's ledger has that hospital's votes."
+)
 
 
 def kept(study: Protection) -> list[dict[str, str]]:
@@ -16,16 +23,13 @@ def kept(study: Protection) -> list[dict[str, str]]:
         {
             "who": "each hospital",
             "keeps": (
-                "its records, its settings, what it approved, its ledger with a signed log of what was asked"
-                if study.records
-                else "its records, the models that it trained on them until it deletes them, what it approved, its "
-                "ledger with a signed log of what was asked"
-            )
-            + f", in the ledger {_replies(study)}, and beside its lifetime caps keyed digests of its patients' names "
-            "and of rows, by which it knows whose cap it is: pseudonymous personal data. No other hospital's.",
+                f"{study.said.kept}, in the ledger {study.filled(study.at.replies)}, and beside its lifetime caps "
+                "keyed digests of its patients' names and of rows, by which it knows whose cap it is: pseudonymous "
+                "personal data. No other hospital's."
+            ),
         },
         {"who": "the coordinator", "keeps": _coordinator(study)},
-        *([{"who": "the guardian", "keeps": _guardian(study)}] if study.guarded else []),
+        *([{"who": "the guardian", "keeps": _GUARDIAN}] if study.guarded else []),
         {
             "who": "whoever holds this release",
             "keeps": "this folder. It cannot be called back: neither labels nor student can be withdrawn from those "
@@ -47,30 +51,23 @@ def keys(study: Protection) -> list[str]:
     ]
 
 
-def _replies(study: Protection) -> str:
-    whose = "its records' summed votes" if study.records else "its own votes"
-    if study.level == "clear":
-        return whose
-    if study.level == "secure_sum":
-        return f"{whose}, masked; the secrets of the masks are deleted when a batch's outcome comes"
-    return f"{whose} as two shares: the coordinator's in the clear, the guardian's sealed to the guardian's key"
-
-
 def _coordinator(study: Protection) -> str:
-    released = "the noisy sums, the labels" if study.records else "the labels"
-    always = f"{released}, the student, the public pool, its ledger, and the signed receipts of the hospitals"
-    if study.level == "clear":
-        return (
-            f"{always}. Its software writes no hospital's votes to disk, but it sees them: that its operator keeps "
-            "none rests on a contract alone."
-        )
-    if study.level == "secure_sum":
-        return f"{always}. It deletes what belongs to a batch's masks when the batch is released."
-    return f"{always}. It deletes its shares of votes and the seed of its noise when a batch is released."
-
-
-def _guardian(study: Protection) -> str:
     return (
-        "the studies that it approved, its ledger and the seeds of its noise, and one sealing key for all studies. "
-        "Whoever gets that key and a hospital's ledger has that hospital's votes."
+        f"{study.said.released}, the student, the public pool, its ledger, and the signed receipts of the hospitals. "
+        f"{study.at.keeps}"
+    )
+
+
+def withdrawal(study: Protection) -> tuple[str, ...]:
+    """Sentences on withdrawal, on erasing a record, and on where a patient's rights are exercised."""
+    return (
+        "A hospital can withdraw at any time (conclave-party withdraw): from then on it answers no question. What was "
+        "released before stays released, the budget that it cost stays spent, and no copy can be called back.",
+        "Erasing one patient's record at the hospital does not change labels that were released. Their guarantee "
+        f"stands: it bounds what that record can have added to them.{study.said.models}",
+        "The hospital keeps keyed digests of names and rows, also after it withdrew: without them, the same people "
+        "could be counted under a second lifetime cap. It can erase them (conclave-party budget erase); the cap then "
+        "counts as spent, for ever.",
+        "Access, rectification and objection are exercised at the hospital that holds the record. "
+        f"{study.at.custodians}",
     )

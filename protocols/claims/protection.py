@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final
 
+from protocols.claims.levels import LEVELS, LevelWords
+from protocols.claims.votes import VOTES, VoteWords
 from protocols.errors import InvalidInput
-
-LEVEL_NAMES: Final = ("clear", "secure_sum", "two_server", "hidden_queries")
+from protocols.plural import at_most, counted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,8 +17,8 @@ class Protection:
     asks: who asks and adds votes up: the coordinator, or with hidden queries the hospital that asks; guardian: "" for
     none; colluders: of secure_sum; secret: whether votes enter by coins that only their party sees; pooled: whether
     records of all parties are pooled, so that one may be learned by several teachers (a simulation of upsampling);
-    records: whether records vote, each once, and no teachers; settles: whether a query that is not answered costs less,
-    so that outcomes lower charges; counts_epsilon: where teachers vote and a guardian is there, the largest epsilon of
+    votes: what votes, "teacher" or "record"; settles: whether a query that is not answered costs less, so that outcomes
+    lower charges; counts_epsilon: where teachers vote and a guardian is there, the largest epsilon of
     a seat whose queries are all charged as noisy counts, of which a server that departs from the protocol may see more
     than labels. Raises InvalidInput for a level, unit or view of which nothing is said here.
     """
@@ -32,52 +32,53 @@ class Protection:
     colluders: int = 0
     secret: bool = False
     pooled: bool = False
-    records: bool = False
+    votes: str = "teacher"
     settles: bool = True
     counts_epsilon: float = 0.0
 
     def __post_init__(self) -> None:
-        known: dict[str, tuple[str, ...]] = {
-            "level": LEVEL_NAMES,
-            "unit": ("record", "patient", "party") if self.records else ("record", "party"),
-            "view": ("histogram",) if self.records else ("label", "histogram"),
-        }
-        for name, allowed in known.items():
+        for name, allowed in (("level", LEVELS), ("unit", self.said.units), ("view", self.said.views)):
             if getattr(self, name) not in allowed:
                 raise InvalidInput(f"{name} is {getattr(self, name)!r}; allowed: {', '.join(allowed)}")
 
     @property
-    def guarded(self) -> bool:
-        """Whether a guardian holds the second share of each vote."""
-        return self.level in ("two_server", "hidden_queries")
+    def at(self) -> LevelWords:
+        """What is said of the level."""
+        return LEVELS[self.level]
 
     @property
-    def hides_queries(self) -> bool:
-        """Whether only the hospital that asks sees the queries."""
-        return self.level == "hidden_queries"
+    def said(self) -> VoteWords:
+        """What is said of what votes."""
+        return VOTES[self.votes]
+
+    def filled(self, text: str, **more: object) -> str:
+        """A sentence about the level, with the study's names and figures in it, and what is said of what votes."""
+        said = {name: text.format(epsilon=at_most(self.counts_epsilon)) for name, text in self.said.sentences.items()}
+        return text.format(
+            asks=self.asks,
+            Asks=self.asks[:1].upper() + self.asks[1:],
+            guardian=self.guardian,
+            figures=self.figures,
+            parties=counted(self.colluders, "party"),
+            hospitals=counted(self.colluders, "hospital"),
+            **said,
+            **more,
+        )
+
+    @property
+    def guarded(self) -> bool:
+        """Whether a guardian holds the second share of each vote."""
+        return self.at.guarded
 
     @property
     def unit_in_words(self) -> str:
         """Whose data one epsilon protects."""
-        if self.records:
-            if self.unit == "record":
-                return "one record of one party, which votes once in the whole study"
-            whose = "all records of one patient at one party" if self.unit == "patient" else "all data of one party"
-            return f"{whose}, which together have at most one vote, once in the whole study"
-        if self.unit == "party":
-            return "all data of one party, which move the votes of all of its teachers"
-        if self.pooled:
-            return "one record, which may be learned by several teachers, and moves the votes of all of them"
-        return "one record of one party, which lies with one teacher and moves one vote"
+        return (self.said.of_pooled if self.pooled and self.unit == "record" else "") or self.said.units[self.unit]
 
     @property
     def view_in_words(self) -> str:
         """What the adversary sees, from whom an epsilon protects."""
-        if self.view == "label":
-            return "the released labels, which queries got none, and everything made from them"
-        if self.records:
-            return "the noisy sums of all records' votes, and everything made from them"
-        return "the noisy counts of votes behind each label, and everything made from them"
+        return self.said.views[self.view]
 
     @property
     def figures(self) -> str:

@@ -26,7 +26,6 @@ from protocols.levels.table import statement_of
 from protocols.levels.two_server.statement import Statement
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
-from protocols.study.levels import GuardedLevel
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -84,7 +83,7 @@ def unanswered(study: Study, ledger: Ledger, stored: StoredBatch) -> Outcome | N
     queries_asked = takes_part.sum(axis=1)
     due = study.budgets.amount(queries_asked, np.zeros_like(queries_asked))
     lowers = any(due[study.seats[party]] < amount for party, amount in charged.items())
-    if lowers or isinstance(study.confidentiality, GuardedLevel):
+    if lowers or study.confidentiality.second_server:
         return None
     return Outcome(study.digest, stored.digest, np.zeros(stored.queries, dtype=bool))
 

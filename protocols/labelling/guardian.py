@@ -98,7 +98,7 @@ class Guardian:
         self._signing_key = signing_key
         self._source = source
         self._noise_source = noise_source or source
-        self._refusals = RefusedVotes(ledger, study.digest, hidden=terms.hides_queries)
+        self._refusals = RefusedVotes(ledger, study.digest, hidden=terms.masked)
         self._opened = OpenedBatches(ledger, study.digest, other=_COORDINATOR)
         ledger.bind(study=study.digest, run=b"")
         ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})

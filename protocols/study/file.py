@@ -74,8 +74,9 @@ def read_study(
         if kind.signs:
             found = (named_keys.get(at) or keys(party_of(seat.party)) for at, seat in enumerate(roster))
             level["seat_keys"] = tuple(key or "" for key in found)
-        if kind.hides_queries and isinstance(level.get("querier"), str):
-            level.setdefault("querier_key", keys(level["querier"]) or "")
+        for who, key in kind.named_keys.items():
+            if isinstance(level.get(who), str):
+                level.setdefault(key, keys(level[who]) or "")
         table["confidentiality"] = kind(**_typed(kind, level, path))
     kind_of_study = Study if terms is None else DeployedStudy
     return kind_of_study(**_typed(kind_of_study, {**table, "roster": roster}, path))

@@ -16,15 +16,17 @@ from __future__ import annotations
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from math import ceil, sqrt
+from types import MappingProxyType
 from typing import ClassVar
 
 from protocols.crypto.identity import check_name, keys_fingerprint
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Lattice, Mechanism
 from protocols.ranges import check
+from protocols.study.chosen import GIVEN
 from protocols.study.level_checks import (
     check_apart,
     check_one_histogram,
@@ -65,8 +67,10 @@ class Level(ABC):
     hides_votes: ClassVar[bool] = True
     # Whether parties sign steps, with keys that the level names.
     signs: ClassVar[bool] = False
-    # Whether only the querier sees the queries: then parties answer with one private model each.
-    hides_queries: ClassVar[bool] = False
+    # The role in the certificate of whoever asks.
+    asking_role: ClassVar[str] = "coordinator"
+    # Keys of the study file that may be left out, by the key that names whose public key it is.
+    named_keys: ClassVar[Mapping[str, str]] = MappingProxyType({})
 
     @classmethod
     def takes(cls, mechanism: type[Mechanism]) -> bool:
@@ -99,11 +103,16 @@ class Level(ABC):
 
     def who_asks(self, coordinator: str) -> str:
         """The name of the organisation that asks the parties and gets the labels."""
-        return coordinator
+        return self.asked_by or coordinator
 
     def sent(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """What is sent of a query of this shape."""
         return shape
+
+    @property
+    def asked_by(self) -> str:
+        """The hospital that asks in the coordinator's place, whose queries nobody else sees; "" where there is none."""
+        return ""
 
     @property
     def second_server(self) -> str:
@@ -222,6 +231,8 @@ class GuardedLevel(Level):
     signing_key: str
     seat_keys: tuple[str, ...]
     signs: ClassVar[bool] = True
+    # Whether a label leaves the circuit under a mask that only the querier knows.
+    masked: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         _check_units(self.units)
@@ -261,6 +272,11 @@ class GuardedLevel(Level):
     def lattice(self, *, quorum: int, classes: int) -> Lattice:
         """The lattice of one server's noise, the only noise that is accounted for."""
         return Lattice(units=self.units, shares=1, classes=classes)
+
+    @property
+    def asked_by(self) -> str:
+        """The hospital that asks in the coordinator's place, whose queries nobody else sees; "" where there is none."""
+        return ""
 
     @property
     def second_server(self) -> str:
@@ -322,7 +338,9 @@ class HiddenQueries(GuardedLevel):
     querier_key: str
     input_bound: float
     name: ClassVar[str] = "hidden_queries"
-    hides_queries: ClassVar[bool] = True
+    masked: ClassVar[bool] = True
+    asking_role: ClassVar[str] = "party"
+    named_keys: ClassVar[Mapping[str, str]] = MappingProxyType({"querier": "querier_key"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -334,12 +352,17 @@ class HiddenQueries(GuardedLevel):
     def abstains(self) -> bool:
         return False
 
+    @property
+    def asked_by(self) -> str:
+        return self.querier
+
     def check(self, study: AnyStudy) -> None:
         votes = teacher_votes(study)
         super().check(study)
         for what, value, allowed in (
             ("teachers", votes.teachers, 1),
             ("participation_name", votes.participation_name, "all"),
+            ("questions", votes.questions, GIVEN),
         ):
             if value != allowed:
                 raise InvalidInput(f"{what} is {value!r}; allowed at level {self.name!r}: {allowed!r}")
@@ -353,9 +376,6 @@ class HiddenQueries(GuardedLevel):
                 f"terms: pool_sha256 is {terms.pool_sha256!r}; allowed at level {self.name!r}: {NO_POOL!r}"
             )
         self._check_querier([terms.coordinator])
-
-    def who_asks(self, coordinator: str) -> str:
-        return self.querier
 
     def sent(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         return (0,)

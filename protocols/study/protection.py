@@ -27,7 +27,7 @@ def protection_of(study: Study) -> Protection:
         colluders=level.colluding,
         secret=study.secret_coins,
         pooled=study.votes.pooled,
-        records=study.votes.once,
+        votes=study.votes.by,
         settles=study.budgets.settles,
         counts_epsilon=_COUNTS[type(study.votes)](study) if level.second_server else 0.0,
     )

@@ -100,7 +100,7 @@ class Study(AnyStudy):
                 f"seat {grouped[0]!r} is a privacy group; allowed with unit 'record' only: a party's whole data "
                 "move the votes of all of its groups"
             )
-        self.votes.check(self, hidden=self.confidentiality.hides_queries)
+        self.votes.check(self, hidden=bool(self.confidentiality.asked_by))
         self.confidentiality.check(self)
         accountant(self.accountant_name).check(
             self.mechanism,

@@ -24,10 +24,9 @@ from pathlib import Path
 
 from benchmarks.asked_processes import ASKER, AskedProcesses
 from party.demo.demo_data import HOSPITALS, demo_data, demo_study
-from protocols.claims.protection import LEVEL_NAMES
 from protocols.crypto.identity import encoded_point, new_key
 from protocols.ledger.ledger import Ledger
-from protocols.study.levels import SecureSum
+from protocols.study.levels import LEVELS, SecureSum
 from tests.harness.local_consortium import ConsortiumHere
 
 # A guard against hanging, for one kill with what follows it.
@@ -207,7 +206,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, required=True, help="of all levels together")
     parser.add_argument("--seed", type=int, required=True)
-    parser.add_argument("--levels", nargs="+", choices=LEVEL_NAMES, default=list(LEVEL_NAMES))
+    parser.add_argument("--levels", nargs="+", choices=LEVELS, default=list(LEVELS))
     given = parser.parse_args()
     draw, done = random.Random(given.seed), Counter[str]()
     each = -(-given.kills // len(given.levels))

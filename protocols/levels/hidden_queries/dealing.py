@@ -244,7 +244,7 @@ def serve_deals(
 
     Raises Refused or MalformedMessage; nothing is charged by this conversation, and nothing is kept.
     """
-    if not study.confidentiality.hides_queries:
+    if not study.confidentiality.asked_by:
         raise Refused(Code.NO_QUERIER, f"study {study.name!r} hides no queries; nothing is dealt")
     if len(arrays) != 4 or arrays[3].ndim != 1:
         raise MalformedMessage("a request to deal is malformed; allowed: study, request, queries and seats")

@@ -109,7 +109,7 @@ def sizes_of(study: Study, *, queries: int) -> Sizes:
     """The sizes of a batch's circuit."""
     level = guarded(study.confidentiality)
     threshold = study.threshold_units(level.units) is not None
-    return Sizes(queries=queries, classes=study.classes, threshold=threshold, masked=level.hides_queries)
+    return Sizes(queries=queries, classes=study.classes, threshold=threshold, masked=level.masked)
 
 
 def checked_masks(
@@ -150,5 +150,5 @@ def bound_inputs(
         leads=leads,
         threshold=study.threshold_units(level.units),
         total_units=study.total_units(level.units),
-        masked=level.hides_queries,
+        masked=level.masked,
     )

@@ -19,7 +19,7 @@ from protocols.refusals.code import Code
 from protocols.release.signatures import read_signatures
 from protocols.release.sums import read_votes
 from protocols.study.deployed import DeployedStudy
-from protocols.study.levels import GuardedLevel, guarded
+from protocols.study.levels import guarded
 from protocols.votes import NOT_ASKED
 
 
@@ -64,7 +64,7 @@ class SignedRelease:
 
 def read_signed(folder: Path, study: DeployedStudy, labels: Int64[ndarray, " queries"]) -> SignedRelease | None:
     """What a guardian signed of a release; None if the study has none. labels: the release's. Raises DataCorrupt."""
-    if not isinstance(study.confidentiality, GuardedLevel):
+    if not study.confidentiality.second_server:
         return None
     return SignedRelease(study, labels, read_votes(folder, study).cells, read_signatures(folder))
 

@@ -17,7 +17,8 @@ from protocols.claims.coverage import (
     used_once,
 )
 from protocols.claims.in_short import in_short
-from protocols.claims.protection import LEVEL_NAMES, Protection
+from protocols.claims.levels import LEVELS
+from protocols.claims.protection import Protection
 from protocols.claims.strength import Figure
 from protocols.claims.who_sees import (
     guardian_sees,
@@ -47,12 +48,12 @@ def study_of(level, unit="record", view="label", *, secret=False, pooled=False):
 ALL = [
     study_of(level, unit, view, secret=secret, pooled=pooled)
     for level, unit, view, secret, pooled in product(
-        LEVEL_NAMES, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
+        LEVELS, ("record", "party"), ("label", "histogram"), (False, True), (False, True)
     )
 ]
 
 OF_RECORDS = [
-    replace(study_of(level, view="histogram"), unit=unit, records=True)
+    replace(study_of(level, view="histogram"), unit=unit, votes="record")
     for level, unit in product(("clear", "secure_sum", "two_server"), ("record", "patient", "party"))
 ]
 
@@ -180,6 +181,8 @@ def test_nothing_is_said_of_a_level_unit_or_view_that_is_not_known():
 def test_a_study_without_a_guardian_or_without_a_release_has_no_sentences_about_one():
     with pytest.raises(InvalidInput, match="which have a guardian"):
         guardian_sees(study_of("secure_sum"))
+    with pytest.raises(InvalidInput, match="which have a guardian"):
+        not_covered_by_guardian(study_of("clear"))
     with pytest.raises(InvalidInput, match="no other has a release"):
         who_saw_what(study_of("hidden_queries"), coordinator="centre")
 
@@ -214,14 +217,14 @@ def test_where_records_vote_nothing_is_said_of_teachers_abstentions_or_a_label_t
 )
 def test_what_an_epsilon_means_where_records_vote_is_said_once_and_for_ever(unit, whose):
     study = Protection(
-        level="clear", unit=unit, view="histogram", adjacency="replace-one", asks="the coordinator", records=True
+        level="clear", unit=unit, view="histogram", adjacency="replace-one", asks="the coordinator", votes="record"
     )
     said = used_once(study, Figure(0.5, 1e-6))
     assert said.startswith(f"{whose} used once, in one noisy sum, and this costs at most epsilon 0.5 at delta 1e-06")
     assert "for ever" in said
     assert "at most epsilon 0.501 at" in used_once(study, Figure(0.5001, 1e-6))
     with pytest.raises(InvalidInput, match="teachers vote"):
-        used_once(replace(study, records=False, unit="record"), Figure(1.0, 1e-6))
+        used_once(replace(study, votes="teacher", unit="record"), Figure(1.0, 1e-6))
 
 
 def test_of_a_seat_that_did_not_vote_it_is_not_said_that_its_data_were_used():

@@ -5,8 +5,8 @@ from dataclasses import replace
 
 import pytest
 
+from protocols.claims.kept import withdrawal
 from protocols.claims.strength import percent_at_most
-from protocols.claims.withdrawal import withdrawal
 from protocols.plural import at_most
 from protocols.study.protection import protection_of
 from protocols.study.several_hospitals import each_seat
@@ -57,7 +57,7 @@ def test_it_says_how_it_is_filled_in_and_speaks_of_models_only_where_there_are_a
     assert "open the file in a word processor" in officers_file(study, asked=ASKED)
     about = protection_of(study)
     assert "Models trained at the hospital" in " ".join(withdrawal(about))
-    assert "Models" not in " ".join(withdrawal(replace(about, records=True, view="histogram")))
+    assert "Models" not in " ".join(withdrawal(replace(about, votes="record", view="histogram")))
 
 
 def test_before_it_approves_a_hospital_sees_its_own_row_its_lifetime_and_a_place_to_sign(study):

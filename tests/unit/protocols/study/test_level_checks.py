@@ -71,7 +71,7 @@ APART = {"sigma": 3.0, "threshold": 2.5}
 )
 def test_with_a_guardian_an_outcome_is_a_function_of_one_noisy_histogram(level, mechanism):
     """A server that shifts its share of the counts would learn more than any noise covers from another."""
-    study = hidden_study() if level.hides_queries else lattice_study(level)
+    study = hidden_study() if level.asked_by else lattice_study(level)
     message = f"mechanism is '{mechanism.name}'; allowed at level '{level.name}': thresholded_gnmax"
     with pytest.raises(InvalidInput, match=message):
         study.voting(mechanism=mechanism)
