@@ -44,7 +44,7 @@ from simulations.stages.votes_file import read_labels, read_votes
 
 NAMES = ("mnist", "adult", "garments", "glyphs")
 ORDERS = ("given", "coverage", "uncertainty")
-ASKED = (20, 60, 200)
+ASKED = (60, 200)
 STUDENTS = ("logistic_regression", "random_forest")
 SEEDS = 5
 _BATCH = 20

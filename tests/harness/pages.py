@@ -119,5 +119,5 @@ def keys(value: object, name: str = "") -> set[str]:
 
 def names_of(listed: str) -> set[str]:
     """The names in backquotes in the first column of a table, or before the colon of a list's points."""
-    cells = re.findall(r"^(?:\| ([^|]+) \||- (`[^`]+`(?:`[^`]+`|[^`:\n])*): )", listed, re.MULTILINE)
+    cells = re.findall(r"^(?:\| ([^|]+) \||- (`[^`]+`(?:`[^`]+`|[^`:\n]|\n  (?=`))*): )", listed, re.MULTILINE)
     return {name for cell in cells for name in re.findall(r"`([^`]+)`", "".join(cell))}
