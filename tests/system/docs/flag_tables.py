@@ -135,7 +135,7 @@ def _ranges() -> str:
     """A line a range, with all integers that have it."""
     found: dict[str, list[str]] = {}
     for (where, field), allowed in RANGES.items():
-        said = f"{_power(allowed.lowest)} to {_power(allowed.highest)}, {allowed.why}"
+        said = f"{_power(allowed.lowest)} to {_power(allowed.highest)}"
         found.setdefault(said, []).append(f"`{where}.{field}`")
     return "".join(f"- {said}: {', '.join(fields)}\n" for said, fields in found.items())
 
