@@ -34,7 +34,7 @@ def filters(name: str) -> BudgetFilter:
     return budget_filters(
         accountant=accountant(name),
         mechanism=ThresholdedGNMax(sigma=52.5, threshold=150.0),
-        sensitivity=Sensitivity.always(np.array([0.5, 1.0, 1.5])[group]),
+        sensitivity=Sensitivity.always(np.array([0.5, 1.0, 1.5])[group], delta_squared=2),
         epsilon=np.array([1.0, 2.0, 3.0])[group],
         delta=np.full(250, DELTA),
         view="label",

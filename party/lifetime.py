@@ -240,13 +240,14 @@ def _costs(
     study: Study, position: int, *, unit: str, weight: float | None
 ) -> tuple[Float64[ndarray, " currencies"], Float64[ndarray, " currencies"]]:
     """What a query costs a unit in each of CURRENCIES: only asked, and answered; infinite where there is no bound."""
-    votes = study.votes.moved(unit)
+    each = study.votes.moved(unit)
     # A secret coin amplifies only a unit's single vote; for several votes, the bound with known coins still holds
     # (joint quasi-convexity, van Erven & Harremoes 2014, Thm 13).
     secret = study.secret_coins
     seat = study.roster[position]
-    rate = seat.rate if secret and votes == 1 and weight is None else 1.0
-    moved = Sensitivity(np.array([votes * (seat.weight if weight is None else weight)]), np.array([rate]))
+    rate = seat.rate if secret and each == 1 and weight is None else 1.0
+    votes = np.array([each * (seat.weight if weight is None else weight)])
+    moved = Sensitivity(votes, np.array([rate]), delta_squared=study.votes.delta_squared)
     view = check_view(study.view)
     charging = accountant(study.accountant_name)
     mechanism = study.mechanism

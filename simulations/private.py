@@ -22,7 +22,7 @@ from numpy import ndarray
 from protocols.budgets.accountant import Accountant, default_accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, Sensitivity
+from protocols.mechanisms import ONE_VOTE, Mechanism, Sensitivity
 from protocols.noise import simulated
 from protocols.research.data_dependent import DATA_DEPENDENT, Circumstances, Figures, QueryVotes, Units
 from protocols.research.private import Private
@@ -308,6 +308,7 @@ def worst_case_epsilon(
     delta: float,
 ) -> float:
     """The least epsilon over the orders: they are public, as all of this is but the votes."""
-    cost = charging.query_cost(mechanism, Sensitivity.always(moved), view="label", classes=classes)
+    units = Sensitivity.always(moved, delta_squared=ONE_VOTE)
+    cost = charging.query_cost(mechanism, units, view="label", classes=classes)
     spend = queries * (cost.ask + cost.answer)[0]
     return float(charging.to_epsilon(spend, charging.orders, np.full(len(spend), delta)).min())

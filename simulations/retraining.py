@@ -321,7 +321,8 @@ def _worst_case(asked: AskedVotes) -> Float64[ndarray, "parties powers"]:
     view = check_view(study.view)
     # Both are Renyi accountants, as exact Gaussian DP has no orders.
     account = accountant("label_only" if view == "label" else "gaussian")
-    cost = account.query_cost(study.mechanism, Sensitivity.always(study.weights), view=view, classes=study.classes)
+    moved = Sensitivity.always(study.weights, delta_squared=study.votes.delta_squared)
+    cost = account.query_cost(study.mechanism, moved, view=view, classes=study.classes)
     return _POWERS * asked.entering.sum(axis=1)[:, None] * (cost.ask + cost.answer)
 
 

@@ -43,8 +43,8 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
 from protocols.study.released_noise import noise_in
 from protocols.study.several_hospitals import any_hospitals, each_seat, noise_distance, these_hospitals
-from protocols.study.study import ADJACENCY, party_of
-from protocols.study.votes import UNITS, TeacherVotes, UnitSums, Votes, unit_sums
+from protocols.study.study import ADJACENCY, Study, party_of
+from protocols.study.votes import UNITS, TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 # A party has few seats in one release; above this many combinations, only the epsilons are added.
@@ -263,7 +263,7 @@ def statement(facts: Facts) -> dict[str, Any]:
     """The statement. Raises InvalidInput for a named hospital that is not on the roster."""
     study = facts.study
     terms = study.terms
-    labels, about = facts.labels, protection_of(study)
+    labels, about, kind = facts.labels, protection_of(study), _KINDS[type(study.votes)]
     made = {
         "format": FORMAT,
         "created": facts.stated["created"],
@@ -277,8 +277,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "class_names": list(terms.class_names),
             "pool_sha256": terms.pool_sha256,
             "quorum": study.quorum,
-            "teachers_per_party": study.votes.voters,
-            "participation": study.votes.participation_name,
+            **kind.terms(study),
         },
         "protected": {
             "unit": study.unit,
@@ -288,14 +287,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "view_in_words": f"anyone who sees {about.view_in_words}.",
             "confidentiality": study.confidentiality.name,
         },
-        "mechanism": {
-            "name": study.mechanism.name,
-            "noise": study.mechanism.noise_law if study.lattice is None else "discrete_gaussian",
-            "parameters": study.mechanism.values,
-            "noise_in_each_sum": noise_in(study),
-            "noise_in_words": noise_added(about, votes=noise_in(study)),
-            "meaning": {name: study.mechanism.parameters()[name].meaning for name in study.mechanism.values},
-        },
+        **kind.noise(study),
         "accounting": {
             "method": study.budgets.accountant.statement,
             "accountant": study.accountant_name,
@@ -306,7 +298,7 @@ def statement(facts: Facts) -> dict[str, Any]:
             "publishable": True,
             "publishable_in_words": publishable(about),
         },
-        "records": _RECORDS[type(study.votes)](facts),
+        "records": kind.records(facts),
         "queries": {
             "pool": len(labels),
             "asked": int((labels != NOT_ASKED).sum()),
@@ -371,9 +363,52 @@ def _records(facts: Facts) -> dict[str, Any]:
     }
 
 
-_RECORDS: dict[type[Votes], Callable[[Facts], dict[str, Any] | None]] = {
-    TeacherVotes: lambda facts: None,
-    UnitSums: _records,
+def _mechanism(study: Study) -> dict[str, Any]:
+    """How teachers' votes become labels."""
+    mechanism = study.mechanism
+    return {
+        "mechanism": {
+            "name": mechanism.name,
+            "noise": mechanism.noise_law if study.lattice is None else "discrete_gaussian",
+            "parameters": mechanism.values,
+            "noise_in_each_sum": noise_in(study),
+            "noise_in_words": noise_added(protection_of(study), votes=noise_in(study)),
+            "meaning": {name: mechanism.parameters()[name].meaning for name in mechanism.values},
+        }
+    }
+
+
+def _noise(study: Study) -> dict[str, Any]:
+    """The noise of a sum, which is released as it is; integer, as a study between organisations has no other."""
+    return {
+        "noise": {
+            "law": "discrete_gaussian",
+            "sigma": unit_sums(study).sigma,
+            "in_each_sum": noise_in(study),
+            "in_words": noise_added(protection_of(study), votes=noise_in(study)),
+        }
+    }
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What a statement says of one kind of votes: its terms, its noise, and what is fixed about records."""
+
+    terms: Callable[[Study], dict[str, Any]]
+    noise: Callable[[Study], dict[str, Any]]
+    records: Callable[[Facts], dict[str, Any] | None]
+
+
+_KINDS: dict[type[Votes], _Kind] = {
+    TeacherVotes: _Kind(
+        lambda study: {
+            "teachers_per_party": teacher_votes(study).teachers,
+            "participation": study.votes.participation_name,
+        },
+        _mechanism,
+        lambda facts: None,
+    ),
+    UnitSums: _Kind(lambda study: {}, _noise, _records),
 }
 
 

@@ -249,7 +249,7 @@ def budget_filters(
     distinct_reserve = np.zeros(distinct.shape[1])
     distinct_reserve[member] = reserve
     caps = accountant.affords(distinct[0], distinct[1] - distinct_reserve)
-    each = Sensitivity(distinct[2], distinct[3])
+    each = Sensitivity(distinct[2], distinct[3], delta_squared=sensitivity.delta_squared)
     cost = accountant.query_cost(mechanism, each, view=view, classes=classes)
     best = affordable_queries(caps, cost, answer_rate=answer_rate).argmax(axis=1)
     row = np.arange(len(best))

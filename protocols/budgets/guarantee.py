@@ -168,14 +168,15 @@ _MARGIN = 1e-12
 class Accounting:
     """What the accounting of a study consists of.
 
-    budgets: the filters of its seats; votes: the votes that one protected unit of each seat moves, > 0; noise_distance:
-    total variation distance between all labels that may be released and those with ideal noise (0 under the view
-    "histogram").
+    budgets: the filters of its seats; votes: the votes that one protected unit of each seat moves, > 0; delta_squared:
+    see Sensitivity; noise_distance: total variation distance between all labels that may be released and those with
+    ideal noise (0 under the view "histogram").
     """
 
     budgets: BudgetFilter
     mechanism: Mechanism
     votes: Float64[ndarray, " seats"]
+    delta_squared: int
     view: View
     classes: int
     noise_distance: float
@@ -272,7 +273,7 @@ def _cost(accounting: Accounting, hospitals: _Hospitals) -> QueryCost:
     """What a query costs with the votes of the first, the first two, ... hospitals together."""
     return accounting.budgets.accountant.query_cost(
         accounting.mechanism,
-        Sensitivity.always(np.cumsum(hospitals.votes)),
+        Sensitivity.always(np.cumsum(hospitals.votes), delta_squared=accounting.delta_squared),
         view=accounting.view,
         classes=accounting.classes,
     )

@@ -77,7 +77,8 @@ def _proportional(planned: Planned) -> Float64[ndarray, " parties"]:
 
 def _exhaustive(planned: Planned) -> Float64[ndarray, " parties"]:
     budgets = planned.distinct(total_weight=float(len(planned.epsilon)))
-    queries = budgets.queries(Sensitivity.always(planned.sensitivity_per_weight * _GRID))
+    tried = planned.sensitivity_per_weight * _GRID
+    queries = budgets.queries(Sensitivity.always(tried, delta_squared=planned.delta_squared))
     weight = _exhausting(queries, budgets.sizes, sigma=planned.sigma)
     # Exact composition gains a little more for small budgets; the gain hardly changes with the weight.
     gain = budgets.gain(planned.sensitivity_per_weight * weight)
@@ -178,7 +179,7 @@ def vanishing(pattern: Pattern, planned: Planned) -> tuple[Float64[ndarray, " pa
     rates, weight = np.ones(len(budgets.epsilon)), 1.0
     for _ in range(_ROUNDS):
         moved = np.full(len(tried), planned.sensitivity_per_weight * weight)
-        queries = budgets.queries(Sensitivity(moved, tried))
+        queries = budgets.queries(Sensitivity(moved, tried, delta_squared=planned.delta_squared))
         rates = rates_for(queries[:, 0]) if pattern == "periodic" else _secret_rates(queries, budgets.epsilon)
         scale = float(on_lattice(np.array([1.0 / rates[budgets.member].mean()]), units=LATTICE)[0])
         settled = abs(scale / weight - 1) < _SETTLED

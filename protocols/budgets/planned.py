@@ -31,15 +31,17 @@ _CHUNK = 20_000_000
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Planned:
-    """epsilon, delta: the budget of each party; sensitivity_per_weight: votes that one protected unit moves at weight 1
-    (1 for a record, teachers per party for a party); sigma: the noise of the label, in votes, for one vote of each
-    party; answer_rate: share of queries that is answered. Raises InvalidInput for a budget out of range."""
+    """epsilon, delta: the budget of each party; sensitivity_per_weight: votes that one protected unit moves at weight
+    1 (1 for a record, teachers per party for a party); delta_squared: see Sensitivity; sigma: the noise of the label,
+    in votes, for one vote of each party; answer_rate: share of queries that is answered. Raises InvalidInput for a
+    budget out of range."""
 
     accountant: Accountant
     mechanism: Mechanism
     epsilon: Float64[ndarray, " parties"]
     delta: Float64[ndarray, " parties"]
     sensitivity_per_weight: int
+    delta_squared: int
     sigma: float
     view: View
     classes: int
@@ -105,7 +107,7 @@ class DistinctBudgets:
         a twentieth of the time.
         """
         planned = self.planned
-        moved = Sensitivity.always(votes)
+        moved = Sensitivity.always(votes, delta_squared=planned.delta_squared)
         pairs = planned.accountant.pairs(planned.mechanism, moved, view=planned.view, classes=planned.classes)
         if pairs is None:
             return np.ones_like(votes)
@@ -128,6 +130,7 @@ def least_sigma(
     epsilon: Float64[ndarray, " parties"],
     delta: Float64[ndarray, " parties"],
     weights: Float64[ndarray, " parties"],
+    delta_squared: int,
     view: View,
     classes: int,
     query_limit: int,
@@ -136,8 +139,8 @@ def least_sigma(
 ) -> float:
     """The least sigma in [low, high], to a part in 10^12 from above, at which each party's budget affords one query.
 
-    mechanism(sigma): what is charged, answered or not; weights: what one protected unit moves, in votes. Raises
-    InvalidInput if a budget affords none even at `high`.
+    mechanism(sigma): what is charged, answered or not; weights, delta_squared: what one protected unit moves,
+    see Sensitivity. Raises InvalidInput if a budget affords none even at `high`.
     """
     each, whose = np.unique(np.stack([epsilon, delta, weights]), axis=1, return_index=True)
     reserve = noise_reserve(
@@ -149,7 +152,7 @@ def least_sigma(
         total_weight=float(weights.sum()),
     )
     caps = accountant.affords(each[0], np.maximum(each[1] - reserve, np.finfo(float).tiny))
-    units = Sensitivity.always(each[2])
+    units = Sensitivity.always(each[2], delta_squared=delta_squared)
 
     row = np.arange(each.shape[1])
 

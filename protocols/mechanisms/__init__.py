@@ -8,13 +8,14 @@ from protocols.mechanisms.gaussian_mechanism import GaussianMechanism
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
-from protocols.mechanisms.mechanism import Lattice, Mechanism, QueryCost, Sensitivity
+from protocols.mechanisms.mechanism import ONE_VOTE, Lattice, Mechanism, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import VIEWS, Number, Parameter, View, check_view, parameter
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.plugins import Parts
 
 __all__ = [
     "MECHANISMS",
+    "ONE_VOTE",
     "VIEWS",
     "ConfidentGNMax",
     "GNMax",

@@ -108,10 +108,10 @@ class ConfidentGNMax(GaussianMechanism):
             return QueryCost(label, np.zeros_like(label))
         bit = self._bit_rdp(sensitivity, orders, view=view)
         if sensitivity.sampled and self.lattice is not None:
-            always = Sensitivity.always(sensitivity.votes)
+            always = sensitivity.unsampled
             return QueryCost(bit, histogram_rdp(always, orders, sigma=self.sigma, lattice=self.lattice))
         if sensitivity.sampled:
-            whole = histogram_rdp(Sensitivity.always(sensitivity.votes), orders, sigma=self.sigma, lattice=None)
+            whole = histogram_rdp(sensitivity.unsampled, orders, sigma=self.sigma, lattice=None)
             return self._one_coin(sensitivity, orders, bit, whole)
         return QueryCost(bit, label)
 
@@ -119,8 +119,7 @@ class ConfidentGNMax(GaussianMechanism):
         self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, classes: int
     ) -> QueryCost:
         sigma, lattice = self.bit_sigma("label"), self.lattice
-        always = Sensitivity.always(sensitivity.votes)
-        whole = label_rdp(always, orders, sigma=self.sigma, classes=classes, lattice=lattice)
+        whole = label_rdp(sensitivity.unsampled, orders, sigma=self.sigma, classes=classes, lattice=lattice)
         if lattice is not None:
             # For a vote under a secret coin, the bit is amplified; the label is not, because the bit reveals
             # something about the coin.
@@ -135,6 +134,7 @@ class ConfidentGNMax(GaussianMechanism):
         label = histogram_mu_squared(sensitivity, sigma=self.sigma, lattice=self.lattice)
         if view == "histogram":
             return QueryCost(label, np.zeros_like(label))
+        _ = sensitivity.class_votes  # the maximum moves by s, the counts by sqrt(2) s
         bit = histogram_mu_squared(sensitivity, sigma=self.bit_sigma(view), lattice=self.lattice) / 2
         return QueryCost(bit, label)
 
@@ -181,7 +181,7 @@ class ConfidentGNMax(GaussianMechanism):
 
         Less by a secret coin.
         """
-        d = sensitivity.votes / self.bit_sigma(view)
+        d = sensitivity.class_votes / self.bit_sigma(view)
         if sensitivity.sampled and self.lattice is not None:
             return self._lattice_bit_rdp(sensitivity, orders, self.lattice)
         if sensitivity.sampled:

@@ -105,29 +105,28 @@ def noisy_histogram(
 def histogram_rdp(
     sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, sigma: float, lattice: Lattice | None
 ) -> Float64[ndarray, "units orders"]:
-    """a s^2/sigma^2: the Gaussian mechanism with L2 sensitivity sqrt(2) s (Mironov 2017, Prop. 7).
+    """a Delta^2 s^2/(2 sigma^2): the Gaussian mechanism with L2 sensitivity Delta s (Mironov 2017, Prop. 7).
 
     The same for discrete Gaussians (Canonne, Kamath, Steinke 2020, Thm 4); for a sum of several of them, see
     distributed_noise.py. Less for a vote that enters by a secret coin (secret_sampling.py, lattice_sampling.py); in a
     sum of several parties' noise it is charged as if it always entered, which bounds it (quasi-convexity).
     """
-    d = sensitivity.votes / sigma
     if lattice is not None and lattice.shares > 1:
         return distributed_gaussian_rdp(
             whole_units(sensitivity, lattice),
             orders,
             share_sigma=sigma * lattice.units / sqrt(lattice.shares),
             honest=lattice.shares,
-            squared_move=2,
+            squared_move=sensitivity.delta_squared,
             dimension=lattice.classes,
         )
-    if sensitivity.sampled and lattice is not None:
-        return sampled_lattice_histogram_rdp(
-            whole_units(sensitivity, lattice), sensitivity.rate, orders, sigma_units=sigma * lattice.units
-        )
     if sensitivity.sampled:
-        return sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
-    return orders[None, :] * d[:, None] ** 2
+        d = sensitivity.class_votes / sigma
+        if lattice is None:
+            return sampled_label_gaussian_rdp(d, sensitivity.rate, orders)
+        units = whole_units(sensitivity, lattice)
+        return sampled_lattice_histogram_rdp(units, sensitivity.rate, orders, sigma_units=sigma * lattice.units)
+    return orders[None, :] * (sensitivity.delta_squared / 2) * (sensitivity.votes[:, None] / sigma) ** 2
 
 
 def label_rdp(
@@ -139,12 +138,13 @@ def label_rdp(
     lattice: Lattice | None,
 ) -> Float64[ndarray, "units orders"]:
     """The label-only bound of one label; the Gaussian one for votes that enter by a secret coin."""
+    votes = sensitivity.class_votes
     if lattice is not None:
         units, sigma_units = whole_units(sensitivity, lattice), sigma * lattice.units
         if sensitivity.sampled:
             return sampled_lattice_label_rdp(units, sensitivity.rate, orders, sigma_units=sigma_units, classes=classes)
         return lattice_label_rdp(units, orders, sigma_units=sigma_units, classes=classes)
-    whole = label_only.label_rdp(sensitivity.votes[:, None] / sigma, orders[None, :], classes=classes)
+    whole = label_only.label_rdp(votes[:, None] / sigma, orders[None, :], classes=classes)
     # Leaving out votes by a coin before the release never costs more than letting them all enter (quasi-convexity).
     return (
         np.minimum(whole, histogram_rdp(sensitivity, orders, sigma=sigma, lattice=None))
@@ -157,10 +157,11 @@ def label_pairs(sensitivity: Sensitivity, *, sigma: float, classes: int, lattice
     """What one label reveals of a unit's single vote. Raises InvalidInput for a vote that enters by a secret coin."""
     if sensitivity.sampled:
         raise InvalidInput("accountant 'exact_composition' does not hold for secret sampling; allowed: label_only")
+    votes = sensitivity.class_votes
     if lattice is not None:
         units = whole_units(sensitivity, lattice)
         return lattice_label_pairs(units, sigma_units=sigma * lattice.units, classes=classes)
-    return LabelPairs(PairKind(min(classes, 3)), sensitivity.votes / sigma)
+    return LabelPairs(PairKind(min(classes, 3)), votes / sigma)
 
 
 def integer_noise_distance(lattice: Lattice, *, draws: int) -> float:
@@ -176,13 +177,13 @@ def whole_units(sensitivity: Sensitivity, lattice: Lattice) -> Int64[ndarray, " 
 def histogram_mu_squared(
     sensitivity: Sensitivity, *, sigma: float, lattice: Lattice | None
 ) -> Float64[ndarray, "units orders"]:
-    """2 s^2/sigma^2 = mu^2 of the same mechanism (Dong, Roth, Su, arXiv 1905.02383, Thm 2.7).
+    """Delta^2 s^2/sigma^2 = mu^2 of the same mechanism (Dong, Roth, Su, arXiv 1905.02383, Thm 2.7).
 
     A part in 1,000 more, or less, for integer noise (lattice_gaussian.py).
     """
     if sensitivity.sampled:
         raise InvalidInput("accountant 'gaussian_dp' does not hold for secret sampling; allowed: label_only, gaussian")
     if lattice is not None:
-        moved = sqrt(2.0) * sensitivity.votes * lattice.units
+        moved = sqrt(sensitivity.delta_squared) * sensitivity.votes * lattice.units
         return lattice_mu_squared(moved, sigma_units=sigma * lattice.units, shares=lattice.shares)[:, None]
-    return 2.0 * (sensitivity.votes[:, None] / sigma) ** 2
+    return sensitivity.delta_squared * (sensitivity.votes[:, None] / sigma) ** 2

@@ -66,7 +66,7 @@ class LNMax(Mechanism):
     def noise_rdp(self, sensitivity: Sensitivity, orders: Float64[ndarray, " orders"], *, view: View) -> QueryCost:
         if sensitivity.sampled:
             raise InvalidInput("lnmax has no bound for secret sampling; allowed: gnmax, confident_gnmax")
-        cost = laplace_histogram_rdp(sensitivity.votes, orders, gamma=self.gamma)
+        cost = laplace_histogram_rdp(sensitivity.class_votes, orders, gamma=self.gamma)
         return QueryCost(cost, np.zeros_like(cost))
 
     def outcome_log_law(

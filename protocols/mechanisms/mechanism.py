@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from inspect import getattr_static
 from typing import ClassVar, Final
 
@@ -22,6 +22,9 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms.parameter import Number, Parameter, View
 from protocols.noise import Noise, silent
 from protocols.votes import ABSTAIN
+
+# Delta^2 of a vote that moves from one class to another: one count falls by 1, another rises by 1.
+ONE_VOTE: Final = 2
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,13 @@ class Sensitivity:
     """How much protected units move: their total vote weight, and how often it enters.
 
     votes: >= 0, in votes, one per unit; rate: in (0, 1], the probability with which the unit's vote enters a query by
-    a coin that nobody but its node sees (1: it always enters; docs/explanation/mathematics.md, section 6).
+    a coin that nobody but its node sees (1: it always enters; docs/explanation/mathematics.md, section 6);
+    delta_squared: Delta^2 >= 1, the most by which one vote moves the counts, as a squared L2 distance.
     """
 
     votes: Float64[ndarray, " units"]
     rate: Float64[ndarray, " units"]
+    delta_squared: int = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.votes).all() and (self.votes >= 0).all()):
@@ -53,9 +58,27 @@ class Sensitivity:
             raise InvalidInput(f"rates are {self.rate}; allowed: in (0, 1]")
 
     @classmethod
-    def always(cls, votes: Float64[ndarray, " units"]) -> Sensitivity:
+    def always(cls, votes: Float64[ndarray, " units"], *, delta_squared: int) -> Sensitivity:
         """Units whose vote enters every query, or whose participation is public."""
-        return cls(votes, np.ones_like(votes))
+        return cls(votes, np.ones_like(votes), delta_squared=delta_squared)
+
+    @property
+    def unsampled(self) -> Sensitivity:
+        """The same units, if their votes always entered."""
+        return Sensitivity.always(self.votes, delta_squared=self.delta_squared)
+
+    @property
+    def class_votes(self) -> Float64[ndarray, " units"]:
+        """The votes, for a bound that is proved for votes that move from one class to another.
+
+        Raises InvalidInput if they move the counts otherwise.
+        """
+        if self.delta_squared != ONE_VOTE:
+            raise InvalidInput(
+                f"Delta^2 is {self.delta_squared}; allowed: {ONE_VOTE}, as this bound is proved for a vote that moves "
+                "from one class to another"
+            )
+        return self.votes
 
     @property
     def sampled(self) -> bool:

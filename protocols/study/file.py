@@ -125,18 +125,19 @@ def _votes(table: dict[str, Any], path: Path) -> Votes:
     Raises InvalidInput for a key that is neither the study's nor its votes'.
     """
     own = [field.name for field in fields(DeployedStudy) if field.name not in ("votes", "roster")]
-    records = table.pop("records", None)
-    allowed = own if records is not None else own + [field.name for field in fields(TeacherVotes)]
-    if unknown := sorted(set(table) - set(allowed)):
-        beside = "" if records is None else " beside [records]"
-        raise InvalidInput(f"study file {path}: unknown key {unknown[0]!r}; allowed{beside}: {', '.join(allowed)}")
-    if records is None:
-        given = {key: table.pop(key) for key in list(table) if key not in own}
+    given = {key: table.pop(key) for key in list(table) if key not in own}
+    units = "records" in given
+    allowed, beside = (["records"], " beside [records]") if units else ([f.name for f in fields(TeacherVotes)], "")
+    if unknown := sorted(set(given) - set(allowed)):
+        raise InvalidInput(
+            f"study file {path}: unknown key {unknown[0]!r}; allowed{beside}: {', '.join([*own, *allowed])}"
+        )
+    if not units:
         given["mechanism"] = _mechanism(given.get("mechanism"), given.get("view"), path)
         return TeacherVotes(**_typed(TeacherVotes, given, path))
-    if not isinstance(records, dict):
-        raise InvalidInput(f"study file {path}: records is {records!r}; allowed: a table [records]")
-    return UnitSums(**_typed(UnitSums, records, path))
+    if not isinstance(given["records"], dict):
+        raise InvalidInput(f"study file {path}: records is {given['records']!r}; allowed: a table [records]")
+    return UnitSums(**_typed(UnitSums, given["records"], path))
 
 
 def _typed(

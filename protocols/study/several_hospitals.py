@@ -56,6 +56,7 @@ def _accounting(study: Study) -> Accounting:
         budgets=study.budgets,
         mechanism=study.mechanism,
         votes=study.votes_per_unit * study.weights,
+        delta_squared=study.votes.delta_squared,
         view=check_view(study.view),
         classes=study.classes,
         noise_distance=noise_distance(study),

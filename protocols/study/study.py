@@ -184,7 +184,7 @@ class Study(AnyStudy):
     def sensitivity(self) -> Sensitivity:
         """What each seat's protected units move. Public patterns amplify nothing: each vote is charged in full."""
         rates = self.rates if self.secret_coins else np.ones(len(self.roster))
-        return Sensitivity(self.votes_per_unit * self.weights, rates)
+        return Sensitivity(self.votes_per_unit * self.weights, rates, delta_squared=self.votes.delta_squared)
 
     @property
     def largest_weight(self) -> float:

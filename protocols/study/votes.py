@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, fields
-from math import isqrt, sqrt
+from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal  # Any: the values of a study file
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy import ndarray
 from protocols.budgets.participation import check_pattern, check_rate
 from protocols.contributions import check_sums
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GaussianMechanism, GNMax, Lattice, Mechanism, check_view
+from protocols.mechanisms import ONE_VOTE, GaussianMechanism, GNMax, Lattice, Mechanism, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
@@ -101,6 +101,7 @@ class TeacherVotes:
     questions: str = GIVEN
     participation_name: str
     by: ClassVar[str] = "teacher"
+    delta_squared: ClassVar[int] = ONE_VOTE
     # Whether all queries are asked, and paid for, in one batch.
     once: ClassVar[bool] = False
     # What the two servers of a level open to each other: labels, or the noisy sum.
@@ -321,7 +322,7 @@ class UnitSums:
         return self.population * self.votes**0.5 / self.queries
 
     def moved(self, unit: str) -> float:
-        return sqrt(self.delta_squared / 2)
+        return 1.0
 
     def several(self, study: AnyStudy) -> bool:
         return False

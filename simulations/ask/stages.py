@@ -95,6 +95,7 @@ def ask_study(settings: AskSettings, *, classes: int) -> tuple[Budgets, Study]:
         epsilon=budgets.epsilon,
         delta=budgets.delta,
         sensitivity_per_weight=votes_per_unit(settings.unit, teachers=1),
+        delta_squared=TeacherVotes.delta_squared,
         sigma=mechanism.label_sigma,
         view="label",
         classes=classes,

@@ -11,7 +11,7 @@ from numpy import ndarray
 from protocols.budgets.accountant import Accountant, GaussianDp
 from protocols.budgets.filter import budget_filters, noise_reserve
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, Sensitivity, View
+from protocols.mechanisms import ONE_VOTE, Mechanism, Sensitivity, View
 from protocols.plural import at_most
 
 
@@ -85,7 +85,7 @@ def claim_of(target: Target, *, delta: float, total_weight: float) -> Claim:
 
     Raises InvalidInput if no filter affords them at this delta.
     """
-    sensitivity = Sensitivity(np.array([target.weight]), np.array([target.rate]))
+    sensitivity = Sensitivity(np.array([target.weight]), np.array([target.rate]), delta_squared=ONE_VOTE)
     cost = target.accountant.query_cost(target.mechanism, sensitivity, view=target.view, classes=target.classes)
     spend = target.queries * (cost.ask + cost.answer)[0]
     orders, epsilon, reserve = target.accountant.orders, 0.0, 0.0

@@ -159,7 +159,7 @@ def _slice(
     filters, view, seen = study.budgets, check_view(study.view), planner.histograms(study.weights)
     account, tight = accountant(study.accountant_name), _tightest(study)
     caps = np.maximum(account.affords(filters.epsilon[tight], filters.delta[tight]), 0.0)
-    units = Sensitivity.always(study.votes_per_unit * study.weights[tight])
+    units = Sensitivity.always(study.votes_per_unit * study.weights[tight], delta_squared=study.votes.delta_squared)
     answered, accuracy = [], []
     for others in product(*axes.values[1:-1]):
         given = dict(zip(names, (sigma, *others, 0.0), strict=True))

@@ -31,8 +31,9 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         ]
         for g in figures["groups"][:40]
     ]
+    mechanism = "one noisy sum" if figures["mechanism"] is None else figures["mechanism"]["name"]
     print_rows(
-        f"{_seats(figures)}, {figures['mechanism']['name']}, {figures['accounting']}, unit {figures['unit']}, "
+        f"{_seats(figures)}, {mechanism}, {figures['accounting']}, unit {figures['unit']}, "
         f"view {figures['view']}, {figures['adjacency']}, delta {_deltas(figures)}, "
         f"{level_text(figures['confidentiality'], figures['units'])}",
         ["size", "budget", "weight", "epsilon guaranteed", "used (operator's reading)", "share used"],

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from protocols.budgets.accountant import accountant
 from protocols.installing import DISTRIBUTION
 from protocols.study.right_labels import doubtful, seldom_named
-from protocols.study.study import ADJACENCY
+from protocols.study.study import ADJACENCY, Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from runtime.files import write_atomically
 from simulations.pipeline import Baselines, RunResult
@@ -63,7 +63,7 @@ def summary(result: RunResult) -> Summary:
         "not_for_release": list(NOT_FOR_RELEASE),
         "votes_by": result.settings.votes_by,
         "parties": len(study.roster),
-        "teachers_per_party": study.votes.voters,
+        "teachers_per_party": study.votes.values.get("teachers"),
         "class_names": names,
         "queries": result.source.stored.queries,
         "asked": float(np.mean([seed.asked for seed in seeds])),
@@ -90,10 +90,7 @@ def summary(result: RunResult) -> Summary:
         "unit": study.unit,
         "adjacency": ADJACENCY,
         "view": study.view,
-        "mechanism": {
-            "name": study.mechanism.name,
-            **study.mechanism.values,
-        },
+        "mechanism": _FILES[type(study.votes)].mechanism(study),
         "noise_by_default": result.settings.usual_noise,
         "individualization": result.settings.individualization,
         "participation": study.votes.participation_name,
@@ -356,13 +353,18 @@ def _parties(result: RunResult) -> str:
 
 @dataclass(frozen=True)
 class _Files:
-    """What only one kind of votes has: figures of the summary, and tables."""
+    """What only one kind of votes has: figures of the summary, a mechanism, and tables."""
 
     figures: Callable[[RunResult], Summary | None]
+    mechanism: Callable[[Study], Summary | None]
     tables: Mapping[str, Callable[[RunResult], bytes]]
 
 
 _FILES: dict[type[Votes], _Files] = {
-    TeacherVotes: _Files(lambda result: None, {"queries.parquet": _queries}),
-    UnitSums: _Files(_record_votes, {"sums.parquet": _sums, "pool.parquet": _pool}),
+    TeacherVotes: _Files(
+        lambda result: None,
+        lambda study: {"name": study.mechanism.name, **study.mechanism.values},
+        {"queries.parquet": _queries},
+    ),
+    UnitSums: _Files(_record_votes, lambda study: None, {"sums.parquet": _sums, "pool.parquet": _pool}),
 }

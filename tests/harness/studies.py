@@ -77,6 +77,7 @@ def make_study(
         epsilon=budgets,
         delta=np.full(len(budgets), delta),
         sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+        delta_squared=TeacherVotes.delta_squared,
         sigma=made.label_sigma,
         view=view,
         classes=classes,

@@ -53,7 +53,7 @@ def test_the_bound_in_every_currency_is_that_of_the_worst_stream_of_queries(acco
     study = make_study(BIG, account=account, mechanism=mechanism, **more)
     budgets = study.budgets
     bound = cost_of(study).nano / NANO
-    moved = Sensitivity.always(np.array([study.roster[0].weight]))
+    moved = Sensitivity.always(np.array([study.roster[0].weight]), delta_squared=2)
     charging = accountant(account)
     cost = charging.query_cost(study.mechanism, moved, view="label", classes=10)
     squared = study.mechanism.gaussian_dp(moved, view="label")

@@ -54,6 +54,7 @@ def test_a_run_labels_the_pool_charges_every_budget_whole_and_says_all_of_it_in_
         assert group["share_of_budget_used"] == pytest.approx(1, abs=0.01)
     poor, rich = summary["groups"]
     assert poor["weight"] < 1 < rich["weight"]
+    assert (summary["teachers_per_party"], summary["mechanism"]) == (None, None)
     votes, baselines = summary["record_votes"], summary["baselines"]
     assert (votes["queries"], votes["votes_per_record"]) == (60, 30)
     assert votes["protected_units"] == 319

@@ -69,6 +69,17 @@ def test_the_sums_that_are_released_are_those_of_the_records_with_noise(record_r
     np.testing.assert_array_equal(released_labels(folder, study), cells.argmax(axis=1))
 
 
+def test_the_statement_and_the_study_file_name_no_teacher_and_no_mechanism_where_records_vote(record_release):
+    _, labelled, folder = record_release
+    stated = json.loads((folder / "privacy.json").read_text())
+    assert "mechanism" not in stated
+    assert not {"teachers_per_party", "participation"} & set(stated["study"])
+    assert stated["noise"]["law"] == "discrete_gaussian"
+    assert stated["noise"]["sigma"] == stated["noise"]["in_each_sum"] == labelled.study.mechanism.label_sigma
+    for name in ("privacy.json", "privacy.html", "study.toml", "report.html", "model_card.md"):
+        assert "gnmax" not in (folder / name).read_text()
+
+
 def test_the_soft_labels_say_what_the_records_do_and_the_student_learns_them(record_release):
     _, labelled, folder = record_release
     study = labelled.study

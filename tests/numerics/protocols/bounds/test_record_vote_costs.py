@@ -24,7 +24,7 @@ PAGE = ROOT / "docs" / "explanation" / "record-votes.md"
 def charged(d, *, lattice=None, sigma=1.0):
     """The mu squared that is charged for one release in which a unit of weight d votes."""
     mechanism = GNMax(sigma=sigma).on_lattice(lattice)
-    moved = Sensitivity.always(np.array([d * sigma]))
+    moved = Sensitivity.always(np.array([d * sigma]), delta_squared=2)
     return accountant("gaussian_dp").query_cost(mechanism, moved, view="histogram", classes=2).ask[0]
 
 
@@ -36,7 +36,7 @@ def test_a_swap_costs_what_quadrature_over_two_cells_finds(row):
 
 @pytest.mark.parametrize("row", VECTORS["renyi"], ids=str)
 def test_its_renyi_divergence_is_the_gaussian_one_at_every_order(row):
-    moved = Sensitivity.always(np.array([row["d"]]))
+    moved = Sensitivity.always(np.array([row["d"]]), delta_squared=2)
     cost = GNMax(sigma=1.0).noise_rdp(moved, np.array([float(row["order"])]), view="histogram")
     assert cost.ask[0, 0] == pytest.approx(row["rdp"], rel=1e-12)
 

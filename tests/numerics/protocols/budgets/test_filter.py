@@ -22,7 +22,7 @@ def filters(
     return budget_filters(
         accountant=accountant(account),
         mechanism=mechanism,
-        sensitivity=Sensitivity.always(np.full(len(epsilon), float(sensitivity))),
+        sensitivity=Sensitivity.always(np.full(len(epsilon), float(sensitivity)), delta_squared=2),
         epsilon=epsilon,
         delta=np.full(len(epsilon), delta),
         view=view,
@@ -67,7 +67,7 @@ def test_amounts_are_rounded_up_once_and_never_fall_below_the_exact_cost(asked, 
 def test_the_order_is_the_one_that_affords_most_queries():
     budgets = filters([0.5, 2.0, 8.0])
     account = accountant("label_only")
-    cost = account.query_cost(CONFIDENT, Sensitivity.always(np.ones(1)), view="label", classes=10)
+    cost = account.query_cost(CONFIDENT, Sensitivity.always(np.ones(1), delta_squared=2), view="label", classes=10)
     caps = account.affords(np.array([0.5, 2.0, 8.0]), np.full(3, 1e-5))
     best = (caps / (cost.ask + cost.answer)).argmax(axis=1)
     np.testing.assert_array_equal(budgets.order, account.orders[best])

@@ -22,6 +22,7 @@ def solve(rule, epsilon, *, sigma=40.0, per_weight=1, account="label_only", view
         epsilon=epsilon,
         delta=np.full(len(epsilon), 1e-5),
         sensitivity_per_weight=per_weight,
+        delta_squared=2,
         sigma=sigma,
         view=view,
         classes=10,

@@ -25,7 +25,7 @@ def filters(name, mechanism=ONE_DRAW, *, query_limit=32, votes=VOTES, classes=4,
     return budget_filters(
         accountant=accountant(name),
         mechanism=mechanism,
-        sensitivity=Sensitivity.always(votes),
+        sensitivity=Sensitivity.always(votes, delta_squared=2),
         epsilon=epsilon,
         delta=DELTA,
         view="label",
@@ -81,7 +81,7 @@ def test_the_reading_of_what_was_spent_is_the_curve_at_that_number():
 def test_in_renyi_dp_a_planned_number_costs_that_many_labels_at_every_order():
     found = filters("exact_composition")
     label = accountant("label_only")
-    cost = label.query_cost(ONE_DRAW, Sensitivity.always(VOTES), view="label", classes=4).ask
+    cost = label.query_cost(ONE_DRAW, Sensitivity.always(VOTES, delta_squared=2), view="label", classes=4).ask
     at = np.searchsorted(label.orders, found.order)
     np.testing.assert_allclose(found.spend(found.cap), found.cap * cost[np.arange(2), at], rtol=1e-12)
     assert found.nano(int(found.cap[1]), 1) >= 1e9 * found.spend(found.cap)[1]
@@ -89,7 +89,9 @@ def test_in_renyi_dp_a_planned_number_costs_that_many_labels_at_every_order():
 
 def test_a_person_at_two_hospitals_costs_no_less_than_at_either_by_exact_composition():
     found = filters("exact_composition")
-    accounting = Accounting(budgets=found, mechanism=ONE_DRAW, votes=VOTES, view="label", classes=4, noise_distance=0.0)
+    accounting = Accounting(
+        budgets=found, mechanism=ONE_DRAW, votes=VOTES, delta_squared=2, view="label", classes=4, noise_distance=0.0
+    )
     both = known_to(accounting, [[0], [1]], delta=1e-6)
     # Their votes add up: no fewer than the smaller number of queries, at the sum of both weights.
     together = composition(PairKind(3), 2.5 / 20.0, queries=32).epsilon(int(found.cap.min()), 1e-6)
@@ -167,6 +169,7 @@ def test_exhaustive_weights_let_all_budgets_run_out_after_the_same_number_of_que
         epsilon=np.repeat([0.5, 2.0], 20),
         delta=np.full(40, 1e-6),
         sensitivity_per_weight=1,
+        delta_squared=2,
         sigma=20.0,
         view="label",
         classes=2,

@@ -40,7 +40,7 @@ def test_a_curve_of_a_cap_has_the_published_epsilon_and_the_share_of_rounded_noi
     budgets = budget_filters(
         accountant=accountant("gaussian_dp"),
         mechanism=GNMax(sigma=8.0),
-        sensitivity=Sensitivity.always(np.ones(1)),
+        sensitivity=Sensitivity.always(np.ones(1), delta_squared=2),
         epsilon=np.array([1.5]),
         delta=np.array([1e-5]),
         view="label",

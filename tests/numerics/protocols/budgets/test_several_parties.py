@@ -30,7 +30,7 @@ def accounting(
     budgets = budget_filters(
         accountant=accountant(account),
         mechanism=mechanism,
-        sensitivity=Sensitivity.always(votes),
+        sensitivity=Sensitivity.always(votes, delta_squared=2),
         epsilon=epsilon,
         delta=np.full(len(epsilon), delta),
         view="label",
@@ -40,7 +40,13 @@ def accounting(
         answer_rate=1.0,
     )
     return Accounting(
-        budgets=budgets, mechanism=mechanism, votes=votes, view="label", classes=classes, noise_distance=noise_distance
+        budgets=budgets,
+        mechanism=mechanism,
+        votes=votes,
+        delta_squared=2,
+        view="label",
+        classes=classes,
+        noise_distance=noise_distance,
     )
 
 
@@ -84,7 +90,7 @@ def test_one_more_hospital_never_lowers_it_and_the_worst_choice_bounds_every_cho
 def price_at(made, votes, position):
     """Costs of a refused and of an answered query at one order of the accountant, for a unit of these votes."""
     cost = made.budgets.accountant.query_cost(
-        made.mechanism, Sensitivity.always(np.array([votes])), view="label", classes=made.classes
+        made.mechanism, Sensitivity.always(np.array([votes]), delta_squared=2), view="label", classes=made.classes
     )
     return cost.ask[0, position], (cost.ask + cost.answer)[0, position]
 

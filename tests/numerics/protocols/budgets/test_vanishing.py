@@ -20,6 +20,7 @@ def solved(pattern, epsilon, *, account="label_only", view="label", mechanism=CO
         epsilon=budgets,
         delta=np.full(len(budgets), 1e-5),
         sensitivity_per_weight=1,
+        delta_squared=2,
         sigma=mechanism.label_sigma,
         view=view,
         classes=10,
@@ -48,7 +49,10 @@ def answers(epsilon, rate, weight, *, secret):
     """How many queries a budget affords, when all are answered, at its best order."""
     account = accountant("label_only")
     cost = account.query_cost(
-        CONFIDENT, Sensitivity(np.array([weight]), np.array([rate if secret else 1.0])), view="label", classes=10
+        CONFIDENT,
+        Sensitivity(np.array([weight]), np.array([rate if secret else 1.0]), delta_squared=2),
+        view="label",
+        classes=10,
     )
     each = (cost.ask + cost.answer)[0] * (1 if secret else rate)
     return float((account.affords(np.array([epsilon]), np.array([1e-5]))[0] / each).max())

@@ -63,7 +63,9 @@ def test_the_bound_is_above_the_exact_divergence_of_any_moved_vote(gumbel, rest,
     before, after = np.array(rest), np.array(rest)
     before[first] += weight
     after[1 - first] += weight
-    cost = gumbel(scale=scale).noise_rdp(Sensitivity.always(np.array([weight])), np.array([order]), view="label")
+    cost = gumbel(scale=scale).noise_rdp(
+        Sensitivity.always(np.array([weight]), delta_squared=2), np.array([order]), view="label"
+    )
     exact = divergence(before, after, scale, order)
     assert exact <= cost.ask[0, 0] * (1 + 1e-9)
     assert cost.answer[0, 0] == 0
@@ -71,7 +73,9 @@ def test_the_bound_is_above_the_exact_divergence_of_any_moved_vote(gumbel, rest,
 
 def test_the_bound_also_covers_a_unit_of_several_votes_that_move_to_different_classes(gumbel):
     rng, orders = np.random.default_rng(5), np.array([1.5, 4.0, 30.0])
-    cost = gumbel(scale=3.0).noise_rdp(Sensitivity.always(np.array([4.0])), orders, view="label").ask[0]
+    cost = (
+        gumbel(scale=3.0).noise_rdp(Sensitivity.always(np.array([4.0]), delta_squared=2), orders, view="label").ask[0]
+    )
     for _ in range(200):
         counts = rng.uniform(0, 20, 5)
         before, after = (counts + rng.multinomial(4, np.full(5, 0.2)) for _ in range(2))
@@ -80,7 +84,11 @@ def test_the_bound_also_covers_a_unit_of_several_votes_that_move_to_different_cl
 
 
 def test_the_bound_is_nearly_attained_by_two_classes_that_are_level(gumbel):
-    cost = gumbel(scale=100.0).noise_rdp(Sensitivity.always(np.array([1.0])), np.array([4.0]), view="label").ask[0, 0]
+    cost = (
+        gumbel(scale=100.0)
+        .noise_rdp(Sensitivity.always(np.array([1.0]), delta_squared=2), np.array([4.0]), view="label")
+        .ask[0, 0]
+    )
     assert divergence([51.0, 50.0], [50.0, 51.0], 100.0, 4.0) == pytest.approx(cost, rel=0.01)
 
 

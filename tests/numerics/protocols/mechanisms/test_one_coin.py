@@ -39,7 +39,7 @@ def exact(bit_sigma, sigma, rate, order, s):
 
 def charged(bit_sigma, sigma, rate, order, s, *, account):
     mechanism = make_mechanism("confident_gnmax", view="label", sigma=sigma, sigma_threshold=bit_sigma, threshold=0.0)
-    unit, orders = Sensitivity(np.array([s]), np.array([rate])), np.array([order])
+    unit, orders = Sensitivity(np.array([s]), np.array([rate]), delta_squared=2), np.array([order])
     if account == "gaussian":
         cost = mechanism.noise_rdp(unit, orders, view="label")
     else:

@@ -46,7 +46,7 @@ UNITS = (1, 9, 40, 96)
 @cache
 def charge_of(mechanism: ThresholdedGNMax, votes: float, rate: float, classes: int):
     """What one unit is charged for one query."""
-    return charge(mechanism, Sensitivity(np.array([votes]), np.array([rate])), classes)[0]
+    return charge(mechanism, Sensitivity(np.array([votes]), np.array([rate]), delta_squared=2), classes)[0]
 
 
 def charge(mechanism, sensitivity, classes):
@@ -85,7 +85,7 @@ def test_two_classes_cost_as_much_as_three_so_the_bound_of_two_would_not_do():
     counts = np.stack([x.ravel(), y.ravel()], axis=-1)
     decision, alone = Decision(sigma=1.0, threshold=0.0), np.ones(2, dtype=np.int64)
     p, q = (decision.log_law(counts + move, alone) for move in (np.zeros(2), np.array([-0.2, 0.2])))
-    bound = charge(ThresholdedGNMax(sigma=1.0, threshold=0.0), Sensitivity.always(np.array([0.2])), 2)
+    bound = charge(ThresholdedGNMax(sigma=1.0, threshold=0.0), Sensitivity.always(np.array([0.2]), delta_squared=2), 2)
     # At order 32 the worst counts lie elsewhere.
     found = divergences(p, q)[0].max(axis=0)[:-1]
     assert (found > 0.999 * bound[0, :-1]).all()

@@ -22,8 +22,9 @@ TARGETS = AuditSettings(**TERMS).targets()
 def affordable(target, epsilon):
     filters = budget_filters(
         accountant=target.accountant, mechanism=target.mechanism,
-        sensitivity=Sensitivity(np.array([target.weight]), np.array([target.rate])), epsilon=np.array([epsilon]),
-        delta=np.array([0.01]), view=target.view, classes=3, query_limit=8, total_weight=300.0, answer_rate=1.0,
+        sensitivity=Sensitivity(np.array([target.weight]), np.array([target.rate]), delta_squared=2),
+        epsilon=np.array([epsilon]), delta=np.array([0.01]), view=target.view, classes=3, query_limit=8,
+        total_weight=300.0, answer_rate=1.0,
     )  # fmt: skip
     return filters.affordable(np.zeros(1, dtype=np.int64), limit=100)[0]
 

@@ -28,7 +28,9 @@ def test_bounds_that_a_mechanism_names_but_does_not_prove_are_refused():
         default_accountant(mechanism, "label")
     for name in ("label_only", "gaussian_dp"):
         with pytest.raises(InvalidInput, match="no accountant holds"):
-            ACCOUNTANTS[name].query_cost(mechanism, Sensitivity.always(np.ones(1)), view="label", classes=10)
+            ACCOUNTANTS[name].query_cost(
+                mechanism, Sensitivity.always(np.ones(1), delta_squared=2), view="label", classes=10
+            )
 
 
 def test_moments_of_laplace_noise_are_refused_for_other_noise():

@@ -23,7 +23,7 @@ def filters(**changes):
     terms = {
         "accountant": accountant("gaussian"),
         "mechanism": make_mechanism("gnmax", view="label", sigma=40.0),
-        "sensitivity": Sensitivity.always(values(sensitivity)),
+        "sensitivity": Sensitivity.always(values(sensitivity), delta_squared=2),
         "epsilon": TWO,
         "delta": DELTA,
         "view": "label",
@@ -50,10 +50,10 @@ REFUSED = {
     "mu of 0 in delta": lambda: gaussian.gdp_delta(values(0), ONE),
     "Laplace sensitivity below 0": lambda: laplace.laplace_histogram_rdp(values(-1), TWO, gamma=0.1),
     "Laplace order below 1": lambda: laplace.laplace_histogram_rdp(ONE, values(0.6), gamma=0.1),
-    "a unit of negative votes": lambda: Sensitivity.always(values(-3)),
-    "a unit of no number of votes": lambda: Sensitivity.always(values(np.nan)),
-    "a rate above 1": lambda: Sensitivity(ONE, TWO),
-    "a rate of 0": lambda: Sensitivity(ONE, values(0)),
+    "a unit of negative votes": lambda: Sensitivity.always(values(-3), delta_squared=2),
+    "a unit of no number of votes": lambda: Sensitivity.always(values(np.nan), delta_squared=2),
+    "a rate above 1": lambda: Sensitivity(ONE, TWO, delta_squared=2),
+    "a rate of 0": lambda: Sensitivity(ONE, values(0), delta_squared=2),
     "an answer rate below 0": lambda: filters(answer_rate=-1.0),
     "a threshold test of sensitivity 0": lambda: papernot.threshold_rdp(
         TWO, sigma_threshold=3.0, sensitivity=values(0)

@@ -86,7 +86,7 @@ def test_public_offsets_leave_the_sensitivity_of_the_tested_maximum_at_the_weigh
 
 
 def test_both_rounds_cost_what_confident_gnmax_costs():
-    units = Sensitivity.always(np.array([0.5, 1.0]))
+    units = Sensitivity.always(np.array([0.5, 1.0]), delta_squared=2)
     orders = np.array([2.0, 8.0])
     for mine, other in (
         (INTERACTIVE.noise_rdp(units, orders, view="label"), CONFIDENT.noise_rdp(units, orders, view="label")),

@@ -80,7 +80,7 @@ def test_every_mechanism_has_parameters_here_and_releases_one_label_or_abstentio
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_costs_grow_with_sensitivity_and_order_and_label_only_is_never_above_gaussian(name):
     mechanism = make(name)
-    sensitivity = Sensitivity.always(np.array([0.1, 1.0, 5.0]))
+    sensitivity = Sensitivity.always(np.array([0.1, 1.0, 5.0]), delta_squared=2)
     gaussian = mechanism.noise_rdp(sensitivity, ORDERS, view="label")
     label_only = mechanism.label_only_rdp(sensitivity, ORDERS, classes=10)
     for part in ("ask", "answer"):
@@ -93,6 +93,22 @@ def test_costs_grow_with_sensitivity_and_order_and_label_only_is_never_above_gau
     # RDP of mu-GDP is a mu^2 / 2: the Gaussian accountants speak of the same mechanism.
     np.testing.assert_allclose(mu.ask * ORDERS / 2, gaussian.ask)
     np.testing.assert_allclose(mu.answer * ORDERS / 2, gaussian.answer)
+
+
+def test_a_bound_for_votes_between_classes_is_refused_to_a_unit_that_moves_the_counts_further(subtests):
+    far = Sensitivity.always(np.ones(1), delta_squared=4)
+    secret = Sensitivity(np.ones(1), np.full(1, 0.5), delta_squared=4)
+    costs = {
+        "label of GNMax": lambda: make("gnmax").label_only_rdp(far, ORDERS, classes=10),
+        "pairs of GNMax": lambda: make("gnmax").label_pairs(far, classes=10),
+        "secret coins": lambda: make("gnmax").noise_rdp(secret, ORDERS, view="histogram"),
+        "threshold": lambda: make("confident_gnmax").noise_rdp(far, ORDERS, view="label"),
+        "threshold, by mu": lambda: make("confident_gnmax").gaussian_dp(far, view="label"),
+        "Laplace": lambda: make("lnmax").noise_rdp(far, ORDERS, view="label"),
+    }
+    for name, cost in costs.items():
+        with subtests.test(name), pytest.raises(InvalidInput, match=r"is 4; allowed: 2"):
+            cost()
 
 
 def label_probabilities(counts, sigma):

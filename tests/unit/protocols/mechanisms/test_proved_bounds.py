@@ -24,7 +24,7 @@ from protocols.noise import gaussian, lattice_noise, simulated
 from protocols.votes import ABSTAIN
 from tests.harness.seeded import seeded_source
 
-UNIT = Sensitivity.always(np.ones(1))
+UNIT = Sensitivity.always(np.ones(1), delta_squared=2)
 SIGMA, MARGIN = 10.0, 12.0
 CONFIDENT = {"sigma": 3.0, "sigma_threshold": 4.0, "threshold": 5.0}
 INTERACTIVE = {**CONFIDENT, "interactive_threshold": 1.0, "reinforce_confidence": 0.9, "round_one": 5}
@@ -73,7 +73,7 @@ def test_a_margin_of_noisy_votes_is_charged_no_less_than_its_exact_cost(order):
 @pytest.mark.parametrize(("base", "given"), [(GNMax, {}), (ThresholdedGNMax, {"threshold": 3.0})])
 def test_a_changed_release_is_charged_as_the_noisy_histogram(base, given, lattice, secret_coins):
     changed = subclass(base, release=by_margin)(sigma=SIGMA, **given).on_lattice(lattice)
-    unit = Sensitivity(np.ones(1), np.full(1, 0.25)) if secret_coins else UNIT
+    unit = Sensitivity(np.ones(1), np.full(1, 0.25), delta_squared=2) if secret_coins else UNIT
     for name in ("label_only", "exact_composition"):
         with pytest.raises(InvalidInput, match=f"{name}' does not hold"):
             accountant(name).check(changed, "label", secret_coins=secret_coins)
@@ -155,7 +155,9 @@ def test_an_interactive_mechanism_of_a_changed_first_round_is_refused():
 
 def test_whoever_proves_a_bound_of_his_own_release_is_charged_by_it():
     def margin_rdp(self, sensitivity, orders, *, classes):
-        return GNMax.label_only_rdp(self, Sensitivity.always(2 * sensitivity.votes), orders, classes=max(classes, 3))
+        return GNMax.label_only_rdp(
+            self, Sensitivity.always(2 * sensitivity.votes, delta_squared=2), orders, classes=max(classes, 3)
+        )
 
     stated = subclass(GNMax, release=by_margin, label_only_rdp=margin_rdp)(sigma=SIGMA)
     assert default_accountant(stated, "label", planned=True).name == "label_only"
