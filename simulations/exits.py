@@ -10,9 +10,6 @@ EPILOG = (
 )
 # Only a run has a folder to continue in; what other commands trained is in the cache.
 EPILOG_OF_RUN = EPILOG.removesuffix(".") + " (go on with --resume)."
-EPILOG_OF_ASK = EPILOG.replace(" 8 an audit found more leakage than claimed;", "").removesuffix(".") + (
-    " (the same command again goes on: models, votes and retrained models that were finished lie in the cache)."
-)
 
 
 class Interrupted(KeyboardInterrupt):

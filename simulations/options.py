@@ -127,8 +127,11 @@ _SETTINGS = [
     _flag("--answer-rate", "Public estimate of the share of queries answered, to choose orders [1].", type=float),
     _flag("--quorum", "Parties that must answer each batch [1; 90 % of them at level secure_sum].", type=int),
     _flag("--confidentiality", "Who may see a vote: clear (the coordinator), secure_sum (nobody; the coordinator sees "
-          "the noisy histogram: give --view histogram), two_server (nobody) [clear].",
-          type=click.Choice(["clear", "secure_sum", "two_server"])),
+          "the noisy histogram: give --view histogram), two_server (nobody), hidden_queries (nobody; a hospital asks "
+          "about records that only it sees) [clear].",
+          type=click.Choice(["clear", "secure_sum", "two_server", "hidden_queries"])),
+    _flag("--input-bound", "hidden_queries: the largest absolute value in a query; larger ones are cut off [1 for "
+          "images, 8 for tables].", type=float),
     _flag("--units", "Integer noise: lattice units per vote, a power of two [64; clear: real-valued noise].", type=int),
     _flag("--colluders", "secure_sum: parties that may collude with the coordinator [0].", type=int),
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),

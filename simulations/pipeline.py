@@ -17,7 +17,10 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from coordinator.students.choice import AUTO, Choice
+from party.asking.report import Improvement, improve
+from party.data.records import Records
 from protocols.errors import InvalidInput
+from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.plural import counted
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
@@ -29,6 +32,7 @@ from simulations.progress import Reporter
 from simulations.setup.accountants import check_analyses, named_accountants
 from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
+from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
@@ -62,7 +66,8 @@ class RunResult:
 
     released_student: of the first seed; None where none was trained. choices: for each seed how the kind of its student
     was chosen, None if it was named. by_group: None where no student was. findings: private. warned: what was said of
-    the labels before anything was spent; foretold: of the first seed's labels, see `foretold`.
+    the labels before anything was spent; foretold: of the first seed's labels, see `foretold`. improved: the model of
+    the hospital that asks, before and after, for each seed; empty where none asks.
     """
 
     settings: Experiment
@@ -81,6 +86,7 @@ class RunResult:
     findings: Findings
     warned: tuple[str, ...] = ()
     foretold: int | None = None
+    improved: tuple[Improvement, ...] = ()
 
 
 def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
@@ -141,7 +147,7 @@ def run(
     findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
-        groups, findings, tuple(warned), _foretold(inputs, seeds[0]),
+        groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds),
     )  # fmt: skip
 
 
@@ -151,9 +157,30 @@ def _foretold(inputs: Inputs, first: SeedResult) -> int | None:
     return foretold(inputs.as_rows, first.labelling.labels)
 
 
+def _improved(inputs: Inputs, study: Study, seeds: list[SeedResult]) -> tuple[Improvement, ...]:
+    if isinstance(inputs, VoteInputs) or inputs.asker is None:
+        return ()
+    taught, fixed_point = inputs.taught, precision_of(study)
+    return tuple(
+        improve(
+            inputs.settings.teacher,
+            Records(taught.private_inputs[inputs.asker], taught.private_labels[inputs.asker]),
+            Records(taught.test_inputs, taught.test_labels),
+            np.clip(taught.public_inputs, -fixed_point.input_bound, fixed_point.input_bound),
+            seed.labelling.labels,
+            classes=inputs.classes,
+            seed=teacher_seed(inputs.settings.data_seed, len(study.roster), 0),
+            precision=fixed_point,
+        )
+        for seed in seeds
+    )
+
+
 def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings: Experiment, host: Host) -> bool:
     """Compares the first seed's replay with a live study; False where the study can only be replayed."""
     if isinstance(source.stored, VoteCounts) or len(study.roster) > LIVE_PARTIES or study.votes.pooled:
+        return False
+    if study.confidentiality.asked_by:  # A live one takes minutes a query; its ballots' own tests compare them.
         return False
     train = train_between(study, source, first.seed, settings, host)
     if isinstance(source.stored, RecordCells):

@@ -28,7 +28,7 @@ from simulations.source import source_digest
 
 # What a kept part depends on, besides data and printed figures: the code of papers and stages, and of what they call.
 _CODE = (
-    "benchmarks.papers", "simulations.stages", "simulations.setup", "simulations.datasets", "simulations.ask",
+    "benchmarks.papers", "simulations.stages", "simulations.setup", "simulations.datasets",
     "simulations.retraining", "coordinator.queries", "coordinator.students", "party.teachers", "protocols.mechanisms",
     "protocols.budgets", "protocols.bounds", "protocols.research",
 )  # fmt: skip

@@ -51,12 +51,16 @@ SIMULATED_UNITS = 64
 
 
 @dataclass(frozen=True)
-class KnownKeys:
-    """Public keys of a simulation, in hexadecimal: of each seat, and the guardian's two."""
+class Simulated:
+    """What a simulation makes up: public keys, in hexadecimal, of each seat, of a hospital that asks, and the
+    guardian's two; and the largest absolute value in a hidden query.
+    """
 
     seats: tuple[str, ...]
+    querier: str
     sealing: str
     signing: str
+    input_bound: float
 
 
 class Level(ABC):
@@ -78,9 +82,9 @@ class Level(ABC):
         return True
 
     @classmethod
-    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
-        """The level in a simulation. keys: which are known. Raises InvalidInput for terms that it does not have."""
-        raise InvalidInput(f"level {cls.name!r} has no simulation; allowed: clear, secure_sum, two_server")
+    @abstractmethod
+    def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:
+        """The level in a simulation. Raises InvalidInput for terms that it does not have."""
 
     @abstractmethod
     def check(self, study: AnyStudy) -> None:
@@ -150,7 +154,7 @@ class Clear(Level):
             _check_units(self.units)
 
     @classmethod
-    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
+    def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:
         _check_no_colluders(cls.name, colluders)
         return Clear(units=units)
 
@@ -183,8 +187,8 @@ class SecureSum(Level):
         check("study", "confidentiality.colluders", self.colluders)
 
     @classmethod
-    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
-        return SecureSum(units=units or SIMULATED_UNITS, colluders=colluders or 0, seat_keys=keys.seats)
+    def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:
+        return SecureSum(units=units or SIMULATED_UNITS, colluders=colluders or 0, seat_keys=made.seats)
 
     def check(self, study: AnyStudy) -> None:
         check_view(study, self.name, "histogram")
@@ -309,15 +313,15 @@ class TwoServer(GuardedLevel):
     name: ClassVar[str] = "two_server"
 
     @classmethod
-    def simulated(cls, *, units: int | None, colluders: int | None, keys: KnownKeys) -> Confidentiality:
+    def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:
         _check_no_colluders(cls.name, colluders)
         return TwoServer(
             units=units or SIMULATED_UNITS,
             abstention=True,
             guardian="guardian",
-            sealing_key=keys.sealing,
-            signing_key=keys.signing,
-            seat_keys=keys.seats,
+            sealing_key=made.sealing,
+            signing_key=made.signing,
+            seat_keys=made.seats,
         )
 
     @property
@@ -348,6 +352,20 @@ class HiddenQueries(GuardedLevel):
         if not 0 < self.input_bound <= 2**20:
             raise InvalidInput(f"confidentiality: input_bound is {self.input_bound}; allowed: above 0, at most 2**20")
 
+    @classmethod
+    def simulated(cls, *, units: int | None, colluders: int | None, made: Simulated) -> Confidentiality:
+        _check_no_colluders(cls.name, colluders)
+        return HiddenQueries(
+            units=units or SIMULATED_UNITS,
+            guardian="guardian",
+            sealing_key=made.sealing,
+            signing_key=made.signing,
+            seat_keys=made.seats,
+            querier="querier",
+            querier_key=made.querier,
+            input_bound=made.input_bound,
+        )
+
     @property
     def abstains(self) -> bool:
         return False
@@ -355,6 +373,10 @@ class HiddenQueries(GuardedLevel):
     @property
     def asked_by(self) -> str:
         return self.querier
+
+    def usual_batch(self, queries: int, *, voters: int, classes: int) -> int:
+        """Few: every model of the study answers a batch in one private inference."""
+        return min(10, super().usual_batch(queries, voters=voters, classes=classes))
 
     def check(self, study: AnyStudy) -> None:
         votes = teacher_votes(study)

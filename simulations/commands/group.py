@@ -59,10 +59,6 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.commands.encoder:encoder_flags",
         "Make an encoder of a data set's public pool, of public weights or trained on it, for --features onnx:FILE.",
     ),
-    "ask": (
-        "simulations.ask.command:ask_flags",
-        "Let querying parties get their own private records labelled by the others, and retrain their models.",
-    ),
 }
 
 

@@ -24,8 +24,10 @@ def run_verdict(result: RunResult, figures: Summary) -> str:
 
 
 def compared(result: RunResult, figures: Summary) -> str:
-    """In one sentence: a model that one party makes alone, the student, and one of all data pooled. Where none was
-    measured, why."""
+    """In one sentence: a model that one party makes alone, the student, and one of all data pooled; or the model of who
+    asks, before and after. Where none was measured, why."""
+    if (asker := figures["asker"]) is not None:
+        return f"Who asks alone {percent(asker['before'])}, with the labels {percent(asker['after'])}, on test records."
     alone, together, pooled = (figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"],
                                figures["baselines"]["non_private_student_accuracy"])  # fmt: skip
     said = [

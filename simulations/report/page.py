@@ -208,6 +208,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
             "model": cell(uniform["student_accuracy"], student, percent),
             "private": "yes, as a separate study; not for release beside this one",
         },
+        *_asker(figures),
         *_alone(result, figures, cell),
         {
             "name": "One model on all data pooled",
@@ -216,6 +217,22 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
             "model": cell(baselines["non_private_student_accuracy"], "non_private", percent),
             "private": "without privacy, not for release",
         },
+    ]
+
+
+def _asker(figures: Summary) -> list[Row]:
+    """The model of a hospital that asks, before and after."""
+    if (asker := figures["asker"]) is None:
+        return []
+    return [
+        {
+            "name": f"Who asks, {asker['model']} of {count(asker['own_records'])} own records{words}",
+            "labels": count(figures["answered"]) if words else "–",
+            "label_accuracy": "–",
+            "model": percent(asker[key]),
+            "private": "of its own records, not for release",
+        }
+        for key, words in (("before", ""), ("after", " and the labels"))
     ]
 
 

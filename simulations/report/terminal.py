@@ -58,6 +58,12 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
     click.echo(f"report           {out / 'report.html'}")
+    if (asker := figures["asker"]) is not None:
+        click.echo(
+            f"{MARK}who asks, {asker['model']} of {counted(asker['own_records'], 'own record')}: {asker['before']:.4f} "
+            f"before, {asker['after']:.4f} with the labels"
+        )
+        click.echo(f"{MARK}fixed point agrees {asker['agreement']:.4f}")
     measured = figures["baselines"]
     if (majority := measured["majority_class_accuracy"]) is not None:
         click.echo(f"majority class   {majority:.4f}, of the same test records: always the most frequent")
@@ -82,7 +88,7 @@ def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[s
     """Prints the sentence on a party alone, the student and pooled data, and what makes it doubtful, with the mark
     where it has private figures. doubts: sentences, and whether each may be released."""
     private = ("single_party_accuracy_mean", "non_private_student_accuracy")
-    mark = MARK if any(figures["baselines"][name] is not None for name in private) else ""
+    mark = MARK if figures["asker"] or any(figures["baselines"][name] is not None for name in private) else ""
     click.echo(folded(sentence, first=mark, rest=mark))
     for doubt, public in doubts:
         click.echo(folded(doubt, first="" if public else MARK, rest="" if public else MARK))

@@ -80,6 +80,7 @@ def summary(result: RunResult) -> Summary:
         "record_votes": _FILES[type(study.votes)].figures(result),
         "by_group": groups_summary(result.by_group),
         "calibration": calibration_summary(result.by_group),
+        "asker": _asker(result),
         "baselines": {**_baselines(result.baselines, student_mean), **baseline_groups(result.by_group)},
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
@@ -104,6 +105,26 @@ def summary(result: RunResult) -> Summary:
         "live_checked": result.live_checked,
         "study_digest": study.digest.hex(),
         "seeds": _seeds(result),
+    }
+
+
+def _asker(result: RunResult) -> Summary | None:
+    """What a hospital that asks gains: its own model before and after; agreement: of votes in fixed point with floating
+    point. None where nobody asks."""
+    if not result.improved:
+        return None
+    after = np.array([each.accuracy_after for each in result.improved])
+    first = result.improved[0]
+    mean, half = mean_and_interval(after)
+    return {
+        "model": first.model,
+        "own_records": first.own_records,
+        "input_bound": result.settings.input_bound,
+        "before": first.accuracy_before,
+        "after": mean,
+        "gain": mean - first.accuracy_before,
+        "gain_ci95": half,
+        "agreement": result.source.agreement,
     }
 
 

@@ -39,6 +39,7 @@ from simulations.stages.stored_votes import VoteCounts
 NOT_FOR_RELEASE: Final = (
     "teacher_accuracy_mean",
     "plurality_accuracy",
+    "asker",
     "baselines.non_private_student_accuracy",
     "baselines.single_party_accuracy_mean",
     "baselines.single_party_accuracy_best",
@@ -356,9 +357,10 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
             ),
             words.voters(result),
         ]
+    asked = "hidden" if study.confidentiality.asked_by else "public"
     weighting = f"{settings.weight_rule}: {WEIGHT_RULES[settings.weight_rule].words}"
     lines += [
-        ("Queries", f"{count(stored.queries)} public queries, {study.classes} classes"),
+        ("Queries", f"{count(stored.queries)} {asked} queries, {study.classes} classes"),
         ("Mechanism", words.mechanism(study)),
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
         ("End of study", words.end(study)),
@@ -423,6 +425,8 @@ def _live(result: RunResult) -> str:
         return "yes: parties with their own ledgers released and were charged the same"
     if isinstance(result.source.stored, VoteCounts):
         return "no: counts of votes do not show parties; the study was only replayed"
+    if result.study.confidentiality.asked_by:
+        return "no: votes are those of private inference, bit for bit, but the study was only replayed"
     return f"no: above {LIVE_PARTIES:,} parties the study is only replayed"
 
 

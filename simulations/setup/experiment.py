@@ -30,6 +30,7 @@ from protocols.errors import DataUnavailable, InvalidInput
 from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
+from protocols.study.levels import LEVELS
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Seat, Study
@@ -245,7 +246,8 @@ class Experiment(BaseModel):
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
     answer_rate: float = Field(1.0, ge=0, le=1)
     quorum: int | None = Field(None, ge=1)
-    confidentiality: Literal["clear", "secure_sum", "two_server"] = "clear"
+    confidentiality: Literal["clear", "secure_sum", "two_server", "hidden_queries"] = "clear"
+    input_bound: float | None = Field(None, gt=0)
     units: int | None = Field(None, ge=2)
     colluders: int | None = Field(None, ge=0)
     dropout: float = Field(0.0, ge=0, lt=1)
@@ -261,6 +263,11 @@ class Experiment(BaseModel):
     def usual_noise(self) -> bool:
         """Whether noise and threshold are the usual ones, as none were given."""
         return VOTERS[self.votes_by].usual_noise and is_usual(self.mechanism, self.parameters)
+
+    @property
+    def askers(self) -> int:
+        """How many hospitals ask about records of their own: 1 where queries are hidden, otherwise none."""
+        return int(LEVELS[self.confidentiality].asking_role == "party")
 
     @property
     def weight_rule(self) -> str:
@@ -294,6 +301,8 @@ def experiment(**values: object) -> Experiment:
         given = {**voters.assumed, **given}
     settings = _validated(given)
     VOTERS[settings.votes_by].check(settings, given)
+    if settings.input_bound is not None and not settings.askers:
+        raise InvalidInput(f"input_bound is {settings.input_bound}; allowed with confidentiality 'hidden_queries' only")
     questions_of_a_batch(settings.questions)
     check_parameters(settings.mechanism, settings.parameters, view=check_view(settings.view))
     return settings
@@ -411,7 +420,10 @@ def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int
     teachers = 1 if pooled else settings.teachers_per_party
     total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
     seats = len(budgets.names)
-    level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
+    level = simulated_level(
+        settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats,
+        input_bound=settings.input_bound or 1.0,
+    )  # fmt: skip
     quorum = settings.quorum or level.usual_quorum(seats)
     lattice = level.lattice(quorum=quorum, classes=classes)
     mechanism = scaled_mechanism(

@@ -22,18 +22,23 @@ from protocols.levels import table
 from protocols.levels.level import Aggregation, Ballot, BatchNoise
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE
 from protocols.noise import Noise
-from protocols.study.levels import LEVELS, Confidentiality, KnownKeys
+from protocols.study.levels import LEVELS, Confidentiality, Simulated
 from protocols.study.study import Study
 
 # The order of P-256; a private key is a nonzero residue of it.
 _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
 
 
-def simulated_level(level: str, *, units: int | None, colluders: int | None, seats: int) -> Confidentiality:
-    """A level with known keys. Raises InvalidInput for colluders at a level that does not count them."""
+def simulated_level(
+    level: str, *, units: int | None, colluders: int | None, seats: int, input_bound: float = 1.0
+) -> Confidentiality:
+    """A level with known keys. input_bound: the largest absolute value in a hidden query. Raises InvalidInput for
+    colluders at a level that does not count them.
+    """
     sealing, signing = (key().public_key().public_bytes_raw().hex() for key in (_sealing_key, _signing_key))
-    keys = KnownKeys(seat_keys(seats), sealing, signing)
-    return LEVELS[level].simulated(units=units, colluders=colluders, keys=keys)
+    *keys, querier = seat_keys(seats + 1)
+    made = Simulated(tuple(keys), querier, sealing, signing, input_bound)
+    return LEVELS[level].simulated(units=units, colluders=colluders, made=made)
 
 
 def seat_key(position: int) -> ec.EllipticCurvePrivateKey:

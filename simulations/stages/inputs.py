@@ -14,6 +14,7 @@ from coordinator.queries.features import features_for
 from coordinator.students import EQUAL, usual_table_student
 from coordinator.students.choice import AUTO, SIMPLEST, USUAL
 from party.teachers import teacher_kind
+from party.teachers.teacher import PRIVATE
 from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
@@ -59,12 +60,14 @@ class DatasetInputs:
     """What a run that trains teachers starts from: a data set cut into shards.
 
     shards: for each seat (a party, or one of its privacy groups), the private records of each of its teachers; with
-    upsampling, for each teacher of the pooled data. cache_dir: where features of records are kept; None: nowhere.
+    upsampling, for each teacher of the pooled data. asker: the labelled records of the hospital that asks, which is no
+    seat, where queries are hidden. cache_dir: where features of records are kept; None: nowhere.
     """
 
     settings: Experiment
     dataset: Dataset
     shards: list[list[Int64[ndarray, " records"]]]
+    asker: Int64[ndarray, " records"] | None = None
     cache_dir: Path | None = None
 
     @property
@@ -72,8 +75,8 @@ class DatasetInputs:
         """The names of the sites if each party is one site of the data set, otherwise None."""
         if not isinstance(parse_partition(self.settings.partition), BySite):
             return None
-        sites = self.dataset.site_names
-        return sites if len(sites) == self.settings.parties else None
+        sites, parties = self.dataset.site_names, self.settings.parties
+        return sites[:parties] if len(sites) == parties + self.settings.askers else None
 
     @cached_property
     def population(self) -> int:
@@ -180,6 +183,8 @@ class VoteInputs:
 
 
 Inputs = DatasetInputs | VoteInputs
+# Tables are standardised: hardly a value is larger.
+TABLE_BOUND = 8.0
 # What stays where data and features stay, and the settings of features.
 _OF_FEATURES = ("features", "_encoded", "taught", "studied", "as_rows")
 _SETTINGS_OF_FEATURES = ("features", "teacher_features", "student_features")
@@ -204,7 +209,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         )
     settings = _resolved(settings, dataset)
     _ = groupings(dataset, settings.group_columns)
-    inputs = DatasetInputs(settings, dataset, _shards(settings, dataset), host.cache_dir)
+    shards, asker = _shards(settings, dataset)
+    inputs = DatasetInputs(settings, dataset, shards, asker, host.cache_dir)
     _OF_VOTERS[settings.votes_by].check(inputs, reporter)
     _ = inputs.features
     return inputs
@@ -220,7 +226,8 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     if isinstance(inputs, VoteInputs):
         return inputs_of_votes(settings, inputs.stored, parties=inputs.settings.parties, truth=inputs.truth)
     _check_training(settings)
-    made = DatasetInputs(_resolved(settings, inputs.dataset), inputs.dataset, inputs.shards, inputs.cache_dir)
+    resolved = _resolved(settings, inputs.dataset)
+    made = DatasetInputs(resolved, inputs.dataset, inputs.shards, inputs.asker, inputs.cache_dir)
     if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
         vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
     voters = _OF_VOTERS[settings.votes_by]
@@ -239,6 +246,10 @@ def _check_training(settings: Experiment) -> None:
         raise InvalidInput(f"labels is {settings.labels!r}; allowed: only with stored votes (--votes)")
     parse_partition(settings.partition)
     teacher_kind(settings.teacher)
+    if settings.askers and settings.teacher not in PRIVATE:
+        raise InvalidInput(f"teacher is {settings.teacher!r}; allowed with hidden queries: {', '.join(PRIVATE)}")
+    if settings.askers and settings.individualization == "upsampling":
+        raise InvalidInput("individualization is 'upsampling', which pools all data; allowed without hidden queries")
 
 
 def _check_terms(settings: Experiment) -> None:
@@ -256,9 +267,14 @@ def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
     parties = party_count(settings, dataset)
     usual = _OF_VOTERS[settings.votes_by].student(settings, dataset, parties)
     student = usual if settings.student in (None, USUAL) else str(settings.student)
+    if settings.askers and settings.student is None:
+        student = "none"  # the labels are those of who asks: its own model learns from them
     if settings.student_features is None and dataset.kind == "image" and student.removesuffix(EQUAL) == SIMPLEST:
         # A linear model of pixels knows little more than how bright each of them is.
         settings = settings.model_copy(update={"student_features": True, "features": settings.features or "auto"})
+    if settings.askers and settings.input_bound is None:
+        bound = 1.0 if dataset.kind == "image" and not settings.teacher_features else TABLE_BOUND
+        settings = settings.model_copy(update={"input_bound": bound})
     check_suited(settings, dataset, student=student)
     if settings.group_columns and student == "none":
         raise InvalidInput(f"groups is {settings.groups!r}; allowed: with a student, whose accuracy they tell apart")
@@ -285,29 +301,33 @@ def _usual_of_records(settings: Experiment, dataset: Dataset, parties: int) -> s
     return "cnn" if images else usual_table_student(population_of(settings.unit, dataset, parties))
 
 
-def _shards(settings: Experiment, dataset: Dataset) -> list[list[Int64[ndarray, " records"]]]:
-    """The private records of each teacher of each seat."""
+def _shards(
+    settings: Experiment, dataset: Dataset
+) -> tuple[list[list[Int64[ndarray, " records"]]], Int64[ndarray, " records"] | None]:
+    """The private records of each teacher of each seat, and those of a hospital that asks."""
     if settings.individualization == "upsampling":
         ensemble = upsampling(settings.budgets, teachers=settings.parties)
-        return [[shard] for shard in ensemble.shards(len(dataset.private_labels), seed=settings.data_seed)]
+        return [[shard] for shard in ensemble.shards(len(dataset.private_labels), seed=settings.data_seed)], None
     scheme = parse_partition(settings.partition)
-    holdings = partition(dataset, parties=settings.parties, scheme=scheme, seed=settings.data_seed)
+    holdings = partition(dataset, parties=settings.parties + settings.askers, scheme=scheme, seed=settings.data_seed)
+    asker = holdings.pop() if settings.askers else None
     patients, teachers = dataset.private_patients, settings.teachers_per_party
     if settings.privacy_groups:
         holdings = split_by_group(holdings, patients, settings.budgets, teachers=teachers, seed=settings.data_seed)
-    return [
+    shards = [
         teacher_shards(
             records, None if patients is None else patients[records], teachers=teachers, seed=settings.data_seed
         )
         for records in holdings
     ]
+    return shards, asker
 
 
 def party_count(settings: Experiment, dataset: Dataset) -> int:
     """The number of parties: as given, or one per site if parties are sites and no number was given."""
     by_site = isinstance(parse_partition(settings.partition), BySite)
     if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
-        return len(dataset.site_names)
+        return len(dataset.site_names) - settings.askers
     return settings.parties
 
 

@@ -39,6 +39,7 @@ class VoteSource:
     dataset: None with a file of votes; taught, studied: the same as teachers and as students see it; linear: what
     linear students see of that, None: all. truth: of the pool; teachers: the folder of the trained teachers, None where
     there are none. choose: the questions of the next batch, None where their order is fixed before the first.
+    agreement: where queries are hidden, the share of votes in fixed point that the teachers give, too.
     """
 
     settings: Experiment
@@ -52,6 +53,7 @@ class VoteSource:
     studied: Dataset | None = None
     choose: Choose | None = None
     linear: FeatureMap | None = None
+    agreement: float | None = None
 
     @property
     def of_columns(self) -> bool:
@@ -92,7 +94,7 @@ def _source_of_records(inputs: DatasetInputs, host: Host, reporter: Reporter) ->
 def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -> VoteSource:
     settings, sizes = inputs.settings, _sizes(inputs)
 
-    def cast_first(queries: int) -> Cast:
+    def cast_first(queries: int, *, input_bound: float | None = settings.input_bound) -> Cast:
         with reporter.stages() as on_stage:
             return cast_votes(
                 inputs.taught,
@@ -104,6 +106,7 @@ def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -
                 cache_dir=host.cache_dir,
                 on_stage=on_stage,
                 queries=queries,
+                input_bound=input_bound,
             )
 
     cast = cast_first(_FIRST_CAST)
@@ -131,6 +134,9 @@ def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -
         inputs.studied,
         choice_between_batches(settings, inputs.dataset),
         inputs.linear,
+        agreement=(
+            float((cast.votes == cast_first(_FIRST_CAST, input_bound=None).votes).mean()) if settings.askers else None
+        ),
     )
 
 

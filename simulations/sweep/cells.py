@@ -268,7 +268,7 @@ def votes_key(settings: Experiment) -> str:
     after = _AFTER_VOTES - {"budgets"} if settings.privacy_groups or pooled else _AFTER_VOTES
     after -= VOTERS[settings.votes_by].counted
     rest = settings.model_dump(exclude={*after, *settings.parameters})
-    return repr((settings.data_seed, pooled, sorted(rest.items())))
+    return repr((settings.data_seed, pooled, settings.askers, sorted(rest.items())))
 
 
 def _rows(cell: Cell, shared: Shared) -> Iterator[Row]:

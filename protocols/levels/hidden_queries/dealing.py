@@ -200,7 +200,12 @@ class Dealt:
 
 def precision_of(study: Study) -> Precision:
     """The fixed point of every model of a study. Raises InvalidInput for a study that hides no queries."""
-    return Precision(_INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS, hidden(study.confidentiality).input_bound)
+    return precision(hidden(study.confidentiality).input_bound)
+
+
+def precision(input_bound: float) -> Precision:
+    """The fixed point of models whose inputs are at most so large."""
+    return Precision(_INPUT_BITS, _WEIGHT_BITS, _ACCUMULATOR_BITS, input_bound)
 
 
 def check_architecture(architecture: Architecture, study: Study) -> None:

@@ -36,6 +36,7 @@ from tests.system.docs.flag_tables import (
 
 TUTORIAL = ROOT / "docs" / "tutorials" / "researcher.md"
 RECORDS = ROOT / "docs" / "how-to" / "let-records-vote.md"
+ASKING = ROOT / "docs" / "how-to" / "ask-the-consortium-in-simulation.md"
 SWEEP = ROOT / "docs" / "how-to" / "sweep-and-compare.md"
 
 def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
@@ -97,6 +98,8 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     assert {path.name for path in records.glob("*.parquet")} == of_records
     summary = json.loads((out / "summary.json").read_text())
     found = keys(summary) | keys(json.loads((records / "summary.json").read_text()))
+    asking = json.loads((run_page(ASKING) / "runs" / "ask" / "summary.json").read_text())
+    found |= keys(asking["asker"], "asker")
     # The page has the parameters of every mechanism, a run those of its own.
     other_mechanisms = {f"mechanism.{name}" for name in mechanism_parameters()} - found
     assert found == names_of(section(OUTPUTS, "summary.json")) - other_mechanisms

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from party.asking.report import Improvement
 from simulations.datasets.groups import Grouping
 from simulations.groups import by_group
 from simulations.pipeline import RunResult
@@ -65,7 +66,17 @@ def values(document: object, name: str = "") -> dict[str, object]:
 
 
 def test_the_summary_lists_every_figure_that_other_votes_would_change_though_labels_are_the_same(alike):
-    one, other = (values(summary(result)) for result in alike)
+    gained = [
+        Improvement("mlp", records, 5, 80, right, right + 0.1, 0.1, 0.1, (0.3, 0.7), (0.4, 0.8), 10, 2, 1.0)
+        for records, right in ((9, 0.5), (12, 0.6))
+    ]
+    asking = [
+        dataclasses.replace(
+            result, improved=(after, after), source=dataclasses.replace(result.source, agreement=after.accuracy_after)
+        )
+        for result, after in zip(alike, gained, strict=True)
+    ]
+    one, other = (values(summary(result)) for result in asking)
     assert set(one) == set(other)
     changed = {name for name in one if one[name] != other[name]}
     assert not [name for name in changed if not not_for_release(name)]

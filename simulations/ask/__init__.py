@@ -1,1 +1,0 @@
-"""Simulations in which parties ask about their own records."""
