@@ -16,7 +16,7 @@ from scipy.stats import binom
 from benchmarks.papers import find_papers
 from benchmarks.papers.paper import number
 from benchmarks.papers.written import from_tidy, papers_markdown
-from protocols.bounds.label_only import label_rdp, threshold_rdp
+from protocols.bounds.label_only import label_rdp
 from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
 from protocols.research.bayesian import bayesian_cost
@@ -127,15 +127,6 @@ def test_what_follows_from_the_comparison_is_what_its_runs_say() -> None:
         assert set(best) == {ahead[1]}, name
     for name in METHODS:
         assert f"| `{name}` |" in text
-
-def test_shares_of_the_gaussian_bound_are_those_of_the_label_only_bound() -> None:
-    head = "| d | order | label / Gaussian | two classes / Gaussian | bit / Gaussian |"
-    rows = rows_below("label-only-bound.md", head)[1:]  # the first is a limit
-    assert len(rows) == 4
-    for shift, order, *said in rows:
-        d, a = float(shift), float(order)
-        found = (label_rdp(d, a, classes=3), label_rdp(d, a, classes=2), 2 * threshold_rdp(d, a))
-        assert said == [f"{float(each) / (a * d**2):.3f}" for each in found]
 
 def test_what_a_coin_saves_is_what_its_bound_says() -> None:
     rows = rows_below("secret-sampling.md", "| d | order | g = 0.1 | g = 0.3 | g = 0.5 | g = 0.9 |")
