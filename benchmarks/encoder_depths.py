@@ -3,7 +3,7 @@
 For each, 64 principal components of the pool: how many labels of the pool are right that noisy sums of record votes
 give (four partitions, a cluster for six public records), and a logistic regression of all private records on the test
 part, without noise. A record has one unit of weight; sigma is the noise of a cell for that, 5.276 at epsilon 1 and
-0.849 at epsilon 8 (docs/explanation/record-votes.md).
+0.849 at epsilon 8 (docs/decisions/0034-record-votes-charge-the-sums.md).
 """
 
 from __future__ import annotations

@@ -182,7 +182,8 @@ def test_what_the_default_noise_gains_on_planned_votes_is_what_a_plan_says() -> 
         "../how-to/choose-noise.md", "| ensemble | mean accuracy | concentration |"
     )}  # fmt: skip
     rows = rows_below(
-        "one-draw.md", "| ensemble | Confident-GNMax: labels, accuracy | one draw: gain in labels, in accuracy |"
+        "../decisions/0053-usual-noise-is-a-closed-form.md",
+        "| ensemble | Confident-GNMax: labels, accuracy | one draw: gain in labels, in accuracy |",
     )
     assert len(rows) == 5
     for name, usual, gain in rows:

@@ -18,7 +18,7 @@ from tests.harness.pages import ROOT
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "record_votes.json").read_text())
 
-PAGE = ROOT / "docs" / "explanation" / "record-votes.md"
+PAGE = ROOT / "docs" / "decisions" / "0034-record-votes-charge-the-sums.md"
 
 
 def charged(d, *, lattice=None, sigma=1.0):
