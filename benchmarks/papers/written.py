@@ -69,9 +69,8 @@ def papers_markdown(measured: Sequence[Measured]) -> str:
 
 
 def _shown(cells: Sequence[Cell]) -> list[Cell]:
-    """The cells that were compared; of a table without any, those of ours unless they are many."""
-    alone = [cell for cell in cells if cell.ours is not None]
-    return [cell for cell in cells if cell.difference is not None] or (alone if len(alone) <= _MANY else [])
+    """The cells that were compared."""
+    return [cell for cell in cells if cell.difference is not None]
 
 
 def _table(cells: Sequence[Cell], letters: dict[str, str]) -> list[str]:

@@ -6,8 +6,8 @@ python tests/harness/python_page.py     rewrites it; test_public_interface.py co
 from __future__ import annotations
 
 import inspect
-import re
 import textwrap
+from collections.abc import Callable
 from pathlib import Path
 
 import conclave
@@ -26,12 +26,10 @@ _VALUES = {"ABSTAIN": "asked, and no label was given", "NOT_ASKED": "not asked: 
 _HEAD = """# The Python interface
 
 What `import conclave` offers a researcher; everything else in the packages is internal. It calls the same code as
-[`conclave-simulate`](command-line.md), so both give the same labels and spends. Install the
-extra `sim`; accounting alone needs no extra. Importing takes no time: a name is loaded when it
-is first used. [A notebook](../notebooks/votes-to-labels.ipynb) goes from votes to labels, budgets and plots.
+[`conclave-simulate`](command-line.md), so both give the same labels and spends. Install the extra `sim`; accounting
+alone needs no extra. [A notebook](../notebooks/votes-to-labels.ipynb) goes from votes to labels, budgets and plots.
 
-This page is made of the docstrings. `help(conclave.NAME)` has an example of each function; all are run as tests (of
-`predict`, in the tests of `conclave-party predict`).
+This page is made of the docstrings. `help(conclave.NAME)` has an example of each function.
 """
 
 
@@ -60,15 +58,17 @@ def _entry(name: str, *, example: bool) -> str:
     return "\n".join(text)
 
 
-def _signature(name: str, function: object) -> str:
-    whole = str(inspect.signature(function))  # type: ignore[arg-type]  # a function, by _entry
-    inside, _, returned = whole[1:].rpartition(") -> ")
-    parts = re.split(r", (?=\*|\w+: )", inside)
-    parts = [re.sub(r": '([^']+)'", r": \1", part) for part in parts]
-    one = f"conclave.{name}({', '.join(parts)}) -> {returned.strip(chr(39))}"
-    if len(one) <= 100:
-        return one
-    return f"conclave.{name}(\n" + "".join(f"    {part},\n" for part in parts) + f") -> {returned.strip(chr(39))}"
+def _signature(name: str, function: Callable[..., object]) -> str:
+    """The names of the parameters with their defaults; the docstring says what they may be."""
+    shown = list[str]()
+    for one in inspect.signature(function).parameters.values():
+        if one.kind is one.KEYWORD_ONLY and "*" not in shown:
+            shown.append("*")
+        default = "" if one.default is one.empty else f"={one.default!r}"
+        shown.append(f"{'**' if one.kind is one.VAR_KEYWORD else ''}{one.name}{default}")
+    returned = inspect.signature(function, eval_str=False).return_annotation.strip("'\"")
+    whole = f"conclave.{name}({', '.join(shown)}) -> {returned}"
+    return "\n".join(textwrap.wrap(whole, 100, subsequent_indent="    "))
 
 
 def _text(one: object, *, example: bool) -> str:

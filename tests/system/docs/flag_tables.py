@@ -6,7 +6,6 @@ python tests/system/docs/flag_tables.py     rewrites them; test_reference.py com
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any  # codes of one enum or the other
@@ -14,7 +13,6 @@ from typing import Any  # codes of one enum or the other
 import click
 
 from coordinator.commands.group import cli as coordinator_cli
-from coordinator.students import EQUAL, STUDENTS
 from guardian.commands import cli as guardian_cli
 from party.commands.group import cli as party_cli
 from protocols.labelling.schedule import STOP_MEANINGS
@@ -36,15 +34,7 @@ ERRORS_PAGE = _REFERENCE / "errors.md"
 HOST = ("data_dir", "cache_dir", "engine", "workers")
 _SHORT = 24  # characters of a next step that is said again rather than referred to
 _MANY = 10  # choices above which the page leaves their list to --help
-_FEATURES, _AS_RUN = "raw | hog | pca:N | projection:N | lsa:N | onnx:FILE", "as for `conclave-simulate run`"
-_LISTS = {  # lists of names that stand once on the page, or on another page
-    " | ".join(DATASETS): "the name of a [data set](datasets.md)",
-    f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels); behind a kind, {EQUAL}: classes count the same":
-        _AS_RUN,
-    " | ".join(STUDENTS): _AS_RUN,
-    f"{_FEATURES}, then +standard, +pca:N or +projection:N": _AS_RUN,
-    f"auto | {_FEATURES}": _AS_RUN,
-}  # fmt: skip
+_DATASETS = " | ".join(DATASETS)
 _MARKED = re.compile(r"(<!-- flags: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _PROGRAM = re.compile(r"(<!-- commands: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _READERS = {
@@ -94,7 +84,7 @@ def _simulated(name: str, rows: list[click.Option], said: set[str]) -> str:
     new = [option for option in rows if option not in everywhere]
     own = new if name in ("settings", "host") else [option for option in new if _line(option) not in said]
     same = [f"`{option.opts[0]}`" for option in (*(each for each in new if each not in own), *everywhere)]
-    return "".join([f"- Also {', '.join(same)}.\n"] if same else []) + _lines(own, full=name == "settings")
+    return "".join([f"- Also {', '.join(same)}.\n"] if same else []) + _lines(own)
 
 def page_with_accountants(text: str) -> str:
     """The page with the table of accountants between its marks as the program has it now."""
@@ -165,33 +155,22 @@ def commands(program: str) -> dict[str, click.Command]:
     return found
 
 def _commands(program: str, helps: dict[str, str]) -> str:
-    """First the flags that mean the same in several commands, then every command.
+    """Every command: what it takes, what it does (the first sentence of its help), and the names of its flags.
 
     helps: what a command does, and the first command that does it: another program's says it is the same.
     """
-    found = commands(program)
-    times = Counter(_line(option) for command in found.values() for option in _options(command))
-    shared = {line: None for command in found.values() for line in map(_line, _options(command)) if times[line] > 1}
-    several = "In several commands (all but `--home` are named there):\n\n" + "".join(f"{line}\n" for line in shared)
-    told = [_command(program, words, command, shared, helps) for words, command in found.items()]
-    return "\n".join([several, *told])
-
-def _options(command: click.Command) -> list[click.Option]:
-    return [one for one in command.params if isinstance(one, click.Option)]
-
-def _command(
-    program: str, words: str, command: click.Command, shared: Mapping[str, None], helps: dict[str, str]
-) -> str:
-    """A heading, what it takes, what it does (the first sentence of its help), and the flags that are its own."""
-    arguments = [one.make_metavar(click.Context(command)) for one in command.params if isinstance(one, click.Argument)]
-    own = [option for option in _options(command) if _line(option) not in shared]
-    others = [one.opts[0] for one in _options(command) if one not in own and one.opts[0] != "--home"]
-    usage = " ".join([*arguments, *(f"[{flag}]" for flag in others)])
-    says = " ".join((command.help or "").partition("\b")[0].split()).partition(". ")[0].removesuffix(".")
-    first = helps.setdefault(says, f"conclave-{program} {words}")
-    again = first != f"conclave-{program} {words}"
-    text = f"{usage and f'`{usage}`: '}{f'As `{first}`' if again else says}.\n"
-    return f"### {words}\n\n{text}" + (f"\n{_lines(own)}" if own and not again else "")
+    told = []
+    for words, command in commands(program).items():
+        arguments = [one for one in command.params if isinstance(one, click.Argument)]
+        takes = " ".join(one.make_metavar(click.Context(command)) for one in arguments)
+        options = [one for one in command.params if isinstance(one, click.Option) and one.name != "home"]
+        flags = ", ".join(f"`{flag}`" for one in options for flag in (*one.opts, *one.secondary_opts))
+        says = " ".join((command.help or "").partition("\b")[0].split()).partition(". ")[0].removesuffix(".")
+        name = f"conclave-{program} {words}"
+        first = helps.setdefault(says, name)
+        text = f"{takes and f'`{takes}`: '}{says if first == name else f'As `{first}`'}."
+        told.append(f"### {words}\n\n{text}{flags and f' Flags: {flags}.'}\n")
+    return "\n".join(told)
 
 def _accountants() -> str:
     lines = []
@@ -204,15 +183,12 @@ def _accountants() -> str:
         lines.append(f"- `{row.name}`: {about}\n")
     return "".join(lines)
 
-def _lines(rows: list[click.Option], *, full: bool = False) -> str:
-    return "".join(f"{_line(option, full=full)}\n" for option in rows)
+def _lines(rows: list[click.Option]) -> str:
+    return "".join(f"{_line(option)}\n" for option in rows)
 
-def _line(option: click.Option, *, full: bool = False) -> str:
-    """A flag with its help. full: with the lists of names to which the other lines refer."""
+def _line(option: click.Option) -> str:
     flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
-    meaning, value = _meaning(option), _value(option)
-    for names, where in _LISTS.items():
-        meaning = meaning if full and where.startswith("as") else meaning.replace(names, where)
+    meaning, value = _meaning(option).replace(_DATASETS, "the name of a [data set](datasets.md)"), _value(option)
     meaning = re.sub(r"(?<=[\w)]) \| ", ", ", meaning)
     if isinstance(option.type, click.Choice) and len(option.type.choices) > _MANY:
         meaning = f"{meaning.partition(':')[0]}; `--help` has the list."
