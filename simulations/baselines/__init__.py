@@ -73,16 +73,6 @@ _OWN: Final = {
         "a student of the soft labels that the parties' records release",
         OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
     ),
-    "dp_sgd": Method(
-        "simulations.baselines.dp_sgd:dp_sgd",
-        "DP-SGD of a softmax regression, on pooled records",
-        "record", "a curator of all records", "Abadi et al. 2016, Algorithm 1",
-    ),
-    "dp_sgd_cnn": Method(
-        "simulations.baselines.dp_sgd:dp_sgd_cnn",
-        "DP-SGD of a small convolutional network, on pooled images",
-        "record", "a curator of all records", "Papernot et al. 2021, Tempered sigmoid activations",
-    ),
 }  # fmt: skip
 
 # To add a method: a plugin (docs/how-to/add-a-part.md).

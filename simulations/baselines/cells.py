@@ -41,6 +41,13 @@ _NOT_HERE = {
 }
 
 
+# What decides a cell, beside the module of its method.
+_SOURCE = (
+    "simulations.baselines", "simulations.datasets.groups", "simulations.stages", "protocols.mechanisms",
+    "protocols.budgets",
+)  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Comparison:
     """What is compared. Each seed draws the split, the parties, the teachers, the noise and the student anew.
@@ -139,13 +146,6 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
     Raises ConclaveError; each cell is kept there once it is finished.
     """
     rows: list[Row] = []
-    source = source_digest(
-        "simulations.baselines",
-        "simulations.datasets.groups",
-        "simulations.stages",
-        "protocols.mechanisms",
-        "protocols.budgets",
-    )
     read: tuple[int, DatasetInputs, DatasetInputs, list[Grouping]] | None = None
     first: list[Grouping] = []  # numbers are cut where those of the first seed are, so that seeds have the same groups
     with reporter.stage(counted(len(comparison.cells), "cell")) as stage:
@@ -159,7 +159,8 @@ def run_comparison(comparison: Comparison, *, host: Host, reporter: Reporter, ke
             usual = comparison.settings.student is None
             about = (
                 f"{name} {epsilon} {write_config(inputs.settings)} {usual} {inputs.fingerprint} {comparison.features} "
-                f"{features.fingerprint} {[(each.attribute, each.names) for each in groups]} {source}"
+                f"{features.fingerprint} {[(each.attribute, each.names) for each in groups]} "
+                f"{source_digest(*_SOURCE, METHODS[name].where.partition(':')[0])}"
             )
             path = kept / f"{content_digest(text=about)}.json"
             if path.exists():

@@ -53,14 +53,6 @@ def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:
     return replace(inputs, dataset=replace(made, private_inputs=private, public_inputs=public, test_inputs=test))
 
 
-def scaled_rows(dataset: Dataset, inputs: ndarray) -> Float64[ndarray, "records features+1"]:
-    """Flat inputs over the root mean square length of the public pool's rows, and a column of ones."""
-    pool = dataset.public_inputs.reshape(len(dataset.public_inputs), -1).astype(np.float64)
-    length = float(np.sqrt((pool**2).sum(axis=1).mean())) or 1.0
-    flat = inputs.reshape(len(inputs), -1).astype(np.float64) / length
-    return np.hstack([flat, np.ones((len(flat), 1))])
-
-
 Row = dict[str, Any]  # Any: JSON
 
 
@@ -133,5 +125,5 @@ def method_of(name: str) -> Callable[[Task], Score]:
     try:
         found: Callable[[Task], Score] = getattr(import_module(module), function)
     except ModuleNotFoundError as missing:
-        raise lacking(missing, f"method {name!r}", "baselines") from None
+        raise lacking(missing, f"method {name!r}") from None
     return found

@@ -1,6 +1,8 @@
 """DP-SGD: what a step is, its noise beside Opacus's own accountant, and the network's images."""
 
 from dataclasses import replace
+from importlib import import_module
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +11,9 @@ from opacus.accountants import RDPAccountant
 from scipy.special import softmax
 from torch import nn
 
-from simulations.baselines import dp_sgd
-from simulations.baselines.dp_sgd import noise_multiplier_for
+from benchmarks import dp_sgd_cnn as dp_sgd
+from benchmarks.linear import noise_multiplier_for
+from benchmarks.methods import DP_SGD_CNN
 from simulations.datasets import load
 from simulations.datasets.request import DatasetRequest
 
@@ -59,13 +62,20 @@ def test_noise_has_the_scale_that_the_epsilon_needs_and_its_seed_alone_decides_i
     assert first.std() == pytest.approx(2.4, rel=6 / 40)
 
 
-@pytest.mark.parametrize("how", [dp_sgd.LINEAR, dp_sgd.NETWORK])
-def test_the_noise_is_enough_by_opacuss_accountant_too(how):
+def test_the_noise_is_enough_by_opacuss_accountant_too():
+    how = dp_sgd.NETWORK
     noise = noise_multiplier_for(1.0, rate=how.rate, steps=how.steps, delta=1e-5)
     other = RDPAccountant()
     other.history = [(noise, how.rate, how.steps)]
     # Its neighbours add or remove a record, which takes about half the epsilon of replacing one.
     assert 0.4 < other.get_epsilon(delta=1e-5) < 0.7
+
+
+def test_the_method_is_where_it_says_and_has_no_score_for_a_table():
+    module, _, name = DP_SGD_CNN.where.partition(":")
+    assert getattr(import_module(module), name) is dp_sgd.dp_sgd_cnn
+    table = load("breast_cancer", DatasetRequest(seed=0))
+    assert dp_sgd.dp_sgd_cnn(SimpleNamespace(inputs=SimpleNamespace(dataset=table))).right is None
 
 
 def test_the_networks_images_are_centred_by_the_public_pool_alone():

@@ -1,75 +1,25 @@
-"""DP-SGD on pooled records (Abadi et al. 2016): the only file that imports Opacus and dp-accounting.
+"""DP-SGD of a small convolutional network on pooled images (Abadi et al. 2016), by Opacus.
 
-Opacus clips each record's gradient and adds the noise; dp-accounting says how much noise an epsilon needs, from the
-privacy loss distributions of the sampled Gaussian mechanism. All settings are constants: of the linear model chosen on
-glyphs, digits and breast_cancer, whose records are public; of the network usual values, not tuned. As De et al. 2022
-advise, samples are large and models are small; the linear model sees features (Tramer and Boneh 2021).
+Opacus clips each record's gradient and adds the noise. All settings are usual values, not tuned; as De et al. 2022
+advise, samples are large and the model is small. The noise is real-valued and its generator is seeded.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from math import sqrt
+from dataclasses import dataclass
 from typing import Final
 
-import dp_accounting
 import numpy as np
 import torch
-from dp_accounting.pld import privacy_loss_distribution
 from jaxtyping import Float, Int64
 from numpy import ndarray
 from opacus import GradSampleModule
 from opacus.optimizers import DPOptimizer
 from torch import nn
 
-from protocols.errors import InvalidInput
-from simulations.baselines.method import Score, Task, scaled_rows
+from benchmarks.linear import noise_multiplier_for
+from simulations.baselines.method import Score, Task
 from simulations.datasets.dataset import Dataset
-
-_RELATIVE_TOLERANCE: Final = 1e-3
-_LARGEST: Final = 2.0**20
-
-
-def epsilon_of(noise_multiplier: float, *, rate: float, steps: int, delta: float) -> float:
-    """Epsilon at this delta of `steps` sums, each of a Poisson sample at this rate, with Gaussian noise on each.
-
-    noise_multiplier: the noise's standard deviation over the largest length of what one unit adds to a sum.
-    Neighbours replace one unit by any other. The adversary sees every noisy sum, and not who was sampled. An upper
-    bound: Koskela et al. 2020 and Doroshenko et al. 2022 (connecting the dots), as dp-accounting computes them, of
-    the pair that Zhu et al. 2022, Theorem 11, names for sampling and replacement.
-    """
-    # One step's loss is about 2 rate / noise_multiplier: a finer grid than a hundredth of it changes nothing.
-    interval = min(1e-3, max(1e-5, 2 * rate / noise_multiplier / 100))
-    one = privacy_loss_distribution.from_gaussian_mechanism(
-        noise_multiplier,
-        sampling_prob=rate,
-        value_discretization_interval=interval,
-        neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE,
-    )
-    return float(one.self_compose(steps).get_epsilon_for_delta(delta))
-
-
-@lru_cache(maxsize=256)
-def noise_multiplier_for(epsilon: float, *, rate: float, steps: int, delta: float) -> float:
-    """The least noise multiplier whose epsilon is at most `epsilon`, up to a relative 0.001 above.
-
-    See epsilon_of. Raises InvalidInput where no noise multiplier up to a million does.
-    """
-    low = high = 1.0
-    while epsilon_of(high, rate=rate, steps=steps, delta=delta) > epsilon:
-        low, high = high, 2 * high
-        if high > _LARGEST:
-            raise InvalidInput(f"epsilon is {epsilon} at delta {delta}; allowed: what some noise affords")
-    while low > 1 / _LARGEST and epsilon_of(low, rate=rate, steps=steps, delta=delta) <= epsilon:
-        low, high = low / 2, low
-    while high > low * (1 + _RELATIVE_TOLERANCE):
-        middle = (low * high) ** 0.5
-        if epsilon_of(middle, rate=rate, steps=steps, delta=delta) <= epsilon:
-            high = middle
-        else:
-            low = middle
-    return high
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,7 +34,6 @@ class Steps:
     learning_rate: float
 
 
-LINEAR: Final = Steps(rate=1.0, steps=100, largest=0.3, learning_rate=0.4)
 NETWORK: Final = Steps(rate=0.1, steps=100, largest=0.1, learning_rate=0.2)
 _MOMENTUM: Final = 0.9
 _FILTERS: Final = (16, 32)
@@ -93,23 +42,8 @@ _SMALLEST_IMAGE: Final = 16
 _TESTED_AT_ONCE: Final = 1000
 
 
-def dp_sgd(task: Task) -> Score:
-    """DP-SGD of a softmax regression, with Poisson samples (Abadi et al. 2016, Algorithm 1).
-
-    The learning rate is larger by the square root of epsilon, as there is less noise. The number of private records is
-    public, as neighbours replace one record. The noise is real-valued and its generator is seeded: good for a
-    comparison, not for a release.
-    """
-    dataset = task.dataset
-    rows, test = (scaled_rows(dataset, part) for part in (dataset.private_inputs, dataset.test_inputs))
-    model = nn.Linear(rows.shape[1], dataset.classes, bias=False, dtype=torch.float64)  # a column of rows is one
-    nn.init.zeros_(model.weight)
-    how = replace(LINEAR, learning_rate=LINEAR.learning_rate * sqrt(task.budget))
-    return _score(task, model, how, rows, test)
-
-
 def dp_sgd_cnn(task: Task) -> Score:
-    """DP-SGD of a small convolutional network on images, as dp_sgd; no score for tables and small images.
+    """DP-SGD of a small convolutional network on images; no score for tables and small images.
 
     The network is that of Papernot et al. 2021 (tempered sigmoids), with strides in the place of pooling.
     """

@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from simulations.baselines.dp_sgd import epsilon_of, noise_multiplier_for
+from benchmarks.linear import epsilon_of, noise_multiplier_for
 
 DELTA = 1e-5
 
