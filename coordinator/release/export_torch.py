@@ -14,6 +14,9 @@ from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, W
 from coordinator.students.torch_student import TorchStudent
 from coordinator.torch_onnx import onnx_bytes
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.reading import open_file
+
+_FILE_BYTES = 2**31
 
 
 class _Predicts(torch.nn.Module):
@@ -52,7 +55,11 @@ def write(student: Student, folder: Path) -> Written:
 
 
 def read_network(path: Path, input_shape: tuple[int, ...]) -> TorchStudent | None:
-    """The network that `write` wrote, on the CPU; None for one that is not this project's. Raises DataCorrupt."""
+    """The network that `write` wrote, on the CPU; None for one that is not this project's.
+
+    Raises DataUnavailable, DataCorrupt.
+    """
+    open_file(path, most=_FILE_BYTES).close()  # safetensors waits for ever at a pipe
     try:
         with safetensors.safe_open(path, framework="pt") as file:
             about = file.metadata() or {}

@@ -77,7 +77,7 @@ def names():
         "pool of a node", "pool npy", "pool npz", "pool csv", "pool stored", "private model", "manifest of teachers",
         "onnx", "bounds", "statement", "release json", "release labels", "release manifest", "evidence", "student",
         "own schema", "own csv", "budgets", "config", "summary", "votes npy",
-        "data npz", "data lines", "logistic_regression", "random_forest", "small_cnn",
+        "network of a student", "data npz", "data lines", "logistic_regression", "random_forest", "small_cnn",
         "queries of records", "queries of a study", "votes of records", "guardian's signatures", "sums", "soft labels",
     ]  # fmt: skip
 

@@ -1,6 +1,6 @@
 """Every reader of a file from elsewhere, with a file that it takes: what tests/contract/test_readers.py holds them to.
 
-A new reader is listed here; test_readers_listed.py finds the calls that go round them.
+A new reader is listed here; tests/unit/test_reader_calls.py finds the calls that go round them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import safetensors.torch
+import torch
 from skl2onnx import to_onnx
 from sklearn.linear_model import LogisticRegression
 
@@ -21,8 +23,10 @@ from coordinator.labelling.study_creation import read_pool as read_operators_poo
 from coordinator.labelling.study_creation import stored_pool
 from coordinator.labelling.training import kept_student
 from coordinator.release.evidence import evidence_in
+from coordinator.release.export_torch import read_network
 from coordinator.release.folder import read_json as read_release_json
 from coordinator.release.statement import read_statement
+from coordinator.students.networks import MLP
 from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records, source_kind
 from party.data.files import CsvFile
@@ -201,6 +205,9 @@ def readers(folder: Path) -> dict[str, Reader]:
         "student": Reader(
             "student.json", b"", lambda path: kept_student(path.parent, SimpleNamespace(study=study), None)
         ),
+        "network of a student": Reader(
+            "student.safetensors", _network(), lambda path: read_network(path, INPUTS.shape[1:])
+        ),
         "own schema": Reader("own.toml", SCHEMA, read_schema),
         "own csv": Reader(
             "own.csv", table, lambda path: load_table(path, _OWN_SCHEMA, seed=0, sizes=(None, None, None))
@@ -264,6 +271,12 @@ def _onnx() -> bytes:
     labels = np.array([0, 1] * 3)
     model = LogisticRegression().fit(INPUTS, labels)
     return to_onnx(model, INPUTS[:1], options={"zipmap": False}).SerializeToString()
+
+
+def _network() -> bytes:
+    shapes = {**MLP.shapes(INPUTS.shape[1:], 2), "offsets": (2,)}
+    about = {"network": MLP.name, "input_shape": "2", "classes": "2"}
+    return safetensors.torch.save({name: torch.ones(shape) for name, shape in shapes.items()}, metadata=about)
 
 
 def _guardian(folder: Path) -> bytes:
