@@ -12,20 +12,22 @@ import time
 from simulations.audit.audit import run_audit
 from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
+from simulations.audit.teacher_votes import AuditedMechanisms
 
 TERMS = {
     "queries": 8, "classes": 3, "weight": 1.0, "sigma": 4.0,
     "parameters": {"sigma_threshold": 4.0, "gamma": 0.25},
     "rate": 0.5,
-    "delta": 0.01, "confidence": 0.999, "seed": 0,
 }  # fmt: skip
+EFFORT = {"delta": 0.01, "confidence": 0.999, "seed": 0}
 TRIALS = 200_000
 
 
-def audited(**changed):
+def audited(*, trials=TRIALS, noise="seeded", broken=None, **changed):
     """The findings, and the seconds that they took."""
     start = time.perf_counter()
-    audit = run_audit(AuditSettings(**({"trials": TRIALS, "noise": "seeded"} | TERMS | changed)), progress=_silent)
+    of = AuditedMechanisms(**(TERMS | changed))
+    audit = run_audit(AuditSettings(of=of, trials=trials, noise=noise, broken=broken, **EFFORT), progress=_silent)
     return audit.findings, time.perf_counter() - start
 
 
@@ -41,13 +43,14 @@ def main() -> None:
         by_mu = "" if finding.lower_by_mu is None else f"{finding.lower_by_mu / finding.claim.epsilon:.3f}"
         shares = "  ".join(f"{findings[place].lower_of_claimed:.2f}" for findings in broken.values())
         print(
-            f"{finding.target.name:20} {finding.target.view:10} {finding.lower_of_claimed:.3f} "
+            f"{finding.line.labels['mechanism']:20} {finding.line.labels['view']:10} {finding.lower_of_claimed:.3f} "
             f"({finding.lower_of_exact:.3f}; {by_mu:5}; broken {shares})"
         )
     print(f"all {len(honest)} in {took:.1f} s")
     terms = {"mechanisms": ("gnmax",), "rate": 1.0, "queries": 1, "classes": 2, "sigma": 1.0, "trials": 2_000_000}
     for finding in audited(**terms)[0]:
-        print(f"one query, two classes, 2,000,000 trials, {finding.target.view}: {finding.lower_of_claimed:.3f}")
+        view = finding.line.labels["view"]
+        print(f"one query, two classes, 2,000,000 trials, {view}: {finding.lower_of_claimed:.3f}")
     for noise in NOISES:
         _, took = audited(mechanisms=("gnmax",), views=("label",), rate=1.0, noise=noise)
         rate = 4 * TRIALS / took

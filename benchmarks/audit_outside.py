@@ -11,16 +11,14 @@ from __future__ import annotations
 import numpy as np
 from jax_privacy import auditing
 
-from simulations.audit.audit import pair_samples
-from simulations.audit.distinguishing import Samples, epsilon_lower_bound
-from simulations.audit.neighbours import audited_pairs
+from simulations.audit.bounds import Samples, epsilon_lower_bound
 from simulations.audit.settings import AuditSettings
+from simulations.audit.targets import audited_pairs
+from simulations.audit.teacher_votes import AuditedMechanisms, pair_samples
 
 DELTA, ALPHA = 0.01, 1e-4
-SETTINGS = AuditSettings(
-    trials=200_000, queries=8, classes=3, weight=1.0, sigma=4.0, rate=0.5, delta=DELTA, confidence=0.999, noise="fast",
-    seed=0,
-)  # fmt: skip
+MECHANISMS = AuditedMechanisms(queries=8, classes=3, weight=1.0, sigma=4.0, rate=0.5)
+SETTINGS = AuditSettings(of=MECHANISMS, trials=200_000, delta=DELTA, confidence=0.999, noise="fast", seed=0)
 
 
 def outside_lower_bound(samples: Samples, *, delta: float, alpha: float, seed: int = 0) -> float:
@@ -37,7 +35,7 @@ def outside_lower_bound(samples: Samples, *, delta: float, alpha: float, seed: i
 def main() -> None:
     """Prints both bounds of every target's worst votes."""
     print("| mechanism | view | ours | jax_privacy |\n|---|---|---:|---:|")
-    for index, target in enumerate(SETTINGS.targets()):
+    for index, target in enumerate(MECHANISMS.targets()):
         pair = audited_pairs(target, delta=DELTA)[0]
         samples = pair_samples(SETTINGS, target, pair, stream=(index, 0), progress=lambda done: None)
         ours = epsilon_lower_bound([samples], delta=DELTA, alpha=ALPHA).value

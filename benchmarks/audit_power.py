@@ -18,23 +18,19 @@ import numpy as np
 
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
-from simulations.audit import audit
-from simulations.audit.agreement.agreement import target_agreement
-from simulations.audit.as_run.as_run import audit_run
-from simulations.audit.as_run.breaks import RUN_BREAKS
-from simulations.audit.as_run.studies import RUNS
+from simulations.audit import teacher_votes
+from simulations.audit.as_run import RUNS, audit_run
 from simulations.audit.audit import run_audit
-from simulations.audit.breaks import BREAKS
-from simulations.audit.record_votes.audit import run_record_audit
-from simulations.audit.record_votes.faults import FAULTS
-from simulations.audit.record_votes.settings import RecordAuditSettings
+from simulations.audit.batches import target_agreement
+from simulations.audit.breaks import BREAKS, RUN_BREAKS
 from simulations.audit.settings import AuditSettings
+from simulations.audit.sum_breaks import SUM_BREAKS
+from simulations.audit.teacher_votes import AuditedMechanisms
+from simulations.audit.unit_sums import AuditedUnitSums
 
-TERMS = {
-    "queries": 8, "classes": 3, "weight": 1.0, "sigma": 4.0, "rate": 0.5, "delta": 0.01, "confidence": 0.999,
-    "noise": "fast",
-}  # fmt: skip
-RECORDS = {"epsilon": 1.0, "delta": 0.01, "confidence": 0.999, "noise": "fast"}
+TEACHERS = AuditedMechanisms(queries=8, classes=3, weight=1.0, sigma=4.0, rate=0.5)
+RECORDS = AuditedUnitSums(epsilon=1.0)
+TERMS = {"delta": 0.01, "confidence": 0.999, "noise": "fast"}
 TRIALS = (3000, 10_000, 30_000, 200_000)
 # Of one line of a default audit: half of 1e-3, shared by its lines.
 ALPHA = 5e-4 / 25
@@ -46,12 +42,12 @@ def honest(runs: int, first_seed: int, trials: int) -> None:
     """Prints the runs that failed, and how small the least p-value of a line was in each."""
     failed, least = 0, []
     # The worst votes and the power follow from the settings: they are worked out once for all runs.
-    audit.audited_pairs, audit.power = cache(audit.audited_pairs), cache(audit.power)
+    teacher_votes.audited_pairs, teacher_votes.power = cache(teacher_votes.audited_pairs), cache(teacher_votes.power)
     start = time.perf_counter()
     for seed in range(first_seed, first_seed + runs):
-        teachers = run_audit(AuditSettings(trials=trials, seed=seed, **TERMS), progress=_silent)
-        records = run_record_audit(
-            RecordAuditSettings(trials=max(1000, trials // 5), seed=seed, **RECORDS), progress=_silent
+        teachers = run_audit(AuditSettings(of=TEACHERS, trials=trials, seed=seed, **TERMS), progress=_silent)
+        records = run_audit(
+            AuditSettings(of=RECORDS, trials=max(1000, trials // 5), seed=seed, **TERMS), progress=_silent
         )
         failed += teachers.failed + records.failed
         found = [*teachers.findings, *teachers.runs, *records.findings]
@@ -63,8 +59,7 @@ def honest(runs: int, first_seed: int, trials: int) -> None:
 
 def breaks() -> None:
     """Prints the tables of breaks: in each line the fewest trials tried that found it, and the test that did."""
-    settings = AuditSettings(trials=3000, seed=0, **TERMS)
-    targets = {(one.mechanism.name, one.view): one for one in settings.targets() if one.rate == 1}
+    targets = {(one.mechanism.name, one.view): one for one in TEACHERS.targets() if one.rate == 1}
     print("| `--break` | what is wrong |", " | ".join(f"{name}, {view}" for name, view in LINES), "|")
     for name, broken in BREAKS.items():
         cells = []
@@ -82,13 +77,12 @@ def breaks() -> None:
             for kind in ("gnmax", "thresholded_gnmax", "confident_gnmax")
         ]  # fmt: skip
         print(f"| `{name}` | {level_break.meaning} |", " | ".join(cells), "|", flush=True)
-    for name, meaning in FAULTS.items():
+    for name, sum_break in SUM_BREAKS.items():
         for trials in (1000, 3000, 10_000, 30_000):
-            found = run_record_audit(
-                RecordAuditSettings(trials=trials, seed=0, broken=name, **RECORDS), progress=_silent
-            )
+            settings = AuditSettings(of=RECORDS, trials=trials, seed=0, broken=name, **TERMS)
+            found = run_audit(settings, progress=_silent)
             if found.failed:
-                print(f"| `{name}` | {meaning} | {trials:,}: {found.failure} |", flush=True)
+                print(f"| `{name}` | {sum_break.meaning} | {trials:,}: {found.failure} |", flush=True)
                 break
 
 

@@ -16,15 +16,12 @@ from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import LATTICE
 from runtime.exits import SimulationExit
 from runtime.files import write_atomically
-from simulations.audit.as_run.breaks import RUN_BREAKS
-from simulations.audit.breaks import BREAKS
-from simulations.audit.record_votes.faults import FAULTS
-from simulations.audit.settings import NOISES, AuditSettings
+from simulations.audit.breaks import BREAKS, RUN_BREAKS
+from simulations.audit.settings import NOISES, AuditSettings, Kind
+from simulations.audit.sum_breaks import SUM_BREAKS
 
 if TYPE_CHECKING:
     from simulations.audit.audit import AuditResult
-    from simulations.audit.record_votes.audit import RecordAuditResult
-
 
 # The parameters that are noise scales, with the mechanisms that take them.
 _NOISE = {
@@ -35,7 +32,6 @@ _NOISE = {
 # What describes a mechanism and its votes.
 _DESCRIBED = ("view", "queries", "classes", "weight", "sigma", "rate")
 F = TypeVar("F", bound=Callable[..., object])
-Progress = Callable[[str, int, int], None]
 
 
 def _noise_flags(function: F) -> F:
@@ -78,11 +74,11 @@ def _noise_flags(function: F) -> F:
               "system's generator; fast: NumPy's normals.", type=click.Choice(NOISES), default="seeded",
               show_default=True)  # fmt: skip
 @click.option("--seed", help="Seed of noise and coins.", default=0, show_default=True)
-@click.option("--break", "broken", type=click.Choice(list(dict.fromkeys([*BREAKS, *RUN_BREAKS, *FAULTS]))),
+@click.option("--break", "broken", type=click.Choice(list(dict.fromkeys([*BREAKS, *RUN_BREAKS, *SUM_BREAKS]))),
               help="Break the mechanism on purpose: "
               + "; ".join(f"{name}, {one.meaning}" for name, one in (BREAKS | RUN_BREAKS).items())
               + ". With --votes-by record: "
-              + "; ".join(f"{name}, {meaning}" for name, meaning in FAULTS.items()) + ".")  # fmt: skip
+              + "; ".join(f"{name}, {one.meaning}" for name, one in SUM_BREAKS.items()) + ".")  # fmt: skip
 @click.option("--out", help="Folder for audit.json, the figure and a page.", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the audit as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -100,15 +96,16 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
       conclave-simulate audit --votes-by record
       conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
+    from simulations.audit.audit import run_audit
     from simulations.progress import Reporter
 
     given = [n for n in flags if context.get_parameter_source(n) is ParameterSource.COMMANDLINE]
-    run = _AUDITS[flags["votes_by"]](flags, given)
+    settings = _AUDITS[flags["votes_by"]](flags, given)
     out = Path(flags["out"]) if flags["out"] else None
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
     with Reporter(quiet=bool(flags["quiet"])).stages() as progress:
-        audit = run(progress)
+        audit = run_audit(settings, progress=progress)
     if out is not None:
         _write(audit, out)
     if flags["as_json"]:
@@ -123,64 +120,51 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
         context.exit(SimulationExit.REFUTED)
 
 
-def _of_teachers(flags: dict[str, Any], given: list[str]) -> Callable[[Progress], AuditResult]:
-    """How to audit the mechanisms. Raises InvalidInput."""
-    from simulations.audit.audit import run_audit
+def _of_teachers(flags: dict[str, Any], given: list[str]) -> AuditSettings:
+    """An audit of mechanisms. Raises InvalidInput, also for a given flag that no audited mechanism takes."""
+    from simulations.audit.teacher_votes import AuditedMechanisms
 
     if "epsilon" in given:
         raise InvalidInput("--epsilon has no effect without --votes-by record; leave one of them out")
-    settings = _settings(flags)
-    _check_idle(settings, given)
-    return lambda progress: run_audit(settings, progress=progress)
+    names = [name.strip() for one in flags["mechanisms"] for name in one.split(",") if name.strip()]
+    audited = AuditedMechanisms(
+        mechanisms=tuple(dict.fromkeys(names or MECHANISMS)),
+        views=VIEWS if flags["view"] is None else (check_view(flags["view"]),),
+        parameters={name: flags[name] for name in _NOISE if flags[name] is not None},
+        rate=_on_lattice(flags["rate"]),
+        **{name: flags[name] for name in ("queries", "classes", "weight", "sigma")},
+    )
+    settings, taken = _settings(audited, flags), set()
+    for target in audited.targets():
+        if target.mechanism.holding(view=target.view, on_lattice=False, secret_coins=True):
+            taken.add("rate")
+        for name, each in target.mechanism.parameters(view=target.view).items():
+            if each.role == "noise":
+                taken.add(name if name in audited.parameters else "sigma")
+    for name in ("sigma", *_NOISE, "rate"):
+        if name in given and name not in taken:
+            mechanisms = ", ".join(audited.mechanisms)
+            raise InvalidInput(f"--{name.replace('_', '-')} has no effect on {mechanisms} here; leave it out")
+    return settings
 
 
-def _of_records(flags: dict[str, Any], given: list[str]) -> Callable[[Progress], RecordAuditResult]:
-    """How to audit record votes. Raises InvalidInput."""
-    from simulations.audit.record_votes.audit import run_record_audit
-    from simulations.audit.record_votes.settings import RecordAuditSettings
+def _of_records(flags: dict[str, Any], given: list[str]) -> AuditSettings:
+    """An audit of record votes. Raises InvalidInput."""
+    from simulations.audit.unit_sums import AuditedUnitSums
 
     idle = [name for name in given if name in ("mechanisms", *_DESCRIBED, *_NOISE)]
     if idle:
         flag = idle[0].removesuffix("s") if idle[0] == "mechanisms" else idle[0]
         raise InvalidInput(f"--{flag.replace('_', '-')} has no effect with --votes-by record; leave one of them out")
-    names = ("trials", "epsilon", "delta", "confidence", "noise", "seed", "broken")
-    settings = RecordAuditSettings(**{name: flags[name] for name in names})
-    return lambda progress: run_record_audit(settings, progress=progress)
+    return _settings(AuditedUnitSums(epsilon=flags["epsilon"]), flags)
 
 
-_AUDITS: dict[str, Callable[[dict[str, Any], list[str]], Callable[[Progress], AuditResult | RecordAuditResult]]] = {
-    TeacherVotes.by: _of_teachers,
-    UnitSums.by: _of_records,
-}
+_AUDITS = {TeacherVotes.by: _of_teachers, UnitSums.by: _of_records}
 
 
-def _settings(flags: dict[str, Any]) -> AuditSettings:
-    """The settings that the flags describe. Raises InvalidInput."""
-    names = [name.strip() for given in flags["mechanisms"] for name in given.split(",") if name.strip()]
-    return AuditSettings(
-        mechanisms=tuple(dict.fromkeys(names or MECHANISMS)),
-        views=VIEWS if flags["view"] is None else (check_view(flags["view"]),),
-        parameters={name: flags[name] for name in _NOISE if flags[name] is not None},
-        broken=flags["broken"],
-        rate=_on_lattice(flags["rate"]),
-        **{name: flags[name] for name in ("trials", "queries", "classes", "weight", "sigma", "delta", "confidence",
-                                          "noise", "seed")},
-    )  # fmt: skip
-
-
-def _check_idle(settings: AuditSettings, given: list[str]) -> None:
-    """Raises InvalidInput for a given flag that no audited mechanism takes."""
-    taken = set()
-    for target in settings.targets():
-        if target.mechanism.holding(view=target.view, on_lattice=False, secret_coins=True):
-            taken.add("rate")
-        for name, each in target.mechanism.parameters(view=target.view).items():
-            if each.role == "noise":
-                taken.add(name if name in settings.parameters else "sigma")
-    for name in ("sigma", *_NOISE, "rate"):
-        if name in given and name not in taken:
-            mechanisms = ", ".join(settings.mechanisms)
-            raise InvalidInput(f"--{name.replace('_', '-')} has no effect on {mechanisms} here; leave it out")
+def _settings(of: Kind, flags: dict[str, Any]) -> AuditSettings:
+    names = ("trials", "delta", "confidence", "noise", "seed", "broken")
+    return AuditSettings(of=of, **{name: flags[name] for name in names})
 
 
 def _on_lattice(rate: float) -> float:
@@ -188,8 +172,8 @@ def _on_lattice(rate: float) -> float:
     return max(1, round(rate * LATTICE)) / LATTICE if 0 < rate <= 1 else rate
 
 
-def _print(audit: AuditResult | RecordAuditResult) -> None:
-    from simulations.audit.tables import audit_sentences, audit_tables
+def _print(audit: AuditResult) -> None:
+    from simulations.audit.report import audit_sentences, audit_tables
     from simulations.report.terminal import print_rows
 
     for each in audit_tables(audit):
@@ -198,9 +182,8 @@ def _print(audit: AuditResult | RecordAuditResult) -> None:
         click.echo(said)
 
 
-def _write(audit: AuditResult | RecordAuditResult, out: Path) -> None:
-    from simulations.audit.page import audit_page
-    from simulations.audit.plot import audit_figure
+def _write(audit: AuditResult, out: Path) -> None:
+    from simulations.audit.report import audit_figure, audit_page
     from simulations.plots.style import write_figure
 
     figure = audit_figure(audit)

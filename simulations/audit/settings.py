@@ -1,54 +1,145 @@
-"""The settings of an audit, checked, and the targets that they name."""
+"""How hard an audit looks, and what of: a kind of votes, as the entry of one loop (audit.py).
+
+An entry gives lines. A line is a claim and pairs of neighbouring worlds; of each pair it knows the exact epsilon and
+how to release either world, many times, as a statistic. How the statistic becomes a bound and a verdict is the loop's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from protocols.budgets.accountant import default_accountant
-from protocols.budgets.participation import check_rate
+from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, VIEWS, GNMax, Mechanism, View
-from simulations.audit.as_run.breaks import RUN_BREAKS
-from simulations.audit.breaks import BREAKS
-from simulations.audit.neighbours import THRESHOLD_NOISES
-from simulations.audit.target import Target
 
 if TYPE_CHECKING:
-    from simulations.audit.as_run.studies import AuditedRun
+    from protocols.mechanisms import Mechanism, View
+    from simulations.audit.as_run import AuditedRun
+    from simulations.audit.bounds import Samples
+    from simulations.audit.laws import Agreement
 
 NOISES = ("seeded", "system", "fast")
-# With more, the enumeration of outcomes grows too large.
-_MOST_QUERIES = 64
-# The noise of a threshold test, if not given, as a multiple of the label's.
-THRESHOLD_SCALE = 1.5
 # With more, the tests of laws would take most of an audit whose bounds need millions.
 _MOST_LAW_TRIALS = 200_000
+# progress(trials done).
+Advance = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What is claimed of one unit: epsilon at delta, and mu for Gaussian DP (else None).
+
+    order: the Renyi order of the filter (NaN for Gaussian DP).
+    """
+
+    epsilon: float
+    delta: float
+    order: float
+    mu: float | None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two neighbouring worlds.
+
+    exact: the epsilon that the honest release has on them; observed: statistics of the settings' trials in either
+    world, large where "before" is likelier; moves: the squared move of the sums as a share of what a weight allows, and
+    too_far: whether it is above it by a lattice unit or more.
+    """
+
+    name: str
+    exact: float
+    observed: Callable[[Advance], list[Samples]]
+    moves: float | None = None
+    too_far: bool = False
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A line that is worked out: law(alpha): what is released, held against its law; power(alpha, families): with which
+    probability a share of the noise would have been found, empty if nobody knows.
+    """
+
+    claim: Claim
+    pairs: Sequence[Pair]
+    law: Callable[[float], Agreement]
+    power: Callable[[float, int], dict[float, float]] = lambda alpha, families: {}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of an audit. title: for the figure; labels: what it is of, by the columns of a table; facts: as JSON;
+    trials: in all of its worlds; gaussian_dp: whether mu is claimed; prepared: works it out.
+    """
+
+    title: str
+    labels: dict[str, str]
+    facts: dict[str, object]
+    trials: int
+    gaussian_dp: bool
+    prepared: Callable[[], Prepared]
+
+
+class Kind(ABC):
+    """A kind of votes that is audited, with its own terms."""
+
+    votes_by: ClassVar[str]
+
+    @property
+    @abstractmethod
+    def breaks(self) -> Sequence[str]:
+        """The names of what can be broken on purpose."""
+
+    @abstractmethod
+    def check(self, settings: AuditSettings) -> None:
+        """Raises InvalidInput for a term out of range, or a break that would break nothing."""
+
+    @abstractmethod
+    def lines(self, settings: AuditSettings) -> list[Line]:
+        """What is audited; of a break, what it can change. Raises InvalidInput."""
+
+    @property
+    @abstractmethod
+    def subject(self) -> str:
+        """Of what epsilons are, in words."""
+
+    @property
+    @abstractmethod
+    def terms(self) -> dict[str, object]:
+        """Its terms as JSON values."""
+
+    @abstractmethod
+    def words(self, settings: AuditSettings, *, as_run: Sequence[str], ended: Sequence[str]) -> list[str]:
+        """What else the findings rest on, and what was not tested, in sentences.
+
+        as_run, ended: the mechanisms of studies as they run, and of studies that a budget ends.
+        """
+
+    def runs(self, settings: AuditSettings) -> list[tuple[AuditedRun, type[Mechanism]]]:
+        """The studies that are audited as they run."""
+        return []
+
+    def budget_views(self, settings: AuditSettings) -> tuple[View, ...]:
+        """The views under which studies that their budgets end are audited."""
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class AuditSettings:
     """What is audited and how hard. Raises InvalidInput for a value out of range.
 
-    trials: on each side of each pair; sigma: the scale of all noise that `parameters` does not set, in votes;
-    parameters: noise scales of the mechanisms, by name; weight: of the unit, in votes; rate: of secret coins;
-    confidence: with which all bounds of the audit hold together; noise: "seeded" (the node's sampler with a seeded
-    stream), "system" (with the operating system's generator), "fast" (NumPy's normals); broken: a name of BREAKS
-    or RUN_BREAKS, or None; law_trials: the trials of the tests of laws, None for as many, but at most 200,000.
+    of: the kind of votes; trials: in each world; confidence: with which all bounds and laws of the audit hold together;
+    noise: "seeded" (the node's sampler with a seeded stream), "system" (with the operating system's generator), "fast"
+    (NumPy's normals); broken: the name of a break of the kind, or None; law_trials: the trials of the tests of laws,
+    None for as many, but at most 200,000.
     """
 
-    mechanisms: tuple[str, ...] = field(default=tuple(MECHANISMS))
-    views: tuple[View, ...] = VIEWS
+    of: Kind
     trials: int
-    queries: int
-    classes: int
-    weight: float
-    sigma: float
-    parameters: Mapping[str, float] = field(default_factory=dict)
-    rate: float
     delta: float
     confidence: float
     noise: str
@@ -57,103 +148,28 @@ class AuditSettings:
     law_trials: int | None = None
 
     def __post_init__(self) -> None:
-        for name in self.mechanisms:
-            _ = MECHANISMS[name]  # refuses an unknown name
         check_between("trials", self.trials, 1000, 20_000_000)
         check_between("law_trials", self.trials_of_laws, 1000, 20_000_000)
-        check_between("queries", self.queries, 1, _MOST_QUERIES)
-        check_between("classes", self.classes, 2, 1000)
         check_between("seed", self.seed, 0, 2**63 - 1)
-        check_between("weight", self.weight, 1e-3, 1e4)
-        check_between("sigma", self.sigma, 1e-3, 1e4)
-        for name, value in self.parameters.items():
-            check_between(name, value, 1e-3, 1e4)
-        check_rate("secret", np.array([self.rate]))
         for name in ("delta", "confidence"):
             if not 0 < getattr(self, name) < 1:
                 raise InvalidInput(f"{name} is {getattr(self, name)}; allowed: in (0, 1)")
         if self.noise not in NOISES:
             raise InvalidInput(f"noise is {self.noise!r}; allowed: {', '.join(NOISES)}")
-        if self.broken is not None and self.broken not in (*BREAKS, *RUN_BREAKS):
-            raise InvalidInput(f"break is {self.broken!r}; allowed: {', '.join((*BREAKS, *RUN_BREAKS))}")
-        if self.broken in RUN_BREAKS and not self.runs() and not self.budget_views:
+        if self.broken is not None and self.broken not in self.of.breaks:
             raise InvalidInput(
-                f"break is {self.broken!r}, of level {RUN_BREAKS[self.broken].level!r}, at which "
-                f"{', '.join(self.mechanisms)} is not audited; allowed: a mechanism that runs there"
+                f"break is {self.broken!r}; allowed with --votes-by {self.of.votes_by}: {', '.join(self.of.breaks)}"
             )
+        self.of.check(self)
 
     @property
     def trials_of_laws(self) -> int:
         """In how many trials what is released is held against its law: a few times ten queries in each."""
         return min(self.trials, _MOST_LAW_TRIALS) if self.law_trials is None else self.law_trials
 
-    @property
-    def of_laws(self) -> dict[str, int]:
-        """The trials and the seed of every test of a law, by keyword."""
-        return {"trials": self.trials_of_laws, "seed": self.seed}
-
-    @property
-    def budget_views(self) -> tuple[View, ...]:
-        """The views under which studies that their budgets end are audited: of GNMax, whose price can be counted."""
-        asked = self.broken is None or (self.broken in RUN_BREAKS and RUN_BREAKS[self.broken].level == "budgets")
-        return self.views if asked and GNMax.name in self.mechanisms else ()
-
-    def targets(self) -> list[Target]:
-        """Every mechanism under each view for which an accountant is valid; again with secret coins, where one is.
-
-        A threshold adds nothing to a histogram that is seen, so for that view only mechanisms without one are audited.
-        """
-        found = []
-        for name in self.mechanisms:
-            mechanism = self.mechanism(name)
-            for view in self.views:
-                if view == "histogram" and mechanism.needed(second_round=False) is not None:
-                    continue
-                for rate in sorted({1.0, self.rate}, reverse=True):
-                    if mechanism.holding(view=view, on_lattice=False, secret_coins=rate < 1):
-                        found.append(self._target(mechanism, view, rate))
-        if not found:
-            raise InvalidInput(
-                f"{', '.join(self.mechanisms)} under the view {', '.join(self.views)} is not audited; allowed: a view "
-                "for which an accountant is valid, and for histogram a mechanism without a threshold, which adds "
-                "nothing "
-                "to a histogram that is seen"
-            )
-        return found
-
-    def runs(self) -> list[tuple[AuditedRun, type[Mechanism]]]:
-        """Every mechanism at each level as it runs; only the level of a break of the levels' code."""
-        from simulations.audit.as_run.studies import audited_runs
-
-        level = RUN_BREAKS[self.broken].level if self.broken in RUN_BREAKS else None
-        return [
-            (run, kind)
-            for run, kind in audited_runs(self.mechanisms)
-            if run.view in self.views and level in (None, run.level)
-        ]
-
-    def _target(self, mechanism: Mechanism, view: View, rate: float) -> Target:
-        return Target(
-            mechanism=mechanism, accountant=default_accountant(mechanism, view, secret_coins=rate < 1), view=view,
-            weight=self.weight, rate=rate, classes=self.classes, queries=self.queries,
-        )  # fmt: skip
-
-    def mechanism(self, name: str) -> Mechanism:
-        """The mechanism with the given parameters, all other noise of scale `sigma`, and thresholds far above all
-        noise.
-        """
-        kind = MECHANISMS[name]
-        told = kind.parameters(view="label")
-        given: dict[str, int | float | None] = {name: self.parameters.get(name) for name in told}
-        for name, each in told.items():
-            if given[name] is None and each.role == "noise":
-                # Another scale than the label's, so that the two exchanged are another law.
-                given[name] = each.wider(1.0, self.sigma * (THRESHOLD_SCALE if name == "sigma_threshold" else 1.0))
-        wide = sum(each.noise_scale(given[name] or 0.0) for name, each in told.items() if each.role == "noise")
-        for name, each in told.items():
-            if given[name] is None:
-                given[name] = THRESHOLD_NOISES * wide if each.role == "threshold" else each.default or 1.0
-        return kind.build(view="label", given=given)
+    def stream(self, *key: int) -> np.random.Generator:
+        """The generator of one world of one line, where noise is not the operating system's."""
+        return simulation_rng(self.seed, "audit noise", *key)
 
 
 def check_between(name: str, value: float, least: float, most: float) -> None:

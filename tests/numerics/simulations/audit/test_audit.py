@@ -12,8 +12,8 @@ import pytest
 
 from simulations.audit.audit import run_audit
 from simulations.audit.breaks import BREAKS, HONEST, break_named
-from simulations.audit.plot import audit_figure
-from simulations.audit.settings import AuditSettings
+from simulations.audit.report import audit_figure
+from tests.harness.audits import of_mechanisms
 
 TERMS = dict(
     trials=50_000, queries=8, classes=3, weight=1.0, sigma=4.0,
@@ -24,7 +24,7 @@ TERMS = dict(
 
 
 def audit(**changed):
-    return run_audit(AuditSettings(**(TERMS | changed)), progress=lambda *_: None)
+    return run_audit(of_mechanisms(**(TERMS | changed)), progress=lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +44,15 @@ def test_no_honest_mechanism_is_shown_to_leak_more_than_claimed(honest):
 def test_what_is_shown_comes_close_to_what_is_true(honest):
     for finding in honest.findings:
         assert finding.lower.value > 0.55 * finding.exact, finding.to_json()
-    assert min(f.exact / f.claim.epsilon for f in honest.findings if f.target.accountant.name == "gaussian_dp") > 0.9999
+    tight = [f for f in honest.findings if f.line.facts["accountant"] == "gaussian_dp"]
+    assert min(f.exact / f.claim.epsilon for f in tight) > 0.9999
 
 
 @pytest.mark.parametrize(("name", "trials"), [("half-noise", 50_000), ("same-noise", 4000)])
 def test_each_break_that_lifts_epsilon_above_the_claim_is_shown_to_in_every_mechanism(name, trials):
     for finding in audit(broken=name, classes=2, trials=trials, confidence=0.999, law_trials=1000).findings:
         # The claim for a bit and a label of one coin has twice the slack of the others.
-        blunt = finding.target.rate < 1 and finding.target.mechanism.name not in ("gnmax", "thresholded_gnmax")
+        blunt = finding.line.facts["rate"] < 1 and finding.line.facts["mechanism"] not in ("gnmax", "thresholded_gnmax")
         assert finding.lower_of_claimed > (1.0 if blunt else 1.02), finding.to_json()
         assert finding.refuted
         assert finding.failed
@@ -68,8 +69,8 @@ def test_a_fault_below_the_claim_is_found_as_another_law_and_said_so():
 
 
 def test_more_than_the_exact_epsilon_of_a_pair_is_a_failure_even_below_the_claim(honest):
-    finding = next(one for one in honest.findings if one.target.rate < 1)
-    shown = (finding.exact_of_pair + finding.claim.epsilon) / 2
+    finding = next(one for one in honest.findings if one.line.facts["rate"] < 1)
+    shown = (finding.pair.exact + finding.claim.epsilon) / 2
     above = replace(finding, lower=replace(finding.lower, value=shown))
     assert not above.refuted
     assert above.above_exact
@@ -78,7 +79,7 @@ def test_more_than_the_exact_epsilon_of_a_pair_is_a_failure_even_below_the_claim
 
 
 def test_what_passed_is_said_with_the_faults_that_would_have_been_found_and_what_was_not_tested(honest):
-    law, missing, unended = honest.words
+    law, _, missing, unended = honest.words
     assert "no difference from the stated laws was found" in law
     assert "by 15 % with probability 0.99" in law
     assert missing == "not tested as a study runs: interactive_gnmax"
@@ -129,7 +130,7 @@ def test_breaks_change_what_the_release_is_handed_and_nothing_else():
     assert len(np.unique(BREAKS["same-noise"].noise(noise)((50,)))) == 50
     counts = np.array([[1.0, 2.0]])
     assert BREAKS["double-votes"].counts(counts).tolist() == [[2.0, 4.0]]
-    for target in AuditSettings(**TERMS).targets():
+    for target in of_mechanisms(**TERMS).of.targets():
         broken = BREAKS["half-noise"].mechanism(target.mechanism)
         for name, factor in (("sigma", 0.5), ("sigma_threshold", 0.5), ("gamma", 2.0), ("threshold", 1.0)):
             if hasattr(broken, name):

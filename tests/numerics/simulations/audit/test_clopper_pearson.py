@@ -5,7 +5,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from protocols.errors import InvalidInput
-from simulations.audit.clopper_pearson import lower_limit, upper_limit
+from simulations.audit.bounds import lower_limit, upper_limit
 
 
 @pytest.mark.parametrize(("hits", "trials"), [(0, 10), (1, 10), (10, 10), (3, 1000), (99_990, 100_000), (17, 20_000)])

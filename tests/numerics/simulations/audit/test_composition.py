@@ -9,7 +9,7 @@ from scipy.special import ndtr
 from scipy.stats import binom
 
 from protocols.bounds.gaussian import gdp_epsilon
-from simulations.audit.composition import RatioLaw, composed_epsilon, composed_epsilon_of_ratios
+from simulations.audit.bounds import RatioLaw, composed_epsilon, composed_epsilon_of_ratios
 
 
 def composed(p, q, *, queries, delta):
@@ -54,7 +54,7 @@ def test_many_pairs_are_composed_as_each_alone(monkeypatch):
     p, q = np.random.default_rng(0).dirichlet([2.0, 2.0, 2.0], (2, 50))
     together = composed_epsilon(np.log(p), np.log(q), queries=5, delta=0.01)
     assert together == pytest.approx([composed(*pair, queries=5, delta=0.01) for pair in zip(p, q, strict=True)])
-    monkeypatch.setattr("simulations.audit.composition._CELLS", 100)
+    monkeypatch.setattr("simulations.audit.bounds._CELLS", 100)
     np.testing.assert_array_equal(composed_epsilon(np.log(p), np.log(q), queries=5, delta=0.01), together)
 
 

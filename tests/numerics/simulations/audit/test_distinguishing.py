@@ -5,7 +5,7 @@ import pytest
 from scipy.special import ndtr
 
 from protocols.errors import InvalidInput
-from simulations.audit.distinguishing import Samples, epsilon_lower_bound, mu_lower_bound
+from simulations.audit.bounds import Samples, epsilon_lower_bound, mu_lower_bound
 
 
 def randomised_response(rng, epsilon, delta, trials):

@@ -6,10 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.bounds.gaussian import gdp_epsilon
-from simulations.audit.composition import composed_epsilon
-from simulations.audit.neighbours import audited_pairs, outcome_log_laws, pair_at
-from simulations.audit.settings import AuditSettings
-from simulations.audit.target import claim_of
+from simulations.audit.bounds import composed_epsilon
+from simulations.audit.targets import audited_pairs, claim_of, outcome_log_laws, pair_at
+from tests.harness.audits import of_mechanisms
 
 TERMS = dict(
     trials=1000, queries=4, classes=3, weight=1.0, sigma=3.0,
@@ -20,7 +19,7 @@ TERMS = dict(
 
 
 def label_targets(**changed):
-    return AuditSettings(**(TERMS | {"views": ("label",)} | changed)).targets()
+    return of_mechanisms(**(TERMS | {"views": ("label",)} | changed)).of.targets()
 
 
 def exact(target, pair, delta):

@@ -12,20 +12,18 @@ import pytest
 
 from protocols.contributions import check_contributions
 from protocols.errors import InvalidInput
-from simulations.audit.plot import audit_figure
-from simulations.audit.record_votes.audit import run_record_audit
-from simulations.audit.record_votes.breaks import HONEST, RECORD_BREAKS
-from simulations.audit.record_votes.faults import FAULTS
-from simulations.audit.record_votes.releases import sides_of
-from simulations.audit.record_votes.settings import AUDITED_LEVELS, UNITS, RecordAuditSettings
-from simulations.audit.record_votes.worst_cases import PARTITIONS, worst_cases
+from simulations.audit.audit import run_audit
+from simulations.audit.report import audit_figure
+from simulations.audit.sum_breaks import SUM_BREAKS
+from simulations.audit.unit_sums import AUDITED_LEVELS, RECORDS, sides_of, worst_cases
+from tests.harness.audits import of_sums
 
-TERMS = dict(trials=8000, epsilon=1.0, delta=0.01, confidence=1 - 1e-6, noise="fast", seed=0)
-SETTINGS = RecordAuditSettings(**TERMS)
+EPSILON, DELTA = 1.0, 0.01
+TERMS = dict(trials=8000, epsilon=EPSILON, delta=DELTA, confidence=1 - 1e-6, noise="fast", seed=0)
 
 
 def audit(**changed):
-    return run_record_audit(RecordAuditSettings(**(TERMS | changed)), progress=lambda *_: None)
+    return run_audit(of_sums(**(TERMS | changed)), progress=lambda *_: None)
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +32,7 @@ def honest():
 
 
 def test_no_honest_study_is_shown_to_leak_more_than_claimed_at_any_level_or_unit(honest):
-    assert len(honest.findings) == len(AUDITED_LEVELS) * len(UNITS)
+    assert len(honest.findings) == len(AUDITED_LEVELS) * len(RECORDS.units)
     assert not honest.failed
     for finding in honest.findings:
         assert 0 < finding.lower.value <= finding.exact <= finding.claim.epsilon
@@ -59,7 +57,7 @@ INTEGER = ("multiples-of-2", "multiples-of-4", "multiples-of-8", "rare-noiseless
 @pytest.mark.parametrize("name", INTEGER[:3])
 def test_noise_whose_low_bits_are_empty_is_refuted_by_the_remainders_of_the_sums_and_fails_its_law(name):
     for finding in audit(broken=name).findings:
-        if finding.level.units is None:
+        if finding.line.facts["lattice_units"] is None:
             assert not finding.failed
             continue
         assert finding.refuted
@@ -69,7 +67,7 @@ def test_noise_whose_low_bits_are_empty_is_refuted_by_the_remainders_of_the_sums
 
 def test_one_draw_in_5_000_without_noise_is_found_by_the_heavy_centre_of_the_law():
     result = audit(broken="rare-noiseless", trials=40_000)
-    found = [finding for finding in result.findings if finding.level.units is None]
+    found = [finding for finding in result.findings if finding.line.facts["lattice_units"] is None]
     assert all(finding.law.failed and finding.law.worst.family == "centre" for finding in found)
 
 
@@ -82,12 +80,12 @@ def test_faults_of_the_noise_below_the_claim_are_found_by_its_law(name):
     assert result.failure.startswith("another law: ")
 
 
-@pytest.mark.parametrize("name", [name for name in FAULTS if name not in ("rounded-up", *LAW_ONLY, *INTEGER)])
+@pytest.mark.parametrize("name", [name for name in SUM_BREAKS if name not in ("rounded-up", *LAW_ONLY, *INTEGER)])
 def test_each_break_is_found_by_trials(name):
     """At every level; a patient's missing scale only where patients are protected."""
     # Half as much again in mu is the least of them.
     for finding in audit(broken=name, trials=20_000 if name == "whole-in-each" else 8000).findings:
-        if name == "unscaled-patients" and finding.unit == "record":
+        if name == "unscaled-patients" and finding.line.facts["unit"] == "record":
             assert not finding.failed
             continue
         assert finding.refuted
@@ -108,29 +106,28 @@ def test_the_nodes_samplers_pass_on_a_seeded_stream_and_on_the_systems_generator
 
 
 def test_every_worst_case_moves_all_that_a_weight_allows_but_for_rounding():
-    for unit in UNITS:
+    for unit in RECORDS.units:
         for case in worst_cases(unit):
             for level in AUDITED_LEVELS:
-                study = SETTINGS.study(level, unit=unit, queries=case.queries)
+                study = RECORDS.study(level, case, EPSILON, DELTA)
                 weight = round(study.roster[0].weight * study.units)
-                sides = sides_of(study, case, HONEST)
+                sides = sides_of(study, case, RECORDS.contribute)
                 assert 2 * (weight - 4) ** 2 < sides.squared_move <= 2 * weight**2
                 moved = np.stack([np.maximum(0, sign * (sides.after - sides.before)) for sign in (1, -1)])
                 check_contributions(moved, weight_units=weight)
 
 
 def test_breaks_change_what_is_released_and_not_what_is_claimed():
-    assert list(RECORD_BREAKS) == list(FAULTS)
-    study = SETTINGS.study(AUDITED_LEVELS[0], unit="record", queries=PARTITIONS)
-    assert RECORD_BREAKS["half-noise"].run(study).gaussian.sigma == study.gaussian.sigma / 2
-    draws = np.arange(12.0).reshape(3, 4)
-    assert (RECORD_BREAKS["bare-cell"].noise(draws)[:, 0] == 0).all()
-    assert (RECORD_BREAKS["one-noise"].noise(draws) == draws[:, :1]).all()
-    assert study.weights[0] < study.weights[1]
     case = worst_cases("record")[0]
+    study = RECORDS.study(AUDITED_LEVELS[0], case, EPSILON, DELTA)
+    assert SUM_BREAKS["half-noise"].run(study).gaussian.sigma == study.gaussian.sigma / 2
+    draws = np.arange(12.0).reshape(3, 4)
+    assert (SUM_BREAKS["bare-cell"].noise(draws)[:, 0] == 0).all()
+    assert (SUM_BREAKS["one-noise"].noise(draws) == draws[:, :1]).all()
+    assert study.weights[0] < study.weights[1]
     again = replace(case, after=case.before)
-    for broken in RECORD_BREAKS.values():
-        assert sides_of(study, again, broken).squared_move == 0
+    for broken in SUM_BREAKS.values():
+        assert sides_of(study, again, broken.contribute or RECORDS.contribute).squared_move == 0
 
 
 def test_an_audit_is_json_and_draws_a_line_for_each_finding_and_repeats_itself(honest):
@@ -153,9 +150,9 @@ def test_an_audit_is_json_and_draws_a_line_for_each_finding_and_repeats_itself(h
         ({"delta": 1.0}, "delta is 1"),
         ({"confidence": 1.0}, "confidence is 1"),
         ({"noise": "none"}, "noise is 'none'"),
-        ({"broken": "same-noise"}, "break is 'same-noise'; allowed where records vote: half-noise"),
+        ({"broken": "same-noise"}, "break is 'same-noise'; allowed with --votes-by record: half-noise"),
     ],
 )
 def test_settings_out_of_range_are_refused(change, message):
     with pytest.raises(InvalidInput, match=message):
-        RecordAuditSettings(**(TERMS | change))
+        of_sums(**(TERMS | change))

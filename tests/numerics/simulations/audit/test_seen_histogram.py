@@ -9,16 +9,16 @@ from protocols.bounds.gaussian import gdp_epsilon
 from protocols.mechanisms.gnmax import GNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.noise import simulated
-from simulations.audit.seen_histogram import histogram_epsilon, histogram_log_ratio
-from simulations.audit.settings import AuditSettings
+from simulations.audit.targets import histogram_epsilon, histogram_log_ratio
+from tests.harness.audits import of_mechanisms
 
 
 def target(mechanism, *, rate, queries=1, scale=2.0):
-    found = AuditSettings(
+    found = of_mechanisms(
         mechanisms=(mechanism,), views=("histogram",), trials=1000, queries=queries, classes=3, weight=1.0, sigma=scale,
         parameters={"sigma_threshold": 1.0, "gamma": 1 / scale},
     rate=rate, delta=0.01, confidence=0.99, noise="fast", seed=0,
-    ).targets()  # fmt: skip
+    ).of.targets()  # fmt: skip
     return found[-1]
 
 

@@ -7,8 +7,8 @@ from protocols.bounds.gaussian import gdp_epsilon
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity
-from simulations.audit.settings import AuditSettings
-from simulations.audit.target import claim_of, noise_scales
+from simulations.audit.targets import claim_of, noise_scales
+from tests.harness.audits import of_mechanisms
 
 TERMS = dict(
     trials=1000, queries=8, classes=3, weight=1.0, sigma=4.0,
@@ -16,7 +16,7 @@ TERMS = dict(
     rate=0.5, delta=0.01,
     confidence=0.99, noise="fast", seed=0,
 )  # fmt: skip
-TARGETS = AuditSettings(**TERMS).targets()
+TARGETS = of_mechanisms(**TERMS).of.targets()
 
 
 def affordable(target, epsilon):
@@ -55,7 +55,7 @@ def test_a_budget_of_the_claim_affords_the_queries_and_a_smaller_one_does_not(ta
 
 
 def test_the_claim_of_a_histogram_is_exact_gaussian_dp():
-    (target,) = AuditSettings(**(TERMS | {"mechanisms": ("gnmax",), "views": ("histogram",), "rate": 1.0})).targets()
+    (target,) = of_mechanisms(**(TERMS | {"mechanisms": ("gnmax",), "views": ("histogram",), "rate": 1.0})).of.targets()
     claim = claim_of(target, delta=0.01, total_weight=300.0)
     assert claim.mu == pytest.approx(1.0)
     assert claim.epsilon == pytest.approx(float(gdp_epsilon(np.array([1.0]), np.array([0.01]))[0]), rel=1e-6)
@@ -81,10 +81,10 @@ def test_the_claim_of_a_histogram_is_exact_gaussian_dp():
 )
 def test_settings_out_of_range_are_refused(changed, message):
     with pytest.raises(InvalidInput, match=message):
-        AuditSettings(**(TERMS | changed))
+        of_mechanisms(**(TERMS | changed))
 
 
 def test_a_view_that_is_not_audited_is_refused_with_the_reason():
-    settings = AuditSettings(**(TERMS | {"mechanisms": ("confident_gnmax",), "views": ("histogram",)}))
+    settings = of_mechanisms(**(TERMS | {"mechanisms": ("confident_gnmax",), "views": ("histogram",)}))
     with pytest.raises(InvalidInput, match="a mechanism without a threshold, which adds nothing"):
-        settings.targets()
+        settings.of.targets()

@@ -9,20 +9,18 @@ import pytest
 
 from protocols.mechanisms import GNMax
 from protocols.noise import simulated
-from simulations.audit.agreement.agreement import target_agreement
-from simulations.audit.agreement.batches import audited_batches
-from simulations.audit.agreement.power import FACTORS, power
-from simulations.audit.agreement.seen_noise import low_bits_evidence, seen_noise_evidence
-from simulations.audit.as_run.lattice_law import summed_noise
+from simulations.audit.as_run import summed_noise
+from simulations.audit.batches import FACTORS, audited_batches, power, target_agreement
 from simulations.audit.breaks import BREAKS, break_named, scaled_noise
-from simulations.audit.settings import AuditSettings
+from simulations.audit.laws import low_bits_evidence, seen_noise_evidence
+from tests.harness.audits import of_mechanisms
 
 ALPHA = 1e-6
-SETTINGS = AuditSettings(
+SETTINGS = of_mechanisms(
     trials=6000, queries=8, classes=3, weight=1.0, sigma=4.0, rate=0.5, delta=0.01, confidence=0.999, noise="fast",
     seed=0,
 )  # fmt: skip
-TARGETS = {(target.name, target.view): target for target in SETTINGS.targets()}
+TARGETS = {(target.name, target.view): target for target in SETTINGS.of.targets()}
 # Breaks that only some mechanisms have a place for.
 # The last is found in more trials, below.
 LABELS_ONLY = {"bare-threshold", "scales-exchanged", "sure-noiseless", "rare-noiseless"}

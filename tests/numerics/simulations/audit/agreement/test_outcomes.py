@@ -4,9 +4,14 @@ import numpy as np
 import pytest
 import scipy
 
-from simulations.audit.agreement.evidence import binomial_evidence, two_sided
-from simulations.audit.agreement.outcomes import Answers, answers_evidence
-from simulations.audit.agreement.repetitions import periodic_fault, repeated_at_a_distance
+from simulations.audit.laws import (
+    Answers,
+    answers_evidence,
+    binomial_evidence,
+    periodic_fault,
+    repeated_at_a_distance,
+    two_sided,
+)
 
 LAWS = np.array([[0.5, 0.3, 0.2], [0.9, 0.07, 0.03], [0.2, 0.2, 0.6], [0.985, 0.01, 0.005]])
 KINDS = np.array([0, 1, 2, 3, 2, 0, 3, 1])

@@ -10,11 +10,16 @@ import pytest
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS, VIEWS
 from protocols.study import votes
-from simulations.audit.as_run.as_run import audit_run
-from simulations.audit.as_run.breaks import RUN_BREAKS, broken_code
-from simulations.audit.as_run.budgets import audit_budgets
-from simulations.audit.as_run.studies import RUNS, asked_votes, audited_mechanism, audited_study, stated_counts
-from simulations.audit.as_run.weights import WEIGHTS
+from simulations.audit.as_run import (
+    RUNS,
+    asked_votes,
+    audit_budgets,
+    audit_run,
+    audited_mechanism,
+    audited_study,
+    stated_counts,
+)
+from simulations.audit.breaks import RUN_BREAKS, WEIGHTS, broken_code
 
 # Queries as a share of trials differ by level: what is weak needs more of them.
 TRIALS = {"smaller-integers": 60_000, "share-missing": 60_000, "smaller-shares": 30_000, "one-server": 60_000}

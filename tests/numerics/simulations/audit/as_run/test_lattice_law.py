@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.mechanisms import GNMax
-from simulations.audit.as_run.lattice_law import integer_laws, summed_noise
+from simulations.audit.as_run import integer_laws, summed_noise
 
 COUNTS = np.array([[0, 0, 1], [3, 1, 0], [2, 2, 2]])
 

@@ -1,6 +1,7 @@
-"""Deliberately broken studies of record votes. An audit must detect each of them.
+"""Deliberately broken studies of unit sums. An audit must detect each of them.
 
-A break changes what is released; the claim stays that of the honest study. What each is, in words: faults.py.
+A break changes what is released; the claim stays that of the honest study. Faults of the noise are those of every kind
+of sums; faults of what parties contribute are of one kind.
 """
 
 from __future__ import annotations
@@ -10,35 +11,39 @@ from dataclasses import dataclass, replace
 from math import isqrt
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.contributions import contribution_sum
 from protocols.noise import LatticeNoise, Noise
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
-from simulations.audit.record_votes.worst_cases import Holding
-from simulations.stages.record_votes import contributions
 
+# Features, labels and units of one party's records, as simulations.stages.record_votes takes them.
+Holding = tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], Int64[ndarray, " records"]]
 Sums = list[Int64[ndarray, "queries classes"]]
 Draws = Float64[ndarray, "trials cells"] | Int64[ndarray, "trials cells"]
+# Each party's sum, of a study, of what is asked and of what each party holds.
+Contribute = Callable[[Study, QueryMap, Sequence[Holding]], Sums]
 
 
 @dataclass(frozen=True)
-class RecordBreak:
+class SumBreak:
     """What is done to the contributions, to the study that is run and to the noise of each trial's cells.
 
-    releases: how often the batch is released with fresh noise, for a charge of once.
+    contribute: what parties send; None: what they should; releases: how often the batch is released with fresh noise,
+    for a charge of once.
     """
 
-    contribute: Callable[[Study, QueryMap, Sequence[Holding]], Sums] = contributions
+    meaning: str
+    contribute: Contribute | None = None
     run: Callable[[Study], Study] = lambda study: study
     noise: Callable[[Draws], Draws] = lambda draws: draws
     releases: int = 1
 
 
-def _half_noise(study: Study) -> Study:
-    return study.voting(sigma=study.gaussian.sigma / 2)
+def _smaller_noise(factor: float) -> Callable[[Study], Study]:
+    return lambda study: study.voting(sigma=factor * study.gaussian.sigma)
 
 
 def _no_noise_in_one(draws: Draws) -> Draws:
@@ -47,10 +52,6 @@ def _no_noise_in_one(draws: Draws) -> Draws:
 
 def _one_noise_for_all(draws: Draws) -> Draws:
     return np.broadcast_to(draws[:, :1], draws.shape)
-
-
-def _nine_tenths(study: Study) -> Study:
-    return study.voting(sigma=0.9 * study.gaussian.sigma)
 
 
 def _rounded_to(draws: Draws, changed: Float64[ndarray, "trials cells"]) -> Draws:
@@ -83,8 +84,15 @@ def _again(draws: Draws) -> Draws:
     return changed
 
 
+def record_contributions(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+    """What parties send of their records."""
+    from simulations.stages.record_votes import contributions
+
+    return contributions(study, queries, holdings)
+
+
 def _unscaled(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
-    return contributions(replace(study, unit="record"), queries, holdings)
+    return record_contributions(replace(study, unit="record"), queries, holdings)
 
 
 def _counted_twice(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
@@ -92,13 +100,13 @@ def _counted_twice(study: Study, queries: QueryMap, holdings: Sequence[Holding])
         (np.concatenate([x, x]), np.concatenate([y, y]), np.concatenate([unit, unit + unit.max() + 1]))
         for x, y, unit in holdings
     ]
-    return contributions(study, queries, twice)
+    return record_contributions(study, queries, twice)
 
 
 def _largest_weight(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
     largest = float(study.weights.max())
     alike = replace(study, roster=tuple(replace(seat, weight=largest) for seat in study.roster))
-    return contributions(alike, queries, holdings)
+    return record_contributions(alike, queries, holdings)
 
 
 def _whole_in_each_partition(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
@@ -153,28 +161,33 @@ def _rounded_up(study: Study, queries: QueryMap, holdings: Sequence[Holding]) ->
     return sums
 
 
-HONEST = RecordBreak()
-RECORD_BREAKS: dict[str, RecordBreak] = {
-    "half-noise": RecordBreak(run=_half_noise),
-    "unscaled-patients": RecordBreak(contribute=_unscaled),
-    "whole-in-each": RecordBreak(contribute=_whole_in_each_partition),
-    "rounded-up": RecordBreak(contribute=_rounded_up),
-    "counted-twice": RecordBreak(contribute=_counted_twice),
-    "every-query": RecordBreak(contribute=_every_query),
-    "fresh-noise": RecordBreak(releases=4),
-    "bare-cell": RecordBreak(noise=_no_noise_in_one),
-    "one-noise": RecordBreak(noise=_one_noise_for_all),
-    "noise-90": RecordBreak(run=_nine_tenths),
-    "clipped": RecordBreak(noise=_ends_at_three),
-    "correlated-cells": RecordBreak(noise=_correlated),
-    "noise-again": RecordBreak(noise=_again),
-    "rare-noiseless": RecordBreak(noise=_rarely_none),
-    **{f"multiples-of-{step}": RecordBreak(noise=_multiple_of(step)) for step in (2, 4, 8)},
-    "wrong-weight": RecordBreak(contribute=_largest_weight),
+HONEST = SumBreak("nothing is broken")
+NOISE_BREAKS: dict[str, SumBreak] = {
+    "half-noise": SumBreak("half of the noise that is accounted for", run=_smaller_noise(0.5)),
+    "fresh-noise": SumBreak("the batch is asked four times with fresh noise, charged once", releases=4),
+    "bare-cell": SumBreak("one cell has no noise", noise=_no_noise_in_one),
+    "one-noise": SumBreak("the noise of one cell serves all", noise=_one_noise_for_all),
+    "noise-90": SumBreak("nine tenths of the noise that is accounted for", run=_smaller_noise(0.9)),
+    "clipped": SumBreak("noise ends at three standard deviations", noise=_ends_at_three),
+    "correlated-cells": SumBreak("noise of neighbouring cells is correlated", noise=_correlated),
+    "noise-again": SumBreak("every second release has the noise of the one before", noise=_again),
+    "rare-noiseless": SumBreak("one draw in 5,000 has no noise", noise=_rarely_none),
+    "multiples-of-2": SumBreak("whole noise is even", noise=_multiple_of(2)),
+    "multiples-of-4": SumBreak("whole noise is a multiple of 4", noise=_multiple_of(4)),
+    "multiples-of-8": SumBreak("whole noise is a multiple of 8", noise=_multiple_of(8)),
 }
+RECORD_BREAKS: dict[str, SumBreak] = {
+    "unscaled-patients": SumBreak("a patient's contribution is not scaled to norm 1", contribute=_unscaled),
+    "whole-in-each": SumBreak("weight 1 in each of two partitions", contribute=_whole_in_each_partition),
+    "rounded-up": SumBreak("entries are rounded up to whole lattice units", contribute=_rounded_up),
+    "counted-twice": SumBreak("each unit is counted twice", contribute=_counted_twice),
+    "every-query": SumBreak("each record votes in every query, charged once", contribute=_every_query),
+    "wrong-weight": SumBreak("the weight of the party with the largest budget for all", contribute=_largest_weight),
+}
+SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS
 
 
-def broken_noise(noise: Noise, broken: RecordBreak, *, cells: int) -> Noise:
+def broken_noise(noise: Noise, broken: SumBreak, *, cells: int) -> Noise:
     """The same source, changed by the break trial by trial; cells: of one trial."""
     if isinstance(noise, LatticeNoise):
         drawn = noise.draw

@@ -1,1 +1,0 @@
-"""An audit of record votes (`conclave-simulate audit --votes-by record`)."""
