@@ -38,6 +38,7 @@ SETS: Final[dict[str, dict[str, object]]] = {
     "street_digits": {
         "private_size": 5000, "queries": 1000, "parties": 50, "student": "logistic_regression", "seeds": FIVE,
     },
+    "pneumoniamnist": {"parties": 20, "seeds": FIVE},
 }  # fmt: skip
 # In the order of the tables. Those of other tables: dp_sgd_cnn, idp_sgd.
 METHODS: Final = (

@@ -121,6 +121,8 @@ def multiplier_of(epsilon: float, delta: float) -> float:
 _CONSTANT: Final = 0.05
 # Of images: how many principal components, and the power of their variance by which they are divided.
 _COMPONENTS: Final = ((64, 0.0), (60, 0.25), (30, 0.0))
+# Of the pool, at most, for what is expected of components.
+_SOME: Final = 1000
 _SMALL: Final = 1e-9
 
 
@@ -144,8 +146,8 @@ def public_rows(task: Task) -> Callable[[ndarray], Rows]:
     maps = [components(pool, most=most, power=power) for most, power in _COMPONENTS]
     if task.epsilon is None:
         return maps[0]
-    noise = multiplier_of(task.budget, task.settings.delta)
-    return max(maps, key=lambda each: expected(each(pool), pool, len(data.private_labels), data.classes, noise=noise))
+    noise, kernel = multiplier_of(task.budget, task.settings.delta), prior(pool)
+    return max(maps, key=lambda each: expected(each(pool), kernel, len(data.private_labels), data.classes, noise=noise))
 
 
 def components(pool: Rows, *, most: int, power: float) -> Callable[[ndarray], Rows]:
@@ -175,22 +177,28 @@ def _joined(*blocks: Rows) -> Rows:
     return np.hstack([*(sqrt(1 - _CONSTANT) * block for block in blocks), constant])
 
 
-def expected(rows: Rows, pool: Rows, records: int, classes: int, *, noise: float) -> float:
-    """The share of the scores' variance over the pool that least squares of one noisy sum would explain.
+def prior(pool: Rows) -> Float64[ndarray, "some some"]:
+    """The kernel of the Gaussian process that scores are expected to be, over the first rows of the pool.
 
-    rows: what models see of the pool; noise: on each entry of the sum over records of a row times a class's code of
-    length 1. The prior of scores is a Gaussian process whose kernel is linear, radial and constant in the pool's
-    columns; a noise and the sampling of records and pool are added to what the sum measures.
+    It is the sum of a linear and a radial kernel of their columns, and of a constant.
     """
-    some = pool[:1000] - pool[:1000].mean(axis=0)
+    some = pool[:_SOME] - pool[:_SOME].mean(axis=0)
     linear = some @ some.T
     lengths = np.diagonal(linear)
     squares = np.maximum(lengths[:, None] + lengths - 2 * linear, 0)
     radial = np.exp(-squares / np.median(squares[~np.eye(len(some), dtype=bool)]))
-    kernel = 0.93 * (linear / lengths.mean() + radial) / 2 + 0.07
+    return np.asarray(0.93 * (linear / lengths.mean() + radial) / 2 + 0.07)
+
+
+def expected(rows: Rows, kernel: Float64[ndarray, "some some"], records: int, classes: int, *, noise: float) -> float:
+    """The share of the scores' variance over the pool that least squares of one noisy sum would explain.
+
+    rows: what models see of the pool; kernel: see `prior`; noise: on each entry of the sum over records of a row times
+    a class's code of length 1. The sampling of records and of the pool is noise, too.
+    """
+    seen = rows[:_SOME]
     spread = 1 - 1 / classes
     scale = 0.5 * spread / (classes - 1)
-    seen = rows[:1000]
     moment = rows.T @ rows / len(rows)
     with_sum = kernel @ seen / len(seen)
     of_sum = (

@@ -12,7 +12,7 @@ from scipy.special import softmax
 from torch import nn
 
 from benchmarks import dp_sgd_cnn as dp_sgd
-from benchmarks.linear import noise_multiplier_for
+from benchmarks.linear import clipped_sum, noise_multiplier_for
 from benchmarks.methods import DP_SGD_CNN
 from simulations.datasets import load
 from simulations.datasets.request import DatasetRequest
@@ -37,6 +37,8 @@ def test_a_step_adds_the_clipped_gradients_of_a_poisson_sample():
             each = np.outer(row, softmax(np.zeros(2)) - np.eye(2)[label])
             total += each / max(1, np.linalg.norm(each))
     assert found == pytest.approx(-4.0 / (0.5 * 40) * total, rel=1e-4)
+    sampled = np.random.default_rng([4, *b"dp_sgd samples"]).random(40) < 0.5
+    assert clipped_sum(rows[sampled], labels[sampled], np.zeros((3, 2)), 1.0) == pytest.approx(total)
     longer = replace(STEP, largest=0.5)
     half = weights_after(rows, labels, how=longer, noise_multiplier=0.0, seed=4)
     assert np.linalg.norm(half) <= np.linalg.norm(found) * 2 + 1e-9  # the rate is over the largest length

@@ -201,14 +201,15 @@ def test_a_class_that_is_named_does_not_depend_on_the_other_test_records_or_thei
 def test_of_images_fewer_components_are_seen_where_the_noise_is_larger():
     task = a_task("digits")
     pool = linear.flat(task.dataset.public_inputs)
+    kernel = linear.prior(pool)
     few, many = (linear.components(pool, most=most, power=0.0)(pool) for most in (8, 64))
-    gain = [
-        linear.expected(few, pool, 1000, 10, noise=noise) - linear.expected(many, pool, 1000, 10, noise=noise)
-        for noise in (1.0, 100.0)
-    ]
-    assert gain[0] < 0 < gain[1]
-    shares = [linear.expected(many, pool, 1000, 10, noise=noise) for noise in (1.0, 10.0, 1000.0)]
-    assert 1 > shares[0] > shares[1] > shares[2] > 0
+
+    def share(rows, noise):
+        return linear.expected(rows, kernel, 1000, 10, noise=noise)
+
+    assert share(few, 1.0) < share(many, 1.0)
+    assert share(few, 100.0) > share(many, 100.0)
+    assert 1 > share(many, 1.0) > share(many, 10.0) > share(many, 1000.0) > 0
 
 
 def test_boosted_trees_are_for_tables_of_two_classes_and_say_what_they_lack(monkeypatch):
