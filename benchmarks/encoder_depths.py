@@ -19,7 +19,7 @@ from coordinator.encoders.efficientnet import DEPTHS
 from coordinator.labelling.soft_labels import propagated_labels
 from coordinator.queries.choice import clusters
 from coordinator.students import student_kind
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from protocols.features.encoder import Encoder
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest

@@ -21,7 +21,7 @@ import numpy as np
 from membership_lira import likelihood_ratios
 
 from coordinator.students import student_kind
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from simulations.membership.attack import SCORES, area_ceiling, loss, true_positive_ceiling
 from simulations.membership.report import area, rates
 from simulations.pipeline import run, study_of

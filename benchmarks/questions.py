@@ -30,7 +30,7 @@ from numpy import ndarray
 from coordinator.queries.features import features_for
 from coordinator.queries.questions import UncertainFirst, most_covering
 from coordinator.students import student_kind
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.questions import Choose
 from protocols.study.terms import Feature

@@ -13,7 +13,7 @@ import sys
 import numpy as np
 
 from coordinator.students import student_kind
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 
 SEEDS = 5
 

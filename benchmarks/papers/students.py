@@ -30,7 +30,7 @@ from numpy import ndarray
 from benchmarks.papers import stand_ins
 from benchmarks.papers.paper import Task
 from benchmarks.papers.stand_ins import Following, Pool, Teacher
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from protocols.array_files import array_bytes
 from protocols.crypto.randomness import simulation_rng
 from protocols.mechanisms import Mechanism

@@ -20,7 +20,7 @@ from coordinator.labelling.soft_labels import labels_of_pool
 from coordinator.store.store import LabelledStudy
 from coordinator.students import student_kind
 from coordinator.students.choice import AUTO, Choice, choose_student
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features

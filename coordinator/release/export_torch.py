@@ -9,9 +9,8 @@ import torch
 from torch import Tensor
 
 from coordinator.students.gan import DISCRIMINATOR
-from coordinator.students.networks import CNN, MLP
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
-from coordinator.students.torch_student import TorchStudent
+from coordinator.students.torch_student import CNN, MLP, TorchStudent
 from coordinator.torch_onnx import onnx_bytes
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import open_file

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
     "student",
     {
-        "cnn": "coordinator.students.supervised:cnn",
-        "mlp": "coordinator.students.supervised:mlp",
+        "cnn": "coordinator.students.torch_student:cnn",
+        "mlp": "coordinator.students.torch_student:mlp",
         "logistic_regression": "coordinator.students.scikit:logistic_regression",
         "random_forest": "coordinator.students.scikit:random_forest",
         "gradient_boosting": "coordinator.students.scikit:gradient_boosting",
@@ -34,7 +34,7 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
     check=function_of("`device` that returns a StudentKind"),
 )
 
-# Behind a kind: every class counts the same in its training (equal_classes.py).
+# Behind a kind: every class counts the same in its training (student.py).
 EQUAL: Final = "+equal"
 
 
@@ -58,6 +58,6 @@ def student_kind(name: str, *, device: str = "auto") -> StudentKind:
     made = installed_part(STUDENTS, base)(device=device)
     if base == name:
         return made
-    from coordinator.students.equal_classes import EqualClasses  # NumPy, which --help does without
+    from coordinator.students.student import EqualClasses  # NumPy, which --help does without
 
     return EqualClasses(made)

@@ -16,7 +16,7 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.students import STUDENTS, student_kind
-from coordinator.students.validation import is_image
+from coordinator.students.student import is_image
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 

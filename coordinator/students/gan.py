@@ -22,10 +22,17 @@ from torch import Tensor
 from torch.nn import functional
 
 from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_IMAGES, Augmentation
-from coordinator.students.networks import StudentNetwork, convolutions
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.torch_student import Loss, Method, Schedule, Step, cross_entropy, train
-from coordinator.students.validation import check_released
+from coordinator.students.student import Student, StudentKind, check_released
+from coordinator.students.torch_student import (
+    Loss,
+    Method,
+    Schedule,
+    Step,
+    StudentNetwork,
+    convolutions,
+    cross_entropy,
+    train,
+)
 from runtime.torch_networks import VARIANCE_FLOOR, Parameters, Shapes, initial, norm_shapes, planes, torch_device
 
 _FEATURES: Final = 128

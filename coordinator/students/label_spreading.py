@@ -17,9 +17,16 @@ from numpy import ndarray
 from sklearn.neighbors import NearestNeighbors
 
 from coordinator.queries.features import features_for, principal
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.targets import normalised, seen_classes
-from coordinator.students.validation import check_cpu_only, check_queries, check_released, is_image
+from coordinator.students.student import (
+    Student,
+    StudentKind,
+    check_cpu_only,
+    check_queries,
+    check_released,
+    is_image,
+    normalised,
+    seen_classes,
+)
 from protocols.features.feature_map import FeatureMap
 from runtime.label_spreading import NEIGHBOURS, adjacency, spread
 

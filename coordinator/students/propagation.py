@@ -18,11 +18,9 @@ from numpy import ndarray
 
 from coordinator.queries.features import features_for, principal
 from coordinator.queries.neighbours import laplacian, solved
-from coordinator.students import supervised
+from coordinator.students import torch_student
 from coordinator.students.choice import FOLDS, folds
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.targets import normalised
-from coordinator.students.validation import check_released, is_image
+from coordinator.students.student import Student, StudentKind, check_released, is_image, normalised
 from protocols.features.feature_map import FeatureMap
 
 _NEIGHBOURS: Final = 10
@@ -139,4 +137,4 @@ def certain(probabilities: Float64[ndarray, "inputs classes"]) -> Float32[ndarra
 
 def propagation(*, device: str) -> PropagationKind:
     """Propagation, for images and for standardised table rows."""
-    return PropagationKind(supervised.cnn(device=device), supervised.mlp(device=device))
+    return PropagationKind(torch_student.cnn(device=device), torch_student.mlp(device=device))

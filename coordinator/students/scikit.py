@@ -15,9 +15,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.targets import weighted_rows
-from coordinator.students.validation import check_cpu_only, check_queries, check_released
+from coordinator.students.student import (
+    Student,
+    StudentKind,
+    check_cpu_only,
+    check_queries,
+    check_released,
+    weighted_rows,
+)
 
 FOREST_TREES: Final = 200
 BOOSTING_ROUNDS: Final = 100

@@ -36,10 +36,8 @@ from coordinator.students.augmentation import (
     WEAK_ROWS,
     Augmentation,
 )
-from coordinator.students.networks import CNN, MLP
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.torch_student import Loss, Method, Schedule, Step, cross_entropy, train
-from coordinator.students.validation import check_released, is_image
+from coordinator.students.student import Student, StudentKind, check_released, is_image
+from coordinator.students.torch_student import CNN, MLP, Loss, Method, Schedule, Step, cross_entropy, train
 from runtime.torch_networks import torch_device
 
 _SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=800, most_steps=3000)

@@ -1,12 +1,26 @@
-"""A student: a model trained on released labels (post-processing: no further privacy cost)."""
+"""A student: a model trained on released labels (post-processing: no further privacy cost), and what all kinds share.
+
+What students learn is for each input the weight of each class, f32 [inputs, classes]: a hard label is a one-hot row, a
+soft label a row that sums to 1, and a row times its reliability counts so much less.
+
+KIND+equal trains a kind with each class counting the same, whatever its share of the labels. A student then says which
+class fits a record better than other records, as if all classes were equally frequent (of a linear model the logits
+move by the logarithm of the shares: King & Zeng 2001, "Logistic regression in rare events data", section 4). It is
+right for more records of rare classes, and for fewer of all records where classes are as frequent as among the labels.
+The shares are those of the released labels, so this costs no budget.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import Final
 
+import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
+
+from protocols.errors import InvalidInput
 
 ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
 
@@ -69,3 +83,116 @@ class StudentKind(ABC):
         unlabelled: the rest of the public pool, used by semi-supervised kinds only; may be empty. Raises InvalidInput,
         also where there is no input, and for a row without weight.
         """
+
+
+# The shortest side of an image, in pixels.
+SMALLEST_IMAGE: Final = 8
+
+
+def is_image(input_shape: tuple[int, ...]) -> bool:
+    """Whether inputs of this shape are images that the cnn takes: grey, or with a last axis of 3 colours."""
+    return len(input_shape) in (2, 3) and input_shape[2:] in ((), (3,)) and min(input_shape[:2]) >= SMALLEST_IMAGE
+
+
+def check_released(
+    inputs: Float32[ndarray, "answered ..."],
+    targets: Float32[ndarray, "answered classes"],
+    unlabelled: Float32[ndarray, "rest ..."],
+    classes: int,
+    seed: int,
+) -> None:
+    """Raises InvalidInput unless a student can be trained on this (see StudentKind.fit)."""
+    if classes < 2:
+        raise InvalidInput(f"classes is {classes}; allowed: at least 2")
+    if seed < 0:
+        raise InvalidInput("the student's seed is negative; allowed: at least 0")
+    if len(targets) == 0:
+        raise InvalidInput("no label was released; a student needs at least 1")
+    if targets.ndim != 2 or targets.shape[1] != classes:
+        raise InvalidInput(f"targets have shape {targets.shape}; allowed: [answered, {classes}]")
+    if len(inputs) != len(targets):
+        raise InvalidInput(f"{len(inputs)} inputs and {len(targets)} labels; allowed: equally many")
+    if inputs.ndim < 2 or inputs[0].size == 0:
+        raise InvalidInput(f"inputs have shape {inputs.shape}; allowed: [answered, features, ...]")
+    if not (np.isfinite(targets).all() and targets.min() >= 0):
+        raise InvalidInput(f"weights of classes span [{targets.min()}, {targets.max()}]; allowed: finite, at least 0")
+    if not targets.any(axis=1).all():
+        raise InvalidInput(f"{(~targets.any(axis=1)).sum()} inputs have no class with a weight; allowed: none")
+    if len(unlabelled) and unlabelled.shape[1:] != inputs.shape[1:]:
+        raise InvalidInput(f"unlabelled inputs have shape {unlabelled.shape[1:]}; allowed: {inputs.shape[1:]}")
+    if not (np.isfinite(inputs).all() and np.isfinite(unlabelled).all()):
+        raise InvalidInput("inputs hold NaN or infinite features; allowed: finite numbers")
+
+
+def check_queries(inputs: Float32[ndarray, "queries ..."], shape: tuple[int, ...]) -> None:
+    """Raises InvalidInput unless the queries are finite and of the shape that the student was trained on."""
+    if inputs.shape[1:] != shape:
+        raise InvalidInput(f"queries have shape {inputs.shape[1:]}; this student was trained on {shape}")
+    if not np.isfinite(inputs).all():
+        raise InvalidInput("queries hold NaN or infinite features; allowed: finite numbers")
+
+
+def check_cpu_only(name: str, device: str) -> None:
+    """Raises InvalidInput if a kind that computes only on the CPU is asked for another device."""
+    if device not in ("auto", "cpu"):
+        raise InvalidInput(f"device is {device!r}; allowed for student {name!r}: auto, cpu")
+
+
+def one_hot(labels: Int64[ndarray, " labels"], classes: int) -> Float32[ndarray, "labels classes"]:
+    """Rows with 1 at the label and 0 elsewhere. Raises InvalidInput for a label that is no class."""
+    if len(labels) and not (labels.min() >= 0 and labels.max() < classes):
+        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
+    rows = np.zeros((len(labels), classes), np.float32)
+    rows[np.arange(len(labels)), labels] = 1
+    return rows
+
+
+def normalised(targets: Float32[ndarray, "inputs classes"]) -> Float32[ndarray, "inputs classes"]:
+    """Targets whose weights sum to the number of inputs: only ratios of weights count. One-hot rows are unchanged."""
+    return targets / np.float32(targets.sum(dtype=np.float64) / len(targets))
+
+
+def seen_classes(targets: Float32[ndarray, "inputs classes"]) -> Int64[ndarray, " seen"]:
+    """The classes with any weight, ascending."""
+    return np.flatnonzero(targets.any(axis=0))
+
+
+def weighted_rows(
+    inputs: Float32[ndarray, "inputs ..."], targets: Float32[ndarray, "inputs classes"]
+) -> tuple[Float32[ndarray, "rows features"], Int64[ndarray, " rows"], Float32[ndarray, " rows"]]:
+    """Flattened inputs, labels and weights, for models of hard labels: each input once for each class with a weight.
+
+    For one-hot targets these are the inputs in their order, with weight 1 each.
+    """
+    places, labels = np.nonzero(targets)
+    return inputs.reshape(len(inputs), -1)[places], labels, normalised(targets)[places, labels]
+
+
+@dataclass(frozen=True)
+class EqualClasses(StudentKind):
+    """Trains `kind` on targets in which every class that occurs has the same weight."""
+
+    kind: StudentKind
+
+    @property
+    def needs_images(self) -> bool:
+        return self.kind.needs_images
+
+    def fit(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        targets: Float32[ndarray, "answered classes"],
+        *,
+        unlabelled: Float32[ndarray, "rest ..."],
+        classes: int,
+        seed: int,
+    ) -> Student:
+        """As the kind does, of weights that are divided by the share of their class."""
+        check_released(inputs, targets, unlabelled, classes, seed)
+        return self.kind.fit(inputs, equal_weights(targets), unlabelled=unlabelled, classes=classes, seed=seed)
+
+
+def equal_weights(targets: Float32[ndarray, "inputs classes"]) -> Float32[ndarray, "inputs classes"]:
+    """The targets with the weight of each class divided by its share of all, 0 for a class without any."""
+    shares = targets.sum(axis=0, dtype=np.float64) / targets.sum(dtype=np.float64)
+    return (targets / np.where(shares > 0, shares, 1.0)).astype(np.float32)

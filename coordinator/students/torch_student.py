@@ -1,7 +1,5 @@
-"""Students that are small torch networks, trained by gradient descent on labels and, with a Method, on inputs without
-labels.
-
-The student is the running average of the parameters.
+"""Students that are small torch networks, trained by gradient descent on the released labels and, with a Method, on
+inputs without labels. The student is the running average of the parameters, which networks take as arguments.
 """
 
 from __future__ import annotations
@@ -19,12 +17,107 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
-from coordinator.students.augmentation import Augmentation
-from coordinator.students.networks import StudentNetwork
-from coordinator.students.student import Student
-from coordinator.students.targets import normalised, seen_classes
-from coordinator.students.validation import check_queries
-from runtime.torch_networks import Parameters, learning_rate_factor, seen_offsets
+from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_ROWS, Augmentation
+from coordinator.students.student import (
+    SMALLEST_IMAGE,
+    Student,
+    StudentKind,
+    check_queries,
+    check_released,
+    is_image,
+    normalised,
+    seen_classes,
+)
+from protocols.errors import InvalidInput
+from runtime.torch_networks import (
+    Parameters,
+    Shapes,
+    Statistics,
+    batch_norm,
+    dense_logits,
+    dense_shapes,
+    initial,
+    learning_rate_factor,
+    norm_shapes,
+    planes,
+    seen_offsets,
+    torch_device,
+)
+
+_FILTERS: Final = (32, 64)
+_HIDDEN: Final = 128
+
+
+@dataclass(frozen=True)
+class StudentNetwork:
+    """One architecture: the shapes of its parameters for (input_shape, classes), and its logits.
+
+    `logits(parameters, inputs, found)` normalises with the statistics in `parameters` if present,
+    otherwise with those of `inputs`; if `found` is a dict, it writes the ones that it used there.
+    """
+
+    name: str
+    shapes: Callable[[tuple[int, ...], int], Shapes]
+    logits: Callable[[Parameters, Tensor, Parameters | None], Tensor]
+
+    def initial(self, generator: np.random.Generator, input_shape: tuple[int, ...], classes: int) -> Parameters:
+        """Parameters before training, see torch_networks.initial."""
+        return initial(self.shapes(input_shape, classes), generator)
+
+
+def convolutions(name: str, input_shape: tuple[int, ...]) -> tuple[Shapes, int]:
+    """The weights of two convolutions, and how many values the second makes of an image, see _cnn_logits.
+
+    Raises InvalidInput, with the network's name, for what is no image.
+    """
+    if not is_image(input_shape):
+        raise InvalidInput(
+            f"inputs of the {name} have shape {input_shape}; allowed: (height, width) or (height, width, 3), each side "
+            f"at least {SMALLEST_IMAGE}"
+        )
+    first, second = _FILTERS
+    height, width = ((length - 3) // 2 for length in input_shape[:2])
+    channels = 1 if len(input_shape) == 2 else 3
+    weights: Shapes = {"first.weight": (first, channels, 5, 5), "second.weight": (second, first, 3, 3)}
+    return weights, second * ((height + 1) // 2) * ((width + 1) // 2)
+
+
+def _cnn_shapes(input_shape: tuple[int, ...], classes: int) -> Shapes:
+    weights, features = convolutions("cnn", input_shape)
+    return (
+        weights
+        | norm_shapes("first_norm", _FILTERS[0])
+        | norm_shapes("second_norm", _FILTERS[1])
+        | dense_shapes(features, hidden=_HIDDEN, classes=classes)
+    )
+
+
+def _cnn_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
+    """Two convolutions with stride 2, each with batch norm, then two dense layers."""
+    # Strides instead of pooling: torch's max_pool2d is not vectorised on a CPU and takes most of the time.
+    first = functional.conv2d(planes(inputs), parameters["first.weight"], stride=2)
+    scale, offset = batch_norm(parameters, "first_norm", lambda: _batch_statistics(first), found)
+    maps = torch.relu(first * scale.view(-1, 1, 1) + offset.view(-1, 1, 1))
+    second = functional.conv2d(maps, parameters["second.weight"], stride=2, padding=1)
+    scale, offset = batch_norm(parameters, "second_norm", lambda: _batch_statistics(second), found)
+    return _dense_logits(parameters, torch.relu(second * scale.view(-1, 1, 1) + offset.view(-1, 1, 1)), found)
+
+
+def _dense_logits(parameters: Parameters, inputs: Tensor, found: Parameters | None) -> Tensor:
+    return dense_logits(parameters, inputs, _batch_statistics, found)
+
+
+def _batch_statistics(values: Tensor) -> Statistics:
+    """Mean and variance of each channel of [rows, channels, ...]."""
+    variance, mean = torch.var_mean(values, [0, *range(2, values.ndim)], correction=0)
+    return mean, variance
+
+
+CNN: Final = StudentNetwork("cnn", _cnn_shapes, _cnn_logits)
+MLP: Final = StudentNetwork(
+    "mlp", lambda shape, classes: dense_shapes(math.prod(shape), hidden=_HIDDEN, classes=classes), _dense_logits
+)
+
 
 _WEIGHT_DECAY: Final = 0.01
 _LEARNING_RATE: Final = 5e-3
@@ -195,3 +288,103 @@ class _Picks:
             self._left = np.concatenate([self._left, self._generator.permutation(self._rows)])
         picked, self._left = self._left[: self._batch], self._left[self._batch :]
         return torch.from_numpy(picked)
+
+
+_SCHEDULE: Final = Schedule(batch=32, epochs=16, fewest_steps=150, most_steps=3000)
+# From this many labels on, 16 passes are more steps than there are: inputs are not changed then, and rounds of twice as
+# many steps, each with a learning rate that falls to zero (Loshchilov & Hutter 2017, "SGDR"), go on until labels that
+# are held out are no better predicted.
+_MANY: Final = 6_000
+_FIRST_ROUND: Final = 200
+# So many of ten are held out, up to so many labels.
+_HELD, _MOST_HELD = 0.1, 2_000
+
+
+@dataclass(frozen=True)
+class SupervisedKind(StudentKind):
+    """Trains a network on randomly changed copies of the labelled inputs; on the inputs themselves where they are many.
+
+    most_rounds: of _FIRST_ROUND steps and then twice as many each, where labels are many; what bounds the time.
+    """
+
+    network: StudentNetwork
+    change: Augmentation
+    device: torch.device
+    most_rounds: int
+
+    @property
+    def needs_images(self) -> bool:
+        return self.network is CNN
+
+    def fit(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        targets: Float32[ndarray, "answered classes"],
+        *,
+        unlabelled: Float32[ndarray, "rest ..."],
+        classes: int,
+        seed: int,
+    ) -> Student:
+        """Trains on the targets, see StudentKind.fit; `unlabelled` is checked and not used."""
+        check_released(inputs, targets, unlabelled, classes, seed)
+        if len(inputs) >= _MANY:
+            return self._converged(inputs, targets, classes=classes, seed=seed)
+        return self._trained(inputs, targets, _SCHEDULE, self.change, classes=classes, seed=seed)
+
+    def _converged(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        targets: Float32[ndarray, "answered classes"],
+        *,
+        classes: int,
+        seed: int,
+    ) -> TorchStudent:
+        """The student of the last round after which labels that were held out were better predicted."""
+        shuffled = np.random.default_rng([seed, *b"held out"]).permutation(len(inputs))
+        count = min(int(_HELD * len(inputs)), _MOST_HELD)
+        held, rest = np.sort(shuffled[:count]), np.sort(shuffled[count:])
+        best: TorchStudent | None = None
+        most = -1.0
+        for each in range(self.most_rounds):
+            steps = _FIRST_ROUND * 2**each
+            schedule = Schedule(batch=_SCHEDULE.batch, epochs=0, fewest_steps=steps, most_steps=steps)
+            student = self._trained(
+                inputs[rest], targets[rest], schedule, _unchanged, classes=classes, seed=seed + each, begun=best
+            )
+            predicted = student.predict(inputs[held])
+            agreed = float(np.take_along_axis(targets[held], predicted[:, None], axis=1).sum())
+            if agreed <= most:
+                break
+            best, most = student, agreed
+        assert best is not None  # agreement is at least 0
+        return best
+
+    def _trained(
+        self,
+        inputs: Float32[ndarray, "answered ..."],
+        targets: Float32[ndarray, "answered classes"],
+        schedule: Schedule,
+        change: Augmentation,
+        *,
+        classes: int,
+        seed: int,
+        begun: TorchStudent | None = None,
+    ) -> TorchStudent:
+        return train(
+            self.network, inputs, targets, inputs[:0], change=change, method=None, schedule=schedule, classes=classes,
+            seed=seed, device=self.device, begun=begun,
+        )  # fmt: skip
+
+
+def _unchanged(inputs: torch.Tensor, generator: np.random.Generator) -> torch.Tensor:
+    return inputs
+
+
+def cnn(*, device: str) -> SupervisedKind:
+    """Two convolutions and two dense layers, for images [height, width] or [height, width, 3], each side at least 8."""
+    return SupervisedKind(CNN, LABELLED_IMAGES, torch_device(device), most_rounds=3)
+
+
+def mlp(*, device: str) -> SupervisedKind:
+    """One hidden layer, for inputs of any shape (flattened), table rows standardised."""
+    return SupervisedKind(MLP, WEAK_ROWS, torch_device(device), most_rounds=5)

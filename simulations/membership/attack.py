@@ -41,7 +41,7 @@ import scipy
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap

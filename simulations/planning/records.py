@@ -24,7 +24,7 @@ from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
 from coordinator.students import student_kind
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.study.query_map import QueryMap

@@ -19,10 +19,7 @@ from numpy import ndarray
 
 from coordinator.students import EQUAL, student_kind
 from coordinator.students.choice import FOLDS, folds
-from coordinator.students.equal_classes import equal_weights
-from coordinator.students.student import Student
-from coordinator.students.targets import one_hot
-from coordinator.students.validation import is_image
+from coordinator.students.student import Student, equal_weights, is_image, one_hot
 from protocols.array_files import array_bytes
 from protocols.errors import InvalidInput
 from runtime.files import write_atomically

@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from coordinator.in_process import InProcessTransport
 from coordinator.labelling.soft_labels import SoftLabels
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from party.party import Party, Voter
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import EngineFailed

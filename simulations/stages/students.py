@@ -28,8 +28,7 @@ from coordinator.students.choice import (
     folds,
     usual_student,
 )
-from coordinator.students.student import Student
-from coordinator.students.targets import one_hot
+from coordinator.students.student import Student, one_hot
 from party.teachers import TEACHERS, teacher_kind
 from protocols.array_files import array_bytes
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput

@@ -58,7 +58,7 @@ SHOWN = {
     "coordinator.queries.choice.QueryChoice.seed": "of public queries, an argument of their command",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
     "coordinator.students.augmentation.RowChange.noise": "a setting of the student",
-    "coordinator.students.networks.StudentNetwork.logits": "a function",
+    "coordinator.students.torch_student.StudentNetwork.logits": "a function",
     "coordinator.students.semi_supervised.SemiSupervisedKind.rows": "a function",
     "coordinator.students.propagation.PropagationKind.rows": "a function",
     "party.demo.demo_data.DemoData.label": _NAME,

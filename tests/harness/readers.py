@@ -26,7 +26,7 @@ from coordinator.release.evidence import evidence_in
 from coordinator.release.export_torch import read_network
 from coordinator.release.folder import read_json as read_release_json
 from coordinator.release.statement import read_statement
-from coordinator.students.networks import MLP
+from coordinator.students.torch_student import MLP
 from guardian.home import GuardianHome, GuardianSettings, create_guardian
 from party.data import load_records, source_kind
 from party.data.files import CsvFile

@@ -15,8 +15,7 @@ from coordinator.release.export import export_student, predict_onnx
 from coordinator.release.export import write_scikit as write_forest
 from coordinator.release.verify import verify_release
 from coordinator.students import student_kind
-from coordinator.students.student import Student
-from coordinator.students.targets import one_hot
+from coordinator.students.student import Student, one_hot
 from coordinator.students.torch_student import Schedule
 from party.audit import read_student
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput

@@ -7,7 +7,7 @@ import pytest
 
 from coordinator.queries.neighbours import laplacian
 from coordinator.students.propagation import certain, propagated
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 
 RNG = np.random.default_rng(0)
 CLUSTER = np.arange(90) % 3

@@ -15,9 +15,8 @@ import torch
 from numpy import ndarray
 from sklearn.datasets import load_digits
 
-from coordinator.students import STUDENTS, gan, scikit, semi_supervised, student_kind, supervised, torch_student
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.targets import one_hot
+from coordinator.students import STUDENTS, gan, scikit, semi_supervised, student_kind, torch_student
+from coordinator.students.student import Student, StudentKind, one_hot
 from protocols.errors import InvalidInput
 from protocols.installing import install
 
@@ -79,7 +78,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     # Full length is measured by the accuracy test; the contract holds for any length.
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
-    for module in (gan, semi_supervised, supervised):
+    for module in (gan, semi_supervised, torch_student):
         monkeypatch.setattr(module, "_SCHEDULE", short)
     monkeypatch.setattr(scikit, "FOREST_TREES", 40)
     monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 10)
@@ -192,7 +191,7 @@ def test_semi_supervised_kinds_are_better_than_a_supervised_one_with_the_same_ei
     """Measured with four seeds: mlp 0.86, FixMatch 0.94, FreeMatch 0.94, SoftMatch 0.95, mean teacher 0.94,
     MixMatch 0.93, VAT 0.95, label spreading 0.93."""
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=120, most_steps=120)
-    for module in (gan, semi_supervised, supervised):
+    for module in (gan, semi_supervised, torch_student):
         monkeypatch.setattr(module, "_SCHEDULE", short)
     supervised_alone = mean_accuracy_with_eight_labels("mlp")
     for name in set(SEMI_SUPERVISED) - FOR_IMAGES_ALONE:

@@ -8,9 +8,8 @@ from numpy import ndarray
 from sklearn.ensemble import RandomForestClassifier
 from torch.nn import functional
 
-from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, supervised, torch_student
-from coordinator.students.student import Student, StudentKind
-from coordinator.students.targets import one_hot
+from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind, torch_student
+from coordinator.students.student import Student, StudentKind, one_hot
 
 # Rows in two classes by their first feature; as 8x8 images for the kind that takes nothing else.
 ROWS = np.random.default_rng(3).standard_normal((300, 64)).astype(np.float32)
@@ -35,7 +34,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
     short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
     monkeypatch.setattr(semi_supervised, "_SCHEDULE", short)
-    monkeypatch.setattr(supervised, "_SCHEDULE", short)
+    monkeypatch.setattr(torch_student, "_SCHEDULE", short)
     monkeypatch.setattr(scikit, "FOREST_TREES", TREES)
     monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", TREES)
     return student_kind(name, device="cpu")

@@ -5,8 +5,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from coordinator.students import student_kind, supervised
-from coordinator.students.targets import one_hot
+from coordinator.students import student_kind, torch_student
+from coordinator.students.student import one_hot
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from simulations.stages.ceiling import Ceiling
@@ -52,7 +52,7 @@ def test_test_records_choose_no_model_and_what_is_cached_is_the_same(inputs_of, 
 def test_a_network_is_not_worse_for_having_labels_that_are_many(monkeypatch, inputs_of, kind):
     dataset = inputs_of("digits").dataset
     few = accuracy(kind, dataset)
-    monkeypatch.setattr(supervised, "_MANY", len(dataset.private_labels))
+    monkeypatch.setattr(torch_student, "_MANY", len(dataset.private_labels))
     assert accuracy(kind, dataset) >= few - 0.02
 
 

@@ -10,7 +10,7 @@ from numpy import ndarray
 
 from coordinator.students import STUDENTS, choice
 from coordinator.students.choice import FOLDS, choose_student
-from coordinator.students.targets import one_hot
+from coordinator.students.student import one_hot
 from protocols.errors import InvalidInput
 from protocols.plugins import _registered
 from tests.harness.distributions import install, refreshed

@@ -2,8 +2,7 @@ import numpy as np
 import pytest
 
 from coordinator.students import student_kind
-from coordinator.students.equal_classes import equal_weights
-from coordinator.students.targets import one_hot
+from coordinator.students.student import equal_weights, one_hot
 from protocols.errors import InvalidInput
 
 RNG = np.random.default_rng(0)

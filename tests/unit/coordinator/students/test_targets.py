@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from coordinator.students.targets import normalised, one_hot, seen_classes, weighted_rows
+from coordinator.students.student import normalised, one_hot, seen_classes, weighted_rows
 from protocols.errors import InvalidInput
 
 
