@@ -88,7 +88,7 @@ def shadow_scores(shadows: int) -> tuple[dict[str, np.ndarray], np.ndarray, floa
         for number, mine in enumerate(included):
             half = replace(whole, private_inputs=records[mine], private_labels=labels[mine])
             holdings = partition(half, parties=PARTIES, scheme=parse_partition("iid"), seed=number)
-            own = settings.model_copy(update={"seeds": (number,), "data_seed": number})
+            own = settings.changed(seeds=(number,), data_seed=number)
             inputs = DatasetInputs(own, half, [[held] for held in holdings])
             budgets, study = study_of(inputs)
             result = run(inputs, budgets=budgets, study=study, host=host, reporter=Reporter(quiet=True))

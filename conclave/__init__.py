@@ -9,7 +9,7 @@
     errors                     ConclaveError, InvalidInput, BudgetExceeded, DataUnavailable, DataCorrupt
 
 Everything else in the packages of this distribution is internal. Names are loaded when they are first used, so that
-importing this takes no time; labels and studies need the packages of the extra [sim].
+importing this takes no time; `run` and tables for pandas need the packages of the extra [sim].
 """
 
 from __future__ import annotations

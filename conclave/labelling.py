@@ -15,12 +15,11 @@ from conclave.arguments import budgets_of, check_whole
 from conclave.frames import frame
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.study import Study
-from simulations.options import DATA_SETTINGS
 from simulations.pipeline import study_of
 from simulations.planning.plan import make_plan, must_afford
 from simulations.setup.accountants import check_charging
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment, experiment
+from simulations.setup.experiment import DATA_SETTINGS, Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
 from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.stored_votes import StoredVotes

@@ -16,6 +16,7 @@ from conclave.frames import frame
 from protocols.errors import InvalidInput
 from protocols.study import file
 from protocols.study.study import Study
+from runtime.distribution import lacking
 from runtime.files import write_atomically
 from simulations.pipeline import run as run_pipeline
 from simulations.pipeline import study_of
@@ -23,7 +24,7 @@ from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import check_charging
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
+from simulations.setup.experiment import SETTINGS, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import Host, read_inputs
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ def define_study(
     >>> len(study.roster), study.classes
     (100, 10)
     """
-    idle = [each for each in settings if each in Experiment.model_fields and each not in _TERMS]
+    idle = [each for each in settings if each in SETTINGS and each not in _TERMS]
     if idle:
         raise InvalidInput(f"{idle[0]} is no term of a study; allowed: {', '.join(_TERMS)}, and the mechanism's noise")
     chosen = experiment(**settings, budgets=budgets, delta=delta, unit=unit, view=view, classes=classes)
@@ -120,7 +121,10 @@ def run(
     >>> result.figures["parties"], result.figures["asked"] <= 60
     (20, True)
     """
-    from simulations.results.files import summary  # pyarrow
+    try:
+        from simulations.results.files import summary  # pyarrow
+    except ModuleNotFoundError as missing:
+        raise lacking(missing, "conclave.run", "sim") from missing
 
     chosen = experiment(**settings, budgets=budgets, delta=delta, unit=unit, view=view)
     data = data_dir or os.environ.get("CONCLAVE_DATA")

@@ -58,11 +58,6 @@ def _parameter_flags() -> list[_Flag]:
     return flags
 
 
-# Settings that say how votes are made; they do not apply to stored votes.
-DATA_SETTINGS = (
-    "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
-    "privacy_groups votes_by groups questions features".split()
-)
 _SETTINGS = [
     _flag("--parties", "Number of parties [250].", type=int),
     _flag("--dataset", f"{' | '.join(DATASETS)}, or your own FILE.csv|.tsv|.parquet|.jsonl|.npz [glyphs, which "
@@ -191,9 +186,9 @@ def analysis_flags(function: F) -> F:
 
 def given_settings(flags: dict[str, object]) -> dict[str, object]:
     """The settings that were given on the command line, by name."""
-    from simulations.setup.experiment import Experiment, parse_seeds
+    from simulations.setup.experiment import SETTINGS, parse_seeds
 
-    known = {*Experiment.model_fields, *mechanism_parameters()}
+    known = {*SETTINGS, *mechanism_parameters()}
     given = {key: value for key, value in flags.items() if value is not None and key in known}
     if "seeds" in given:
         given["seeds"] = parse_seeds(str(given["seeds"]))
@@ -268,7 +263,7 @@ def settings_from(flags: dict[str, object]) -> Experiment:
 
     Raises InvalidInput, also for flags that would have no effect.
     """
-    from simulations.setup.experiment import experiment
+    from simulations.setup.experiment import DATA_SETTINGS, experiment
 
     given = given_settings(flags)
     if "votes" in given:
@@ -323,7 +318,7 @@ def say_defaults(settings: Experiment, reporter: Reporter, *, varied: tuple[str,
     """Prints the privacy-relevant settings first. varied: what a sweep varies, of which it prints no value."""
     parts = []
     for name in ("unit", "view", "delta"):
-        given = "" if name in settings.model_fields_set else " (default)"
+        given = "" if name in settings.given else " (default)"
         parts.append(f"{name} varied" if name in varied else f"{name} {getattr(settings, name)}{given}")
     budgets = "varied" if "budgets" in varied else settings.budgets
     reporter.say(f"privacy: {', '.join(parts)}")

@@ -115,7 +115,7 @@ def _study_of_teachers(inputs: Inputs, budgets: Budgets) -> Study:
     return study
 
 
-_STUDIES = {TeacherVotes.by: _study_of_teachers, UnitSums.by: _study_of_records}
+_STUDIES = {TeacherVotes: _study_of_teachers, UnitSums: _study_of_records}
 
 
 def run(
@@ -137,7 +137,7 @@ def run(
     accuracy, plural = _teacher_accuracy(source)
     if settings.student == AUTO and released:
         # Baselines are of the kind that the first seed's labels chose, so that they differ in the labels alone.
-        settings = settings.model_copy(update={"student": released[0].kind})
+        settings = settings.changed(student=released[0].kind)
     pooled = _pooled(settings, inputs, host)
     shards = inputs.shards if isinstance(inputs, DatasetInputs) else []
     baselines = _baselines(settings, budgets, source, pooled, shards, host=host, reporter=reporter)
@@ -152,7 +152,7 @@ def run(
 
 
 def _foretold(inputs: Inputs, first: SeedResult) -> int | None:
-    if isinstance(inputs, VoteInputs) or inputs.settings.votes_by == "record" or not find_spec("sklearn"):
+    if isinstance(inputs, VoteInputs) or inputs.settings.votes_by.once or not find_spec("sklearn"):
         return None
     return foretold(inputs.as_rows, first.labelling.labels)
 
@@ -303,9 +303,7 @@ def _baselines(
     seeds: list[SeedResult] = []
     students: list[float | None] = []
     if settings.individualization != "upsampling":
-        plain = settings.model_copy(
-            update={"weights": "uniform", "stop": "first-exhausted", "individualization": "weighting"}
-        )
+        plain = settings.changed(weights="uniform", stop="first-exhausted", individualization="weighting")
         study = study_for(plain, budgets, source)
         seeds = [labelled(study, source, seed, plain, host) for seed in settings.seeds]
         trained = released_students(settings, source, seeds, host)

@@ -6,10 +6,12 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import TextIO
+from functools import cached_property
+from typing import TYPE_CHECKING, TextIO
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 # Seconds between two plain lines of one stage.
 _EVERY_S = 5.0
@@ -22,7 +24,13 @@ class Reporter:
         self._quiet = quiet
         self._shown: Stage | None = None
         self._stream = stream or sys.stderr
-        self.console = Console(file=self._stream)
+
+    @cached_property
+    def console(self) -> Console:
+        """Where a line is rewritten."""
+        from rich.console import Console
+
+        return Console(file=self._stream)
 
     def say(self, text: str) -> None:
         """Prints one plain line."""
@@ -104,6 +112,8 @@ class Stage:
     def _show_bar(self, done: int, total: int) -> None:
         self._reporter.show(self)
         if self._bar is None:
+            from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
             self._bar = Progress(
                 TextColumn("{task.description}"),
                 BarColumn(),

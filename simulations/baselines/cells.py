@@ -63,7 +63,7 @@ class Comparison:
     @property
     def config(self) -> str:
         """The comparison as TOML."""
-        said = self.settings.model_dump(mode="json", exclude_none=True, exclude=set(_NOT_HERE))
+        said = {name: value for name, value in self.settings.known.items() if name not in _NOT_HERE}
         return tomli_w.dumps(
             {"methods": list(self.methods), "epsilons": list(self.epsilons), "features": self.features, **said}
         )
@@ -88,7 +88,7 @@ def comparison_settings(given: Mapping[str, object]) -> Experiment:
     if given.get("unit") == "patient":
         of_records["unit"] = "patient"
     settings = experiment(**{name: value for name, value in given.items() if name not in of_records})
-    return settings.model_copy(update={name: setting(name, value) for name, value in of_records.items()})
+    return settings.changed(**{name: setting(name, value) for name, value in of_records.items()})
 
 
 def parse_methods(text: str | None) -> tuple[str, ...]:
@@ -182,14 +182,14 @@ def _inputs(comparison: Comparison, seed: int, *, host: Host, reporter: Reporter
     """The data of one seed. Raises InvalidInput, also for queries of record votes that they do not have."""
     settings = comparison.settings
     changes = {"data_seed": seed} | ({} if comparison.features == "auto" else {"features": comparison.features})
-    found = read_inputs(settings.model_copy(update=changes), host=host, reporter=reporter)
+    found = read_inputs(settings.changed(**changes), host=host, reporter=reporter)
     assert isinstance(found, DatasetInputs)  # stored votes are refused
     if any(getattr(settings, name) is not None for name in OF_RECORDS) or settings.unit == "patient":
         _ = found.query_map
     if settings.student is not None:
         return found
     usual = "cnn" if found.dataset.kind == "image" else usual_table_student(found.population)
-    return replace(found, settings=found.settings.model_copy(update={"student": usual}))
+    return replace(found, settings=found.settings.changed(student=usual))
 
 
 def _row(name: str, task: Task, groups: Sequence[Grouping]) -> Row:

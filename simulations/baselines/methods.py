@@ -17,7 +17,7 @@ from coordinator.students.choice import usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
-from protocols.study.votes import TeacherVotes, UnitSums
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from simulations.baselines.method import Score, Task
 from simulations.pipeline import study_of
 from simulations.planning.grid import Optimum, optimise_each
@@ -87,19 +87,19 @@ def teacher_votes(task: Task) -> Score:
     private record.
     """
     inputs = task.seen_by(teacher_kind(task.settings.teacher))
-    settings = _changed(task, left_out={*OF_RECORDS, "votes_by"}, votes_by="teacher")
-    if "mechanism" not in settings.model_fields_set and not settings.parameters:
+    settings = _changed(task, left_out={*OF_RECORDS, "votes_by"}, votes_by=TeacherVotes)
+    if "mechanism" not in settings.given and not settings.parameters:
         if settings.accountant is None and settings.view == "label":
-            settings = settings.model_copy(update={"accountant": ExactComposition.name})
-        public = settings.model_copy(update={"classes": inputs.classes, "data_seed": 0, "seeds": (0,)})
-        chosen = _plan(tuple(public.model_dump(exclude_unset=True).items()), inputs.queries)
+            settings = settings.changed(accountant=ExactComposition.name)
+        public = settings.changed(classes=inputs.classes, data_seed=0, seeds=(0,))
+        chosen = _plan(tuple(public.chosen.items()), inputs.queries)
         if isinstance(chosen, str):
             return Score(None, note=chosen)
         found = chosen.chosen
         inputs = _with_pool(inputs, found.queries)
         settings = experiment(
             **{
-                **settings.model_dump(exclude_unset=True),
+                **settings.chosen,
                 "mechanism": chosen.mechanism,
                 "answer_rate": found.answer_rate,
                 **dict(found.noise.values),
@@ -111,16 +111,16 @@ def teacher_votes(task: Task) -> Score:
 def record_votes(task: Task) -> Score:
     """The student of the soft labels that records' votes release, as `run --votes-by record` makes it."""
     left_out = {*OF_TEACHERS, *task.settings.parameters, "votes_by", "view"}
-    settings = _changed(task, left_out=left_out, votes_by="record")
+    settings = _changed(task, left_out=left_out, votes_by=UnitSums)
     try:
         return _score(task, task.inputs, settings)
     except InvalidInput as error:
         return Score(None, note=str(error))
 
 
-def _changed(task: Task, *, left_out: set[str], votes_by: str) -> Experiment:
+def _changed(task: Task, *, left_out: set[str], votes_by: type[Votes]) -> Experiment:
     """The task's settings with its epsilon and its seed, for this kind of votes."""
-    given = task.settings.model_dump(exclude_unset=True, exclude=left_out)
+    given = {name: value for name, value in task.settings.chosen.items() if name not in left_out}
     own = {"budgets": repr(task.budget), "seeds": (task.seed,), "baselines": False, "votes_by": votes_by}
     return experiment(**{**given, **own, "student": task.settings.student, "parties": len(task.inputs.shards)})
 
@@ -130,7 +130,7 @@ def _plan(settings: tuple[tuple[str, Hashable], ...], pool: int) -> Optimum | st
     """The best setting of any mechanism for an experiment of these settings, and a pool of at most so many queries; or
     why there is none.
     """
-    said = experiment(**dict(settings)).model_copy(update={"queries": pool})
+    said = experiment(**dict(settings)).changed(queries=pool)
     assert said.classes is not None  # as the data determine
     votes = AssumedVotes(
         classes=said.classes, accuracy=ASSUMED_ACCURACY, concentration=default_concentration(said.classes)
@@ -151,7 +151,7 @@ def _with_pool(inputs: DatasetInputs, queries: int) -> DatasetInputs:
     return replace(inputs, dataset=first)
 
 
-def _student(task: Task, labels: int, *, votes_by: str) -> str:
+def _student(task: Task, labels: int, *, votes_by: type[Votes]) -> str:
     """The named kind of student, or the usual one: of records' votes, whose labels are soft and of the whole pool, a
     logistic regression of a small pool, and else that of all other methods."""
     if not task.usual_student:
@@ -159,9 +159,9 @@ def _student(task: Task, labels: int, *, votes_by: str) -> str:
     return _USUAL[votes_by](task, labels)
 
 
-_USUAL: dict[str, Callable[[Task, int], str]] = {
-    TeacherVotes.by: lambda task, labels: usual_student(labels, image=task.inputs.dataset.kind == "image").kind,
-    UnitSums.by: lambda task, labels: "logistic_regression" if labels < FEW_LABELS else str(task.settings.student),
+_USUAL: dict[type[Votes], Callable[[Task, int], str]] = {
+    TeacherVotes: lambda task, labels: usual_student(labels, image=task.inputs.dataset.kind == "image").kind,
+    UnitSums: lambda task, labels: "logistic_regression" if labels < FEW_LABELS else str(task.settings.student),
 }
 
 
@@ -171,7 +171,7 @@ def _score(task: Task, inputs: DatasetInputs, settings: Experiment) -> Score:
     between = str(task.settings.student)
     if task.seen_by(student_kind(between)) is not task.seen_by(teacher_kind(task.settings.teacher)):
         between = "logistic_regression"
-    given = with_settings(inputs, settings.model_copy(update={"student": between}), reporter=task.reporter)
+    given = with_settings(inputs, settings.changed(student=between), reporter=task.reporter)
     budgets, study = study_of(given)
     try:
         must_afford(make_plan(study, budgets))

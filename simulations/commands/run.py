@@ -12,6 +12,7 @@ import click
 from protocols.errors import InvalidInput
 from protocols.reading import read_json
 from runtime.files import write_atomically
+from simulations.commands.plan import print_plan
 from simulations.commands.sweep import run_sweep_file
 from simulations.exits import EPILOG_OF_RUN, Interrupted
 from simulations.options import (
@@ -57,7 +58,7 @@ def run_flags(**flags: Any) -> None:
     """
     from simulations.pipeline import run, study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
-    from simulations.planning.plan import make_plan, print_plan
+    from simulations.planning.plan import make_plan
     from simulations.report.headline import advised, compared, doubts
     from simulations.report.terminal import folded, print_summary, print_verdict
     from simulations.results.text import MARK
@@ -101,7 +102,7 @@ def run_flags(**flags: Any) -> None:
             if tracker is not None:
                 from simulations.results.trackers import tracked_run
 
-                chosen = inputs.settings.model_dump(mode="json", exclude_none=True)
+                chosen = inputs.settings.known
                 tracker.track([tracked_run(figures, chosen, name=out.name)])
     except KeyboardInterrupt:
         raise Interrupted(out) from None
@@ -151,7 +152,7 @@ def _resumed(flags: Flags) -> Experiment:
     stored = read_config(Path(flags["out"]) / "config.toml")
     for key, value in {**worded_settings(flags), **given_settings(flags)}.items():
         # Each alone: the combination was checked when the run was started.
-        before = stored.model_dump().get(key)
+        before = stored.values.get(key)
         if setting(key, value) != before:
             raise InvalidInput(
                 f"{flags['out']} was started with {key} = {before!r}, not {value!r}; "

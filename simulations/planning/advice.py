@@ -29,7 +29,14 @@ from simulations.datasets.dataset import Dataset
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
-from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study, usual_clusters
+from simulations.setup.experiment import (
+    SETTINGS,
+    Experiment,
+    experiment,
+    experiment_budgets,
+    make_study,
+    usual_clusters,
+)
 from simulations.setup.partition import ClassSkew, LabelSkew, parse_partition
 from simulations.stages.inputs import DatasetInputs, Inputs
 from simulations.stages.vote_source import record_study_of
@@ -140,7 +147,7 @@ def _plan(settings: Experiment, inputs: Inputs) -> StudyPlan | None:
 
 def changed(settings: Experiment, **values: object) -> Experiment:
     """The settings with others in their place, checked anew. Raises InvalidInput."""
-    return experiment(**{**settings.model_dump(exclude_none=True), **values})
+    return experiment(**{**settings.known, **values})
 
 
 def wider(settings: Experiment, mechanism: Mechanism, factor: float) -> Experiment:
@@ -264,10 +271,14 @@ def _records(study: Study, given: Experiment, inputs: Inputs) -> Affordable | No
         return None
     if not isinstance(inputs, DatasetInputs):
         return None
-    said = given.model_dump(exclude_defaults=True, exclude={*_OF_TEACHERS, *given.parameters})
+    said = {
+        name: value
+        for name, value in given.values.items()
+        if value != SETTINGS.get(name) and name not in {*_OF_TEACHERS, *given.parameters}
+    }
     try:
         chosen = experiment(**said, votes_by="record")
-        of_records = replace(inputs, settings=chosen.model_copy(update={"parties": inputs.settings.parties}))
+        of_records = replace(inputs, settings=chosen.changed(parties=inputs.settings.parties))
         if not inputs.dataset.has_cells:
             vars(of_records).update(query_map=_as_many_queries(inputs.dataset))
         made = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))

@@ -26,6 +26,7 @@ from simulations.planning.objective import (
 )
 
 if TYPE_CHECKING:
+    from protocols.study.votes import Votes
     from simulations.planning.grid import Optimum
     from simulations.planning.predict import PlannedVotes, Planner, Prediction
     from simulations.progress import Reporter
@@ -71,7 +72,7 @@ def optimise_flags(function: F) -> F:
     return function
 
 
-def check_idle(flags: dict[str, Any], *, votes_by: str) -> None:
+def check_idle(flags: dict[str, Any], *, votes_by: type[Votes]) -> None:
     """Raises InvalidInput for a flag of --optimise that was given without it; a plan of record votes has --accuracy."""
     from simulations.setup.experiment import VOTERS
 
@@ -88,7 +89,7 @@ def run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     settings = _settings(flags)
     votes = _votes(flags, settings)
     pool = settings.queries or _POOL
-    settings = settings.model_copy(update={"classes": votes.classes, "queries": pool})
+    settings = settings.changed(classes=votes.classes, queries=pool)
     low = votes.accuracy if flags["min_accuracy"] is None else float(flags["min_accuracy"])
     if not 0 <= low <= 1:
         raise InvalidInput(f"min_accuracy is {low:g}; allowed: in [0, 1]")

@@ -438,7 +438,7 @@ class Planner:
 
     def with_mechanism(self, name: str) -> Planner:
         """The same federation with another mechanism."""
-        settings = self.settings.model_copy(update={"mechanism": name})
+        settings = self.settings.changed(mechanism=name)
         return replace(self, settings=settings, _known={}, _seen=self._seen)
 
     @cached_property
@@ -478,15 +478,15 @@ class Planner:
         guide: with Renyi DP in place of exact composition, which takes a second for each noise and affords about a
         seventh more at any.
         """
-        if "answer_rate" in self.settings.model_fields_set:
+        if "answer_rate" in self.settings.given:
             answer_rate = self.settings.answer_rate
         elif answer_rate is None:
             even, decision = self.histograms(np.ones(len(self.budgets.names))), self.decision(noise)
             passes, _ = even.outcomes(decision, _threshold(decision))
             answer_rate = max(0.01, round(float(passes.mean()), 2))
-        settings = self.settings.model_copy(update={**dict(noise.values), "answer_rate": answer_rate})
+        settings = self.settings.changed(**{**dict(noise.values), "answer_rate": answer_rate})
         if guide and settings.accountant in (None, ExactComposition.name):
-            settings = settings.model_copy(update={"accountant": LabelOnly.name})
+            settings = settings.changed(accountant=LabelOnly.name)
         return make_study(settings, self.budgets, classes=self.votes.classes, queries=queries)
 
     def predict(self, noise: Noise, *, queries: int | None = None, guide: bool = False) -> Prediction:

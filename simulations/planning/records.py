@@ -230,7 +230,7 @@ class Rehearsed:
 
 def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: Stage) -> Rehearsed:
     """Rehearses every candidate. accuracy: assumed, of the best possible model. Raises InvalidInput."""
-    budgets = experiment_budgets(settings.model_copy(update={"parties": len(publics.sizes)}))
+    budgets = experiment_budgets(settings.changed(parties=len(publics.sizes)))
     offered = list(_candidates(settings, publics))
     if not offered:
         raise InvalidInput(
@@ -241,7 +241,7 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
     tasks = tuple(_tasks(settings, publics, features, accuracy))
     if not publics.pool.has_cells:
         # Mapped once: the centres of clusters, and who is nearest to them, are the same.
-        settings, publics = settings.model_copy(update={"features": "raw"}), publics.mapped(features)
+        settings, publics = settings.changed(features="raw"), publics.mapped(features)
     found: list[Candidate] = []
     targets: list[tuple[Float32[ndarray, "pool classes"], ...]] = []
     for number, given in enumerate(offered):
@@ -258,7 +258,7 @@ def _features(settings: Experiment, publics: Publics, given: dict[str, int | str
     pool = publics.pool
     if pool.has_cells:
         return pool.public_inputs
-    queries = query_map(settings.model_copy(update=given), pool, population=publics.population)
+    queries = query_map(settings.changed(**given), pool, population=publics.population)
     return queries.features(pool.public_inputs)
 
 
@@ -300,7 +300,7 @@ def _rehearsed(
     tasks: tuple[StandIn, ...],
     given: dict[str, int | str],
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
-    chosen, pool = settings.model_copy(update=given), publics.pool
+    chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
     study = make_record_study(chosen, budgets, classes=pool.classes, queries=queries, population=publics.population)
     nearest = queries.nearest_queries(pool.public_inputs)

@@ -61,7 +61,7 @@ def summary(result: RunResult) -> Summary:
     names = None if dataset is None else list(dataset.class_names)
     return {
         "not_for_release": list(NOT_FOR_RELEASE),
-        "votes_by": result.settings.votes_by,
+        "votes_by": study.votes.by,
         "parties": len(study.roster),
         "teachers_per_party": study.votes.values.get("teachers"),
         "class_names": names,

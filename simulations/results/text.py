@@ -31,7 +31,7 @@ from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, 
 from simulations.groups import FEWEST, ByGroup, Calibration, Cost, GroupFigures, PaysMost
 from simulations.membership.report import LEVEL, AttackResult, Estimate, MembershipReport
 from simulations.pipeline import RunResult
-from simulations.setup.experiment import Experiment
+from simulations.setup.experiment import SETTINGS, Experiment
 from simulations.stages.label import LIVE_PARTIES, mean_and_interval
 from simulations.stages.stored_votes import VoteCounts
 
@@ -490,12 +490,10 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
 
 def command(settings: Experiment) -> str:
     """The command that repeats a run: every setting that is not the default."""
-    defaults = {name: field.default for name, field in Experiment.model_fields.items()}
-    given = ((name, value) for name, value in dict(settings).items() if value is not None)
     return run_line({
         name: seeds_text(value) if isinstance(value, tuple) else value
-        for name, value in given
-        if name not in defaults or value != defaults[name]
+        for name, value in settings.known.items()
+        if name not in SETTINGS or value != SETTINGS[name]
     })  # fmt: skip
 
 

@@ -9,15 +9,15 @@ and threshold scale with the number of votes unless they are given.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, replace
+from operator import ge, gt, le, lt
 from pathlib import Path
-from typing import Annotated, Literal
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints  # Any: of a setting's own kind
 
 import numpy as np
-import tomli_w
 from jaxtyping import Int64
 from numpy import ndarray
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from coordinator.queries import questions_of_a_batch
 from coordinator.queries.choice import BOTH, COLUMNS, QueryChoice, make_queries
@@ -34,7 +34,7 @@ from protocols.study.levels import LEVELS
 from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Seat, Study
-from protocols.study.votes import TeacherVotes, Unit, UnitSums, votes_per_unit
+from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
 from protocols.votes import LATTICE
 from simulations.datasets.dataset import Dataset
 from simulations.setup.accountants import named_accountants
@@ -48,6 +48,11 @@ OF_TEACHERS = (
     "retrainings teacher_features"
 ).split()
 OF_RECORDS = "record_queries bins nearest partitions features".split()
+# Settings that say how votes are made; they do not apply to stored votes.
+DATA_SETTINGS = (
+    "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
+    "privacy_groups votes_by groups questions features".split()
+)
 
 
 @dataclass(frozen=True)
@@ -105,13 +110,12 @@ def check_records(settings: Experiment, given: dict[str, object]) -> None:
         raise InvalidInput(f"view is {settings.view!r}; allowed with votes_by 'record': histogram")
 
 
-# By votes_by.
-VOTERS: Mapping[str, Voters] = {
-    TeacherVotes.by: Voters(
+VOTERS: Mapping[type[Votes], Voters] = {
+    TeacherVotes: Voters(
         check=check_teachers, assumed={}, usual_noise=True, counted=frozenset(), curve=True, rehearsed=()
     ),
     # What is released are sums: there is no other view.
-    UnitSums.by: Voters(
+    UnitSums: Voters(
         check=check_records,
         assumed={"view": UnitSums.view},
         usual_noise=False,
@@ -199,43 +203,40 @@ def usual_clusters(dataset: Dataset) -> int:
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
 
 
-class Experiment(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class Experiment:
     """The parameters of one run; see `conclave-simulate run --help` for what each means.
 
-    None means "as the data set or the number of parties determines"; `parameters` are those of the mechanism, which a
-    file holds beside the other settings. `experiment` raises InvalidInput.
+    None means "as the data set or the number of parties determines"; `parameters` are those of the mechanism that were
+    given, by name, which a file holds beside the other settings; the others have their defaults. given: the names of
+    what somebody chose. `experiment` raises InvalidInput.
     """
 
-    model_config = ConfigDict(frozen=True, extra="allow")
-    __pydantic_extra__: dict[str, int | float]
-
-    parties: int = Field(250, ge=1)
+    parties: Annotated[int, (">=", 1)] = 250
     dataset: str = "glyphs"
     schema_file: str | None = None
     partition: str = "iid"
     teacher: str = "logistic_regression"
-    teachers_per_party: int = Field(1, ge=1)
-    private_size: int | None = Field(None, ge=1)
-    classes: int | None = Field(None, ge=2)
-    imbalance: float = Field(1.0, ge=1)
-    mislabelled: float = Field(0.0, ge=0, lt=1)
-    queries: int | None = Field(None, ge=1)
+    teachers_per_party: Annotated[int, (">=", 1)] = 1
+    private_size: Annotated[int | None, (">=", 1)] = None
+    classes: Annotated[int | None, (">=", 2)] = None
+    imbalance: Annotated[float, (">=", 1)] = 1.0
+    mislabelled: Annotated[float, (">=", 0), ("<", 1)] = 0.0
+    queries: Annotated[int | None, (">=", 1)] = None
     questions: str = "given"
-    votes_by: Literal["teacher", "record"] = "teacher"
+    votes_by: type[Votes] = TeacherVotes
     record_queries: str | None = None
-    bins: int | None = Field(None, ge=2, le=1000)
-    nearest: int | None = Field(None, ge=1)
-    partitions: int | None = Field(None, ge=1, le=64)
+    bins: Annotated[int | None, (">=", 2), ("<=", 1000)] = None
+    nearest: Annotated[int | None, (">=", 1)] = None
+    partitions: Annotated[int | None, (">=", 1), ("<=", 64)] = None
     features: str | None = None
     teacher_features: bool = False
     student_features: bool | None = None
     votes: str | None = None
     votes_kind: Literal["ids", "counts"] | None = None
     labels: str | None = None
-    budgets: Annotated[str, BeforeValidator(lambda value: str(value) if isinstance(value, int | float) else value)] = (
-        "1:0.34,2:0.43,3:0.23"
-    )
-    delta: float = Field(1e-5, gt=0, lt=1)
+    budgets: str = "1:0.34,2:0.43,3:0.23"
+    delta: Annotated[float, (">", 0), ("<", 1)] = 1e-5
     unit: Literal["record", "patient", "party"] = "record"
     view: Literal["label", "histogram"] = "label"
     accountant: str | None = None
@@ -244,20 +245,22 @@ class Experiment(BaseModel):
     privacy_groups: bool = False
     weights: str | None = None
     stop: Literal["first-exhausted", "drop-exhausted"] = "first-exhausted"
-    answer_rate: float = Field(1.0, ge=0, le=1)
-    quorum: int | None = Field(None, ge=1)
+    answer_rate: Annotated[float, (">=", 0), ("<=", 1)] = 1.0
+    quorum: Annotated[int | None, (">=", 1)] = None
     confidentiality: Literal["clear", "secure_sum", "two_server", "hidden_queries"] = "clear"
-    input_bound: float | None = Field(None, gt=0)
-    units: int | None = Field(None, ge=2)
-    colluders: int | None = Field(None, ge=0)
-    dropout: float = Field(0.0, ge=0, lt=1)
+    input_bound: Annotated[float | None, (">", 0)] = None
+    units: Annotated[int | None, (">=", 2)] = None
+    colluders: Annotated[int | None, (">=", 0)] = None
+    dropout: Annotated[float, (">=", 0), ("<", 1)] = 0.0
     student: str | None = None
     groups: str | None = None
     baselines: bool = True
     attack: bool = False
-    retrainings: int = Field(10, ge=2)
-    seeds: tuple[Annotated[int, Field(ge=0)], ...] = Field((0,), min_length=1)
-    data_seed: int = Field(0, ge=0)
+    retrainings: Annotated[int, (">=", 2)] = 10
+    seeds: tuple[int, ...] = (0,)
+    data_seed: Annotated[int, (">=", 0)] = 0
+    parameters: Mapping[str, int | float] = field(default_factory=dict, hash=False)
+    given: frozenset[str] = field(default=frozenset(), compare=False)
 
     @property
     def usual_noise(self) -> bool:
@@ -280,26 +283,53 @@ class Experiment(BaseModel):
         return tuple(dict.fromkeys(name.strip() for name in (self.groups or "").split(",") if name.strip()))
 
     @property
-    def parameters(self) -> dict[str, int | float]:
-        """The parameters of the mechanism that were given, by name; the others have their defaults."""
-        return dict(self.__pydantic_extra__)
+    def values(self) -> dict[str, Any]:
+        """Every setting and parameter by name, as `experiment` takes them and files hold them."""
+        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in ("parameters", "given")}
+        return {**own, "votes_by": self.votes_by.by, **self.parameters}
+
+    @property
+    def known(self) -> dict[str, Any]:
+        """The same without those that are None."""
+        return {name: value for name, value in self.values.items() if value is not None}
+
+    @property
+    def chosen(self) -> dict[str, Any]:
+        """The same of those that somebody chose."""
+        return {name: value for name, value in self.values.items() if name in self.given}
+
+    def changed(self, **values: object) -> Experiment:
+        """The same with other values, which are not checked."""
+        own: dict[str, Any] = {name: value for name, value in values.items() if name in SETTINGS}
+        rest: dict[str, Any] = {name: value for name, value in values.items() if name not in own}
+        return replace(self, **own, parameters={**self.parameters, **rest}, given=self.given | set(values))
+
+
+# What each setting is where nothing is given, as files hold it.
+SETTINGS: Mapping[str, Any] = Experiment().values
+_HINTS = get_type_hints(Experiment, include_extras=True)
+_KINDS: Mapping[type, str] = {int: "a whole number", float: "a number", bool: "true or false", str: "text"}
+_TESTS: Mapping[str, tuple[Callable[[float, float], bool], str]] = {
+    ">=": (ge, "greater than or equal to"), ">": (gt, "greater than"), "<=": (le, "less than or equal to"),
+    "<": (lt, "less than"),
+}  # fmt: skip
 
 
 def experiment(**values: object) -> Experiment:
     """An Experiment, with one clear InvalidInput for the first value out of range."""
     taken = mechanism_parameters()
-    if clash := next((name for name in taken if name in Experiment.model_fields), None):
+    if clash := next((name for name in taken if name in _HINTS), None):
         raise InvalidInput(
             f"mechanism {taken[clash][0][0]!r} has a parameter {clash!r}; allowed: a name that no setting has"
         )
-    known = [*Experiment.model_fields, *taken]
+    known = [*SETTINGS, *taken]
     unknown = [name for name in values if name not in known]
     if unknown:
         raise InvalidInput(f"unknown setting {unknown[0]!r}; allowed: {', '.join(known)}")
-    given = {name: value for name, value in values.items() if value is not None or name in Experiment.model_fields}
-    if (voters := VOTERS.get(str(given.get("votes_by")))) is not None:
-        given = {**voters.assumed, **given}
-    settings = _validated(given)
+    given = {name: value for name, value in values.items() if value is not None or name in SETTINGS}
+    assumed = VOTERS[setting("votes_by", given.get("votes_by", SETTINGS["votes_by"]))].assumed
+    given = {**assumed, **given}
+    settings = Experiment().changed(**{name: setting(name, value) for name, value in given.items()})
     VOTERS[settings.votes_by].check(settings, given)
     if settings.input_bound is not None and not settings.askers:
         raise InvalidInput(f"input_bound is {settings.input_bound}; allowed with confidentiality 'hidden_queries' only")
@@ -308,25 +338,53 @@ def experiment(**values: object) -> Experiment:
     return settings
 
 
-def setting(name: str, value: object) -> object:
-    """The value as an experiment holds it, of one setting or parameter alone. Raises InvalidInput for one out of
-    range.
+def setting(name: str, value: object) -> Any:  # of the setting's kind
+    """The value as an experiment holds it, of one setting or parameter alone; numbers and flags may be text. Raises
+    InvalidInput for one out of range.
     """
-    return _validated({name: value}).model_dump()[name]
+    kind, *tests = (*get_args(hint),) if get_origin(hint := _HINTS.get(name, int | float)) is Annotated else (hint,)
+    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    if value is None and NoneType in kinds:
+        return None
+    if name == "budgets" and isinstance(value, int | float):
+        value = str(value)
+    for each in sorted(kinds, key=lambda each: type(value) is not each):
+        try:
+            found = _as(each, value)
+        except (TypeError, ValueError, LookupError):
+            continue
+        if all(_TESTS[sign][0](found, bound) for sign, bound in tests):
+            return found
+    bounds = " and ".join(f"{_TESTS[sign][1]} {bound}" for sign, bound in tests)
+    words = " or ".join(_words(each) for each in kinds if each is not NoneType)
+    raise InvalidInput(f"{name} is {value!r}; allowed: {bounds or words}")
 
 
-def _validated(given: dict[str, object]) -> Experiment:
-    try:
-        return Experiment.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in first["loc"]) or "experiment"
-        raise InvalidInput(f"{where} is {first.get('input')!r}; {_allowed(first['msg'])}") from None
+def _as(kind: Any, value: Any) -> Any:  # kind: a type, or a form of typing; value: what a file or a person gives
+    """The value as one of this kind. Raises TypeError, ValueError or LookupError."""
+    if get_origin(kind) is type:
+        return {each.by: each for each in VOTERS}[getattr(value, "by", value)]
+    if get_origin(kind) is tuple and isinstance(value, tuple | list) and value:
+        found = tuple(_as(int, each) for each in value)
+        if min(found) >= 0:
+            return found
+    if (get_origin(kind) is Literal and value in get_args(kind)) or (kind is str and isinstance(value, str)):
+        return value
+    if kind is bool:
+        return {"true": True, "false": False}[str(value).lower()]
+    if kind in (int, float) and not isinstance(value, bool):
+        number = kind(value)
+        if isinstance(value, str) or number == value:
+            return number
+    raise ValueError
 
 
-def _allowed(message: str) -> str:
-    """pydantic's 'Input should be ...' in this project's words."""
-    return "allowed: " + message.removeprefix("Input should be ")
+def _words(kind: Any) -> str:  # a type, or a form of typing
+    if get_origin(kind) is type:
+        return " or ".join(repr(each.by) for each in VOTERS)
+    if get_origin(kind) is Literal:
+        return " or ".join(repr(each) for each in get_args(kind))
+    return _KINDS.get(kind, "whole numbers of at least 0")
 
 
 def parse_seeds(text: str) -> tuple[int, ...]:
@@ -351,7 +409,9 @@ def write_config(settings: Experiment, study: Study | None = None) -> str:
 
     study: that of the settings; its noise and threshold are a comment where none were given.
     """
-    text = tomli_w.dumps(settings.model_dump(mode="json", exclude_none=True))
+    import tomli_w
+
+    text = tomli_w.dumps(settings.known)
     if study is None or not settings.usual_noise:
         return text
     return (
@@ -397,7 +457,7 @@ def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries:
     """
     exact = settings.accountant is not None and ExactComposition.name in settings.accountant
     # Exact composition affords no fewer queries than the Renyi filter, and takes a second for each noise.
-    guide = settings.model_copy(update={"accountant": LabelOnly.name}) if exact else settings
+    guide = settings.changed(accountant=LabelOnly.name) if exact else settings
     made: dict[float, Study] = {}
 
     def affords(factor: float) -> int:

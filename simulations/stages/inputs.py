@@ -271,14 +271,14 @@ def _resolved(settings: Experiment, dataset: Dataset) -> Experiment:
         student = "none"  # the labels are those of who asks: its own model learns from them
     if settings.student_features is None and dataset.kind == "image" and student.removesuffix(EQUAL) == SIMPLEST:
         # A linear model of pixels knows little more than how bright each of them is.
-        settings = settings.model_copy(update={"student_features": True, "features": settings.features or "auto"})
+        settings = settings.changed(student_features=True, features=settings.features or "auto")
     if settings.askers and settings.input_bound is None:
         bound = 1.0 if dataset.kind == "image" and not settings.teacher_features else TABLE_BOUND
-        settings = settings.model_copy(update={"input_bound": bound})
+        settings = settings.changed(input_bound=bound)
     check_suited(settings, dataset, student=student)
     if settings.group_columns and student == "none":
         raise InvalidInput(f"groups is {settings.groups!r}; allowed: with a student, whose accuracy they tell apart")
-    return settings.model_copy(update={"parties": parties, "student": student})
+    return settings.changed(parties=parties, student=student)
 
 
 def _check_units(inputs: DatasetInputs, reporter: Reporter) -> None:
@@ -326,7 +326,7 @@ def _shards(
 def party_count(settings: Experiment, dataset: Dataset) -> int:
     """The number of parties: as given, or one per site if parties are sites and no number was given."""
     by_site = isinstance(parse_partition(settings.partition), BySite)
-    if by_site and "parties" not in settings.model_fields_set and dataset.site_names:
+    if by_site and "parties" not in settings.given and dataset.site_names:
         return len(dataset.site_names) - settings.askers
     return settings.parties
 
@@ -355,7 +355,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
 
 def stored_inputs(settings: Experiment, path: Path) -> VoteInputs:
     """Inputs with votes from a file, which determines the number of parties."""
-    given = settings.parties if "parties" in settings.model_fields_set else None
+    given = settings.parties if "parties" in settings.given else None
     stored, parties = read_votes(path, kind=settings.votes_kind, classes=settings.classes, parties=given)
     queries = settings.queries or stored.queries
     if queries > stored.queries:
@@ -387,7 +387,7 @@ def inputs_of_votes(
     changes = {"parties": parties, "teachers_per_party": teachers, "student": "none"}
     if settings.weights is None and isinstance(stored, VoteCounts):
         changes["weights"] = "uniform"
-    return VoteInputs(settings.model_copy(update=changes), stored, truth)
+    return VoteInputs(settings.changed(**changes), stored, truth)
 
 
 @dataclass(frozen=True)
@@ -403,14 +403,14 @@ class _OfVoters:
 
 
 _OF_VOTERS = {
-    TeacherVotes.by: _OfVoters(
+    TeacherVotes: _OfVoters(
         features=lambda inputs: inputs.learned_features,
         check=lambda inputs, reporter: None,
         check_terms=_check_terms,
         student=lambda settings, dataset, parties: USUAL,
         kept=(),
     ),
-    UnitSums.by: _OfVoters(
+    UnitSums: _OfVoters(
         features=lambda inputs: inputs.query_map.features,
         check=_check_units,
         check_terms=lambda settings: None,

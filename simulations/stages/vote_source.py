@@ -140,7 +140,7 @@ def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -
     )
 
 
-_SOURCES = {TeacherVotes.by: _source_of_teachers, UnitSums.by: _source_of_records}
+_SOURCES = {TeacherVotes: _source_of_teachers, UnitSums: _source_of_records}
 
 
 def _record_cells(inputs: DatasetInputs, *, host: Host, reporter: Reporter) -> RecordCells:

@@ -34,7 +34,7 @@ from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import VOTERS, Experiment, experiment, parse_seeds, read_toml, write_config
+from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds, read_toml, write_config
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled, votes_source
@@ -59,7 +59,7 @@ class Sweep:
     def cells(self) -> list[tuple[int, Experiment]]:
         """Every setting, by its number, with every data seed: each is one run."""
         return [
-            (number, settings.model_copy(update={"data_seed": seed}))
+            (number, settings.changed(data_seed=seed))
             for number, settings in enumerate(self.settings)
             for seed in self.data_seeds
         ]
@@ -138,7 +138,7 @@ def _setting(values: dict[str, object], chosen: Mapping[str, object]) -> Experim
         settings = experiment(**values)
         _, analyses = named_accountants(settings.accountant)
         # A run's config.toml, which may be the base, names those that were not asked for, too.
-        usual = {name: Experiment.model_fields[name].default for name in ("attack", "retrainings", "groups")}
+        usual = {name: SETTINGS[name] for name in ("attack", "retrainings", "groups")}
         idle = [name for name, default in usual.items() if getattr(settings, name) != default]
         if analyses or idle:
             raise InvalidInput(
@@ -198,7 +198,7 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
             inputs = shared.inputs(settings)
             budgets, study = study_of(inputs)
         except InvalidInput as error:
-            chosen = {name: settings.model_dump().get(name) for name in sweep.varied}
+            chosen = {name: settings.values.get(name) for name in sweep.varied}
             raise of_setting(error, chosen) from None
         refused = ""
         try:
@@ -267,7 +267,7 @@ def votes_key(settings: Experiment) -> str:
     pooled = settings.individualization == "upsampling"
     after = _AFTER_VOTES - {"budgets"} if settings.privacy_groups or pooled else _AFTER_VOTES
     after -= VOTERS[settings.votes_by].counted
-    rest = settings.model_dump(exclude={*after, *settings.parameters})
+    rest = {name: value for name, value in settings.values.items() if name not in {*after, *settings.parameters}}
     return repr((settings.data_seed, pooled, settings.askers, sorted(rest.items())))
 
 
@@ -319,8 +319,8 @@ def _majority(source: VoteSource) -> float | None:
 
 def _named(row: Row, cell: Cell, varied: tuple[str, ...]) -> Row:
     """The row with the number of its setting, the values that vary, and its seeds, in front."""
-    shown = cell.settings.model_dump(mode="json")
-    values = {key: str(shown[key]) if isinstance(shown.get(key), list) else shown.get(key) for key in varied}
+    shown = cell.settings.values
+    values = {key: str(list(shown[key])) if isinstance(shown.get(key), tuple) else shown.get(key) for key in varied}
     return {"setting": cell.number, **values, "data_seed": cell.settings.data_seed, **row}
 
 
@@ -345,7 +345,7 @@ def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Pa
     }
     requests = {
         # What was not given stays so: it may follow from the data.
-        key: json.dumps(cell.settings.model_dump(mode="json", exclude_unset=True)).encode()
+        key: json.dumps(cell.settings.chosen).encode()
         for key, cell in wanted.items()
     }
     with reporter.stage(f"{len(wanted)} runs, side by side") as stage:

@@ -160,7 +160,7 @@ def tracked_settings(sweep: Sweep, rows: Sequence[Row], *, name: str) -> list[Tr
         own = [row for row in rows if row["setting"] == number]
         figures = [(step, {key: float(row[key]) for key in TRACKED if row.get(key) is not None})
                    for step, row in enumerate(own)]  # fmt: skip
-        tracked.append(Tracked(f"{name}-{number}", settings.model_dump(mode="json", exclude_none=True), figures))
+        tracked.append(Tracked(f"{name}-{number}", settings.known, figures))
     return tracked
 
 

@@ -6,6 +6,7 @@ import csv
 import doctest
 import importlib
 import inspect
+import json
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ import pytest
 
 import conclave
 from protocols.installing import install
+from runtime.distribution import BRINGS
 from simulations.commands.group import run_command
 from tests.harness.engine_here import running_here
 from tests.harness.python_page import PAGE, page
@@ -77,9 +79,30 @@ def test_importing_it_imports_nothing_heavy() -> None:
 
 
 def test_a_name_whose_packages_are_missing_says_what_to_install() -> None:
-    code = "import sys; sys.modules['pydantic'] = None; import conclave; conclave.label"
+    code = "import sys; sys.modules['scipy'] = None; import conclave; conclave.label"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert f"conclave.label needs pydantic, which is not installed: {install('sim')}" in done.stderr
+    assert f"conclave.label needs scipy, which is not installed: {install('sim')}" in done.stderr
+    code = "import sys; sys.modules['pyarrow'] = None; import conclave; conclave.run(" + (
+        "budgets='4', delta=1e-5, unit='record', view='label')"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert f"conclave.run needs pyarrow, which is not installed: {install('sim')}" in done.stderr
+
+
+def test_labels_need_no_package_of_an_extra_and_are_the_same_without() -> None:
+    absent = sorted({module for modules in BRINGS.values() for module in modules})
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); import numpy as np, conclave\n"
+        "votes = np.random.default_rng(1).integers(3, size=(40, 60))\n"
+        "for noise in ({}, {'mechanism': 'gnmax', 'sigma': 4.0}):\n"
+        "    found = conclave.label(votes, epsilon=8.0, delta=1e-5, unit='record', view='label', **noise)\n"
+        "    print(found.labels.tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    votes = np.random.default_rng(1).integers(3, size=(40, 60))
+    for line, noise in zip(done.stdout.splitlines(), ({}, {"mechanism": "gnmax", "sigma": 4.0}), strict=True):
+        found = conclave.label(votes, epsilon=8.0, delta=1e-5, unit="record", view="label", **noise)
+        assert json.loads(line) == found.labels.tolist()
 
 
 def test_a_folder_beside_a_script_that_takes_the_place_of_a_package_is_named(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS
 from simulations.commands.group import cli as simulate_cli
 from simulations.datasets import DATASETS
 from simulations.setup.accountants import accountant_table
-from simulations.setup.experiment import Experiment
+from simulations.setup.experiment import SETTINGS
 
 _REFERENCE = Path(__file__).resolve().parents[3] / "docs" / "reference"
 PAGE = _REFERENCE / "command-line.md"
@@ -58,7 +58,7 @@ def groups() -> dict[str, list[click.Option]]:
 
     A flag of a command without the settings is its own, even where it has the name of one.
     """
-    run, said = options("run"), {*Experiment.model_fields, *mechanism_parameters()}
+    run, said = options("run"), {*SETTINGS, *mechanism_parameters()}
     tables = {
         "settings": [one for one in run if one.name in said],
         "host": [one for one in run if one.name in HOST],

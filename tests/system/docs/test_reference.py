@@ -17,7 +17,7 @@ from protocols.refusals.code import Code
 from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS, Exit, SimulationExit
 from simulations.commands.group import run_command
 from simulations.setup.accountants import accountant_table
-from simulations.setup.experiment import Experiment
+from simulations.setup.experiment import SETTINGS
 from tests.harness.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
 from tests.system.docs.flag_tables import (
     ACCOUNTANTS_PAGE,
@@ -73,7 +73,7 @@ def test_the_table_of_reasons_to_stop_is_that_of_the_program() -> None:
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
     for command in ("run", "plan", "sweep"):
         names = {option.name for option in options(command)}
-        assert {*Experiment.model_fields, *mechanism_parameters(), *HOST} <= names
+        assert {*SETTINGS, *mechanism_parameters(), *HOST} <= names
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
     assert EXIT_MEANINGS.keys() == set(Exit)
@@ -113,7 +113,7 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
         assert set(next(csv.reader(file))) == names_of(section(OUTPUTS, "parties.csv"))
     assert set(pq.read_schema(out / "queries.parquet").names) == names_of(section(OUTPUTS, "queries.parquet"))
     assert set(json.loads((out / "env.json").read_text())) == names_of(section(OUTPUTS, "env.json"))
-    assert set(tomllib.loads((out / "config.toml").read_text())) <= {*Experiment.model_fields, *mechanism_parameters()}
+    assert set(tomllib.loads((out / "config.toml").read_text())) <= {*SETTINGS, *mechanism_parameters()}
     # What the tutorial says of this run.
     assert 0.9 < min(group["share_of_budget_used"] for group in summary["groups"])
     assert summary["answered"] > 1.5 * summary["baselines"]["minimum_budget_uniform"]["answered"]

@@ -89,7 +89,7 @@ def test_records_of_text_vote_in_clusters_of_meanings():
     queries = query_map(settings, dataset, population=24)
     assert (queries.queries, queries.votes, queries.features.width) == (5, 1, 30)
     with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
-        query_map(settings.model_copy(update={"record_queries": "columns"}), dataset, population=24)
+        query_map(settings.changed(record_queries="columns"), dataset, population=24)
 
 
 def test_a_hospital_misspells_as_often_as_it_does_and_nowhere_else():
