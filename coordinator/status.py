@@ -113,7 +113,7 @@ def job_line(job: Job, pool: int) -> str:
 
 
 def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
-    """Nano-units counted against each seat's cap in the coordinator's ledger, and the batches given up there."""
+    """What counts against each seat's cap in the coordinator's ledger, and the batches given up there."""
     path = ledger_path(store.home, study.name)
     if not path.exists():
         return np.zeros(len(study.roster), dtype=np.int64), []
@@ -125,7 +125,7 @@ def _spent(store: Store, study: Study) -> tuple[np.ndarray, list[int]]:
 
 
 def _relayed(store: Store, study: Study) -> tuple[np.ndarray, int, int]:
-    """What was relayed: the most that each seat can have spent, in nano-units; the numbers of queries and of
+    """What was relayed: the most that each seat can have spent; the numbers of queries and of
     batches.
     """
     path = ledger_path(store.home, study.name)

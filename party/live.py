@@ -192,7 +192,7 @@ def seat_state(found: SeatSpent) -> SeatState:
         seat=found.seat,
         left=found.answers_left,
         total=spending(study, found.seat, 0).answers_left,
-        used=spending(study, found.seat, found.settled if found.proven else found.nano).epsilon_used,
+        used=spending(study, found.seat, found.settled if found.proven else found.spent).epsilon_used,
         reserved=spent.epsilon_used,
         cap=spent.epsilon_cap,
         delta=spent.delta,

@@ -16,6 +16,7 @@ from numpy import ndarray
 from protocols.budgets.participation import coins
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import BudgetExceeded, CannotVote, InvalidInput, MalformedMessage, Refused
+from protocols.ledger.amount import Amount
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearBallot
 from protocols.levels.level import Ballot
@@ -93,7 +94,7 @@ class Party:
         self._settles = settles
         self._participation = study.participation.of(self._seat)
         ledger.bind(study=study.digest, run=b"")
-        ledger.open_accounts({name: int(study.budgets.cap[self._seat])})
+        ledger.open_accounts({name: study.budgets.tagged(study.budgets.cap)[self._seat]})
 
     def handle(self, request: Request) -> Reply:
         """The reply to a request.
@@ -181,7 +182,7 @@ class Party:
         amount = self._amount(int(takes_part.sum()), int((takes_part & outcome.answered).sum()))
         if self._settles:
             self._ledger.settle(number, outcome.batch_digest, {self.name: amount})
-        return Settled(outcome.batch_digest, self._ledger.balance(self.name).spent)
+        return Settled(outcome.batch_digest, int(self._ledger.balance(self.name).spent))
 
     def _check_study(self, digest: bytes) -> None:
         if digest != self._study.digest:
@@ -189,8 +190,9 @@ class Party:
                 Code.OTHER_STUDY, f"digest {digest.hex()[:16]} is not the approved {self._study.digest.hex()[:16]}"
             )
 
-    def _amount(self, asked: int, answered: int) -> int:
-        return int(self._study.budgets.amount(asked, answered)[self._seat])
+    def _amount(self, asked: int, answered: int) -> Amount:
+        budgets = self._study.budgets
+        return budgets.tagged(budgets.amount(asked, answered))[self._seat]
 
     def _takes_part(self, ids: Int64[ndarray, " queries"]) -> Bool[ndarray, " queries"]:
         """Which of these queries the party publicly takes part in: those are charged."""

@@ -53,7 +53,7 @@ _QUERY = Range(0, QUERIES - 1, "a position in the pool; ascending within a batch
 _ROUND = Range(1, _WHOLE, "counts the questions of a session")
 _VERSION = Range(1, 2**16 - 1, "counts versions of the wire")
 _COUNT = Range(0, _WHOLE, "entries of a log")
-_AMOUNT = Range(0, LARGEST_CAP, "units of account within the largest cap that a budget may have")
+_AMOUNT = Range(0, LARGEST_CAP, "amounts within the largest cap that a budget may have")
 _SIZE = Range(1, 2**20, "values of one layer; see protocols/levels/hidden_queries/inference/architecture.py")
 _SOME = Range(1, _WHOLE, "exact in every reader")
 _ASKED = Range(1, QUERIES, "queries of one batch; then held against batch_limit")
@@ -132,7 +132,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("labels.csv", "query"): _QUERY,
     ("labels.csv", "label"): Range(0, _WHOLE - 1, "a class; then held against the study's classes"),
     ("labels.csv", "reinforced"): Range(0, _WHOLE - 1, "the same"),
-    ("privacy.json", "differences_nano"): Range(-_INT64, _INT64, "sums of amounts, and differences of them"),
+    ("privacy.json", "differences"): Range(-_INT64, _INT64, "sums of amounts, and differences of them"),
 }
 
 _INTEGERS = {

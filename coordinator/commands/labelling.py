@@ -213,7 +213,6 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
     from coordinator.labelling.giving_up import stuck_batch
     from coordinator.status import study_status
     from coordinator.store.store import Store
-    from protocols.budgets.filter import NANO
 
     home.settings()
     with Store(home) as store:
@@ -221,11 +220,9 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
         seats = {each["seat"]: each for each in study_status(store, study, set())["seats"]}
         if not found.given_up:
             job, level = store.job(study), store.study(study).confidentiality
-            asked = store.study(study)
-            charged, at = asked.budgets, asked.seats
             why = _why(study, "" if job is None else job.message, level)
             rows: list[list[object]] = [
-                [seat, charged.nano(amount, at[seat]) / NANO, seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
+                [seat, str(amount), seats[seat]["epsilon_used"], seats[seat]["answers_left"]]
                 for seat, amount in found.charged.items()
             ]
             said = (
@@ -242,7 +239,8 @@ def give_up(study: str, yes: bool, home: CoordinatorHome, as_json: bool) -> None
         end(store, study, found.number)
     if as_json:
         figures = {"study": study, "batch": found.number, "queries": found.queries, "new": not found.given_up}
-        print_json({**figures, "stays_charged_nano": dict(found.charged)})
+        units = sorted({each.unit for each in found.charged.values()})
+        print_json({**figures, "stays_charged": dict(found.charged), "unit": units[0] if units else None})
         return
     before = "was already given up; nothing was changed" if found.given_up else "is given up"
     click.echo(f"batch {found.number} of {study} {before}")

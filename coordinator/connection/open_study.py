@@ -120,12 +120,12 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
         raise MalformedMessage("a receipt came; allowed: votes or a step's reply, as requested")
     if settled.batch_digest != request.batch_digest:
         raise Refused(BAD_RECEIPT, f"the receipt of {seat!r} is for another batch than the outcome that it was told")
-    cap = int(study.budgets.cap[study.seats[seat]])
+    cap = study.budgets.tagged(study.budgets.cap)[study.seats[seat]]
     least = _least(ledger, seat, ledger.number_of(request.batch_digest))
     if not least <= settled.spent <= cap:
         raise Refused(
             BAD_RECEIPT,
-            f"the receipt of {seat!r} says that {settled.spent} units of account are spent; allowed: from {least}, "
+            f"the receipt of {seat!r} says that {settled.spent} {cap.unit} are spent; allowed: from {int(least)}, "
             f"charged here, to its cap, {cap}",
         )
     if answer.own.count < 1:
@@ -135,7 +135,7 @@ def _check_receipt(study: Study, ledger: Ledger, seat: str, request: Request, an
 
 
 def _least(ledger: Ledger, seat: str, number: int | None) -> int:
-    """The least, in nano-units, that a party's ledger can hold once it was told the outcome of a batch.
+    """The least that a party's ledger can hold once it was told the outcome of a batch.
 
     All that was settled here counts, since a party that voted had charged itself before; of batches that were given up,
     only those that the party settled, since others may never have reached it. 0 for a relayed batch, which is charged

@@ -57,7 +57,7 @@ class Open:
 @dataclass(frozen=True)
 class RelayedSeat:
     """One seat. asked: queries before this position were asked; batches: batch numbers below this were used; spent:
-    nano-units by the newest receipt, made when the seat's log had `entries` entries; ticks: requests counted."""
+    by the newest receipt, made when the seat's log had `entries` entries; ticks: requests counted."""
 
     asked: int = 0
     batches: int = 0
@@ -68,7 +68,7 @@ class RelayedSeat:
 
     @property
     def at_most(self) -> int:
-        """The most that the seat can have spent, in nano-units, if its receipt is true; ignores its own cap."""
+        """The most that the seat can have spent, if its receipt is true; ignores its own cap."""
         return self.spent + sum(each.amount for each in self.open.values())
 
 
@@ -127,7 +127,7 @@ def count_receipt(
 
 
 def most_spent(ledger: Ledger, study: Study) -> tuple[np.ndarray, int, int]:
-    """The most that each seat can have spent, in nano-units; and the numbers of queries and batches asked."""
+    """The most that each seat can have spent; and the numbers of queries and batches asked."""
     known = [relayed_seat(ledger, study, seat.party) for seat in study.roster]
     spent = np.minimum(np.array([min(each.at_most, 2**62) for each in known], np.int64), study.budgets.cap)
     return spent, max(each.asked for each in known), max(each.batches for each in known)

@@ -20,6 +20,7 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
 from protocols.errors import ChannelClosed, InvalidInput, Refused
 from protocols.labelling.coordinator import Coordinator
+from protocols.ledger.amount import Amount
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.levels.table import aggregation_of
@@ -31,12 +32,12 @@ from protocols.wire.messages import Reply, Request
 
 @dataclass(frozen=True)
 class StuckBatch:
-    """A batch that was asked but not released. charged: nano-units per seat; given_up: whether it was already given
+    """A batch that was asked but not released. charged: per seat; given_up: whether it was already given
     up."""
 
     number: int
     queries: int
-    charged: Mapping[str, int]
+    charged: Mapping[str, Amount]
     given_up: bool
 
 

@@ -60,7 +60,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         for seat, amount in charge.reserved.items():
             if amount != worst[study.seats[seat]]:
                 raise DataCorrupt(
-                    f"{where} reserved {amount} units of account of {seat!r}, not {worst[study.seats[seat]]}"
+                    f"{where} reserved {amount} of {seat!r}, not {worst[study.seats[seat]]} {study.budgets.unit}"
                 )
         if charge.settled is not None:
             if charge.settled.keys() != charge.reserved.keys():
@@ -68,7 +68,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
             for seat, amount in charge.settled.items():
                 if amount not in (0, final[study.seats[seat]]):
                     raise DataCorrupt(
-                        f"{where} cost {seat!r} {amount} units of account, not {final[study.seats[seat]]}"
+                        f"{where} cost {seat!r} {amount}, not {final[study.seats[seat]]} {study.budgets.unit}"
                     )
             voted = sum(amount > 0 for amount in charge.settled.values())
             if voted < study.quorum and not (final == 0).any():
@@ -83,7 +83,7 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         )
     for seat, amount in spent.items():
         if amount > caps[seat]:
-            raise DataCorrupt(f"{seat!r} is charged {amount} units of account, above its cap of {caps[seat]}")
+            raise DataCorrupt(f"{seat!r} is charged {amount}, above its cap of {caps[seat]} {study.budgets.unit}")
 
 
 def _follows(study: DeployedStudy, queries: tuple[int, ...], known: Bool[ndarray, " queries"]) -> bool:
@@ -243,9 +243,9 @@ def charges_by_seat(
         have = {each.number for each in given}
         last = given[-1].spent if given else None
         result[seat] = {
-            "charged_nano": evidence.spent(seat),
-            "last_receipt_nano": last,
-            "difference_nano": None if last is None else last - charged_up_to(evidence, seat, max(have), told),
+            "charged": evidence.spent(seat),
+            "last_receipt": last,
+            "difference": None if last is None else last - charged_up_to(evidence, seat, max(have), told),
             "batches_charged": len(due),
             "receipts_missing": sum(number not in have for number in due),
             "batches_unproven": len(unproven.get(seat, ())),
@@ -278,7 +278,7 @@ def in_order(receipts: list[Receipt]) -> list[Receipt]:
 
 
 def charged_up_to(evidence: ReleaseEvidence, seat: str, number: int, told: Collection[tuple[str, int]]) -> int:
-    """The nano-units that the coordinator's ledger counts against a seat's cap for the batches up to `number`.
+    """What the coordinator's ledger counts against a seat's cap for the batches up to `number`.
 
     A batch that was given up counts only if the seat signed a receipt for it: the coordinator cannot know whether other
     seats were ever charged for it, though its own ledger counts it.
@@ -317,11 +317,12 @@ def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> 
             )
         elif spent < least:
             flaws[seat, receipt.number] = (
-                f"the party's ledger holds {spent} units of account, less than the {least} that these labels cost "
+                f"the party's ledger holds {spent}, less than the {least} {study.budgets.unit} that these labels cost "
                 "it: it was told another outcome, lost its ledger, or does not tell the truth"
             )
         elif spent > cap:
-            flaws[seat, receipt.number] = f"the party's ledger holds {spent} units of account, above its cap of {cap}"
+            unit = study.budgets.unit
+            flaws[seat, receipt.number] = f"the party's ledger holds {spent}, above its cap of {cap} {unit}"
         else:
             newest[seat] = (own.count, own.hash, latest)
     return flaws

@@ -35,7 +35,7 @@ _EVIDENCE_BYTES = 2**28
 
 @dataclass(frozen=True)
 class Charge:
-    """One batch in the coordinator's ledger, in nano-units per seat; settled: None while reservations stand."""
+    """One batch in the coordinator's ledger, amounts per seat; settled: None while reservations stand."""
 
     number: int
     request: str
@@ -44,7 +44,7 @@ class Charge:
     settled: Mapping[str, int] | None
 
     def spent(self, seat: str) -> int:
-        """The nano-units that count against the seat's cap."""
+        """What counts against the seat's cap."""
         return (self.reserved if self.settled is None else self.settled).get(seat, 0)
 
 
@@ -60,7 +60,7 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class ReleaseEvidence:
-    """All evidence of a release. caps: nano-units per seat; entries: the audit log from its first entry."""
+    """All evidence of a release. caps: per seat; entries: the audit log from its first entry."""
 
     caps: Mapping[str, int]
     charges: tuple[Charge, ...]
@@ -68,7 +68,7 @@ class ReleaseEvidence:
     kept: tuple[Kept, ...]
 
     def spent(self, seat: str) -> int:
-        """The nano-units that the coordinator's ledger counts against a seat's cap."""
+        """What the coordinator's ledger counts against a seat's cap."""
         return sum(charge.spent(seat) for charge in self.charges)
 
     @cached_property
@@ -82,7 +82,7 @@ class ReleaseEvidence:
 class Receipt:
     """An outcome that was sent to a seat, and the receipt that the seat's party signed for it.
 
-    spent: nano-units that the party says its ledger holds; 0 if the receipt cannot be read. flaw: what is wrong with
+    spent: what the party says that its ledger holds; 0 if the receipt cannot be read. flaw: what is wrong with
     the party's receipt, "" if nothing is; a flawed receipt proves nothing, see refused.py.
     """
 
@@ -111,13 +111,18 @@ def collect(path: Path, *, study: bytes) -> ReleaseEvidence:
                     number,
                     stored.digest.hex(),
                     tuple(ledger.queries(number)),
-                    dict(sorted(ledger.charged(number).items())),
-                    dict(sorted(ledger.settled(number).items())) if stored.settled else None,
+                    _plain(ledger.charged(number)),
+                    _plain(ledger.settled(number)) if stored.settled else None,
                 )
             )
-        caps = {seat: balance.cap for seat, balance in sorted(ledger.balances().items())}
+        caps = _plain({seat: balance.cap for seat, balance in ledger.balances().items()})
         kept = tuple(Kept(*row) for row in ledger.log.evidence() if row[2] in _KINDS)
         return ReleaseEvidence(caps, tuple(charges), tuple(ledger.log.entries()), kept)
+
+
+def _plain(amounts: Mapping[str, int]) -> dict[str, int]:
+    """Amounts by seat as the release states them, whose unit stands once in its statement."""
+    return {seat: int(amount) for seat, amount in sorted(amounts.items())}
 
 
 def chained(entries: Sequence[Entry]) -> tuple[AuditLog, list[Head]]:

@@ -208,8 +208,7 @@ def facts_of(
                 for seat, batches in given["left_out"].items()
             },
             differences={
-                str(seat): whole(STATEMENT_FILE, "differences_nano", nano)
-                for seat, nano in given["differences_nano"].items()
+                str(seat): whole(STATEMENT_FILE, "differences", nano) for seat, nano in given["differences"].items()
             },
             named=tuple(tuple(str(name) for name in each) for each in given["named_hospitals"]),
             unproven=tuple(str(seat) for seat in given["unproven"]),

@@ -252,7 +252,7 @@ def stated_facts(
             seat: {number: _code(code) for number, code in sorted(batches.items(), key=lambda each: int(each[0]))}
             for seat, batches in sorted(left_out.items())
         },
-        "differences_nano": dict(sorted(differences.items())),
+        "differences": {seat: int(amount) for seat, amount in sorted(differences.items())},
         "named_hospitals": [list(each) for each in named],
         "unproven": sorted(unproven),
         "libraries": {name: each for name, each in sorted(libraries.items()) if _LIBRARY.fullmatch(name + each)},
@@ -291,6 +291,7 @@ def statement(facts: Facts) -> dict[str, Any]:
         "accounting": {
             "method": study.budgets.accountant.statement,
             "accountant": study.accountant_name,
+            "unit": study.budgets.unit,
             "source": study.budgets.accountant.source_for(study.mechanism),
             "noise_distance": noise_distance(study),
             "charged_in_words": charged(about),
@@ -432,7 +433,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
                 "rate": seat.rate,
                 "votes_moved": study.votes_per_unit * seat.weight,
                 "guarantee": guarantee_table(guaranteed[position]),
-                "cap_nano": cap,
+                "cap": cap,
                 "budget_used_share": float(budgets.share(spent)[position]),
                 "budget_used_reading": float(used[position]),
                 "ledger": stand[seat.party],
@@ -492,10 +493,8 @@ def _events(facts: Facts) -> dict[str, Any]:
         "receipts_missing": {
             seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]
         },
-        "ledgers_that_differ_nano": {
-            seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]
-        },
-        "ledgers_that_may_differ_nano": facts.stated["differences_nano"],
+        "ledgers_that_differ": {seat: each["difference"] for seat, each in stand.items() if each["difference"]},
+        "ledgers_that_may_differ": facts.stated["differences"],
     }
 
 

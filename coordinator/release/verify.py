@@ -51,6 +51,7 @@ from coordinator.release.folder import (
 from coordinator.release.statement import statement
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.ledger.amount import Amount
 from protocols.levels.two_server.released import read_signed
 from protocols.plural import counted
 from protocols.reading import JSON_BYTES, read_bytes
@@ -381,11 +382,12 @@ def _receipts(released: Released, evidence: ReleaseEvidence, opened: list[Receip
     study = released.study
     check_receipts(study, released.labels, evidence, opened)
     stand = charges_by_seat(study, evidence, opened)
-    differ = {seat: each["difference_nano"] for seat, each in stand.items() if each["difference_nano"]}
+    unit = study.budgets.unit
+    differ = {seat: Amount(each["difference"], unit) for seat, each in stand.items() if each["difference"]}
     missing = {seat: each["receipts_missing"] for seat, each in stand.items() if each["receipts_missing"]}
     said = f"{len(confirmed(study, evidence, opened))} receipts agree with the labels and the ledger"
     if differ:
-        said += f"; parties' ledgers that are higher, in units of account: {differ}"
+        said += f"; parties' ledgers that are higher: {differ}"
     if missing:
         said += f"; missing receipts: {missing}; those parties can compare with their own node"
     refused = refused_receipts(study, evidence, opened)

@@ -124,7 +124,7 @@ def ask(
 
 
 def reserved(study: DeployedStudy, ledger: Path) -> Int64[ndarray, " parties"]:
-    """The part of a labelling's `spent` that is reserved only, and may never be charged: nano-units per seat."""
+    """The part of a labelling's `spent` that is reserved only, and may never be charged, per seat."""
     with Ledger(ledger) as own:
         balances = own.balances()
     return np.array([balances[seat.party].reserved for seat in study.roster], dtype=np.int64)

@@ -26,6 +26,7 @@ from party.budget.watermarks import check_believed, remember_policy, rolled_back
 from party.home import PartyHome
 from party.lifetime import LifetimeUse, seats_of
 from protocols.errors import ConclaveError, Refused, StorageFailed
+from protocols.ledger.amount import Amount
 from protocols.ledger.ledger import Balance, Ledger
 from protocols.plural import at_least, at_most
 from protocols.refusals.code import Code
@@ -69,7 +70,7 @@ class Spending:
 
 
 def spending(study: DeployedStudy, seat: str, spent: int) -> Spending:
-    """What a seat has spent. spent: nano-units of its cap, settled and reserved."""
+    """What a seat has spent. spent: settled and reserved, in the unit of its cap."""
     at = study.seats[seat]
     used = np.zeros(len(study.roster), np.int64)
     used[at] = spent
@@ -85,15 +86,15 @@ def spending(study: DeployedStudy, seat: str, spent: int) -> Spending:
 class SeatSpent:
     """What one seat of an approved study has spent.
 
-    nano: settled and reserved, exactly or as the bound says; settled: of it, what is settled; asked: queries;
+    spent: settled and reserved, exactly or as the bound says; settled: of it, what is settled; asked: queries;
     unsettled: batches; doubt: why it is not exact, None where it is.
     """
 
     approval: Approval
     study: DeployedStudy
     seat: str
-    nano: int
-    settled: int = 0
+    spent: Amount
+    settled: Amount
     asked: int = 0
     unsettled: int = 0
     bound: Bound = Bound.EXACT
@@ -107,7 +108,7 @@ class SeatSpent:
     @property
     def shown(self) -> Spending:
         """As people read it."""
-        return spending(self.study, self.seat, self.nano)
+        return spending(self.study, self.seat, self.spent)
 
     @property
     def answers_left(self) -> int:
@@ -184,7 +185,8 @@ def seat_spent(
     # The mark first: a vote in flight may move it on, and the ledger with it, but neither goes back.
     mark = policy.marks.of(study.digest, data_set=approval.data_set, seat=seat)
     doubt: Doubt | None = None
-    balance, unsettled, asked = Balance(0, 0, 0), 0, 0
+    cap = study.budgets.tagged(study.budgets.cap)[study.seats[seat]]
+    balance, unsettled, asked = Balance(cap, cap - cap, cap - cap), 0, 0
     path = home.ledger(study.digest, seat)
     try:
         if not path.exists():
@@ -195,14 +197,13 @@ def seat_spent(
             check_believed(own, mark, seat=seat)
     except (Refused, StorageFailed) as error:
         doubt = error
-    bound, nano = Bound.EXACT, balance.spent
+    bound, spent = Bound.EXACT, balance.spent
     if forgets:
         bound = Bound.AT_LEAST
     elif doubt is not None:
-        cap = int(study.budgets.cap[study.seats[seat]])
         whole = approval.withdrawn and policy.forfeits.reason(approval.data_set) is not None
-        bound, nano = Bound.AT_MOST, cap if whole else min(mark.reserved, cap)
-    return SeatSpent(approval, study, seat, nano, min(balance.settled, nano), asked, unsettled, bound, doubt)
+        bound, spent = Bound.AT_MOST, cap if whole else min(Amount(mark.reserved, cap.unit), cap)
+    return SeatSpent(approval, study, seat, spent, min(balance.settled, spent), asked, unsettled, bound, doubt)
 
 
 def _counts(approval: Approval, study: bytes | None) -> bool:
@@ -252,7 +253,7 @@ def withdraw(
             final[seat] = seat_spent(home, policy, approval, study, seat, ledger=ledger)
             if isinstance(doubt := final[seat].doubt, StorageFailed):
                 raise doubt
-    policy.release(study, data_set=data_set, home=home, spent={seat: each.nano for seat, each in final.items()})
+    policy.release(study, data_set=data_set, home=home, spent={seat: each.spent for seat, each in final.items()})
     forget_study(home, study, party)
     return final
 

@@ -73,7 +73,7 @@ def show(home: PartyHome, as_json: bool) -> None:
         left = f"{counted(row['answers_left'], 'answer')} left"
         if row["once"]:
             unasked = "not asked yet, and then once" if row["answers_left"] else "never asked"
-            left = "asked once, and never again" if each.nano else unasked
+            left = "asked once, and never again" if each.spent else unasked
         if row["bound"] != "exactly" and not row["withdrawn"]:
             left = "it is not answered"
         click.echo(f"{row['study']}, {row['seat']}: {left}{state}; {_used(row)}{waiting}")
@@ -148,7 +148,7 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
         if digest not in {each.study.digest for each in spent.seats if wanted in (None, each.study.digest)}:
             raise InvalidInput(f"{release} is a release of study {digest.hex()[:16]}; allowed: a study approved here")
         wanted = digest
-        others = {each.study.digest: each.study for each in spent.seats if each.nano and each.study.digest != digest}
+        others = {each.study.digest: each.study for each in spent.seats if each.spent and each.study.digest != digest}
         unnamed = unnamed_before(release, others.values()) if others else []
     results: list[dict[str, Any]] = []
     for each in spent.seats:

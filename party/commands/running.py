@@ -177,7 +177,7 @@ def families(home: PartyHome, answering: Answering, policy: Policy, recent: Rece
     found = what_was_spent(home, policy, opened=ledgers_of(answering.seats()))
     for seat in (each for each in found.seats if not each.approval.withdrawn):
         labels = {"study": seat.study.name, "seat": seat.seat}
-        used.append((labels, seat.nano / int(seat.study.budgets.cap[seat.study.seats[seat.seat]])))
+        used.append((labels, seat.spent / int(seat.study.budgets.cap[seat.study.seats[seat.seat]])))
         left.append((labels, float(seat.answers_left)))
     reserved = [({"data_set": each.data_set, "unit": each.unit}, each.share) for each in found.lifetime]
     return [

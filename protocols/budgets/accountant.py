@@ -34,6 +34,8 @@ class Accountant(ABC):
     source: ClassVar[str]
     views: ClassVar[tuple[View, ...]]
     noise_law: ClassVar[str]
+    # The unit of a billionth of its spend, in which ledgers count; spends of one unit add up.
+    unit: ClassVar[str]
     # Whether its bound is proved for units that move a single vote only.
     single_vote: ClassVar[bool] = False
     orders: Float64[ndarray, " orders"]
@@ -102,6 +104,7 @@ class Accountant(ABC):
 class _RenyiAccountant:
     """The parts that every RDP accountant shares; see Accountant."""
 
+    unit = "nano-RDP"
     orders = ORDERS
 
     def affords(
@@ -227,6 +230,7 @@ class GaussianDp(Accountant):
     name = "gaussian_dp"
     statement = "worst_case_gaussian"
     source = "Dong, Roth, Su 2022, Cor. 2.13"
+    unit = "nano-mu^2"
     views = ("label", "histogram")
     noise_law = "gaussian"
     orders = np.array([np.nan])

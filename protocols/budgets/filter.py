@@ -30,6 +30,7 @@ from protocols.bounds.label_pairs import LARGEST_SHIFT, LabelPairs
 from protocols.bounds.rdp import check_budget, epsilon_to_rdp, rdp_to_epsilon
 from protocols.budgets.accountant import Accountant
 from protocols.errors import InvalidInput
+from protocols.ledger.amount import Amount
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
 from protocols.plural import at_least, at_most
 from protocols.ranges import LARGEST_CAP
@@ -119,10 +120,10 @@ def spend_nano(spend: Float64[ndarray, "..."]) -> Float64[ndarray, "..."]:
 class BudgetFilter:
     """Every party's filter, as arrays over parties. Built by `budget_filters`; immutable.
 
-    order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: nano-units, >= 1;
+    order: each party's own Renyi order, fixed beforehand (NaN for Gaussian DP); cap: of `unit`, as all amounts, >= 1;
     ask, answer: spend per query at that order, not rounded; once: whether a batch costs as much as one query, however
-    many it has. planned: under exact composition cap and charges are numbers of queries, not nano-units of spend, and
-    the cap of a budget that buys no query is 0.
+    many it has. planned: under exact composition cap and charges are numbers of queries, and the cap of a budget that
+    buys no query is 0.
     """
 
     accountant: Accountant
@@ -135,12 +136,21 @@ class BudgetFilter:
     once: bool = False
     planned: PlannedQueries | None = None
 
+    @property
+    def unit(self) -> str:
+        """The unit of its caps and amounts: queries if these were planned, else the accountant's."""
+        return self.accountant.unit if self.planned is None else "queries"
+
+    def tagged(self, counts: Int64[ndarray, " parties"]) -> list[Amount]:
+        """Each party's cap, or another amount of this filter, with its unit."""
+        return [Amount(count, self.unit) for count in counts.tolist()]
+
     def amount(
         self, asked: int | Int64[ndarray, " parties"], answered: int | Int64[ndarray, " parties"]
     ) -> Int64[ndarray, " parties"]:
         """What a batch costs each party when it took part in `asked` queries and `answered` of them were.
 
-        Nano-units, or queries if those were planned. Rounded UP, once. An amount above every cap, which int64 might not
+        Rounded UP, once. An amount above every cap, which int64 might not
         hold, becomes one more than the largest cap.
         """
         if self.once:

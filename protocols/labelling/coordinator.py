@@ -146,8 +146,7 @@ class Coordinator:
         self._unreleased = _UNFINISHED
         self._parties = [seat.party for seat in study.roster]
         self.run = ledger.bind(study=study.digest, run=run)
-        caps = study.budgets.cap
-        ledger.open_accounts({party: int(cap) for party, cap in zip(self._parties, caps, strict=True)})
+        ledger.open_accounts(dict(zip(self._parties, study.budgets.tagged(study.budgets.cap), strict=True)))
 
     def label(
         self,
@@ -345,7 +344,8 @@ class Coordinator:
         queries_asked = takes_part.sum(axis=1)
         request = VoteRequest(study.digest, self.run, batch)
         active = [party for party, member in zip(self._parties, members, strict=True) if member]
-        worst = dict(zip(self._parties, study.budgets.amount(queries_asked, queries_asked).tolist(), strict=True))
+        most = study.budgets.tagged(study.budgets.amount(queries_asked, queries_asked))
+        worst = dict(zip(self._parties, most, strict=True))
         if not reserved:
             self._aggregation.check_next(study, self._ledger)
             amounts = {party: worst[party] for party in active}
@@ -366,10 +366,10 @@ class Coordinator:
             self._unreleased = Stop("quorum_lost", np.zeros(len(members), dtype=bool))
             return None
         answered = labels != ABSTAIN
-        amounts_due = study.budgets.amount(queries_asked, (takes_part & answered).sum(axis=1))
-        final = dict(zip(self._parties, amounts_due.tolist(), strict=True))
+        due = study.budgets.amount(queries_asked, (takes_part & answered).sum(axis=1))
         # A party whose vote was not counted pays nothing: its data had no influence on what was released.
-        amounts = {party: final[party] if party in votes else 0 for party in active}
+        final = study.budgets.tagged(np.where([party in votes for party in self._parties], due, 0))
+        amounts = {party: final[study.seats[party]] for party in active}
         if counted.guardian:
             self._ledger.note(request.digest, GUARDIAN, counted.guardian)
         payload = stored_payload(counted)

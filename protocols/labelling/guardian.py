@@ -101,7 +101,7 @@ class Guardian:
         self._refusals = RefusedVotes(ledger, study.digest, hidden=terms.masked)
         self._opened = OpenedBatches(ledger, study.digest, other=_COORDINATOR)
         ledger.bind(study=study.digest, run=b"")
-        ledger.open_accounts({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
+        ledger.open_accounts(dict(zip(study.seats, study.budgets.tagged(study.budgets.cap), strict=True)))
 
     def serve(self, channel: Channel) -> None:
         """One batch, up to its signed outcome; or, for hidden queries, the dealing that precedes a batch.
@@ -186,8 +186,8 @@ class Guardian:
                 raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were evaluated {MOST_ATTEMPTS} times")
             noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             queries_asked = study.participation.votes(submission.ids).sum(axis=1)
-            worst = study.budgets.amount(queries_asked, queries_asked)
-            amounts = {study.roster[seat].party: int(worst[seat]) for seat in submission.members.tolist()}
+            worst = study.budgets.tagged(study.budgets.amount(queries_asked, queries_asked))
+            amounts = {study.roster[seat].party: worst[seat] for seat in submission.members.tolist()}
             if ledger.stored(submission.number) is None:
                 ids, limit = submission.ids.tolist(), study.query_limit
                 ledger.reserve(submission.number, digest, amounts, b"", queries=ids, limit=limit)
@@ -300,8 +300,8 @@ class Guardian:
         voted = {study.roster[seat].party for seat in seats.tolist()}
         takes_part = study.participation.votes(submission.ids)
         due = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
-        charged = ledger.charged(submission.number)
-        amounts = {name: int(due[study.seats[name]]) if name in voted else 0 for name in charged}
+        counts = study.budgets.tagged(np.where([seat in voted for seat in study.seats], due, 0))
+        amounts = {name: counts[study.seats[name]] for name in ledger.charged(submission.number)}
         ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
         fates = np.full(len(study.roster), Fate.NOT_ASKED, dtype=np.uint8)
         fates[submission.members] = Fate.NOT_SUBMITTED

@@ -17,7 +17,7 @@ The ledger: caps, reservations and settlements in SQLite. Each side keeps its ow
 Spend, then speak: a batch's worst case is reserved in the transaction that stores what will be sent, before it is sent.
 The outcome settles a reservation once, and only downwards; one that is never settled stands; one that no outcome can
 lower is settled where it is made. settled + reserved never exceeds an account's cap, in whatever order calls and
-crashes come. Amounts are whole nano-units of an accountant's spend.
+crashes come. Each account counts in one unit; an amount of another is refused.
 """
 
 from __future__ import annotations
@@ -34,13 +34,14 @@ from types import TracebackType
 from typing import Any  # SQLite's values
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.ledger.amount import Amount
 from protocols.ledger.audit_log import AuditLog
 from protocols.ledger.database import Transactions, open_database
 from protocols.refusals.code import Code
 
 LEDGER_SCHEMA = """
 CREATE TABLE IF NOT EXISTS account (
-    name TEXT PRIMARY KEY, cap INTEGER NOT NULL CHECK (cap >= 0),
+    name TEXT PRIMARY KEY, unit TEXT NOT NULL, cap INTEGER NOT NULL CHECK (cap >= 0),
     settled INTEGER NOT NULL DEFAULT 0, reserved INTEGER NOT NULL DEFAULT 0,
     CHECK (settled >= 0 AND reserved >= 0 AND settled + reserved <= cap)
 ) STRICT;
@@ -62,7 +63,7 @@ CREATE TABLE IF NOT EXISTS charge (
 CREATE TABLE IF NOT EXISTS note (
     digest BLOB NOT NULL, kind TEXT NOT NULL, value BLOB NOT NULL, PRIMARY KEY (digest, kind)
 ) STRICT;
-CREATE TRIGGER IF NOT EXISTS cap_stays BEFORE UPDATE OF cap, name ON account
+CREATE TRIGGER IF NOT EXISTS cap_stays BEFORE UPDATE OF cap, name, unit ON account
     BEGIN SELECT RAISE(ABORT, 'a cap stands for ever'); END;
 CREATE TRIGGER IF NOT EXISTS settled_only_grows BEFORE UPDATE ON account WHEN NEW.settled < OLD.settled
     BEGIN SELECT RAISE(ABORT, 'what was settled only grows'); END;
@@ -139,14 +140,14 @@ _GIVEN_UP = "given_up"
 
 @dataclass(frozen=True)
 class Balance:
-    """One account, in nano-units: settled + reserved <= cap."""
+    """One account: settled + reserved <= cap."""
 
-    cap: int
-    settled: int
-    reserved: int
+    cap: Amount
+    settled: Amount
+    reserved: Amount
 
     @property
-    def spent(self) -> int:
+    def spent(self) -> Amount:
         """What counts against the cap: settled charges and reservations that stand."""
         return self.settled + self.reserved
 
@@ -209,24 +210,23 @@ class Ledger:
                 )
             return bytes(stored_run)
 
-    def open_accounts(self, caps: Mapping[str, int]) -> None:
+    def open_accounts(self, caps: Mapping[str, Amount]) -> None:
         """Creates accounts; one that exists must have the same cap. Raises InvalidInput, and creates none."""
         with self._transaction():
             for name, cap in caps.items():
                 if cap < 0:
-                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 units of account")
-                row = self._database.execute("SELECT cap FROM account WHERE name = ?", (name,)).fetchone()
-                if row is not None and row[0] != cap:
-                    raise InvalidInput(
-                        f"cap of {name!r} is {row[0]} units of account in this ledger; {cap} was asked for"
-                    )
-                self._database.execute("INSERT OR IGNORE INTO account (name, cap) VALUES (?, ?)", (name, cap))
+                    raise InvalidInput(f"cap of {name!r} is {cap}; allowed: at least 0 {cap.unit}")
+                kept = self.balances().get(name)
+                if kept is not None and kept.cap != cap:
+                    raise InvalidInput(f"cap of {name!r} is {kept.cap} in this ledger; {cap} was asked for")
+                row = (name, cap.unit, int(cap))
+                self._database.execute("INSERT OR IGNORE INTO account (name, unit, cap) VALUES (?, ?, ?)", row)
 
     def reserve(
         self,
         number: int,
         digest: bytes,
-        amounts: Mapping[str, int],
+        amounts: Mapping[str, Amount],
         payload: bytes,
         *,
         queries: Sequence[int],
@@ -262,18 +262,20 @@ class Ledger:
                 balance = self.balance(name)
                 if amount < 0 or balance.spent + amount > balance.cap:
                     raise BudgetExceeded(
-                        f"batch {number} costs {name!r} {amount} units of account; allowed: 0 to "
-                        f"{balance.cap - balance.spent} (cap {balance.cap}, spent {balance.spent})"
+                        f"batch {number} costs {name!r} {amount}; allowed: 0 to {balance.cap - balance.spent} "
+                        f"(cap {balance.cap}, spent {balance.spent})"
                     )
-                self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (amount, name))
+                self._database.execute("UPDATE account SET reserved = reserved + ? WHERE name = ?", (int(amount), name))
                 self._database.execute(
-                    "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, amount)
+                    "INSERT INTO charge (number, account, reserved) VALUES (?, ?, ?)", (number, name, int(amount))
                 )
             self._log_amounts("reserved", number, digest, amounts)
             if final:
                 self.settle(number, digest, amounts)
 
-    def settle(self, number: int, digest: bytes, amounts: Mapping[str, int], *, payload: bytes | None = None) -> None:
+    def settle(
+        self, number: int, digest: bytes, amounts: Mapping[str, Amount], *, payload: bytes | None = None
+    ) -> None:
         """Replaces the batch's reservations by their final amounts, downwards only, once, in one transaction.
 
         `payload`, if given, replaces what is stored for the batch. Settling again with the same amounts changes
@@ -300,10 +302,10 @@ class Ledger:
                     )
                 self._database.execute(
                     "UPDATE account SET reserved = reserved - ?, settled = settled + ? WHERE name = ?",
-                    (charges[name], amount, name),
+                    (int(charges[name]), int(amount), name),
                 )
                 self._database.execute(
-                    "UPDATE charge SET settled = ? WHERE number = ? AND account = ?", (amount, number, name)
+                    "UPDATE charge SET settled = ? WHERE number = ? AND account = ?", (int(amount), number, name)
                 )
             self._database.execute(
                 "UPDATE batch SET settled = 1, payload = coalesce(?, payload) WHERE number = ?", (payload, number)
@@ -391,14 +393,13 @@ class Ledger:
         """How many queries all batches asked."""
         return int(self._rows("SELECT count(*) FROM asked", ())[0][0])
 
-    def charged(self, number: int) -> dict[str, int]:
+    def charged(self, number: int) -> dict[str, Amount]:
         """What each account was reserved for a batch; empty for a batch that was never charged."""
-        return dict(self._rows("SELECT account, reserved FROM charge WHERE number = ?", (number,)))
+        return self._amounts("reserved", number)
 
-    def settled(self, number: int) -> dict[str, int]:
+    def settled(self, number: int) -> dict[str, Amount]:
         """What each account settled for a batch; empty for a batch that is not settled."""
-        query = "SELECT account, settled FROM charge WHERE number = ? AND settled IS NOT NULL"
-        return dict(self._rows(query, (number,)))
+        return self._amounts("settled", number)
 
     def last_settled(self, name: str) -> StoredBatch | None:
         """The newest batch for which an account settled more than nothing, or None."""
@@ -407,15 +408,15 @@ class Ledger:
 
     def balance(self, name: str) -> Balance:
         """One account. Raises InvalidInput for a name that has none."""
-        rows = self._rows("SELECT cap, settled, reserved FROM account WHERE name = ?", (name,))
-        if not rows:
+        found = self.balances().get(name)
+        if found is None:
             raise InvalidInput(f"no account {name!r} in this ledger")
-        return Balance(*rows[0])
+        return found
 
     def balances(self) -> dict[str, Balance]:
         """All accounts."""
-        rows = self._rows("SELECT name, cap, settled, reserved FROM account", ())
-        return {name: Balance(*rest) for name, *rest in rows}
+        rows = self._rows("SELECT name, unit, cap, settled, reserved FROM account", ())
+        return {name: Balance(*(Amount(each, unit) for each in counts)) for name, unit, *counts in rows}
 
     def ever_reserved(self, name: str) -> int:
         """The sum of the worst cases of all batches ever charged to an account, settled or not: it only grows."""
@@ -439,7 +440,7 @@ class Ledger:
             raise Refused(Code.DIGEST_MISMATCH, f"batch {number} was charged under another digest")
         return stored
 
-    def _log_amounts(self, event: str, number: int, digest: bytes, amounts: Mapping[str, int]) -> None:
+    def _log_amounts(self, event: str, number: int, digest: bytes, amounts: Mapping[str, Amount]) -> None:
         """One entry for all accounts: their number, sum and a digest of the amounts in order of names."""
         listed = json.dumps(amounts, sort_keys=True).encode()
         self.log.append(
@@ -447,9 +448,17 @@ class Ledger:
             batch=number,
             request=digest.hex(),
             accounts=len(amounts),
-            total=sum(amounts.values()),
+            total=int(sum(amounts.values())),
             amounts=hashlib.sha256(listed).hexdigest(),
         )
+
+    def _amounts(self, column: str, number: int) -> dict[str, Amount]:
+        rows = self._rows(
+            f"SELECT account, charge.{column}, unit FROM charge JOIN account ON account.name = charge.account "
+            f"WHERE number = ? AND charge.{column} IS NOT NULL",
+            (number,),
+        )
+        return {account: Amount(count, unit) for account, count, unit in rows}
 
     def _rows(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         """All rows of a query. Raises StorageFailed when the file cannot be read or is closed."""

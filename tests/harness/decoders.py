@@ -287,7 +287,7 @@ _GUARANTEE = {"epsilon": 1.0, "delta": 1e-5, "order": 2.0, "spend": 1.0, "noise_
 _STATEMENT = {
     "seats": [{"party": "h", "guarantee": _GUARANTEE}], "study": {"name": "s", "digest": "ab"}, "created": "",
     "several_hospitals": {"any": [{"guarantee": _GUARANTEE}]}, "protected": {"unit": "record"},
-    "stated_by_the_coordinator": {"differences_nano": {"h": 1}},
+    "stated_by_the_coordinator": {"differences": {"h": 1}},
 }  # fmt: skip
 _MANIFEST = {"format": "conclave release 1", "study": "ab", "created": NOW.isoformat(), "files": {"a": "b"}}
 _CSV = b"age,sex,label\n40,f,no\n,m,yes\n"

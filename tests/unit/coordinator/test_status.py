@@ -4,6 +4,7 @@ import pytest
 from coordinator.status import alive, job_line, read_status, serving_line, study_status, waiting_line
 from coordinator.store.store import Serving, SessionRecord, Store, ledger_path
 from protocols.ledger.ledger import Ledger
+from tests.harness.amounts import nano
 from tests.harness.operators import add_study, enrol, make_home
 
 
@@ -29,7 +30,7 @@ def test_what_a_ledger_holds_is_taken_off_the_answers_and_on_the_budget_used(hom
         before = study_status(store, "test", {"hospital-1"})["seats"]
         with Ledger(ledger_path(home, "test")) as ledger:
             ledger.open_accounts(
-                {seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)}
+                nano({seat.party: int(cap) for seat, cap in zip(study.roster, study.budgets.cap, strict=True)})
             )
             half = int(study.budgets.cap[1]) // 2
             ledger.reserve(0, bytes(32), {"hospital-1": half}, b"", queries=[0], limit=2000)

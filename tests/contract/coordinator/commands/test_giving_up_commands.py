@@ -106,7 +106,7 @@ def test_in_json_it_gives_the_figures_alone_on_standard_output_and_again_is_the_
     assert code == 0
     assert "This cannot be undone." in err
     assert (figures["study"], figures["batch"], figures["new"]) == ("test", 0, True)
-    assert figures["stays_charged_nano"] == {seat: each.reserved for seat, each in bench.balances().items()}
+    assert figures["stays_charged"] == {seat: each.reserved for seat, each in bench.balances().items()}
     code, out, err = bench.run("give-up", "test", "--json")
     assert (code, err) == (0, "")
     assert json.loads(out) == {**figures, "new": False}

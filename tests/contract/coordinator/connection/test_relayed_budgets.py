@@ -21,6 +21,7 @@ from protocols.study.file import write_study
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import VoteRequest
 from runtime.loopback import exposition
+from tests.harness.amounts import nano
 from tests.harness.askers import asked_study
 from tests.harness.operators import SETTINGS, make_home
 from tests.harness.studies import NOW
@@ -122,7 +123,7 @@ def test_numbers_without_end_fill_no_ledger_and_pass_no_cap(ledger):
 def test_it_is_never_below_what_the_party_spent(batches):
     """A party that answers or was away, and is told the outcome or not."""
     with Ledger(":memory:") as relay, Ledger(":memory:") as own:
-        own.open_accounts({SEAT: 10**15})
+        own.open_accounts(nano({SEAT: 10**15}))
         asked = 0
         for number, (size, answered, there, told) in enumerate(batches):
             ids = range(asked, asked + size)

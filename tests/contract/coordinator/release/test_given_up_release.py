@@ -99,9 +99,9 @@ def test_every_seat_is_charged_for_it_in_what_is_published_at_least_as_at_home(m
     for seat, ledger in consortium.ledgers[labelled.study.name].items():
         assert evidence.charges[0].reserved[seat] > 0
         assert evidence.spent(seat) >= ledger.balance(seat).spent
-        assert stated[seat]["ledger"]["charged_nano"] == evidence.spent(seat)
+        assert stated[seat]["ledger"]["charged"] == evidence.spent(seat)
         # A receipt of a seat that never heard of the batch is no lie about it.
-        assert stated[seat]["ledger"]["difference_nano"] in (0, None)
+        assert stated[seat]["ledger"]["difference"] in (0, None)
     away = consortium.ledgers[labelled.study.name]["hospital-3"]
     assert evidence.spent("hospital-3") > away.balance("hospital-3").spent > 0
 
@@ -161,7 +161,7 @@ def test_receipts_tell_who_was_charged_for_it(made):
     study, _, evidence, opened = open_evidence(made)
     assert {each.seat for each in opened if each.number == 0} == {"hospital-0", "hospital-1"}
     assert uncovered(study, evidence, opened) == {}
-    assert {seat: row["difference_nano"] for seat, row in charges_by_seat(study, evidence, opened).items()} == {
+    assert {seat: row["difference"] for seat, row in charges_by_seat(study, evidence, opened).items()} == {
         "hospital-0": 0,
         "hospital-1": 0,
         "hospital-2": None,

@@ -369,4 +369,4 @@ def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
     assert [check for check in verify_release(folder, None) if check.passed is False] == []
     made = statement_of(folder)
     assert made["during_the_study"]["receipts_missing"] == {}
-    assert all(seat["ledger"]["difference_nano"] == 0 for seat in made["seats"])
+    assert all(seat["ledger"]["difference"] == 0 for seat in made["seats"])

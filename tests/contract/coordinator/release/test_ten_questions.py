@@ -55,5 +55,5 @@ def test_all_but_one_are_answered_before_the_first_section(words):
 def test_a_ledger_that_may_differ_is_named_on_the_page(signed):
     made = json.loads((signed[2] / "privacy.json").read_text())
     assert "7654321" not in privacy_page(made)
-    made["during_the_study"]["ledgers_that_may_differ_nano"] = {"hospital-1": 7654321}
+    made["during_the_study"]["ledgers_that_may_differ"] = {"hospital-1": 7654321}
     assert "hospital-1: by up to 7654321" in privacy_page(made)

@@ -66,7 +66,7 @@ def test_a_coordinator_that_lied_and_kept_no_receipts_of_it_is_caught(signed, tm
     folder = consortium.release(labelled, tmp_path / "silent")
     for seat in json.loads((folder / "privacy.json").read_text())["seats"]:
         own = consortium.ledgers["silent"][seat["seat"]].balance(seat["seat"]).spent
-        assert (own < seat["ledger"]["charged_nano"]) == (seat["seat"] in seats)
+        assert (own < seat["ledger"]["charged"]) == (seat["seat"] in seats)
     found = {check.name: check for check in verify_release(folder, None) if check.passed is False}
     assert list(found) == ["receipts cover every charge"]
     assert all(seat in found["receipts cover every charge"].message for seat in seats)

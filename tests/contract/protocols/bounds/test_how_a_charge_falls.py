@@ -13,6 +13,7 @@ from party.lifetime import LifetimeCap
 from protocols.ledger.audit_log import Head
 from protocols.ledger.ledger import Ledger
 from tests.contract.party.budget.test_policy import HOME
+from tests.harness.amounts import nano
 from tests.harness.studies import deployed_study
 
 ROOT = Path(__file__).parents[4]
@@ -79,7 +80,7 @@ def refused(database, statement):
 def test_a_ledgers_file_itself_lets_nobody_lower_or_delete_a_charge():
     with Ledger(":memory:") as ledger:
         ledger.bind(study=b"s", run=b"")
-        ledger.open_accounts({"a": 100})
+        ledger.open_accounts(nano({"a": 100}))
         ledger.reserve(0, b"d", {"a": 40}, b"", queries=[1, 2], limit=9)
         ledger.settle(0, b"d", {"a": 30})
         ledger.reserve(1, b"e", {"a": 40}, b"", queries=[3], limit=9)
@@ -95,7 +96,7 @@ def test_a_ledgers_file_itself_lets_nobody_lower_or_delete_a_charge():
             "UPDATE asked SET number = 0",
             "UPDATE binding SET study = x'00'",
             "INSERT OR REPLACE INTO charge VALUES (1, 'a', 1, 0)",
-            "INSERT OR REPLACE INTO account VALUES ('a', 1000, 0, 0)",
+            "INSERT OR REPLACE INTO account VALUES ('a', 'nano-RDP', 1000, 0, 0)",
             "UPDATE audit SET entry = ''",
             "DELETE FROM audit",
             *(f"DELETE FROM {table}" for table in ("charge", "asked", "batch", "account", "binding")),

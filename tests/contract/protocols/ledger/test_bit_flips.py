@@ -9,6 +9,7 @@ import pytest
 
 from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
+from tests.harness.amounts import nano
 from tests.harness.changed_database import changed_database
 from tests.harness.failing_disk import scratch
 
@@ -35,7 +36,7 @@ def believed(path):
     """What whoever opens the ledger acts upon: the spend, the notes, and what was asked."""
     with Ledger(path) as ledger:
         ledger.bind(study=STUDY, run=b"")
-        ledger.open_accounts(CAPS)
+        ledger.open_accounts(nano(CAPS))
         spent = {name: balance.spent for name, balance in ledger.balances().items()}
         return spent, [(ledger.noted(digest(number), SEED), ledger.queries(number)) for number in range(6)]
 
@@ -47,7 +48,7 @@ def written():
         path = f"{folder}/ledger.sqlite"
         with Ledger(path) as ledger:
             ledger.bind(study=STUDY, run=b"")
-            ledger.open_accounts(CAPS)
+            ledger.open_accounts(nano(CAPS))
             charge(ledger)
         with sqlite3.connect(path) as database:
             database.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -8,6 +8,7 @@ from protocols.crypto.oblivious_transfer import POINT_BYTES, TAG_BYTES
 from protocols.errors import ChannelClosed, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.batch_notes import MOST_OPENED, OpenedBatches
+from tests.harness.amounts import nano
 from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.kept_messages import Breaking
 
@@ -138,7 +139,7 @@ def test_honest_servers_whose_line_breaks_at_every_message_of_an_opening_settle_
 
 def test_a_settled_batch_is_not_counted_and_an_open_one_may_always_be_repeated():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p0": 100})
+        ledger.open_accounts(nano({"p0": 100}))
         opened = OpenedBatches(ledger, STUDY_DIGEST, other="the other")
         for number, request in enumerate(REQUESTS):
             ledger.reserve(number, request, {"p0": 1}, b"", queries=[number], limit=9)

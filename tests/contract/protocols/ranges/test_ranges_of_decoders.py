@@ -188,13 +188,13 @@ def labels(column: int) -> Callable[[int, Path], object]:
 
 
 STATED = {
-    "created": "", "software": "", "stop": "unknown", "left_out": {}, "differences_nano": {}, "named_hospitals": [],
+    "created": "", "software": "", "stop": "unknown", "left_out": {}, "differences": {}, "named_hospitals": [],
     "unproven": [],
 }  # fmt: skip
 
 
 def differences(value: object) -> object:
-    stated = {**STATED, "differences_nano": {"h": value}}
+    stated = {**STATED, "differences": {"h": value}}
     nothing = Released(deployed_study(2), np.array([0]), np.array([ABSTAIN]))
     return facts_of(nothing, EVIDENCE, [], (), {"stated_by_the_coordinator": stated})
 
@@ -265,7 +265,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("labels.csv", "query"): labels(0),
     ("labels.csv", "label"): labels(1),
     ("labels.csv", "reinforced"): labels(3),
-    ("privacy.json", "differences_nano"): differences,
+    ("privacy.json", "differences"): differences,
 }
 # Where both ends of a range are too large to be worked with: only what lies outside is tried.
 OUTSIDE_ALONE = {key for key in RANGES if key[0] == "study"}

@@ -9,6 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from protocols.errors import BudgetExceeded, Refused
 from protocols.ledger.ledger import Ledger
+from tests.harness.amounts import nano
 
 
 def digest(number: int) -> bytes:
@@ -23,7 +24,7 @@ class LedgerLaws(RuleBasedStateMachine):
     @initialize()
     def open(self) -> None:
         self.ledger = Ledger(":memory:")
-        self.ledger.open_accounts(self.caps)
+        self.ledger.open_accounts(nano(self.caps))
         self.reserved: dict[int, dict[str, int]] = {}
         self.settled: dict[int, dict[str, int]] = {}
 

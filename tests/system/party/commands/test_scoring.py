@@ -23,6 +23,7 @@ from protocols.release.manifest import AUTHORITY_FILE, COORDINATOR_FILE, write_m
 from protocols.study.file import write_study
 from protocols.study.terms import Feature
 from runtime.exits import Exit
+from tests.harness.amounts import nano
 from tests.harness.certifying import Certifying
 from tests.harness.homes import FEATURES, make_member, study_file, write_records
 from tests.harness.studies import NOW, deployed_study
@@ -105,7 +106,7 @@ def test_records_are_said_to_have_shaped_the_labels_only_where_this_home_answere
     path = home.ledger(study.digest, seat)
     path.parent.mkdir(parents=True, exist_ok=True)
     with Ledger(path) as ledger:
-        ledger.open_accounts({seat: 10})
+        ledger.open_accounts(nano({seat: 10}))
         ledger.reserve(0, b"d" * 32, {seat: 1}, b"", queries=[0], limit=10)
     assert run(home, "data", "score", file, "--release", release) == 0
     assert "--test" in capsys.readouterr().out

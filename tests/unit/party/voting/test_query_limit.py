@@ -10,6 +10,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.queries import QueryBatch
 from protocols.wire import wire_pb2
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest, decode, encode
+from tests.harness.amounts import nano
 from tests.harness.studies import make_study
 
 LIMIT = 60
@@ -88,7 +89,7 @@ def test_a_query_that_is_not_in_the_pool_is_refused_and_ends_nothing(ids):
 
 def test_a_ledgers_life_has_no_more_queries_than_the_limit():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p0": 10})
+        ledger.open_accounts(nano({"p0": 10}))
         ledger.reserve(0, b"a" * 32, {"p0": 1}, b"", queries=range(LIMIT - 1), limit=LIMIT)
         with pytest.raises(Refused, match=f"2 queries after {LIMIT - 1}; allowed: {LIMIT}"):
             ledger.reserve(1, b"b" * 32, {"p0": 1}, b"", queries=[LIMIT - 1, LIMIT - 1], limit=LIMIT)

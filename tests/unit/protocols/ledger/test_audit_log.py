@@ -9,13 +9,14 @@ from hypothesis import strategies as st
 from protocols.errors import BudgetExceeded, DataCorrupt, Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
+from tests.harness.amounts import nano
 
 
 @pytest.fixture
 def ledger():
     ticks = iter(range(1000))
     with Ledger(":memory:", clock=lambda: next(ticks)) as made:
-        made.open_accounts({"a": 100})
+        made.open_accounts(nano({"a": 100}))
         yield made
 
 

@@ -1,10 +1,14 @@
+import copy
 import sqlite3
 import threading
+from operator import add, eq, ge, gt, le, lt, ne, sub
 
 import pytest
 
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
+from protocols.ledger.amount import Amount
 from protocols.ledger.ledger import Balance, Ledger
+from tests.harness.amounts import nano
 
 
 def digest(number: int) -> bytes:
@@ -13,10 +17,10 @@ def digest(number: int) -> bytes:
 
 def test_a_ledger_survives_being_closed(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_accounts({"p": 10})
+        ledger.open_accounts(nano({"p": 10}))
         ledger.reserve(0, digest(1), {"p": 7}, b"reply", queries=[3, 4], limit=2000)
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_accounts({"p": 10})
+        ledger.open_accounts(nano({"p": 10}))
         assert ledger.balance("p") == Balance(cap=10, settled=0, reserved=7)
         assert ledger.stored(0).payload == b"reply"
         assert ledger.number_of(digest(1)) == 0
@@ -28,8 +32,8 @@ def test_a_ledger_survives_being_closed(tmp_path):
 
 def test_a_reservation_is_all_or_nothing_over_accounts():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"rich": 100, "poor": 5})
-        with pytest.raises(BudgetExceeded, match="'poor' 6 units of account; allowed: 0 to 5"):
+        ledger.open_accounts(nano({"rich": 100, "poor": 5}))
+        with pytest.raises(BudgetExceeded, match="'poor' 6; allowed: 0 to 5 nano-RDP"):
             ledger.reserve(0, digest(0), {"rich": 6, "poor": 6}, b"", queries=[3, 4], limit=2000)
         assert ledger.balance("rich").spent == 0
         assert ledger.stored(0) is None
@@ -37,7 +41,7 @@ def test_a_reservation_is_all_or_nothing_over_accounts():
 
 def test_a_settlement_under_another_digest_or_of_other_accounts_is_refused():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"a": 10, "b": 10})
+        ledger.open_accounts(nano({"a": 10, "b": 10}))
         ledger.reserve(0, digest(0), {"a": 5}, b"", queries=[3, 4], limit=2000)
         with pytest.raises(Refused, match="digest_mismatch"):
             ledger.settle(0, digest(9), {"a": 1})
@@ -46,15 +50,47 @@ def test_a_settlement_under_another_digest_or_of_other_accounts_is_refused():
         assert ledger.balance("a").spent == 5
 
 
+@pytest.mark.parametrize("unit", ["queries", "nano-mu^2"])
+def test_an_amount_of_another_unit_is_neither_charged_nor_settled_nor_a_cap(unit):
+    other = {"p": Amount(3, unit)}
+    with Ledger(":memory:") as ledger:
+        ledger.open_accounts(nano({"p": 10}))
+        with pytest.raises(InvalidInput, match="allowed: nano-RDP"):
+            ledger.reserve(0, digest(0), other, b"", queries=[0], limit=9)
+        assert ledger.balance("p").spent == 0
+        ledger.reserve(0, digest(0), {"p": 7}, b"", queries=[0], limit=9)
+        for refused in (lambda: ledger.settle(0, digest(0), other), lambda: ledger.open_accounts(other)):
+            with pytest.raises(InvalidInput, match=unit.replace("^", ".")):
+                refused()
+        assert (ledger.balance("p").reserved, ledger.balance("p").cap) == (7, Amount(10, "nano-RDP"))
+
+
+@pytest.mark.parametrize("operation", [add, sub, lt, le, gt, ge, eq, ne], ids=lambda each: each.__name__)
+def test_amounts_of_two_units_are_neither_added_nor_compared(operation):
+    with pytest.raises(InvalidInput, match="5 queries beside 3 nano-RDP"):
+        operation(Amount(3, "nano-RDP"), Amount(5, "queries"))
+
+
+def test_an_amount_keeps_its_unit_in_sums_copies_and_texts():
+    three = Amount(3, "queries")
+    for made in (
+        three,
+        copy.deepcopy(three),
+        sum([three, three]) - three,
+        4 - three + 2,
+    ):
+        assert (int(made), made.unit, f"{made}") == (3, "queries", "3 queries")
+
+
 def test_a_cap_cannot_be_changed_and_an_unknown_account_is_named():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p": 10})
+        ledger.open_accounts(nano({"p": 10}))
         with pytest.raises(InvalidInput, match="cap of 'p' is 10"):
-            ledger.open_accounts({"q": 1, "p": 11})
+            ledger.open_accounts(nano({"q": 1, "p": 11}))
         with pytest.raises(InvalidInput, match="no account 'q'"):
             ledger.balance("q")
         with pytest.raises(InvalidInput, match="at least 0"):
-            ledger.open_accounts({"r": -1})
+            ledger.open_accounts(nano({"r": -1}))
         assert set(ledger.balances()) == {"p"}
 
 
@@ -62,7 +98,7 @@ def test_the_database_itself_refuses_to_pass_a_cap(tmp_path):
     """The CHECK of the schema holds even for a program that bypasses this class."""
     path = tmp_path / "ledger.sqlite"
     with Ledger(path) as ledger:
-        ledger.open_accounts({"p": 10})
+        ledger.open_accounts(nano({"p": 10}))
     raw = sqlite3.connect(path)
     with pytest.raises(sqlite3.IntegrityError):
         raw.execute("UPDATE account SET reserved = 11 WHERE name = 'p'")
@@ -80,7 +116,7 @@ def test_a_file_that_is_no_ledger_or_cannot_be_written_is_named(tmp_path):
 
 def test_a_query_is_asked_once_in_a_ledgers_life():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p": 100})
+        ledger.open_accounts(nano({"p": 100}))
         ledger.reserve(0, digest(0), {"p": 1}, b"", queries=[0, 1, 2], limit=2000)
         before = ledger.balance("p")
         with pytest.raises(Refused, match="query_repeated"):
@@ -104,7 +140,7 @@ def test_a_ledger_belongs_to_one_study_and_one_run(tmp_path):
 def test_threads_leave_the_ledger_whole(tmp_path):
     """Four threads reserve and settle on one ledger; every charge has its batch and the balance adds up."""
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_accounts({"p": 500})
+        ledger.open_accounts(nano({"p": 500}))
 
         def work(thread: int) -> None:
             for step in range(30):
@@ -132,7 +168,7 @@ def test_a_closed_ledger_is_a_storage_fault():
     with pytest.raises(StorageFailed, match="closed"):
         ledger.balances()
     with pytest.raises(StorageFailed, match="nothing was charged"):
-        ledger.open_accounts({"p": 1})
+        ledger.open_accounts(nano({"p": 1}))
 
 
 def test_the_first_note_of_a_kind_stands_until_it_is_forgotten(tmp_path):
@@ -150,7 +186,7 @@ def test_the_first_note_of_a_kind_stands_until_it_is_forgotten(tmp_path):
 
 def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p": 100})
+        ledger.open_accounts(nano({"p": 100}))
         for digest in (b"a", b"b", b"c", b"d"):
             ledger.note(digest, "seed", digest)
         ledger.reserve(0, b"a", {"p": 1}, b"", queries=[0], limit=2000)
@@ -160,7 +196,7 @@ def test_notes_of_batches_that_never_come_are_forgotten_but_for_the_newest():
 
 def test_a_batch_that_is_given_up_keeps_its_reservations_and_is_settled_by_nobody(tmp_path):
     with Ledger(tmp_path / "ledger.sqlite") as ledger:
-        ledger.open_accounts({"p": 100, "q": 100})
+        ledger.open_accounts(nano({"p": 100, "q": 100}))
         ledger.reserve(0, b"a", {"p": 7, "q": 5}, b"", queries=[0, 1], limit=2000)
         assert not ledger.given_up(0)
         ledger.give_up(0, b"a")
@@ -181,7 +217,7 @@ def test_a_batch_that_is_given_up_keeps_its_reservations_and_is_settled_by_nobod
 
 def test_only_what_was_charged_and_never_settled_is_given_up():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p": 100})
+        ledger.open_accounts(nano({"p": 100}))
         with pytest.raises(Refused, match="unknown_batch"):
             ledger.give_up(0, b"a")
         ledger.reserve(0, b"a", {"p": 7}, b"", queries=[0], limit=2000)
@@ -196,7 +232,7 @@ def test_only_what_was_charged_and_never_settled_is_given_up():
 
 def test_notes_that_belong_to_another_go_with_it_and_never_before():
     with Ledger(":memory:") as ledger:
-        ledger.open_accounts({"p": 100})
+        ledger.open_accounts(nano({"p": 100}))
         for digest in (b"a", b"b", b"c", b"d"):
             ledger.note(digest, "seed", digest)
         # In another order than the seeds, and one without a seed.

@@ -12,6 +12,7 @@ import pytest
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.ledger.ledger import Ledger
 from protocols.research.private import Private
+from tests.harness.amounts import nano
 
 FIGURE = Private(np.array([1.5, 2.0]))
 # The report that marks what it shows; and the release of a sanitised figure, which pays for it.
@@ -76,7 +77,7 @@ def test_a_ledger_takes_no_private_amount():
     with Ledger(":memory:") as ledger:
         with pytest.raises(TypeError):
             ledger.open_accounts({"p": Private(5)})
-        ledger.open_accounts({"p": 5})
+        ledger.open_accounts(nano({"p": 5}))
         with pytest.raises(TypeError):
             ledger.reserve(0, b"d", {"p": Private(3)}, b"", queries=[0], limit=2000)
         assert ledger.balance("p").spent == 0
