@@ -83,6 +83,11 @@ class Parts(Mapping[str, T]):
         return self._loaded[name]
 
     @property
+    def own(self) -> tuple[str, ...]:
+        """The names of the parts of Conclave itself."""
+        return tuple(self._built_in)
+
+    @property
     def added(self) -> tuple[str, ...]:
         """The names of the parts that other distributions register."""
         return tuple(self._plugins)

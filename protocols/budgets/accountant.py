@@ -20,13 +20,15 @@ from protocols.bounds.label_pairs import LabelPairs
 from protocols.bounds.rdp import epsilon_to_rdp, rdp_to_epsilon
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, QueryCost, Sensitivity, View
+from protocols.plugins import Parts
 
 
 class Accountant(ABC):
     """One way to bound worst-case privacy loss. `orders` are its Renyi orders (NaN where it has none).
 
     statement: what its epsilon is, in one word; source: paper and theorem; noise_law: for which noise, in a word.
-    A mechanism itself says which accountants are valid for it.
+    A mechanism itself says which accountants are valid for it; one that only converts another's bound names that, as
+    `bound`.
     """
 
     name: ClassVar[str]
@@ -101,7 +103,7 @@ class Accountant(ABC):
             )
 
 
-class _RenyiAccountant:
+class RenyiAccountant:
     """The parts that every RDP accountant shares; see Accountant."""
 
     unit = "nano-RDP"
@@ -121,11 +123,11 @@ class _RenyiAccountant:
         return np.where(spend > 0, rdp_to_epsilon(spend, orders, delta=delta), 0.0)
 
 
-# How the statement of each Renyi accountant ends; see _RenyiAccountant.
+# How the statement of each Renyi accountant ends; see RenyiAccountant.
 _CONVERTED = "at one order per party, fixed beforehand; converted as in Canonne, Kamath and Steinke 2020"
 
 
-class LabelOnly(_RenyiAccountant, Accountant):
+class LabelOnly(RenyiAccountant, Accountant):
     """Worst-case label-only RDP: only labels and refusals are seen (docs/explanation/mathematics.md, section 3)."""
 
     name = "label_only"
@@ -168,7 +170,7 @@ class ExactComposition(LabelOnly):
         )
 
 
-class NoiseRdp(_RenyiAccountant, Accountant):
+class NoiseRdp(RenyiAccountant, Accountant):
     """Worst-case RDP that a mechanism proves for its own noise, whatever that is."""
 
     name = "renyi"
@@ -261,15 +263,29 @@ class GaussianDp(Accountant):
         return gdp_epsilon(np.sqrt(spend), delta)
 
 
-ACCOUNTANTS: dict[str, Accountant] = {
-    a.name: a for a in (ExactComposition(), LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp(), NoiseRdp())
-}
+def _check(name: str, loaded: object) -> Accountant:
+    if not isinstance(loaded, Accountant):
+        raise InvalidInput(f"it is {loaded!r}; allowed: an Accountant")
+    if loaded.name != name:
+        raise InvalidInput(f"its name is {loaded.name!r}; allowed: {name!r}")
+    if loaded.unit != RenyiAccountant.unit or not np.array_equal(loaded.orders, ORDERS):
+        raise InvalidInput(
+            f"it counts in {loaded.unit} at {len(loaded.orders)} orders; allowed: {RenyiAccountant.unit} at the "
+            f"{len(ORDERS)} ORDERS, at which a hospital adds up studies"
+        )
+    return loaded
+
+
+ACCOUNTANTS = Parts(
+    "accountant",
+    {a.name: a for a in (ExactComposition(), LabelOnly(), GaussianRdp(), GaussianDp(), LaplaceRdp(), NoiseRdp())},
+    group="conclave.accountants",
+    check=_check,
+)
 
 
 def accountant(name: str) -> Accountant:
     """The accountant of that name. Raises InvalidInput with the known names."""
-    if name not in ACCOUNTANTS:
-        raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(ACCOUNTANTS)}")
     return ACCOUNTANTS[name]
 
 

@@ -58,7 +58,7 @@ def accountant_table() -> list[AccountantRow]:
             name=a.name, statement=a.statement, charges=True, unit="record or party", view=" or ".join(a.views),
             adjacency=ADJACENCY, noise=a.noise_law, source=a.source,
         )
-        for a in accountant.ACCOUNTANTS.values()
+        for a in accountant.ACCOUNTANTS.loadable().values()
     ]  # fmt: skip
     looking = [
         AccountantRow(

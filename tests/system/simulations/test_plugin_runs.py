@@ -145,6 +145,9 @@ def test_a_teacher_a_student_and_a_weight_rule_of_other_distributions_run_and_ar
         ("teachers", "majority:majority", example("The most frequent class")),
         ("students", "most_released:student", STUDENT),
         ("weight_rules", "halfway:HALFWAY", example("Halfway between")),
+        ("accountants", "label_only_classic:CLASSIC", example("Renyi DP converted")),
+        ("questions", "outermost:outermost", example("The records farthest")),
+        ("encoders", "directions:encoder", example("The two directions")),
     ):
         module = name.partition(":")[0]
         install(tmp_path, name=module, group=f"conclave.{kind}", entries={module: name}, source=source)
@@ -153,8 +156,23 @@ def test_a_teacher_a_student_and_a_weight_rule_of_other_distributions_run_and_ar
     # Such teachers hardly agree: every query is answered.
     run += ["--threshold", "0"]
     run += ["--cache-dir", str(tmp_path / "cache"), "--out", str(tmp_path / "run")]
-    printed, errors = simulate(tmp_path, run, [*run[:-1], str(tmp_path / "none"), "--weights", "quarter"])
-    assert [one[-1] for one in printed] == ["0", "2"]
+    other = ["--accountant", "label_only_classic", "--questions", "outermost", "--out", str(tmp_path / "other")]
+    printed, errors = simulate(
+        tmp_path,
+        run,
+        [*run[:-1], str(tmp_path / "none"), "--weights", "quarter"],
+        [*run[:-2], *other],
+        ["encoder", "directions", "--dataset", "digits", "--out", str(tmp_path / "directions.onnx")],
+        ["run", "--help"],
+        ["run", "--accountant", "absent"],
+    )
+    assert [one[-1] for one in printed] == ["0", "2", "0", "0", "0", "2"]
+    assert (tmp_path / "directions.onnx").stat().st_size > 0
+    assert all(name in printed[4] for name in ("label_only_classic", "outermost"))
+    assert "label_only_classic" in errors.partition("accountant is 'absent'")[2]
+    counted, usual = (json.loads((tmp_path / name / "summary.json").read_text()) for name in ("other", "run"))
+    assert counted["accounting"] == "worst_case_label_only_classic"
+    assert counted["answered"] < usual["answered"]
     assert "'quarter' is not one of 'uniform', 'proportional', 'exhaustive', 'halfway'" in errors
     summary = json.loads((tmp_path / "run" / "summary.json").read_text())
     assert summary["answered"] > 0
