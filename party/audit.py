@@ -44,7 +44,7 @@ from protocols.release.sums import SUMS_FILE, read_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
 from protocols.wire.frames import Ask, begins, unseal
-from protocols.wire.messages import HiddenVotes, Outcome, VoteRequest, decode
+from protocols.wire.messages import ConcealedVotes, Outcome, VoteRequest, decode
 from runtime.distribution import lacking
 
 
@@ -280,7 +280,7 @@ def _digest_of_sent(ledger: Ledger, study: DeployedStudy, seat: str, number: int
     if stored is None or not study.confidentiality.second_server:
         return b""
     sent = decode(stored.payload)
-    return sent_votes(sent).digest(study.digest, stored.digest, seat) if isinstance(sent, HiddenVotes) else b""
+    return sent_votes(sent).digest(study.digest, stored.digest, seat) if isinstance(sent, ConcealedVotes) else b""
 
 
 def _amounts(ledger: Ledger, number: int, seat: str) -> Mapping[str, int]:

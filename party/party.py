@@ -24,7 +24,7 @@ from protocols.refusals.code import Code
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Outcome,
     Refusal,
     Reply,
@@ -81,7 +81,7 @@ class Party:
                 f"coins {'are missing' if coins_from is None else 'are not used'}: participation is "
                 f"{study.votes.participation_name!r}; allowed: a random source for 'secret' only"
             )
-        if ballot is None and study.confidentiality.hides_votes:
+        if ballot is None and study.confidentiality.conceals_votes:
             raise InvalidInput(f"the ballot is missing; level {study.confidentiality.name!r} needs one")
         self._on_failure = on_failure
         self._ballot = ballot or ClearBallot()
@@ -155,7 +155,7 @@ class Party:
         if stored.digest != request.digest:
             raise Refused(Code.BATCH_REUSED, f"batch {batch.number} was answered before, for another request")
         reply_again = decode(stored.payload)
-        assert isinstance(reply_again, VoteReply | HiddenVotes)
+        assert isinstance(reply_again, VoteReply | ConcealedVotes)
         return reply_again
 
     def _failed(self, error: CannotVote) -> Refusal:
@@ -172,7 +172,7 @@ class Party:
         if len(outcome.answered) != asked:
             raise Refused(Code.BAD_OUTCOME, f"the outcome is for {len(outcome.answered)} queries; allowed: {asked}")
         sent = decode(stored.payload)
-        assert isinstance(sent, VoteReply | HiddenVotes)  # as _vote stored it
+        assert isinstance(sent, VoteReply | ConcealedVotes)  # as _vote stored it
         fate = self._ballot.settle(outcome, sent)
         if fate and self._ledger.noted(outcome.batch_digest, FATE) is None:
             self._ledger.note(outcome.batch_digest, FATE, fate.encode())

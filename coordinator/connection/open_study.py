@@ -19,7 +19,17 @@ from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import Study, party_of
 from protocols.wire.frames import Answer, RefusedSeat, SeatHeads, head_statement
-from protocols.wire.messages import HiddenVotes, Outcome, Refusal, Reply, Request, Settled, StepReply, VoteReply, decode
+from protocols.wire.messages import (
+    ConcealedVotes,
+    Outcome,
+    Refusal,
+    Reply,
+    Request,
+    Settled,
+    StepReply,
+    VoteReply,
+    decode,
+)
 from runtime.logs import Event, printable
 
 BAD_RECEIPT = Code.BAD_RECEIPT
@@ -166,7 +176,7 @@ def _reply(envelope: bytes, seat: str, request: Request) -> Reply:
     """
     try:
         reply = decode(envelope)
-        if not isinstance(reply, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
+        if not isinstance(reply, VoteReply | ConcealedVotes | StepReply | Settled | Refusal):
             raise MalformedMessage(f"{type(reply).__name__} was sent as a reply")
         if isinstance(request, Outcome) and not isinstance(reply, Settled | Refusal):
             raise MalformedMessage(f"{type(reply).__name__} was sent; allowed: a receipt or a refusal")

@@ -38,7 +38,7 @@ from protocols.study.study import party_of
 from protocols.votes import NOT_ASKED
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
 from protocols.wire.guardian import GuardianLine, conversation
-from protocols.wire.messages import HiddenVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
+from protocols.wire.messages import ConcealedVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 from runtime.guardian_carrier import carry_to_guardian
 
 # Requests in flight at once: a hub relays no more than this.
@@ -173,7 +173,7 @@ class Relayed:
         if sender.name != party_of(seat):
             raise Refused(Code.WRONG_SIGNER, f"{sender.name!r} signed the reply for {seat!r}; allowed: its own party")
         reply = decode(answer.envelope)
-        if not isinstance(reply, HiddenVotes | StepReply | Settled | Refusal):
+        if not isinstance(reply, ConcealedVotes | StepReply | Settled | Refusal):
             raise MalformedMessage(f"{type(reply).__name__} was sent as a reply")
         if isinstance(reply, Settled):
             number = self._ledger.number_of(reply.batch_digest)

@@ -21,7 +21,7 @@ from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.wire.frames import Ask, SeatHeads
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Outcome,
     Refusal,
     Reply,
@@ -123,7 +123,7 @@ def charge_of(seat: ServedSeat, envelope: bytes, said: Reply) -> tuple[str, dict
     known, and what the queries that were not answered cost less is returned.
     """
     number: int | None = None
-    if isinstance(said, VoteReply | HiddenVotes) and isinstance(request := decode(envelope), VoteRequest):
+    if isinstance(said, VoteReply | ConcealedVotes) and isinstance(request := decode(envelope), VoteRequest):
         event, number, queries = "answered", request.batch.number, len(request.batch.ids)
     elif isinstance(said, Settled) and (number := seat.ledger.number_of(said.batch_digest)) is not None:
         event, queries = "settled", len(seat.ledger.queries(number))

@@ -12,7 +12,7 @@ from protocols.levels.level import Aggregation, Ballot, Cast, Counted, LeftOut, 
 from protocols.noise import LatticeNoise, Noise, lattice_noise, simulated
 from protocols.refusals.code import Code
 from protocols.study.study import Study
-from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Outcome, VoteReply, VoteRequest
 
 
 class ClearBallot(Ballot):
@@ -21,7 +21,7 @@ class ClearBallot(Ballot):
     def cast(self, request: VoteRequest, votes: Cast) -> VoteReply:
         return VoteReply(request.digest, votes(None))
 
-    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
+    def settle(self, outcome: Outcome, sent: VoteReply | ConcealedVotes) -> str:
         """The coordinator's word is enough: it is trusted with votes and labels. Returns ""."""
         return ""
 

@@ -23,7 +23,7 @@ from protocols.noise import Noise
 from protocols.refusals.code import Code
 from protocols.study.study import Study
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Outcome,
     Refusal,
     Reply,
@@ -49,7 +49,7 @@ class Ballot(ABC):
     """One seat's side of a level."""
 
     @abstractmethod
-    def cast(self, request: VoteRequest, votes: Cast) -> VoteReply | HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> VoteReply | ConcealedVotes:
         """The reply to a batch, made once: it is stored with its charge. Raises Refused: then nothing is charged.
 
         votes: asks the teachers; not called by a level that hides the queries.
@@ -64,7 +64,7 @@ class Ballot(ABC):
         return refusal
 
     @abstractmethod
-    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
+    def settle(self, outcome: Outcome, sent: VoteReply | ConcealedVotes) -> str:
         """Called before an outcome settles a reservation; forgets what is no longer needed. sent: the stored reply.
 
         Returns what the level proves about the fate of the votes, "counted" or a code; "" if it proves nothing. Raises
@@ -121,13 +121,13 @@ class Aggregation(ABC):
         """Called once the batch's labels are stored and settled: forgets what was kept for continuing."""
 
 
-def votes_of(reply: Reply | None, request: VoteRequest) -> VoteReply | HiddenVotes:
+def votes_of(reply: Reply | None, request: VoteRequest) -> VoteReply | ConcealedVotes:
     """The votes that a reply to a batch carries. Raises LeftOut with a code if there is nothing to count."""
     if reply is None:
         raise LeftOut(Code.ABSENT)
     if isinstance(reply, Refusal):
         raise LeftOut(code_of(reply))
-    if not isinstance(reply, VoteReply | HiddenVotes) or reply.batch_digest != request.digest:
+    if not isinstance(reply, VoteReply | ConcealedVotes) or reply.batch_digest != request.digest:
         raise LeftOut(Code.BAD_REPLY)
     return reply
 

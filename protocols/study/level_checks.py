@@ -30,7 +30,7 @@ def check_view(study: AnyStudy, level: str, view: str) -> None:
 def check_weights(study: AnyStudy, level: str, units: int) -> None:
     """Raises InvalidInput unless votes and noise of the study are whole numbers of the level's units."""
     if study.votes.pooled:
-        raise InvalidInput(f"level {level!r} with units hides votes of parties; allowed without pooled_teachers")
+        raise InvalidInput(f"level {level!r} with units conceals votes of parties; allowed without pooled_teachers")
     weights = study.weights * units
     if not (weights == np.rint(weights)).all():
         raise InvalidInput(

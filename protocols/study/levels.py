@@ -67,8 +67,8 @@ class Level(ABC):
     """A level of confidentiality. Implementations are frozen dataclasses with keyword-only terms."""
 
     name: ClassVar[str]
-    # Whether votes are hidden from everybody.
-    hides_votes: ClassVar[bool] = True
+    # Whether nobody sees a vote.
+    conceals_votes: ClassVar[bool] = True
     # Whether parties sign steps, with keys that the level names.
     signs: ClassVar[bool] = False
     # The role in the certificate of whoever asks.
@@ -147,7 +147,7 @@ class Clear(Level):
 
     units: int | None = None
     name: ClassVar[str] = "clear"
-    hides_votes: ClassVar[bool] = False
+    conceals_votes: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         if self.units is not None:

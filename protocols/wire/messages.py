@@ -45,7 +45,7 @@ class VoteRequest:
     """Coordinator to party: vote on these queries under this study. `digest` names the request.
 
     study: the study's digest; run: bytes of the coordinator's ledger, random and at most 64: a coordinator that lost
-    its ledger asks under another run, and cannot get votes twice for one charge. relayed: what a level that hides votes
+    its ledger asks under another run, and cannot get votes twice for one charge. relayed: what a level that conceals
     passes on to this party; not part of the digest, since a repeated request gets the stored reply.
     """
 
@@ -70,7 +70,7 @@ class VoteReply:
 
 
 @dataclass(frozen=True, eq=False)
-class HiddenVotes:
+class ConcealedVotes:
     """Party to coordinator: the votes in the form of the study's level, which reveals nothing to the coordinator."""
 
     batch_digest: bytes
@@ -130,7 +130,7 @@ class Refusal:
 
 
 Request = VoteRequest | StepRequest | Outcome
-Reply = VoteReply | HiddenVotes | StepReply | Settled | Refusal
+Reply = VoteReply | ConcealedVotes | StepReply | Settled | Refusal
 Message = Request | Reply
 
 
@@ -147,9 +147,9 @@ def encode(message: Message) -> bytes:
         case VoteReply():
             envelope.vote_reply.batch_digest = message.batch_digest
             _fill(envelope.vote_reply.votes, message.votes.astype("<i8"))
-        case HiddenVotes():
-            envelope.hidden_votes.batch_digest = message.batch_digest
-            _fill_all(envelope.hidden_votes.arrays, message.arrays)
+        case ConcealedVotes():
+            envelope.concealed_votes.batch_digest = message.batch_digest
+            _fill_all(envelope.concealed_votes.arrays, message.arrays)
         case StepRequest():
             step = envelope.step_request
             step.study, step.batch_digest, step.step = message.study, message.batch_digest, message.step
@@ -177,7 +177,7 @@ def decode(data: bytes) -> Message:
     kind = envelope.WhichOneof("body")
     if kind is None:
         raise MalformedMessage(
-            "message has no body; allowed: one of vote_request, vote_reply, hidden_votes, step_request, step_reply, "
+            "message has no body; allowed: one of vote_request, vote_reply, concealed_votes, step_request, step_reply, "
             "outcome, settled, refusal"
         )
     body = getattr(envelope, kind)
@@ -197,8 +197,8 @@ def decode(data: bytes) -> Message:
                 )
             answered = _array(body.answered, "|b1", 1)
             return Outcome(_digest(body.study), _digest(body.batch_digest), answered, body.guardian)
-        if kind == "hidden_votes":
-            return HiddenVotes(_digest(body.batch_digest), _arrays(body.arrays))
+        if kind == "concealed_votes":
+            return ConcealedVotes(_digest(body.batch_digest), _arrays(body.arrays))
         if kind == "step_request":
             return StepRequest(_digest(body.study), _digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
         if kind == "step_reply":

@@ -52,7 +52,7 @@ class Outcome(_message.Message):
     guardian: bytes
     def __init__(self, study: _Optional[bytes] = ..., batch_digest: _Optional[bytes] = ..., answered: _Optional[_Union[Array, _Mapping]] = ..., guardian: _Optional[bytes] = ...) -> None: ...
 
-class HiddenVotes(_message.Message):
+class ConcealedVotes(_message.Message):
     __slots__ = ("batch_digest", "arrays")
     BATCH_DIGEST_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
@@ -107,13 +107,13 @@ class Refusal(_message.Message):
     def __init__(self, code: _Optional[str] = ..., reason: _Optional[str] = ..., signature: _Optional[bytes] = ...) -> None: ...
 
 class Envelope(_message.Message):
-    __slots__ = ("vote_request", "vote_reply", "outcome", "settled", "refusal", "hidden_votes", "step_request", "step_reply")
+    __slots__ = ("vote_request", "vote_reply", "outcome", "settled", "refusal", "concealed_votes", "step_request", "step_reply")
     VOTE_REQUEST_FIELD_NUMBER: _ClassVar[int]
     VOTE_REPLY_FIELD_NUMBER: _ClassVar[int]
     OUTCOME_FIELD_NUMBER: _ClassVar[int]
     SETTLED_FIELD_NUMBER: _ClassVar[int]
     REFUSAL_FIELD_NUMBER: _ClassVar[int]
-    HIDDEN_VOTES_FIELD_NUMBER: _ClassVar[int]
+    CONCEALED_VOTES_FIELD_NUMBER: _ClassVar[int]
     STEP_REQUEST_FIELD_NUMBER: _ClassVar[int]
     STEP_REPLY_FIELD_NUMBER: _ClassVar[int]
     vote_request: VoteRequest
@@ -121,10 +121,10 @@ class Envelope(_message.Message):
     outcome: Outcome
     settled: Settled
     refusal: Refusal
-    hidden_votes: HiddenVotes
+    concealed_votes: ConcealedVotes
     step_request: StepRequest
     step_reply: StepReply
-    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., hidden_votes: _Optional[_Union[HiddenVotes, _Mapping]] = ..., step_request: _Optional[_Union[StepRequest, _Mapping]] = ..., step_reply: _Optional[_Union[StepReply, _Mapping]] = ...) -> None: ...
+    def __init__(self, vote_request: _Optional[_Union[VoteRequest, _Mapping]] = ..., vote_reply: _Optional[_Union[VoteReply, _Mapping]] = ..., outcome: _Optional[_Union[Outcome, _Mapping]] = ..., settled: _Optional[_Union[Settled, _Mapping]] = ..., refusal: _Optional[_Union[Refusal, _Mapping]] = ..., concealed_votes: _Optional[_Union[ConcealedVotes, _Mapping]] = ..., step_request: _Optional[_Union[StepRequest, _Mapping]] = ..., step_reply: _Optional[_Union[StepReply, _Mapping]] = ...) -> None: ...
 
 class Head(_message.Message):
     __slots__ = ("count", "hash")

@@ -18,7 +18,7 @@ from protocols.levels.hidden_queries.dealing import DEAL, serve_deals
 from protocols.levels.hidden_queries.inference.model import plain_inference
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import HiddenVotes, Refusal, StepReply, VoteRequest, decode, encode
+from protocols.wire.messages import ConcealedVotes, Refusal, StepReply, VoteRequest, decode, encode
 from tests.contract.test_level_contract import POOL, TotalNoise, labelled
 from tests.harness.levels import SIGNING_KEY, GuardianHere, lattice_study, two_server
 from tests.harness.private_models import (
@@ -167,7 +167,7 @@ def test_a_batch_that_is_computed_again_gives_the_reply_that_was_stored_and_no_s
         reply = parties.handlers["p2"](replace(request, relayed=first[:1]))
         second = session(STUDY, parties, "p2", here, request)
         again = parties.handlers["p2"](replace(request, relayed=second[:1]))
-    assert isinstance(reply, HiddenVotes)
+    assert isinstance(reply, ConcealedVotes)
     assert encode(reply) == encode(again)
     spent = parties.ledgers["p2"].balance("p2").spent
     assert spent == STUDY.budgets.amount(8, 8)[2]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from protocols.ledger.ledger import Ledger
-from protocols.wire.messages import HiddenVotes, Refusal, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Refusal, VoteRequest
 from tests.contract.test_hidden_queries import vote_request
 from tests.harness.levels import GuardianHere
 from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, linear_models
@@ -27,7 +27,7 @@ def test_a_refusal_of_another_moment_is_not_believed_and_names_nobody(signed):
     def relay(requests):
         replies = honest(requests)
         if isinstance(requests.get(VICTIM), VoteRequest) and not withheld:
-            assert isinstance(replies[VICTIM], HiddenVotes)
+            assert isinstance(replies[VICTIM], ConcealedVotes)
             withheld.append(replies[VICTIM])
             replies[VICTIM] = replayed
         return replies

@@ -20,7 +20,7 @@ from protocols.levels.hidden_queries.inference.plan import InferencePlan
 from protocols.levels.hidden_queries.inference.vote import Vote, votes_at
 from protocols.levels.hidden_queries.sealing import Sealing
 from protocols.levels.two_server.shares import guardian_votes
-from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Outcome, StepReply, StepRequest, VoteRequest
 from tests.harness.levels import GuardianHere
 from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, linear_models
 from tests.harness.seeded import seeded_source
@@ -159,12 +159,12 @@ class Meddling:
             requests = requests | {VICTIM: requests["p1"], "p1": victims}
         replies = self.honest(requests)
         theirs = replies[VICTIM]
-        if self.what == "alters replies" and isinstance(theirs, HiddenVotes | StepReply):
+        if self.what == "alters replies" and isinstance(theirs, ConcealedVotes | StepReply):
             replies[VICTIM] = flipped(theirs)
         if self.what == "swaps replies":
             replies[VICTIM], replies["p1"] = replies["p1"], theirs
         if self.what == "repeats replies" and isinstance(known := self.before.get(type(theirs)), type(theirs)):
-            replies[VICTIM] = known if isinstance(known, HiddenVotes) else replace(known, step=theirs.step)
+            replies[VICTIM] = known if isinstance(known, ConcealedVotes) else replace(known, step=theirs.step)
         if self.what == "drops":
             replies[VICTIM] = None
         self.before.setdefault(type(theirs), theirs)

@@ -80,7 +80,7 @@ from protocols.wire.frames import (
 )
 from protocols.wire.guardian import Opening, read_opening, read_welcome
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Outcome,
     Refusal,
     Settled,
@@ -246,7 +246,7 @@ def _messages() -> list[bytes]:
     made = (
         VoteRequest(DIGEST, b"run", batch, arrays),
         VoteReply(DIGEST, np.zeros((1, 2), np.int64)),
-        HiddenVotes(DIGEST, arrays),
+        ConcealedVotes(DIGEST, arrays),
         StepRequest(SUMS.digest, DIGEST, "sum_keys", (np.array([2], np.int64),)),
         StepReply(DIGEST, "sum_keys", arrays),
         Outcome(DIGEST, DIGEST, np.array([True, False])),

@@ -31,7 +31,7 @@ from protocols.labelling.coordinator import Coordinator, Labelling
 from protocols.labelling.guardian import Guardian
 from protocols.ledger.ledger import Ledger
 from protocols.wire.frames import Answer, Ask, head_statement
-from protocols.wire.messages import HiddenVotes, Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.wire.messages import ConcealedVotes, Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.failing_disk import Crash, open_ledger
 from tests.harness.fault_kinds import GUARDIANS_KEYS, Kind
 from tests.harness.kept_messages import Breaking
@@ -255,7 +255,7 @@ class FaultWorld:
         """Keeps what left a hospital. What it says about one request must never change."""
         if isinstance(said, Refusal):
             self.tried[f"hospital said {said.code}"] += 1
-        if isinstance(said, VoteReply | HiddenVotes):
+        if isinstance(said, VoteReply | ConcealedVotes):
             known = self.left[name].setdefault(said.batch_digest, encode(said))
             assert known == encode(said), "answered twice, differently"
         if isinstance(request, Outcome):

@@ -9,7 +9,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, seated, two_server
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import signed_again
@@ -44,10 +44,10 @@ class World:
     def _answered(self, name, request, tamper):
         """A party's reply, changed before it is signed."""
         reply = self.parties[name].handle(request)
-        if not isinstance(reply, HiddenVotes):
+        if not isinstance(reply, ConcealedVotes):
             return tamper(name, reply)
-        changed = tamper(name, HiddenVotes(reply.batch_digest, reply.arrays[:-1]))
-        if not isinstance(changed, HiddenVotes) or not changed.arrays:
+        changed = tamper(name, ConcealedVotes(reply.batch_digest, reply.arrays[:-1]))
+        if not isinstance(changed, ConcealedVotes) or not changed.arrays:
             return changed
         key = SEAT_KEYS[self.study.seats[name]]
         return signed_again(self.study, name, changed, key=key, queries=request.batch.ids.tolist())

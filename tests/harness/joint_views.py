@@ -37,7 +37,7 @@ from protocols.levels.two_server.shares import (
     guardian_votes,
 )
 from protocols.levels.two_server.sketch import _challenge
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from tests.harness.kept_messages import Kept, Unready
 from tests.harness.levels import SEALING_KEY, SEAT_KEYS, GuardianHere, two_server
 from tests.harness.seeded import seeded_source
@@ -87,7 +87,7 @@ def batch(votes, seed, *, party_seed=lambda seat: seat, between=lambda own, guar
 
     def handle(name, request):
         reply = parties[name].handle(request)
-        if isinstance(reply, HiddenVotes):
+        if isinstance(reply, ConcealedVotes):
             run.replies[name] = reply.arrays[:-1]
         return reply
 

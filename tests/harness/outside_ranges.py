@@ -15,7 +15,7 @@ from protocols.ranges import RANGES
 from protocols.study.queries import QueryBatch
 from protocols.wire import wire_pb2
 from protocols.wire.frames import Answer, Ask, Hello, RefusedSeat, SeatHeads, Welcome, _decode, _encode
-from protocols.wire.messages import HiddenVotes, Settled, VoteReply, VoteRequest, decode, encode
+from protocols.wire.messages import ConcealedVotes, Settled, VoteReply, VoteRequest, decode, encode
 
 DIGEST = bytes(range(32))
 HEAD = Head(3, DIGEST)
@@ -72,7 +72,7 @@ BATCH = QueryBatch(1, np.arange(2), np.zeros((2, 3), np.float32))
 MESSAGES = [
     VoteRequest(DIGEST, b"run", BATCH, (np.zeros(2, np.uint8),)),
     VoteReply(DIGEST, np.zeros((1, 2), np.int64)),
-    HiddenVotes(DIGEST, (np.zeros(2, np.uint8),)),
+    ConcealedVotes(DIGEST, (np.zeros(2, np.uint8),)),
     Settled(DIGEST, 7),
 ]
 FRAMES = [

@@ -28,7 +28,7 @@ from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Outcome,
     Refusal,
     Reply,
@@ -133,6 +133,6 @@ class EngineTransport:
 
 def _reply(data: bytes) -> Reply:
     message = decode(data)
-    if isinstance(message, VoteReply | HiddenVotes | StepReply | Settled | Refusal):
+    if isinstance(message, VoteReply | ConcealedVotes | StepReply | Settled | Refusal):
         return message
     raise MalformedMessage("a request came as a reply; allowed: a reply")

@@ -6,7 +6,7 @@ import numpy as np
 
 from protocols.levels.two_server.signed_votes import as_array, sent_votes, signed_votes
 from protocols.levels.two_server.statement import Fate, Statement
-from protocols.wire.messages import HiddenVotes, Outcome
+from protocols.wire.messages import ConcealedVotes, Outcome
 from tests.harness.levels import SIGNING_KEY
 
 
@@ -15,7 +15,7 @@ def signed_again(study, seat, reply, *, key, queries):
     sealed, *own = reply.arrays
     about = {"key": key, "study": study, "request": reply.batch_digest, "queries": queries, "seat": seat}
     signed = signed_votes(sealed.tobytes(), tuple(own), **about)
-    return HiddenVotes(reply.batch_digest, (sealed, *own, as_array(signed.signature)))
+    return ConcealedVotes(reply.batch_digest, (sealed, *own, as_array(signed.signature)))
 
 
 def told(study, seat, request, answered, *, reply=None, fate=Fate.COUNTED, key=SIGNING_KEY):

@@ -15,7 +15,7 @@ from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, rng_votes, seated, secure_sum, two_server
 from tests.harness.seeded import seeded_source
 
@@ -53,7 +53,7 @@ class World:
         replies = InProcessTransport({name: self.parties[name].handle for name in NAMES}, absent=lambda _: missing)(
             requests
         )
-        self.vectors += [reply for reply in replies.values() if isinstance(reply, HiddenVotes)]
+        self.vectors += [reply for reply in replies.values() if isinstance(reply, ConcealedVotes)]
         return replies
 
     @contextmanager

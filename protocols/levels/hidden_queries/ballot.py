@@ -41,7 +41,7 @@ from protocols.refusals.code import Code
 from protocols.study.levels import hidden
 from protocols.study.queries import QueryBatch
 from protocols.study.study import Study
-from protocols.wire.messages import HiddenVotes, Refusal, StepReply, StepRequest, VoteRequest, encode_arrays
+from protocols.wire.messages import ConcealedVotes, Refusal, StepReply, StepRequest, VoteRequest, encode_arrays
 
 ARCHITECTURE, DEALT, INFERENCE = "architecture", "dealt", "inference"
 # Not a step, as it is charged: the last request, and its reply.
@@ -94,7 +94,7 @@ class PrivateBallot(SharedBallot):
             known.step = step_digest
         return StepReply(request.batch_digest, request.step, known.reply)
 
-    def cast(self, request: VoteRequest, votes: Cast) -> HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> ConcealedVotes:
         """The last reply, and the guardian's share. No teacher is asked: `votes` is not called."""
         if request.batch.inputs.shape[1:] != (0,):
             raise Refused(Code.OTHER_SHAPE, "queries were sent in the clear; allowed: none, as the study hides them")
@@ -108,12 +108,12 @@ class PrivateBallot(SharedBallot):
         cast = self._sealed(request, last, known.answerer.guardian_share)
         # The guardian's statement names this digest, so nobody learns anything from it.
         digest = super()._sent(cast)
-        return HiddenVotes(request.digest, (known.sealing.reply(VOTES, cast.arrays, shown=digest), as_array(digest)))
+        return ConcealedVotes(request.digest, (known.sealing.reply(VOTES, cast.arrays, shown=digest), as_array(digest)))
 
     def refused(self, request: VoteRequest | StepRequest, refusal: Refusal) -> Refusal:
         return signed_refusal(refusal, request, self._study, self._seat, key=self._private.key)
 
-    def _sent(self, reply: HiddenVotes) -> bytes:
+    def _sent(self, reply: ConcealedVotes) -> bytes:
         return reply.arrays[1].tobytes()
 
     def _stepped(self, request: StepRequest) -> _Computation:

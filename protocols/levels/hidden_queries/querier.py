@@ -47,7 +47,7 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import hidden
 from protocols.study.study import Study
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Refusal,
     Reply,
     StepReply,
@@ -243,18 +243,20 @@ class _NotItsOwn(Exception):
     """A reply came that the seat's party did not make for this request."""
 
 
-def _votes(reply: Reply | None, request: VoteRequest, reserved: ReservedBatch, seat: str, opens: bytes) -> HiddenVotes:
+def _votes(
+    reply: Reply | None, request: VoteRequest, reserved: ReservedBatch, seat: str, opens: bytes
+) -> ConcealedVotes:
     """The opened reply to a batch. opens: see Sealing.only_reply.
 
     Raises LeftOut with the code that the seat's party signed, or absent; _NotItsOwn.
     """
-    if isinstance(reply, HiddenVotes) and len(reply.arrays) == 2:
+    if isinstance(reply, ConcealedVotes) and len(reply.arrays) == 2:
         sealed, shown = reply.arrays
         try:
             arrays = Sealing.of_reply(opens).opened_reply(VOTES, (sealed,), shown=shown.tobytes())
         except MalformedMessage:
             raise _NotItsOwn from None
-        return HiddenVotes(request.digest, arrays)
+        return ConcealedVotes(request.digest, arrays)
     if isinstance(reply, Refusal):
         if is_of(reply, request, reserved.study, seat):
             raise LeftOut(code_of(reply))

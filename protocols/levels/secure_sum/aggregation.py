@@ -63,7 +63,7 @@ from protocols.refusals.code import Code
 from protocols.study.levels import summed
 from protocols.study.study import Study
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Refusal,
     StepReply,
     StepRequest,
@@ -286,7 +286,7 @@ class SummedAggregation(Aggregation):
         for name, reply in reserved.exchange(asking).items():
             if isinstance(reply, Refusal):
                 left_out[name] = code_of(reply)
-            elif isinstance(reply, HiddenVotes) and reply.batch_digest == request.digest:
+            elif isinstance(reply, ConcealedVotes) and reply.batch_digest == request.digest:
                 found[seats[name]] = reply.arrays
         return found
 

@@ -75,7 +75,7 @@ from protocols.ranges import integer
 from protocols.refusals.code import Code
 from protocols.study.levels import summed
 from protocols.study.study import Study
-from protocols.wire.messages import HiddenVotes, Outcome, StepReply, StepRequest, VoteReply, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Outcome, StepReply, StepRequest, VoteReply, VoteRequest
 
 _SECRET_BYTES = 32
 # The number of newest batches to keep whose keys were asked for but which were never charged.
@@ -128,7 +128,7 @@ class SummedBallot(Ballot):
             raise Refused(Code.NO_SUCH_STEP, f"step {request.step!r}; allowed: {', '.join(steps)}")
         return StepReply(request.batch_digest, request.step, steps[request.step](request))
 
-    def cast(self, request: VoteRequest, votes: Cast) -> HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> ConcealedVotes:
         study, digest = self._study, request.digest
         queries = len(request.batch.ids).to_bytes(8, "big")
         if self._ledger.note(digest, _CELLS, queries) != queries:
@@ -143,11 +143,11 @@ class SummedBallot(Ballot):
         tally = study.votes.tally(study, votes(coins)[None], np.array([self._index]))
         values = tally.ravel() + integer_gaussian(source, sigma=self._noise_sigma, size=tally.size)
         by = self._authenticator
-        return HiddenVotes(
+        return ConcealedVotes(
             digest, mask(secret, context, self._index, request.relayed, values, noted=note, authenticator=by)
         )
 
-    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
+    def settle(self, outcome: Outcome, sent: VoteReply | ConcealedVotes) -> str:
         """Forgets the secrets. The histogram is charged whatever was answered, so the outcome lowers nothing."""
         for kind in _NOTES:
             self._ledger.forget(outcome.batch_digest, kind)

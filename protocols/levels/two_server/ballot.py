@@ -22,7 +22,7 @@ from protocols.study.levels import guarded
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import ABSTAIN
-from protocols.wire.messages import HiddenVotes, Outcome, VoteReply, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Outcome, VoteReply, VoteRequest
 
 # The fate of votes that reached the guardian in another form than they left: more than a Fate says.
 ALTERED = "altered"
@@ -46,7 +46,7 @@ class SharedBallot(Ballot):
         self._signing_key = bytes.fromhex(self._level.signing_key)
         self._source = source
 
-    def cast(self, request: VoteRequest, votes: Cast) -> HiddenVotes:
+    def cast(self, request: VoteRequest, votes: Cast) -> ConcealedVotes:
         own, guardians = _SHARED[type(self._study.votes)](self, request, votes(None))
         return self._sealed(request, own.arrays(), guardians)
 
@@ -64,7 +64,7 @@ class SharedBallot(Ballot):
             raise CannotVote("a teacher abstains; allowed: a class in every query, as the study requires")
         return share_votes(cast, classes=study.classes, context=request.digest, source=self._source)
 
-    def _sealed(self, request: VoteRequest, own: tuple[ndarray, ...], guardians: GuardianShare) -> HiddenVotes:
+    def _sealed(self, request: VoteRequest, own: tuple[ndarray, ...], guardians: GuardianShare) -> ConcealedVotes:
         """The coordinator's arrays, with the guardian's share sealed to it and the signature of both."""
         study, seat = self._study, self._seat
         sealed = seal(guardians.arrays(), key=self._sealing_key, study=study.digest, request=request.digest, seat=seat)
@@ -77,12 +77,12 @@ class SharedBallot(Ballot):
             queries=request.batch.ids.tolist(),
             seat=seat,
         )
-        return HiddenVotes(request.digest, (as_array(sealed), *own, as_array(signed.signature)))
+        return ConcealedVotes(request.digest, (as_array(sealed), *own, as_array(signed.signature)))
 
-    def settle(self, outcome: Outcome, sent: VoteReply | HiddenVotes) -> str:
+    def settle(self, outcome: Outcome, sent: VoteReply | ConcealedVotes) -> str:
         study, seat = self._study, self._seat
         told = check_told(outcome, key=self._signing_key, position=study.seats[seat], seats=len(study.roster))
-        assert isinstance(sent, HiddenVotes)  # which this ballot cast
+        assert isinstance(sent, ConcealedVotes)  # which this ballot cast
         same = told.vote == self._sent(sent)
         if told.fate in (Fate.COUNTED, Fate.BAD_VOTES, Fate.VOTES_BARRED) and not same:
             raise Refused(
@@ -92,7 +92,7 @@ class SharedBallot(Ballot):
         # The guardian got no share with this hospital's signature on it: whoever passed it on changed it.
         return ALTERED if told.fate is Fate.BAD_SEAL and not same else told.fate.word
 
-    def _sent(self, reply: HiddenVotes) -> bytes:
+    def _sent(self, reply: ConcealedVotes) -> bytes:
         """The digest of the votes in a stored reply, as the guardian's statement names them."""
         return sent_votes(reply).digest(self._study.digest, reply.batch_digest, self._seat)
 

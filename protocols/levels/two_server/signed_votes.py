@@ -32,7 +32,7 @@ from protocols.levels.two_server.conversation import check_bytes, sealed_bytes
 from protocols.levels.two_server.statement import SIGNATURE_BYTES
 from protocols.refusals.code import Code
 from protocols.study.study import Study
-from protocols.wire.messages import HiddenVotes, encode_arrays
+from protocols.wire.messages import ConcealedVotes, encode_arrays
 
 _DIGEST_BYTES = 32
 
@@ -97,7 +97,7 @@ def received_votes(reply: object, reserved: ReservedBatch, seat: str) -> tuple[S
     Raises LeftOut("bad_seal"), LeftOut("unsigned_votes") for votes that a guardian would not take; MalformedMessage.
     """
     study, digest = reserved.study, reserved.request.digest
-    if not isinstance(reply, HiddenVotes) or len(reply.arrays) < 2:
+    if not isinstance(reply, ConcealedVotes) or len(reply.arrays) < 2:
         raise MalformedMessage("the votes are of another level")
     sealed, *own, signature = reply.arrays
     if sealed.size != sealed_bytes(study):
@@ -110,7 +110,7 @@ def received_votes(reply: object, reserved: ReservedBatch, seat: str) -> tuple[S
     return signed, tuple(own)
 
 
-def sent_votes(reply: HiddenVotes) -> SignedVotes:
+def sent_votes(reply: ConcealedVotes) -> SignedVotes:
     """The signed votes in a reply of one's own, as it was stored."""
     sealed, *own, signature = reply.arrays
     return SignedVotes(sealed.tobytes(), own_digest(tuple(own)), signature.tobytes())

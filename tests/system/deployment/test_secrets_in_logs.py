@@ -27,7 +27,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum import dealing
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.study.file import write_study
-from protocols.wire.messages import HiddenVotes, StepReply
+from protocols.wire.messages import ConcealedVotes, StepReply
 from tests.harness.askers import AskedConsortium, asked_study, asker_home
 from tests.harness.consortium import Consortium
 from tests.harness.levels import secure_sum
@@ -76,7 +76,7 @@ class Secrets:
 
     def replied(self, reply):
         """The arrays of a reply, but those that are too short or plain to be told from anything else."""
-        if isinstance(reply, HiddenVotes | StepReply):
+        if isinstance(reply, ConcealedVotes | StepReply):
             for array in reply.arrays:
                 if array.size >= _NUMBERS and len(np.unique(array.reshape(-1)[:_NUMBERS])) > 1:
                     self.shares.add(array.tobytes())
@@ -259,9 +259,9 @@ def test_asking_writes_no_secret_down(faulty, tmp_path, secrets, caplog, capfd, 
 
     def one_more(self, request):
         reply = handle(self, request)
-        if faulty and isinstance(reply, HiddenVotes) and self is made.parties["hospital-2"]:
+        if faulty and isinstance(reply, ConcealedVotes) and self is made.parties["hospital-2"]:
             last = reply.arrays[-1] + np.ones(1, dtype=reply.arrays[-1].dtype)
-            return HiddenVotes(reply.batch_digest, (*reply.arrays[:-1], last))
+            return ConcealedVotes(reply.batch_digest, (*reply.arrays[:-1], last))
         return reply
 
     monkeypatch.setattr(Party, "handle", one_more)

@@ -18,7 +18,7 @@ from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.conversation import Submission, seal, send, unseal
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import HiddenVotes, Outcome, Refusal, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Outcome, Refusal, VoteRequest
 from tests.harness.guardian_attempts import POOL, STUDY, World
 from tests.harness.levels import SEALING_KEY, GuardianHere
 from tests.harness.seeded import seeded_source
@@ -29,9 +29,9 @@ def replaced(change):
     """A world in which p2's reply is changed by `change(arrays)`."""
 
     def tamper(name, reply):
-        if name != "p2" or not isinstance(reply, HiddenVotes):
+        if name != "p2" or not isinstance(reply, ConcealedVotes):
             return reply
-        return HiddenVotes(reply.batch_digest, change(reply.arrays))
+        return ConcealedVotes(reply.batch_digest, change(reply.arrays))
 
     return World(tamper=tamper)
 
@@ -75,7 +75,7 @@ def test_shares_of_another_seat_are_refused():
     taken = {}
 
     def swap(name, reply):
-        if isinstance(reply, HiddenVotes):
+        if isinstance(reply, ConcealedVotes):
             taken[name] = reply
             return taken["p1"] if name == "p2" else reply
         return reply
@@ -89,8 +89,8 @@ def test_below_the_quorum_nothing_is_released_and_the_batch_may_be_submitted_aga
     tampers = [flipped_seal]
 
     def tamper(name, reply):
-        if name == "p2" and tampers and isinstance(reply, HiddenVotes):
-            return HiddenVotes(reply.batch_digest, tampers[0](reply.arrays))
+        if name == "p2" and tampers and isinstance(reply, ConcealedVotes):
+            return ConcealedVotes(reply.batch_digest, tampers[0](reply.arrays))
         return reply
 
     made = World(study=replace(STUDY, quorum=6), tamper=tamper)
@@ -105,7 +105,7 @@ def test_below_the_quorum_nothing_is_released_and_the_batch_may_be_submitted_aga
 def test_a_party_settles_on_no_outcome_without_the_guardians_signature(world):
     request = VoteRequest(STUDY.digest, b"run", QueryBatch(0, np.arange(5), POOL[:5]))
     reply = world.parties["p0"].handle(request)
-    assert isinstance(reply, HiddenVotes)
+    assert isinstance(reply, ConcealedVotes)
     reserved = world.ledgers["p0"].balance("p0").spent
     answered = np.zeros(5, dtype=bool)
     stranger = Ed25519PrivateKey.generate()

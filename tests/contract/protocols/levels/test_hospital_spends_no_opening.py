@@ -2,7 +2,7 @@
 
 
 from protocols.levels.two_server.batch_notes import MOST_OPENED
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from tests.harness.guardian_attempts import NAMES, STUDY, World
 
 SMALL = STUDY.voting(batch_limit=1)
@@ -12,12 +12,12 @@ MASKS = (1, 2, 2, 1)
 
 def spoilt(name, reply):
     """The first hospital's reply, with another product of a mask and a key."""
-    if name != NAMES[0] or not isinstance(reply, HiddenVotes):
+    if name != NAMES[0] or not isinstance(reply, ConcealedVotes):
         return reply
     arrays = [each.copy() for each in reply.arrays]
     (masks,) = (each for each in arrays if each.shape == MASKS)
     masks[0, 0, 1, 0] ^= 1
-    return HiddenVotes(reply.batch_digest, tuple(arrays))
+    return ConcealedVotes(reply.batch_digest, tuple(arrays))
 
 
 def test_wrong_masks_in_more_batches_than_may_be_left_open_stop_nothing_and_name_their_dealer_alone():

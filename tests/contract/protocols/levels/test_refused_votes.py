@@ -9,7 +9,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries import querier as private_queries
 from protocols.levels.two_server.batch_notes import MOST_REFUSED, RefusedVotes
 from protocols.levels.two_server.statement import Fate, Statement
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.levels import GuardianHere
 from tests.harness.private_models import PrivateParties, asking, hidden_queries, hidden_study, linear_models
@@ -127,7 +127,7 @@ def test_at_two_server_a_server_shuts_no_hospital_out_by_refusing_its_votes():
     seen = []
 
     def tamper(name, reply):
-        if name != "p2" or not isinstance(reply, HiddenVotes):
+        if name != "p2" or not isinstance(reply, ConcealedVotes):
             return reply
         if reply.batch_digest not in seen:
             seen.append(reply.batch_digest)
@@ -135,7 +135,7 @@ def test_at_two_server_a_server_shuts_no_hospital_out_by_refusing_its_votes():
             return reply
         shares = reply.arrays[1].copy()
         shares[0, 0, 1] = (shares[0, 0, 1] + 1) % (2**31 - 1)
-        return HiddenVotes(reply.batch_digest, (reply.arrays[0], shares, *reply.arrays[2:]))
+        return ConcealedVotes(reply.batch_digest, (reply.arrays[0], shares, *reply.arrays[2:]))
 
     world = World(study=STUDY.voting(query_limit=10, batch_limit=2), tamper=tamper)
     got = world.label()

@@ -8,7 +8,7 @@ from protocols.errors import InvalidInput, MalformedMessage
 from protocols.study.queries import QueryBatch
 from protocols.wire import wire_pb2
 from protocols.wire.messages import (
-    HiddenVotes,
+    ConcealedVotes,
     Outcome,
     Refusal,
     Settled,
@@ -43,7 +43,7 @@ steps = st.text("abc_", min_size=1, max_size=40)
 # Made in the tests: run-time checks of tuples draw from `random`, which no strategy may do.
 messages = st.one_of(
     st.tuples(st.just(VoteRequest), st.just(DIGEST), st.binary(max_size=64), batches, several),
-    st.tuples(st.just(HiddenVotes), st.just(DIGEST), several),
+    st.tuples(st.just(ConcealedVotes), st.just(DIGEST), several),
     st.tuples(st.just(StepRequest), st.just(DIGEST), st.just(DIGEST), steps, several),
     st.tuples(st.just(StepReply), st.just(DIGEST), steps, several),
     st.tuples(st.just(VoteReply), st.just(DIGEST), arrays(np.int64, (2, 3), elements=st.integers(-1, 9))),
@@ -195,8 +195,8 @@ def test_a_statement_that_is_too_long_a_strange_step_and_a_strange_dtype_are_mal
     with pytest.raises(MalformedMessage, match="statement has 1048577 bytes"):
         decode(encode(Outcome(DIGEST, DIGEST, np.ones(2, bool), bytes(2**20 + 1))))
     with pytest.raises(MalformedMessage, match="array is '<c16'"):
-        decode(encode(HiddenVotes(DIGEST, (np.zeros(2, complex),))))
+        decode(encode(ConcealedVotes(DIGEST, (np.zeros(2, complex),))))
 
 
-def test_hidden_votes_do_not_show_in_their_text():
-    assert "7" not in repr(HiddenVotes(bytes(32), (np.full(3, 7),)))
+def test_concealed_votes_do_not_show_in_their_text():
+    assert "7" not in repr(ConcealedVotes(bytes(32), (np.full(3, 7),)))

@@ -19,7 +19,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import HiddenVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest, decode
+from protocols.wire.messages import ConcealedVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest, decode
 from tests.harness.levels import SEAT_KEYS
 from tests.harness.seeded import seeded_source
 from tests.harness.summed_world import NAMES, POOL, STEPS, STUDY, VOTES, World, kind
@@ -67,8 +67,8 @@ def test_two_that_leave_at_any_step_release_nothing_and_the_batch_goes_on_when_t
 
 
 def truncated(reply):
-    if isinstance(reply, HiddenVotes):
-        return HiddenVotes(reply.batch_digest, (reply.arrays[0][:-1], *reply.arrays[1:]))
+    if isinstance(reply, ConcealedVotes):
+        return ConcealedVotes(reply.batch_digest, (reply.arrays[0][:-1], *reply.arrays[1:]))
     return StepReply(reply.batch_digest, reply.step, reply.arrays[:-1])
 
 
@@ -209,7 +209,7 @@ def test_a_vote_that_was_refused_is_bound_to_its_sharers_as_long_as_its_secret_i
     other = VoteRequest(request.study, request.run, request.batch, (sharers, *request.relayed[1:]))
     assert world.parties["p1"].handle(other).code == "other_sharers"
     assert world.ledgers["p1"].balance("p1").spent == 0
-    assert isinstance(world.parties["p1"].handle(request), HiddenVotes)
+    assert isinstance(world.parties["p1"].handle(request), ConcealedVotes)
     charged = world.ledgers["p1"].balance("p1").spent
     assert charged > 0
     # Once it is charged, nothing takes its notes away but the outcome.

@@ -7,7 +7,7 @@ import pytest
 from protocols.crypto.field import P, from_integers, plus, times
 from protocols.levels.two_server.conversation import unseal
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, vote_keys
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from tests.harness import guardian_attempts
 from tests.harness.guardian_attempts import VOTES, World
 from tests.harness.levels import SEALING_KEY
@@ -44,7 +44,7 @@ def cheating(reply, added):
     vector = from_integers(np.array([added.get(each, 0) for each in range(STUDY.classes)]))
     share.votes[0, QUERY] = plus(share.votes[0, QUERY], vector)
     share.keyed[0, :, QUERY] = plus(share.keyed[0, :, QUERY], times(keys[:, None], vector[None]))
-    return HiddenVotes(reply.batch_digest, tuple(arrays))
+    return ConcealedVotes(reply.batch_digest, tuple(arrays))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -52,7 +52,7 @@ def test_a_malformed_vote_is_refused_and_its_party_named_in_both_logs(kind) -> N
     cheated = []
 
     def tamper(name, reply):
-        if name != "p2" or cheated or not isinstance(reply, HiddenVotes):
+        if name != "p2" or cheated or not isinstance(reply, ConcealedVotes):
             return reply
         cheated.append(cheating(reply, KINDS[kind]))
         return cheated[0]

@@ -20,7 +20,7 @@ from protocols.levels.two_server import aggregation as shared_votes
 from protocols.levels.two_server import ballot as ballots
 from protocols.levels.two_server import shared_sums
 from protocols.levels.two_server.ballot import SharedBallot
-from protocols.wire.messages import HiddenVotes, decode_arrays, encode_arrays
+from protocols.wire.messages import ConcealedVotes, decode_arrays, encode_arrays
 from tests.contract.protocols.levels.two_server.test_two_server_joint_view import furthest
 from tests.harness.guardian_attempts import World
 from tests.harness.kept_messages import Breaking
@@ -66,7 +66,7 @@ def batch(contributions, *, party_seed=lambda at: at, between=lambda world: None
     replies, to_guardian, to_coordinator = {}, [], []
 
     def keep(name, reply):
-        if isinstance(reply, HiddenVotes):
+        if isinstance(reply, ConcealedVotes):
             replies[name] = reply.arrays
         return reply
 

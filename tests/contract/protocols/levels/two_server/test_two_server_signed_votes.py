@@ -17,7 +17,7 @@ from protocols.levels.two_server.conversation import Submission, receive, send
 from protocols.levels.two_server.signed_votes import SignedVotes, own_digest
 from protocols.levels.two_server.statement import Fate, Statement
 from protocols.study.queries import QueryBatch
-from protocols.wire.messages import HiddenVotes, Refusal, VoteRequest
+from protocols.wire.messages import ConcealedVotes, Refusal, VoteRequest
 from tests.harness import guardian_attempts
 from tests.harness.guardian_attempts import NAMES, POOL, VOTES, World
 from tests.harness.levels import SEAT_KEYS
@@ -81,7 +81,7 @@ def _shares(study, name, request):
     key = SEAT_KEYS[study.seats[name]]
     ballot = SharedBallot(study, name, key=key, source=seeded_source(99))
     reply = ballot.cast(request, lambda _: np.zeros((study.votes.voters, len(request.batch.ids)), np.int64))
-    return HiddenVotes(reply.batch_digest, reply.arrays[:-1])
+    return ConcealedVotes(reply.batch_digest, reply.arrays[:-1])
 
 
 @pytest.mark.parametrize("key", [None, new_key(), SEAT_KEYS[0]], ids=["a copy", "a new key", "another hospital's"])
@@ -143,11 +143,11 @@ def test_a_coordinator_that_drops_votes_which_came_is_contradicted_when_the_hosp
 
 def test_malformed_votes_are_named_to_the_hospital_that_sent_them():
     def tamper(name, reply):
-        if name != "p5" or not isinstance(reply, HiddenVotes):
+        if name != "p5" or not isinstance(reply, ConcealedVotes):
             return reply
         share = reply.arrays[1].copy()
         share[0, 0, 0] ^= 1
-        return HiddenVotes(reply.batch_digest, (reply.arrays[0], share, *reply.arrays[2:]))
+        return ConcealedVotes(reply.batch_digest, (reply.arrays[0], share, *reply.arrays[2:]))
 
     made = World(study=QUORUM_OF_FOUR, tamper=tamper)
     assert made.label().refusals == {"p5": "bad_votes"}
@@ -223,8 +223,8 @@ def test_unsigned_votes_are_named_by_an_honest_coordinator_before_the_guardian_i
     def unsigned(requests):
         replies = exchange(requests)
         reply = replies.get("p2")
-        if isinstance(reply, HiddenVotes):
-            replies["p2"] = HiddenVotes(reply.batch_digest, (*reply.arrays[:-1], np.zeros(64, np.uint8)))
+        if isinstance(reply, ConcealedVotes):
+            replies["p2"] = ConcealedVotes(reply.batch_digest, (*reply.arrays[:-1], np.zeros(64, np.uint8)))
         return replies
 
     made.exchange = unsigned

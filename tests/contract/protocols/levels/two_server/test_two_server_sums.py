@@ -19,7 +19,7 @@ from protocols.levels.two_server.shared_sums import check_sum_share, guardian_to
 from protocols.levels.two_server.statement import Fate, check_opened
 from protocols.refusals.code import Code
 from protocols.study.votes import UnitSums
-from protocols.wire.messages import HiddenVotes
+from protocols.wire.messages import ConcealedVotes
 from simulations.stages.record_votes import contributions
 from tests.harness.guardian_attempts import World
 from tests.harness.kept_messages import Breaking
@@ -152,8 +152,8 @@ def test_a_sum_is_opened_again_as_often_as_the_line_breaks(world) -> None:
 def test_a_party_whose_shares_have_another_form_is_named_and_pays_nothing_and_the_rest_goes_on(change, code) -> None:
     made = records_world(
         tamper=lambda name, reply: (
-            HiddenVotes(reply.batch_digest, change(reply.arrays))
-            if name == "b" and isinstance(reply, HiddenVotes)
+            ConcealedVotes(reply.batch_digest, change(reply.arrays))
+            if name == "b" and isinstance(reply, ConcealedVotes)
             else reply
         )
     )
@@ -171,12 +171,12 @@ def test_a_share_of_any_vector_is_counted_as_nothing_about_it_is_proved() -> Non
     amount = 2**24
 
     def lie(name, reply):
-        if name != "b" or not isinstance(reply, HiddenVotes):
+        if name != "b" or not isinstance(reply, ConcealedVotes):
             return reply
         words = reply.arrays[1].copy()
         words[0, 0] += np.uint32(amount)
         words[0, 1] -= np.uint32(amount)
-        return HiddenVotes(reply.batch_digest, (reply.arrays[0], words))
+        return ConcealedVotes(reply.batch_digest, (reply.arrays[0], words))
 
     made = records_world(tamper=lie)
     got = made.label()
