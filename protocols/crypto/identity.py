@@ -38,7 +38,6 @@ from protocols.refusals.code import Code
 # Of certificates and votes over P-256; of a guardian also what parties seal to, and what signs its outcomes.
 PrivateKey = ec.EllipticCurvePrivateKey | X25519PrivateKey | Ed25519PrivateKey
 Role = Literal["authority", "coordinator", "guardian", "party"]
-ROLES: tuple[Role, ...] = ("authority", "coordinator", "guardian", "party")
 # The name that every node expects of the coordinator's certificate, whatever host name or address it is reached by.
 COORDINATOR_HOST = "coordinator.conclave.invalid"
 # Likewise what a coordinator expects of a guardian's certificate.

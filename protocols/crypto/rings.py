@@ -13,7 +13,6 @@ circuit's comparisons are those of the integers; the mass outside goes to delta.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int64
@@ -26,23 +25,15 @@ BITS = (32, 64)
 WRAP_PROBABILITY = 2.0**-60
 
 
-@dataclass(frozen=True)
-class Ring:
-    """A ring that a sum fits: the size of its words, and a bound on the probability that any cell wraps around."""
-
-    bits: int
-    wrap_probability: float
-
-
-def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) -> Ring:
-    """The smallest ring in which `cells` noisy sums stay within half of it, except with probability 2**-60.
+def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) -> int:
+    """The bits of the smallest ring in which `cells` noisy sums stay within half of it, except with probability 2**-60.
 
     total_units: the largest absolute value of a sum without noise; noise_sigma_units: standard deviation of the sum of
     all noise shares, each discrete Gaussian or Skellam. The bound is Chernoff's for Skellam noise, P[|X| >= m] <=
     2 exp(-v (r asinh r - sqrt(1 + r^2) + 1)), v the variance, r = m/v, times cells; sums of discrete Gaussians, which
     are subgaussian (Canonne, Kamath & Steinke 2020, Corollary 17), lie below since cosh s - 1 >= s^2/2. A wrapped cell
-    is post-processing of the noisy sum: it may give a wrong label and never costs privacy. The probability is returned
-    for callers that subtract it from delta anyway. Raises InvalidInput if both rings are too small.
+    is post-processing of the noisy sum: it may give a wrong label and never costs privacy. Raises InvalidInput if both
+    rings are too small.
     """
     if cells < 1 or total_units < 0 or not (0 <= noise_sigma_units < math.inf):
         raise InvalidInput(
@@ -53,7 +44,7 @@ def check_ring(*, total_units: int, noise_sigma_units: float | int, cells: int) 
         room = 2 ** (bits - 1) - 1 - total_units
         wrap = _tail(room, float(noise_sigma_units)) * cells
         if room > 0 and wrap <= WRAP_PROBABILITY:
-            return Ring(bits, wrap)
+            return bits
     raise InvalidInput(
         f"total_units = {total_units} with noise of {noise_sigma_units} units over {cells} cells; allowed: sums below "
         f"2**63 = {2**63}, except with probability {WRAP_PROBABILITY:.1e}"

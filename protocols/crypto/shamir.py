@@ -13,9 +13,6 @@ from math import prod
 
 from protocols.crypto.edwards import ORDER
 
-# Shares are values at 1 to 255.
-MOST_SHARES = 255
-
 
 def value(coefficients: Sequence[int], point: int) -> int:
     """A polynomial's value at a small point."""

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 
 from protocols.crypto.discrete_gaussian import LARGEST_SIGMA, lattice_sigma
 from protocols.crypto.masks import graph_parameters
-from protocols.crypto.rings import MAX_CLASSES, MOST_CELLS, Ring, check_counting_ring, check_ring
+from protocols.crypto.rings import MAX_CLASSES, MOST_CELLS, check_counting_ring, check_ring
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.votes import AnyStudy, TeacherVotes, UnitSums, Votes, teacher_votes
@@ -159,8 +159,8 @@ def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool
             raise InvalidInput(f"sigma = {sigma:g} units; allowed: at most {LARGEST_SIGMA}, for which draws are tabled")
 
 
-def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> Ring:
-    """The ring of the sums that two servers open where records vote, with both servers' noise.
+def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> int:
+    """The bits of the ring of the sums that two servers open where records vote, with both servers' noise.
 
     A sum of two discrete Gaussians of variance sigma^2 leaves the ring no more often than one of 2 sigma^2 is bounded
     to (rings.py). Raises InvalidInput if no ring is large enough.

@@ -121,7 +121,7 @@ def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
     level = summed(study.confidentiality)
     cells = queries * study.classes
     total_sigma = float(noise_share(study)) * len(study.roster) ** 0.5
-    ring = check_ring(total_units=study.total_units(level.units), noise_sigma_units=total_sigma, cells=cells)
+    bits = check_ring(total_units=study.total_units(level.units), noise_sigma_units=total_sigma, cells=cells)
     return Context(
         study=study.digest,
         run=b"",
@@ -130,7 +130,7 @@ def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
         dropouts=len(study.roster) - study.quorum,
         colluders=level.colluders,
         cells=cells,
-        bits=ring.bits,
+        bits=bits,
     )
 
 

@@ -106,7 +106,7 @@ _OWN_SHARE, _OTHER_SHARE = "own_share", "other_share"
 def ring_bits(study: Study) -> int:
     """The size of the words in which a study's sums are shared: 32 or 64 bits."""
     level = guarded(study.confidentiality)
-    return check_shared_sums(study, level.name, units=level.units).bits
+    return check_shared_sums(study, level.name, units=level.units)
 
 
 def shape_of(study: Study) -> tuple[int, int]:

@@ -26,7 +26,6 @@ from protocols.refusals.code import Code
 from protocols.wire.messages import Outcome, decode_arrays, encode_arrays
 
 SIGNATURE_BYTES = 64
-NO_VOTE = bytes(HASH_BYTES)
 
 
 class Fate(IntEnum):

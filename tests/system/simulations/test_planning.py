@@ -26,7 +26,7 @@ def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tm
     assert "worst_case_label_only" in text
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS)
+@pytest.mark.parametrize("mechanism", MECHANISMS.own)
 def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))

@@ -34,7 +34,12 @@ def filters(
 
 
 @pytest.mark.parametrize(
-    "account", [name for name, a in ACCOUNTANTS.items() if a.noise_law == "gaussian" and not a.single_vote]
+    "account",
+    [
+        name
+        for name in ACCOUNTANTS.own
+        if ACCOUNTANTS[name].noise_law == "gaussian" and not ACCOUNTANTS[name].single_vote
+    ],
 )
 @settings(deadline=None, max_examples=40)
 @given(epsilon=st.floats(0.3, 8), delta=st.floats(1e-8, 1e-3), sensitivity=st.floats(0.1, 6))

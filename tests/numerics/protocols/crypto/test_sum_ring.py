@@ -41,14 +41,12 @@ def test_the_bound_agrees_with_many_digits(sigma) -> None:
 
 
 def test_the_smaller_ring_is_taken_where_it_fits() -> None:
-    ring = check_ring(total_units=250 * 64, noise_sigma_units=64.0 * 40, cells=10_000)
-    assert (ring.bits, ring.wrap_probability) == (32, 0.0)
-    edge = check_ring(total_units=0, noise_sigma_units=2.5e8, cells=10)
-    assert edge.bits == 64
+    assert check_ring(total_units=250 * 64, noise_sigma_units=64.0 * 40, cells=10_000) == 32
+    assert check_ring(total_units=0, noise_sigma_units=2.5e8, cells=10) == 64
     near = check_ring(total_units=0, noise_sigma_units=2.2e8, cells=1)
-    assert near.wrap_probability <= WRAP_PROBABILITY
-    assert check_ring(total_units=2**31 - 1, noise_sigma_units=0, cells=1).bits == 64
-    assert check_ring(total_units=2**31 - 2, noise_sigma_units=0, cells=1).bits == 32
+    assert _tail(2 ** (near - 1) - 1, 2.2e8) <= WRAP_PROBABILITY
+    assert check_ring(total_units=2**31 - 1, noise_sigma_units=0, cells=1) == 64
+    assert check_ring(total_units=2**31 - 2, noise_sigma_units=0, cells=1) == 32
 
 
 @pytest.mark.parametrize(

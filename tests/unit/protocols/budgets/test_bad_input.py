@@ -72,7 +72,7 @@ def test_what_is_out_of_range_is_refused_with_the_range(what):
         REFUSED[what]()
 
 
-@pytest.mark.parametrize("name", ACCOUNTANTS)
+@pytest.mark.parametrize("name", ACCOUNTANTS.own)
 def test_no_accountant_converts_a_negative_spend(name):
     with pytest.raises(InvalidInput, match="allowed"):
         ACCOUNTANTS[name].to_epsilon(values(-1), TWO, DELTA)
