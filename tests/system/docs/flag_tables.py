@@ -118,7 +118,8 @@ def _codes(section: str) -> str:
         cost = "" if said.cost in (Cost.NOTHING, Cost.STANDS) else f" Cost: {said.cost}."
         earlier = first.setdefault(said.next_step, code)
         step = said.next_step if earlier == code or len(said.next_step) < _SHORT else f"as `{earlier}`"
-        lines.append(f"- `{code}` ({readers}): {said.means}. Next: {step}.{cost}")
+        after = "" if step == "nothing" else f" Next: {step}."
+        lines.append(f"- `{code}` ({readers}): {said.means}.{after}{cost}")
     return "\n".join(lines) + "\n"
 
 def _ranges() -> str:
@@ -179,7 +180,7 @@ def _accountants() -> str:
         if source.startswith("docs/"):
             source = f"[{Path(source).stem.replace('-', ' ')}]({source.replace('docs/', '../', 1)})"
         kind = f"{'charges' if row.charges else 'analyses'}, {'publishable' if row.publishable else 'private'}"
-        about = "; ".join([kind, f"`{row.statement}`", row.unit, row.view, row.adjacency, f"noise {row.noise}", source])
+        about = "; ".join([kind, f"`{row.statement}`", row.unit, row.view, f"noise {row.noise}", source])
         lines.append(f"- `{row.name}`: {about}\n")
     return "".join(lines)
 
