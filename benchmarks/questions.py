@@ -8,6 +8,7 @@ draws, the test part the last 1,000. The others: 100 parties of 100 private reco
 noise, and data, parties and noise anew for each seed; on adult logistic regressions and a pool of 3,000, on garments
 and glyphs nearest centroids and a pool of 2,000. Delta 1e-5, uniform weights, Thresholded GNMax under
 exact_composition, which charges a question alike whether it is answered or not. 20 questions are asked at a time.
+`pip install ./benchmarks` adds the data set garments.
 
 A row for each figure of each seed, with its row and column in the table of docs/how-to/choose-a-student.md: in each
 cell the accuracy on the test part of two students that learn from the features by which questions are compared, the

@@ -35,12 +35,10 @@ def accountants_flags(as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 def compare_flags(run_a: str, run_b: str, as_json: bool) -> None:
     """Compare two runs: settings that differ, figures, and whether they are comparable at all."""
-    from rich.console import Console
-
     from simulations.report.compare import compare_runs
 
     comparison = compare_runs(Path(run_a), Path(run_b))
     if as_json:
         click.echo(json.dumps(comparison.to_json(), indent=2))
     else:
-        Console().print(comparison.to_table())
+        comparison.show()

@@ -13,20 +13,16 @@ from simulations.datasets.request import DatasetRequest
 if TYPE_CHECKING:
     from simulations.datasets.dataset import Dataset
 
-__all__ = ["DATASETS", "DRAWN", "RENDERED", "DatasetRequest", "load"]
+__all__ = ["DATASETS", "RENDERED", "DatasetRequest", "load"]
 
-# These are computed rather than read, so they take any size, and can be made harder.
+# These are computed rather than read, so they are worth keeping, take any size, and can be made harder.
 RENDERED = ("glyphs", "clear_glyphs")
-# Those that are computed, and so worth keeping.
-DRAWN = (*RENDERED, "garments", "street_digits")
 
 DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
     "dataset",
     {
         "glyphs": "simulations.datasets.glyphs:load",
         "clear_glyphs": "simulations.datasets.glyphs:load_clear",
-        "garments": "simulations.datasets.garments:load",
-        "street_digits": "simulations.datasets.street_digits:load",
         "digits": "simulations.datasets.shipped:load_digits",
         "breast_cancer": "simulations.datasets.shipped:load_breast_cancer",
         "mnist": "simulations.datasets.published_images:load_mnist",

@@ -11,15 +11,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeGuard  # Any: the values of a JSON object
 
+import click
 import numpy as np
-from rich import box
-from rich.console import Group, RenderableType
-from rich.table import Table
-from rich.text import Text
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.plural import at_most
 from protocols.reading import read_json
+from simulations.report.terminal import print_rows
 from simulations.results.files import Summary
 from simulations.results.text import MARK, not_for_release
 from simulations.setup.experiment import read_toml
@@ -85,19 +83,19 @@ class Comparison:
         """The comparison as JSON values."""
         return asdict(self)
 
-    def to_table(self) -> RenderableType:
-        """The comparison for a terminal: warnings first."""
-        parts: list[RenderableType] = [Text(f"a  {self.a}\nb  {self.b}")]
-        parts += [Text(f"Not comparable: {warning}.", style="bold red") for warning in self.warnings]
-        settings = _table("Settings that differ", "setting", "a", "b")
-        for setting in self.settings:
-            settings.add_row(setting.name, _shown(setting.a), _shown(setting.b))
-        parts.append(settings if self.settings else Text("All settings are the same."))
-        figures = _table("Figures", "figure", "a", "b", "b - a", "95 % interval of b - a")
-        for figure in self.figures:
-            figures.add_row(figure.name, *_cells(figure))
-        parts.append(figures)
-        return Group(*parts)
+    def show(self) -> None:
+        """Prints the comparison: warnings first."""
+        click.echo("\n".join([f"a  {self.a}", f"b  {self.b}", *(f"Not comparable: {why}." for why in self.warnings)]))
+        if self.settings:
+            rows: list[list[object]] = [[each.name, _shown(each.a), _shown(each.b)] for each in self.settings]
+            print_rows("Settings that differ", ["setting", "a", "b"], rows)
+        else:
+            click.echo("All settings are the same.")
+        print_rows(
+            "Figures",
+            ["figure", "a", "b", "b - a", "95 % interval of b - a"],
+            [[figure.name, *_cells(figure)] for figure in self.figures],
+        )
 
 
 def compare_runs(a: Path, b: Path) -> Comparison:
@@ -228,13 +226,6 @@ def _warnings(a: tuple[Summary, dict[str, object]], b: tuple[Summary, dict[str, 
 
 def _deltas(summary: Summary) -> list[float]:
     return sorted({float(group["delta"]) for group in summary["groups"]})
-
-
-def _table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for i, column in enumerate(columns):
-        table.add_column(column, justify="left" if i == 0 else "right", overflow="fold")
-    return table
 
 
 def _cells(figure: FigureDifference) -> list[str]:

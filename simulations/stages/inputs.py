@@ -346,7 +346,7 @@ def load_dataset(settings: Experiment, host: Host) -> Dataset:
         groups=settings.group_columns,
         time=scheme.column if isinstance(scheme, ByTime) else None,
     )
-    if settings.dataset in datasets.DRAWN:
+    if settings.dataset in datasets.RENDERED:
         dataset = rendered(settings.dataset, request, load=datasets.load, cache_dir=host.cache_dir)
     else:
         dataset = datasets.load(settings.dataset, request)

@@ -25,7 +25,7 @@ from simulations.setup.partition import parse_partition, partition
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
-WITHOUT_FILES = ("glyphs", "clear_glyphs", "garments", "street_digits", "digits", "breast_cancer", "notes")
+WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes")
 # Tested on small files of their formats: test_published_images.py and test_sms_spam.py of tests/unit.
 ELSEWHERE = ("fashion_mnist", "svhn", "cifar10", "sms_spam")
 ALL = [
@@ -37,7 +37,8 @@ ALL = [
 
 @cache
 def _load(name, **options):
-    sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if name in (*datasets.DRAWN, "notes") else {}
+    drawn = name in (*datasets.RENDERED, "notes")
+    sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if drawn else {}
     return datasets.load(name, DatasetRequest(**({"seed": 0} | sizes | options)))
 
 
@@ -63,7 +64,7 @@ def test_every_data_set_loads_with_its_name_and_says_how_it_is_split(name):
         low, high = (0, 1) if dataset.kind == "image" else (-10, 10)
         assert inputs.min() >= low
         assert inputs.max() <= high
-        assert inputs.ndim == (2 if dataset.kind == "table" else 4 if name == "street_digits" else 3)
+        assert inputs.ndim == (2 if dataset.kind == "table" else 3)
 
 
 @pytest.mark.parametrize("name", ["digits", "breast_cancer", pytest.param("heart_disease", marks=needs_files)])
@@ -90,7 +91,7 @@ def test_the_same_seed_gives_the_same_parts_of_the_sizes_asked_for(name):
         assert not np.array_equal(first.private_inputs, other.private_inputs)
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name not in (*datasets.DRAWN, "digits")][:3])
+@pytest.mark.parametrize("name", [name for name in ALL if name not in (*datasets.RENDERED, "digits")][:3])
 def test_more_private_records_than_there_are_is_refused(name):
     with pytest.raises(InvalidInput, match="1000000"):
         datasets.load(name, DatasetRequest(seed=0, private_size=1_000_000))

@@ -1,8 +1,6 @@
-import io
 import json
 
 import pytest
-from rich.console import Console
 
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations.report.compare import compare_runs
@@ -18,10 +16,15 @@ def written(folder, name, *, students=None, **settings):
     return folder / name
 
 
-def shown(comparison) -> str:
-    sink = io.StringIO()
-    Console(width=140, file=sink).print(comparison.to_table())
-    return sink.getvalue()
+@pytest.fixture
+def shown(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "140")
+
+    def printed(comparison) -> str:
+        comparison.show()
+        return capsys.readouterr().out
+
+    return printed
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +63,7 @@ def test_figures_stand_side_by_side_with_their_paired_interval(runs):
     assert figures["not for release: non-private model"].half_width is None
 
 
-def test_a_run_against_itself_differs_in_nothing(runs):
+def test_a_run_against_itself_differs_in_nothing(runs, shown):
     comparison = compare_runs(runs[0], runs[0])
     assert comparison.settings == comparison.warnings == []
     assert {figure.difference for figure in comparison.figures} == {0.0}
@@ -77,7 +80,7 @@ def test_a_run_against_itself_differs_in_nothing(runs):
         ({"queries": 100}, "queries is the default in a, 100 in b"),
     ],
 )
-def test_runs_that_cannot_be_compared_are_marked(plain, settings, warning):
+def test_runs_that_cannot_be_compared_are_marked(plain, settings, warning, shown):
     # The same votes and the same file, so only what is named differs.
     comparison = compare_runs(plain, written(plain.parent, "-".join(settings), **settings))
     assert [warning in text for text in comparison.warnings] == [True]
@@ -89,7 +92,7 @@ def test_runs_with_other_seeds_have_no_interval(runs, tmp_path):
     assert all(figure.half_width is None for figure in compare_runs(runs[0], other).figures)
 
 
-def test_what_one_run_did_not_measure_has_no_difference(runs, plain):
+def test_what_one_run_did_not_measure_has_no_difference(runs, plain, shown):
     figures = {figure.name: figure for figure in compare_runs(runs[0], plain).figures}
     assert figures["student accuracy"].b is None
     assert figures["student accuracy"].difference is None

@@ -6,24 +6,24 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
+from benchmarks import garments, street_digits
 from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
-from simulations import datasets
 from simulations.datasets import DatasetRequest
 
-SHAPES = {"garments": (28, 28), "street_digits": (32, 32, 3)}
-both = pytest.mark.parametrize("name", SHAPES)
+SHAPES = {garments: (28, 28), street_digits: (32, 32, 3)}
+both = pytest.mark.parametrize("module", SHAPES)
 
 
-def drawn(name, **options):
+def drawn(module, **options):
     sizes = {"private_size": 300, "public_size": 60, "test_size": 100}
-    return datasets.load(name, DatasetRequest(**({"seed": 1} | sizes | options)))
+    return module.load(DatasetRequest(**({"seed": 1} | sizes | options)))
 
 
 @both
-def test_images_are_in_the_unit_interval_classes_are_even_and_no_two_are_the_same(name):
-    data = drawn(name)
-    assert data.private_inputs.shape == (300, *SHAPES[name])
+def test_images_are_in_the_unit_interval_classes_are_even_and_no_two_are_the_same(module):
+    data = drawn(module)
+    assert data.private_inputs.shape == (300, *SHAPES[module])
     assert data.private_inputs.dtype == np.float32
     assert 0 <= data.private_inputs.min() <= data.private_inputs.max() <= 1
     assert (np.bincount(data.private_labels) == 30).all()
@@ -32,15 +32,15 @@ def test_images_are_in_the_unit_interval_classes_are_even_and_no_two_are_the_sam
 
 
 @both
-def test_the_seed_alone_decides_and_parts_have_streams_of_their_own(name):
-    data, again = drawn(name), drawn(name, private_size=20)
+def test_the_seed_alone_decides_and_parts_have_streams_of_their_own(module):
+    data, again = drawn(module), drawn(module, private_size=20)
     np.testing.assert_array_equal(data.test_inputs, again.test_inputs)
-    assert not np.array_equal(data.test_inputs, drawn(name, seed=2).test_inputs)
+    assert not np.array_equal(data.test_inputs, drawn(module, seed=2).test_inputs)
 
 
 @both
-def test_classes_are_learned_better_than_by_chance_and_not_by_brightness(name):
-    data = drawn(name)
+def test_classes_are_learned_better_than_by_chance_and_not_by_brightness(module):
+    data = drawn(module)
     found = features_for(data.public_inputs, "hog", seed=0)
     rows = [found(part) for part in (data.private_inputs, data.test_inputs)]
     model = LogisticRegression(max_iter=50).fit(rows[0], data.private_labels)
@@ -51,6 +51,6 @@ def test_classes_are_learned_better_than_by_chance_and_not_by_brightness(name):
 
 
 @both
-def test_another_number_of_classes_is_refused(name):
+def test_another_number_of_classes_is_refused(module):
     with pytest.raises(InvalidInput, match="classes is 5; allowed: 10"):
-        drawn(name, classes=5)
+        drawn(module, classes=5)
