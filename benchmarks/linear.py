@@ -272,7 +272,7 @@ def idp_sgd(
     private_x: Rows, private_y: Labels, pool_x: Rows, classes: int, epsilon: float, delta: float,
     rng: np.random.Generator,
 ) -> Predict:  # fmt: skip
-    """IDP-SGD by scaling (Boenisch et al. 2023, Algorithm 3): the same, with gradients cut where each budget affords.
+    """IDP-SGD by scaling (Boenisch et al. 2023, the method Scale): gradients are cut where each budget affords.
 
     34 % of the records have this epsilon, 43 % twice and 23 % three times as much.
     """

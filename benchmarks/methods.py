@@ -33,7 +33,7 @@ DP_SGD_CNN: Final = Method(
 IDP_SGD: Final = Method(
     "benchmarks.linear:idp_sgd_score",
     "dp_sgd in which 34 % of the records have epsilon, 43 % twice and 23 % three times as much",
-    "record", _CURATOR, "Boenisch et al. 2023, Algorithm 3",
+    "record", _CURATOR, "Boenisch et al. 2023, Have it your way, the method Scale",
 )  # fmt: skip
 ADASSP: Final = Method(
     "benchmarks.linear:adassp_score",
