@@ -1,4 +1,4 @@
-"""What `ask` reports, as JSON, text, Markdown and one HTML page: the answers, and how much they help.
+"""What `ask` reports, as JSON, text and one HTML page: the answers, and how much they help.
 
 This is CaPC's experiment (Choquette-Choo et al. 2021, section 4): the model is trained on the hospital's own labelled
 records, and again with the answered queries added. Figures concern the hospital's own data and stay with it. The page
@@ -271,31 +271,9 @@ def _about(figures: Figures) -> Protection:
     )
 
 
-def markdown(figures: Figures, improved: Improvement | None) -> str:
-    """The report as a page of Markdown."""
-    rows = [
-        f"| {each['party']} | "
-        + " | ".join(at_most(each[name]) for name in ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta"))
-        + " |"
-        for each in figures["parties"]
-    ]
-    counts = [f"| {_cell(name)} | {count} |" for name, count in figures["classes"].items()]
-    return "\n".join([
-        "# What the consortium answered", "", *(f"- {line.strip()}" for line in report_lines(figures, improved)), "",
-        "| class | labels |", "|---|---|", *counts, "",
-        "| party | epsilon used | also reserved | epsilon cap | delta |", "|---|---|---|---|---|", *rows, "",
-        meaning(figures), "", ELSEWHERE, "", OWN, "",
-    ])  # fmt: skip
-
-
 def _between(values: list[float]) -> str:
     low, high = (at_most(value) for value in (min(values), max(values)))
     return low if low == high else f"{low} to {high}"
-
-
-def _cell(text: str) -> str:
-    """The text, escaped for a cell of a Markdown table."""
-    return text.replace("\\", "\\\\").replace("|", "\\|").replace("\n", " ")
 
 
 # Sizes within a drawing, in its own units: names on the left, then bars and their values; the axis below. Narrow enough
@@ -409,9 +387,12 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
 
 
 def _cost(figures: Figures) -> list[str]:
+    spent = ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta")
+    rows = [(each["party"], *(at_most(each[name]) for name in spent)) for each in figures["parties"]]
     return [
         "<h2>What it cost those who answered</h2>",
         *(f"<p>{text(line)}</p>" for line in (f"{cost(figures)}.", meaning(figures), ELSEWHERE)),
+        table("What each has spent", ("party", "epsilon used", "also reserved", "epsilon cap", "delta"), rows),
     ]
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option(
     "--out", type=click.Path(path_type=Path), default=Path("labels.csv"), show_default=True,
-    help="File for the labels; a report is written beside it, as .report.json, .report.md and .report.html.",
+    help="File for the labels; a report is written beside it, as .report.json and .report.html.",
 )  # fmt: skip
 @click.option("--guardian", required=True, help="HOST:PORT of the study's guardian.")
 @click.option(
@@ -75,7 +75,7 @@ def ask(
     """
     from party.asking.asking import ask as ask_consortium
     from party.asking.asking import check_querier, ledger_path, line_of, reserved
-    from party.asking.report import ask_figures, check_model, improve, markdown, page, report_lines
+    from party.asking.report import ask_figures, check_model, improve, page, report_lines
     from party.data import load_records, of_file
     from party.data.queries import read_queries
     from protocols.levels.hidden_queries.dealing import precision_of
@@ -122,7 +122,7 @@ def ask(
     open_yet = reserved(found, ledger_path(home, found))
     figures = ask_figures(found, labelling, improved, reserved=open_yet, data_set=settings.data.name)
     as_text = json.dumps(figures, indent=2)
-    for ending, content in (("json", f"{as_text}\n"), ("md", markdown(figures, improved)), ("html", page(figures))):
+    for ending, content in (("json", f"{as_text}\n"), ("html", page(figures))):
         write_atomically(_report(out, ending), content.encode())
     if as_json:
         click.echo(as_text)

@@ -41,7 +41,7 @@ from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes
 from protocols.votes import ABSTAIN
-from simulations.audit.breaks import WEIGHTS, broken_code
+from simulations.audit.breaks import WEIGHTS, Function, broken_code, replaced
 from simulations.audit.laws import (
     Agreement,
     Answers,
@@ -352,19 +352,17 @@ def _recorded(run: AuditedRun, drawn: dict[float, list[ndarray]]) -> Iterator[No
     if (run.level, run.units is None) not in _DRAWN:
         yield
         return
-    module, name = _DRAWN[(run.level, run.units is None)]
-    right = getattr(module, name)
 
-    def keeping(*given: Any, sigma: Any, **more: Any) -> Any:
-        found = right(*given, sigma=sigma, **more)
-        drawn.setdefault(float(sigma), []).append(found)
-        return found
+    def keeping(right: Function) -> Function:
+        def draw(*given: Any, sigma: Any, **more: Any) -> Any:
+            found = right(*given, sigma=sigma, **more)
+            drawn.setdefault(float(sigma), []).append(found)
+            return found
 
-    setattr(module, name, keeping)
-    try:
+        return draw
+
+    with replaced(*_DRAWN[(run.level, run.units is None)], keeping):
         yield
-    finally:
-        setattr(module, name, right)
 
 
 # What draws integers at a level, without real-valued noise.

@@ -1,21 +1,16 @@
-"""Clopper-Pearson limits: exact one-sided confidence limits of a probability (Clopper & Pearson 1934).
-
-A lower bound on epsilon from two samples of a statistic, one under each of two neighbouring votes.
+"""Lower bounds on epsilon from two samples of a statistic, and the exact epsilon that no such bound can exceed.
 
 A release is (epsilon, delta)-DP only if for every set S of what may be seen P(S) <= e^epsilon Q(S) + delta (Kairouz,
 Oh & Viswanath 2015, Thm 2.1 says the same of the two error rates of a test). Here S is "the statistic reaches t", so
-epsilon >= ln((P(S) - delta)/Q(S)); both probabilities are replaced by their Clopper-Pearson limits (as in Jagielski,
-Ullman & Oprea 2020). t, the direction and the pair of votes are chosen on the first part of the trials, and the bound
-is computed on the rest alone, which the choice has not seen. The reverse direction exchanges the votes and takes "the
-statistic stays at or below t".
+epsilon >= ln((P(S) - delta)/Q(S)); both probabilities are replaced by their exact one-sided limits (Clopper & Pearson
+1934; as in Jagielski, Ullman & Oprea 2020). t, the direction and the pair are chosen on the first part of the trials,
+and the bound is computed on the rest alone. The reverse direction takes "the statistic stays at or below t".
 
 A claim of mu-Gaussian DP says more: ndtri(P(S)) - ndtri(Q(S)) <= mu for every S (Dong, Roth & Su 2022, Def. 2.6). Its
 lower bound on mu is found in the same way; it refutes that claim with far fewer rare events (Nasr et al. 2023).
 
-The exact epsilon at delta of a pair of laws, each composed with itself: no audit of that pair can exceed it.
-
-delta(epsilon) = max over S of P(S) - e^epsilon Q(S), attained by the sets {likelihood ratio >= t} (Neyman & Pearson),
-so epsilon(delta) = max over those S with P(S) > delta of ln((P(S) - delta)/Q(S)).
+Exactly, delta(epsilon) = max over S of P(S) - e^epsilon Q(S), attained by the sets {likelihood ratio >= t} (Neyman &
+Pearson), so epsilon(delta) = max over those S with P(S) > delta of ln((P(S) - delta)/Q(S)).
 """
 
 from __future__ import annotations

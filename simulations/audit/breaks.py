@@ -1,19 +1,13 @@
-"""Deliberately broken mechanisms, each in one place of what is run. An audit must detect each of them.
+"""Deliberately broken mechanisms, and broken code of the levels. An audit must detect each of them.
 
-What is wrong is put where the right thing goes: another source of noise, another mechanism object, other counts. All of
-the code around it is the real one.
-
-The weights of the six parties of every study that is audited as it runs, apart from it: for the flags.
-
-Deliberately broken code of the levels: a function of the running code is replaced where it is called.
-
-Everything else is the code of parties and servers. An audit of the studies as they run must detect each of them.
+A mechanism is broken in one place of what is run: another source of noise, another mechanism object, other counts. Of a
+level a function of the running code is replaced where it is called. All of the code around it is the real one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from fractions import Fraction
 from importlib import import_module
@@ -433,6 +427,17 @@ RUN_BREAKS: dict[str, RunBreak] = {
 
 
 @contextmanager
+def replaced(module: object, function: str, wrong: Callable[[Function], Function]) -> Iterator[None]:
+    """A function of the running code is another in this block. wrong: from the right one."""
+    right = getattr(module, function)
+    setattr(module, function, wrong(right))
+    try:
+        yield
+    finally:
+        setattr(module, function, right)
+
+
+@contextmanager
 def broken_code(name: str | None) -> Iterator[None]:
     """The running code is broken in this block. None: it is not. Raises InvalidInput with the known names."""
     if name is None:
@@ -440,14 +445,8 @@ def broken_code(name: str | None) -> Iterator[None]:
         return
     if name not in RUN_BREAKS:
         raise InvalidInput(f"break is {name!r}; allowed: {', '.join(RUN_BREAKS)}")
-    broken, right = RUN_BREAKS[name], {}
-    for place in broken.places:
-        module, _, function = place.partition(":")
-        right[place] = import_module(module), function, getattr(import_module(module), function)
-    try:
-        for found, function, was in right.values():
-            setattr(found, function, broken.wrong(was))
+    with ExitStack() as held:
+        for place in RUN_BREAKS[name].places:
+            module, _, function = place.partition(":")
+            held.enter_context(replaced(import_module(module), function, RUN_BREAKS[name].wrong))
         yield
-    finally:
-        for found, function, was in right.values():
-            setattr(found, function, was)

@@ -234,11 +234,14 @@ class Answers:
 
 def answers_evidence(answers: Answers) -> list[Evidence]:
     """Every family of tests of these answers."""
+    batches, places = len(answers.outcomes), np.arange(answers.outcomes.shape[1])
+    # The first batches are a part too.
+    parts = [answers.outcomes[: max(1, batches // 100)], *np.array_split(answers.outcomes, min(_PARTS, batches))]
     return [
-        _single(answers),
+        _outcomes("single outcomes", answers, answers.kinds, [answers.outcomes]),
         _upsets(answers),
-        _by_place(answers),
-        _by_part(answers),
+        _outcomes("by place in the batch", answers, places, [answers.outcomes]),
+        _outcomes("by part of the run", answers, answers.kinds, parts),
         *_dependence(answers),
         *_totals(answers),
         _whole_batches(answers),
@@ -246,13 +249,16 @@ def answers_evidence(answers: Answers) -> list[Evidence]:
     ]
 
 
-def _single(answers: Answers) -> Evidence:
-    """Each outcome of each kind of query."""
-    kinds = int(answers.kinds.max()) + 1
-    laws = np.stack([answers.laws[answers.kinds == kind][0] for kind in range(kinds)])
-    hits = _counts(answers.outcomes, answers.kinds, shape=laws.shape)
-    trials = len(answers.outcomes) * np.bincount(answers.kinds, minlength=kinds)[:, None] * np.ones_like(hits)
-    return binomial_evidence("single outcomes", hits, trials, laws, words=("votes {}", "outcome {}"))
+def _outcomes(
+    family: str, answers: Answers, groups: Int64[ndarray, " queries"], parts: list[Int64[ndarray, "some queries"]]
+) -> Evidence:
+    """Each outcome of each group of queries of one law, in each part of the run."""
+    laws = np.stack([answers.laws[groups == group][0] for group in range(int(groups.max()) + 1)])
+    hits = np.stack([_counts(part, groups, shape=laws.shape) for part in parts])
+    each = np.bincount(groups)[:, None] + np.zeros_like(hits[0])
+    trials = np.stack([len(part) * each for part in parts])
+    words = ("part {}", "query or votes {}", "outcome {}")
+    return binomial_evidence(family, hits, trials, np.broadcast_to(laws, hits.shape), words=words)
 
 
 def _upsets(answers: Answers) -> Evidence:
@@ -276,27 +282,6 @@ def _upsets(answers: Answers) -> Evidence:
     hits, trials, chance = (np.array(each) for each in zip(*asked, strict=True))
     found = binomial_evidence("upsets", hits, trials, chance, words=("certainty {}",))
     return replace(found, p=min(1.0, found.p * len(_CERTAINTIES) / len(hits)), cells=len(_CERTAINTIES))
-
-
-def _by_place(answers: Answers) -> Evidence:
-    """Each outcome of each query of a batch."""
-    places = np.arange(answers.outcomes.shape[1])
-    hits = _counts(answers.outcomes, places, shape=answers.laws.shape)
-    trials = np.full_like(hits, len(answers.outcomes))
-    return binomial_evidence("by place in the batch", hits, trials, answers.laws, words=("query {}", "outcome {}"))
-
-
-def _by_part(answers: Answers) -> Evidence:
-    """Each outcome of each kind in each part of the run; the first batches are a part too."""
-    kinds = int(answers.kinds.max()) + 1
-    laws = np.stack([answers.laws[answers.kinds == kind][0] for kind in range(kinds)])
-    batches = len(answers.outcomes)
-    parts = [answers.outcomes[: max(1, batches // 100)], *np.array_split(answers.outcomes, min(_PARTS, batches))]
-    per_kind = np.bincount(answers.kinds, minlength=kinds)[:, None]
-    hits = np.stack([_counts(part, answers.kinds, shape=laws.shape) for part in parts])
-    trials = np.stack([len(part) * per_kind + np.zeros_like(hits[0]) for part in parts])
-    chance = np.broadcast_to(laws, hits.shape)
-    return binomial_evidence("by part of the run", hits, trials, chance, words=("part {}", "votes {}", "outcome {}"))
 
 
 def _counts(

@@ -16,6 +16,8 @@ from typing import Any  # the values of a JSON object
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from jaxtyping import Int32
+from numpy import ndarray
 
 from protocols.budgets.accountant import accountant
 from protocols.installing import DISTRIBUTION
@@ -34,7 +36,7 @@ from simulations.results.text import (
     groups_table,
 )
 from simulations.setup.experiment import write_config
-from simulations.stages.label import mean_and_interval
+from simulations.stages.label import SeedResult, mean_and_interval
 from simulations.stages.students import measured_parties
 
 Summary = dict[str, Any]  # Any: JSON
@@ -274,65 +276,63 @@ def _groups(result: RunResult) -> list[Summary]:
 
 def _sums(result: RunResult) -> bytes:
     """One row per seed, query and class: the noisy sum of all records' votes, in votes. It is what was released."""
-    tables = []
-    for seed in result.seeds:
-        cells = seed.labelling.cells
-        if cells is not None:
-            query, label = np.indices(cells.shape)
-            tables.append(
-                pa.table(
-                    {
-                        "seed": np.full(cells.size, seed.seed, dtype=np.int64),
-                        "query": query.ravel().astype(np.int64),
-                        "class": label.ravel().astype(np.int32),
-                        "votes": cells.ravel() / result.study.units,
-                    }
-                )
-            )
-    return _parquet(tables)
+
+    def columns(seed: SeedResult) -> Summary | None:
+        if (cells := seed.labelling.cells) is None:
+            return None
+        query, label = np.indices(cells.shape)
+        votes = cells.ravel() / result.study.units
+        return {"query": query.ravel().astype(np.int64), "class": label.ravel().astype(np.int32), "votes": votes}
+
+    return _parquet(result, columns)
 
 
 def _pool(result: RunResult) -> bytes:
     """One row per seed and pool record: the probability of each class, the likeliest, and the true label (-1 unknown).
     Made of the released sums."""
-    tables = []
-    truth = result.source.truth
-    for seed in result.seeds:
-        if seed.soft is not None:
-            chances = seed.soft.probabilities
-            columns = {
-                "seed": np.full(len(chances), seed.seed, dtype=np.int64),
-                "record": np.arange(len(chances), dtype=np.int64),
-                "label": chances.argmax(axis=1).astype(np.int32),
-                "true_label": (np.full(len(chances), -1) if truth is None else truth).astype(np.int32),
-            }
-            columns |= {f"probability_{label}": chances[:, label] for label in range(chances.shape[1])}
-            tables.append(pa.table(columns))
-    return _parquet(tables)
+
+    def columns(seed: SeedResult) -> Summary | None:
+        if seed.soft is None:
+            return None
+        chances = seed.soft.probabilities
+        return {
+            "record": np.arange(len(chances), dtype=np.int64),
+            "label": chances.argmax(axis=1).astype(np.int32),
+            "true_label": _truth(result, len(chances)),
+            **{f"probability_{label}": chances[:, label] for label in range(chances.shape[1])},
+        }
+
+    return _parquet(result, columns)
 
 
 def _queries(result: RunResult) -> bytes:
     """One row per seed and query: batch (-1 not asked), label (-1 abstained, -2 not asked), true label (-1 unknown)."""
-    tables = []
-    truth = result.source.truth
-    for seed in result.seeds:
+
+    def columns(seed: SeedResult) -> Summary:
         labels = seed.labelling.labels
-        tables.append(
-            pa.table(
-                {
-                    "seed": np.full(len(labels), seed.seed, dtype=np.int64),
-                    "query": np.arange(len(labels), dtype=np.int64),
-                    "batch": seed.labelling.batch_of.astype(np.int32),
-                    "label": labels.astype(np.int32),
-                    "answered": labels >= 0,
-                    "true_label": (np.full(len(labels), -1) if truth is None else truth).astype(np.int32),
-                }
-            )
-        )
-    return _parquet(tables)
+        return {
+            "query": np.arange(len(labels), dtype=np.int64),
+            "batch": seed.labelling.batch_of.astype(np.int32),
+            "label": labels.astype(np.int32),
+            "answered": labels >= 0,
+            "true_label": _truth(result, len(labels)),
+        }
+
+    return _parquet(result, columns)
 
 
-def _parquet(tables: list[pa.Table]) -> bytes:
+def _truth(result: RunResult, count: int) -> Int32[ndarray, " count"]:
+    known = result.source.truth
+    return (np.full(count, -1) if known is None else known).astype(np.int32)
+
+
+def _parquet(result: RunResult, columns: Callable[[SeedResult], Summary | None]) -> bytes:
+    """The columns of every seed that has them, each row with its seed."""
+    tables = []
+    for seed in result.seeds:
+        if (found := columns(seed)) is not None:
+            rows = len(next(iter(found.values())))
+            tables.append(pa.table({"seed": np.full(rows, seed.seed, dtype=np.int64), **found}))
     sink = pa.BufferOutputStream()
     pq.write_table(pa.concat_tables(tables) if tables else pa.table({}), sink, compression="zstd")
     return bytes(sink.getvalue())

@@ -1,10 +1,4 @@
-"""Which figures of a run are not for release, and how they are marked wherever else they stand.
-
-A membership report in words: rows of a table, and what was found in one sentence.
-
-What a run writes and says of the groups of test records: summary.json, two tables, and lines for the terminal.
-
-Plain words for a run: what was done, numbers as people read them, and why a figure was not measured.
+"""A run in plain words and tables: what was done, what is not for release, what an attack found, groups of records.
 """
 
 from __future__ import annotations

@@ -89,9 +89,8 @@ def test_the_command_writes_labels_and_a_report_for_their_owner_alone(place, con
     assert 0.5 < report["improvement"]["accuracy_before"] <= 1
     assert all(0 < each["epsilon_used"] <= each["epsilon_cap"] for each in report["parties"])
     assert {each["epsilon_reserved"] for each in report["parties"]} == {0}
-    assert "before" in (tmp_path / "labels.report.md").read_text()
     assert "before" in (tmp_path / "labels.report.html").read_text()
-    for name in ("labels.csv", "labels.report.json", "labels.report.md", "labels.report.html"):
+    for name in ("labels.csv", "labels.report.json", "labels.report.html"):
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
     # By its name now, and nothing is charged again.
     assert command(place, consortium, "--out", str(out), "--json", study="heart") == 0

@@ -10,7 +10,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from party.asking.report import Improvement, ask_figures, cost, fixed_point, markdown, meaning, page, report_lines
+from party.asking.report import Improvement, ask_figures, cost, fixed_point, meaning, page, report_lines
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import NOT_ASKED, Labelling
 from protocols.labelling.schedule import Stop
@@ -119,9 +119,8 @@ def test_the_figures_of_the_page_are_those_of_the_json():
     text = "".join(found.texts)
     for said in ("39 of them are right only after, 21 only before", "it gives 99.5 % of your records the same label"):
         assert said in text
-    # On a terminal and in Markdown too.
+    # On a terminal too.
     assert f"  {fixed_point(0.995)}" in report_lines(figures, IMPROVED)
-    assert f"- {fixed_point(0.995)}" in markdown(figures, IMPROVED)
     assert figures["study"] in text
     assert "3 hospitals have spent epsilon" in text
 
@@ -209,7 +208,7 @@ def test_what_an_epsilon_means_is_how_many_an_attack_accuses_wrongly():
     assert "Weak" in meaning(figures_of(asked_study(epsilon=8.0)))
 
 
-def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
+def test_lines_say_what_was_answered_and_who_was_left_out():
     study = asked_study()
     terms = replace(study.terms, class_names=("a|b", "right"))
     labelling = labelled(refusals={"hospital-2": "absent"})
@@ -217,9 +216,7 @@ def test_lines_and_markdown_say_the_same_and_a_name_cannot_break_a_table():
     lines = report_lines(figures, None)
     assert lines[0] == "3 of 4 queries answered, 8 in the file: a budget cannot pay for one more query"
     assert lines[-1] == "left out of the last batches: hospital-2 (absent)"
-    text = markdown(figures, None)
-    assert "| a\\|b | 1 |" in text
-    assert all(f"- {line}" in text for line in lines)
+    assert Parsed(page(figures)).tables["Labels of each class"][1:] == [["a|b", "1"], ["right", "2"]]
     assert figures["improvement"] is None
     assert ask_figures(study, labelled(), IMPROVED, reserved=NONE, data_set="w")["improvement"] == asdict(IMPROVED)
 
@@ -233,7 +230,8 @@ def test_what_is_reserved_is_not_said_to_be_spent(stop):
     assert used == study.budgets.epsilon_of(np.array([0, 3, 0]) * 10**9).tolist()
     assert [sum(both) for both in zip(used, more, strict=True)] == pytest.approx(study.budgets.epsilon_of(spent))
     said = f"have spent epsilon 0 to {at_most(used[1])} of the 45 that they allow in this study, at delta 1e-05;"
-    for text in ("\n".join(report_lines(figures, None)), markdown(figures, None), "".join(Parsed(page(figures)).texts)):
+    for text in ("\n".join(report_lines(figures, None)), "".join(Parsed(page(figures)).texts)):
         assert f"{said} at most {at_most(more[0])} more is reserved" in text
-    assert f"| hospital-0 | 0 | {at_most(more[0])} | 45 | 1e-05 |" in markdown(figures, None)
+    rows = Parsed(page(figures)).tables["What each has spent"]
+    assert ["hospital-0", "0", at_most(more[0]), "45", "1e-05"] in rows
     assert "reserved" not in cost(figures_of(study, None, **given))
