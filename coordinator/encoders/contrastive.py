@@ -15,7 +15,7 @@ from numpy import ndarray
 from torch import Tensor, nn
 
 from coordinator.encoders.standard import OF_POOL, check_images, resized, standardised
-from coordinator.students.augmentation import ImageChange
+from coordinator.students.torch_student import ImageChange
 from runtime.torch_networks import learning_rate_factor
 
 _SIDE: Final = 32  # larger images are reduced to it

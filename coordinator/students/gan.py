@@ -21,9 +21,11 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
-from coordinator.students.augmentation import LABELLED_IMAGES, WEAK_IMAGES, Augmentation
 from coordinator.students.student import Student, StudentKind, check_released
 from coordinator.students.torch_student import (
+    LABELLED_IMAGES,
+    WEAK_IMAGES,
+    Augmentation,
     Loss,
     Method,
     Schedule,

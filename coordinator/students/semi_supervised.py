@@ -28,16 +28,23 @@ from numpy import ndarray
 from torch import Tensor
 from torch.nn import functional
 
-from coordinator.students.augmentation import (
+from coordinator.students.student import Student, StudentKind, check_released, is_image
+from coordinator.students.torch_student import (
+    CNN,
     LABELLED_IMAGES,
+    MLP,
     STRONG_IMAGES,
     STRONG_ROWS,
     WEAK_IMAGES,
     WEAK_ROWS,
     Augmentation,
+    Loss,
+    Method,
+    Schedule,
+    Step,
+    cross_entropy,
+    train,
 )
-from coordinator.students.student import Student, StudentKind, check_released, is_image
-from coordinator.students.torch_student import CNN, MLP, Loss, Method, Schedule, Step, cross_entropy, train
 from runtime.torch_networks import torch_device
 
 _SCHEDULE: Final = Schedule(batch=32, epochs=25, fewest_steps=800, most_steps=3000)

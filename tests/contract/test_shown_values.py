@@ -57,7 +57,7 @@ SHOWN = {
     "coordinator.encoders.standard.Origin.weights": "a sentence on where public weights come from",
     "coordinator.queries.choice.QueryChoice.seed": "of public queries, an argument of their command",
     "coordinator.students.trained.Trained.seed": "of the student, published with it",
-    "coordinator.students.augmentation.RowChange.noise": "a setting of the student",
+    "coordinator.students.torch_student.RowChange.noise": "a setting of the student",
     "coordinator.students.torch_student.StudentNetwork.logits": "a function",
     "coordinator.students.semi_supervised.SemiSupervisedKind.rows": "a function",
     "coordinator.students.propagation.PropagationKind.rows": "a function",

@@ -28,7 +28,7 @@ from typing import Any, ClassVar, Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 _PROGRAMS: Final = ("party", "coordinator", "guardian", "tests")
 _IMPORTED: Final = (
-    "coordinator.commands.labelling", "coordinator.commands.serve", "coordinator.commands.study",
+    "coordinator.commands.running", "coordinator.commands.study",
     "coordinator.labelling.training", "coordinator.serving", "guardian.serving", "party.commands.ask",
     "party.commands.enrolment", "party.commands.running", "party.commands.study", "party.connection.node",
     "party.voting.answering", "party.voting.teacher_child", "protocols.levels.hidden_queries.dealing",

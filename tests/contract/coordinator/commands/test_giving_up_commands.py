@@ -9,7 +9,7 @@ import time
 import pytest
 
 from coordinator.commands.group import run_command
-from coordinator.commands.labelling import _why
+from coordinator.commands.running import _why
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.giving_up import give_up
 from coordinator.labelling.jobs import ServedStudy

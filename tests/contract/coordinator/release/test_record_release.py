@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.commands.release import verify
+from coordinator.commands.running import verify
 from coordinator.labelling.study_creation import plan_records
 from coordinator.labelling.training import released_pool_labels, train_student
 from coordinator.queries.choice import QueryChoice

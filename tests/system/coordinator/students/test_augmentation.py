@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.students.augmentation import STRONG_IMAGES, WEAK_IMAGES, ImageChange, RowChange
+from coordinator.students.torch_student import STRONG_IMAGES, WEAK_IMAGES, ImageChange, RowChange
 
 
 def blob() -> torch.Tensor:
