@@ -34,10 +34,10 @@ from party.party import Party
 from protocols.crypto.identity import (
     certificate_from_pem,
     issue,
-    key_from_pem,
     key_to_pem,
     new_authority,
     new_key,
+    private_key_from_pem,
     to_pem,
 )
 from protocols.crypto.randomness import system_source
@@ -109,7 +109,7 @@ def serve_nodes(folder: Path, first: int, last: int) -> None:
         ledger = Ledger(folder / f"{name}.sqlite")
         party = Party(name, study=study, ledger=ledger, voter=vote, coins_from=None)
         node = Node(
-            key=key_from_pem((folder / f"{name}.key").read_bytes()),
+            key=private_key_from_pem((folder / f"{name}.key").read_bytes()),
             certificate=certificate_from_pem((folder / f"{name}.pem").read_bytes()),
             authority=authority,
             address=(folder / "address").read_text(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import IntEnum
 from typing import Final
@@ -59,34 +59,6 @@ class SimulationExit(IntEnum):
     INTERRUPTED = 130
 
 
-# What each means, in docs/reference/command-line.md.
-EXIT_MEANINGS: Final[Mapping[Exit, str]] = {
-    Exit.DONE: "done",
-    Exit.UNEXPECTED: "unexpected error: please report it",
-    Exit.WRONG_USE: "wrong use of the command line",
-    Exit.INVALID_INPUT: "invalid input: a value, a key or a file",
-    Exit.REFUSED: "refused, by the other side or by a policy",
-    Exit.BUDGET: "a budget or a lifetime cap does not allow it; nothing was charged",
-    Exit.STORAGE: "storage: the disk is full, or a file cannot be written",
-    Exit.NETWORK: "the network or the other side failed, or (`label --wait`, `resume --wait`) a labelling stopped "
-    "before its end",
-    Exit.VERIFICATION: "verification failed: something differs from what was signed",
-    Exit.PARTLY: "verified except what the output lists as NOT CHECKED",
-    Exit.INTERRUPTED: "Ctrl-C. SIGTERM ends `run` and `serve` with 0",
-}
-SIMULATION_EXIT_MEANINGS: Final[Mapping[SimulationExit, str]] = {
-    SimulationExit.DONE: "done",
-    SimulationExit.OTHER: "any other error of Conclave",
-    SimulationExit.INVALID_INPUT: "a value or flag is wrong",
-    SimulationExit.ABSENT: "a data set or file of votes is missing; the message says how to get it",
-    SimulationExit.CORRUPT: "a file is corrupt: checksum, format or values",
-    SimulationExit.BUDGET: "a budget affords nothing",
-    SimulationExit.STORAGE: "the disk is full or cannot be written to",
-    SimulationExit.ENGINE: "the engine stopped working",
-    SimulationExit.REFUTED: "only `audit`: a mechanism was shown to leak more than it claims. All results were still "
-    "printed and written",
-    SimulationExit.INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; [resume](../how-to/resume-a-run.md)",
-}
 _ERRORS: Final[tuple[tuple[type[ConclaveError], Exit, SimulationExit, Code], ...]] = (
     (InvalidInput, Exit.INVALID_INPUT, SimulationExit.INVALID_INPUT, Code.INVALID_INPUT),
     (DataUnavailable, Exit.INVALID_INPUT, SimulationExit.ABSENT, Code.DATA_UNAVAILABLE),

@@ -1,17 +1,12 @@
-"""Budget filters: what each party's budget affords, by counting whole queries or one order's integer cap.
+"""Budget filters: one integer cap and one integer cost rule per party.
 
-How many queries each party's budget buys by exact composition, and the epsilon of any number of them.
-
-The number is fixed before the first query, and the filter counts: after N queries in which a party took part it takes
-part in no other. That is a filter by construction. What stops early was still charged N of N
-(docs/explanation/exact-composition.md, section 5).
-
-Budget filters: one order, one integer cap and one integer cost rule per party.
-
-At enrolment a party's (epsilon, delta) becomes ONE Renyi order and ONE cap; spending stops before the sum at that order
-would exceed the cap. That is a valid filter under fully adaptive queries, with individual accounting (Feldman & Zrnic
-2021, arXiv 2008.11193; for mu^2 of Gaussian DP Smith & Thakurta 2022). Proof: docs/explanation/mathematics.md, section
-5. The guarantee is the CAP. The amount spent is an odometer reading, not an epsilon: operators see it as budget used.
+Under exact composition the number of queries is fixed before the first one, and the filter counts: after N queries in
+which a party took part it takes part in no other. What stops early was still charged N of N
+(docs/explanation/exact-composition.md, section 5). Otherwise, at enrolment a party's (epsilon, delta) becomes ONE Renyi
+order and ONE cap; spending stops before the sum at that order would exceed the cap. That is a valid filter under fully
+adaptive queries, with individual accounting (Feldman & Zrnic 2021, arXiv 2008.11193; for mu^2 of Gaussian DP Smith &
+Thakurta 2022). Proof: docs/explanation/mathematics.md, section 5. The guarantee is the CAP. The amount spent is an
+odometer reading, not an epsilon: operators see it as budget used.
 """
 
 from __future__ import annotations

@@ -52,14 +52,6 @@ OWN_RECORDS: Final = (
     "Records of the hospital that asks are protected by private inference, as long as no two of it, a hospital that "
     "answers and the guardian collude: no epsilon covers them."
 )
-OWN_TRAINING: Final = (
-    "Nothing: training on its own labelled records is not differentially private, and no epsilon covers them."
-)
-ANY_VOTES: Final = "The same cap: the bound holds for any votes of the others, known or not."
-ONE_SERVER: Final = (
-    "The same cap, computationally, while that server runs the software unchanged: the cap counts on the noise of the "
-    "other server alone, and the votes are secret-shared."
-)
 SIMULATED: Final = (
     "The noise of a simulation comes from a NumPy generator with a known seed. It protects nobody; a real study draws "
     "cryptographic noise."

@@ -132,14 +132,6 @@ def private_key_from_pem(pem: bytes, *, passphrase: bytes | None = None) -> Priv
     raise InvalidInput("the private key is of another kind; allowed: P-256, X25519, Ed25519")
 
 
-def key_from_pem(pem: bytes) -> ec.EllipticCurvePrivateKey:
-    """The unencrypted P-256 key in a PEM file. Raises InvalidInput."""
-    key = private_key_from_pem(pem)
-    if not isinstance(key, ec.EllipticCurvePrivateKey):
-        raise InvalidInput("the private key is of another kind; allowed: P-256")
-    return key
-
-
 def to_pem(certificate: x509.Certificate | x509.CertificateSigningRequest) -> bytes:
     """The certificate or request in PEM."""
     return certificate.public_bytes(serialization.Encoding.PEM)

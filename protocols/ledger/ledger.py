@@ -1,23 +1,14 @@
-"""A ledger: its tables, its rules, and what a damaged one says.
-
-The tables of a ledger, and triggers that forbid deleting a charge, or lowering it except by settling.
-
-Every statement that writes them is in ledger.py. The triggers repeat its rules, so that no later statement lowers a
-charge or removes a log entry by mistake. Anyone who can write the file can drop the triggers;
-`conclave-party verify` then finds sums that differ.
-
-Damage to a ledger's file that SQLite itself does not see: it keeps no checksums, so a flipped bit is another number.
-
-Every amount stands twice, in its charge and in its account's sum, and a note with a digest of itself. So one bit, or
-one page that went back, is found where the file is opened, or where the note is read, and the ledger is not used: an
-amount that reads lower would be spent again, and from another seed other noise would be drawn.
-
-The ledger: caps, reservations and settlements in SQLite. Each side keeps its own; it is the only state.
+"""The ledger: caps, reservations and settlements in SQLite. Each side keeps its own; it is the only state.
 
 Spend, then speak: a batch's worst case is reserved in the transaction that stores what will be sent, before it is sent.
 The outcome settles a reservation once, and only downwards; one that is never settled stands; one that no outcome can
 lower is settled where it is made. settled + reserved never exceeds an account's cap, in whatever order calls and
 crashes come. Each account counts in one unit; an amount of another is refused.
+
+Triggers repeat these rules, so that no later statement lowers a charge or removes a log entry by mistake. Who can write
+the file can drop them; `conclave-party verify` then finds sums that differ. SQLite keeps no checksums, so every amount
+stands twice, in its charge and in its account's sum, and a note with a digest of itself: a flipped bit, or a page that
+went back, is found when the file is opened or the note is read, and the ledger is not used.
 """
 
 from __future__ import annotations

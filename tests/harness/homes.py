@@ -63,9 +63,9 @@ def make_member(
     )
     assert code == 0
     home = PartyHome((folder / "home").resolve())
-    from protocols.crypto.identity import key_from_pem
+    from protocols.crypto.identity import private_key_from_pem
 
-    certificate = consortium.certify(key_from_pem(home.key.read_bytes()), party)
+    certificate = consortium.certify(private_key_from_pem(home.key.read_bytes()), party)
     home.certificate.write_bytes(to_pem(certificate))
     return home
 

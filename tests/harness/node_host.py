@@ -8,7 +8,7 @@ from pathlib import Path
 from party.connection.node import Node
 from party.connection.seat import ServedSeat
 from party.party import Party
-from protocols.crypto.identity import certificate_from_pem, key_from_pem
+from protocols.crypto.identity import certificate_from_pem, private_key_from_pem
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import read_study
 from tests.harness.studies import voter
@@ -21,7 +21,7 @@ def main(folder: Path, names: list[str]) -> None:
         ledgers.append(Ledger(folder / f"{name}.sqlite"))
         party = Party(name, study=study, ledger=ledgers[-1], voter=voter(name), coins_from=None)
         node = Node(
-            key=key_from_pem((folder / f"{name}.key").read_bytes()),
+            key=private_key_from_pem((folder / f"{name}.key").read_bytes()),
             certificate=certificate_from_pem((folder / f"{name}.pem").read_bytes()),
             authority=certificate_from_pem((folder / "authority.pem").read_bytes()),
             address=(folder / "address").read_text(),

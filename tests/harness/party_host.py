@@ -17,7 +17,7 @@ from numpy import ndarray
 
 from party.party import Party, Voter
 from protocols.array_files import read_array
-from protocols.crypto.identity import PEM_BYTES, key_from_pem, key_to_pem
+from protocols.crypto.identity import PEM_BYTES, key_to_pem, private_key_from_pem
 from protocols.crypto.randomness import system_source
 from protocols.errors import MalformedMessage
 from protocols.ledger.ledger import Ledger
@@ -82,7 +82,7 @@ def _ballot(folder: Path, study: Study, seat: int, ledger: Ledger) -> Ballot:
     """Of known keys and noise where records vote: so its noise is that of the same study in one process."""
     if study.votes.once:
         return simulated_ballot(study, seat, ledger=ledger, seed=SEED)
-    means = Means(key=lambda: key_from_pem(read_bytes(folder / "keys" / f"{seat}.pem", most=PEM_BYTES)))
+    means = Means(key=lambda: private_key_from_pem(read_bytes(folder / "keys" / f"{seat}.pem", most=PEM_BYTES)))
     return ballot_of(study, study.roster[seat].party, ledger=ledger, source=system_source, means=means)
 
 

@@ -45,10 +45,10 @@ from protocols.bounds import label_only_table
 from protocols.crypto.identity import (
     certificate_from_pem,
     certificate_request,
-    key_from_pem,
     key_to_pem,
     new_authority,
     new_key,
+    private_key_from_pem,
     request_from_pem,
     to_pem,
 )
@@ -144,7 +144,9 @@ def readers(folder: Path) -> dict[str, Reader]:
         "denied": Reader("denied", b"ab" * 32 + b"\n", lambda path: GuardianHome(path.parent).denied()),
         "key": Reader("key.pem", key_to_pem(key), lambda path: CoordinatorHome(path.parent).key()),
         "certificate": Reader("c.pem", authority, lambda path: certificate_from_pem(read_bytes(path, most=2**20))),
-        "private key": Reader("k.pem", key_to_pem(key), lambda path: key_from_pem(read_bytes(path, most=2**20))),
+        "private key": Reader(
+            "k.pem", key_to_pem(key), lambda path: private_key_from_pem(read_bytes(path, most=2**20))
+        ),
         "request": Reader(
             "r.pem",
             to_pem(certificate_request(key, name="hospital")),

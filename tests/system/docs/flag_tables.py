@@ -19,7 +19,7 @@ from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.mechanisms import mechanism_parameters
 from protocols.ranges import RANGES
 from protocols.refusals.table import Cost, Reader, sections
-from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS
+from runtime.exits import Exit, SimulationExit
 from simulations.commands.group import cli as simulate_cli
 from simulations.datasets import DATASETS
 from simulations.setup.accountants import accountant_table
@@ -45,6 +45,33 @@ _PROGRAMS = {"party": party_cli, "coordinator": coordinator_cli, "guardian": gua
 _ACCOUNTANTS = re.compile(r"(<!-- accountants -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _CODES = re.compile(r"(<!-- codes: ([\w ,]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _EXITS = re.compile(r"(<!-- exit codes: (\w+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+EXIT_MEANINGS: Mapping[Exit, str] = {
+    Exit.DONE: "done",
+    Exit.UNEXPECTED: "unexpected error: please report it",
+    Exit.WRONG_USE: "wrong use of the command line",
+    Exit.INVALID_INPUT: "invalid input: a value, a key or a file",
+    Exit.REFUSED: "refused, by the other side or by a policy",
+    Exit.BUDGET: "a budget or a lifetime cap does not allow it; nothing was charged",
+    Exit.STORAGE: "storage: the disk is full, or a file cannot be written",
+    Exit.NETWORK: "the network or the other side failed, or (`label --wait`, `resume --wait`) a labelling stopped "
+    "before its end",
+    Exit.VERIFICATION: "verification failed: something differs from what was signed",
+    Exit.PARTLY: "verified except what the output lists as NOT CHECKED",
+    Exit.INTERRUPTED: "Ctrl-C. SIGTERM ends `run` and `serve` with 0",
+}
+SIMULATION_EXIT_MEANINGS: Mapping[SimulationExit, str] = {
+    SimulationExit.DONE: "done",
+    SimulationExit.OTHER: "any other error of Conclave",
+    SimulationExit.INVALID_INPUT: "a value or flag is wrong",
+    SimulationExit.ABSENT: "a data set or file of votes is missing; the message says how to get it",
+    SimulationExit.CORRUPT: "a file is corrupt: checksum, format or values",
+    SimulationExit.BUDGET: "a budget affords nothing",
+    SimulationExit.STORAGE: "the disk is full or cannot be written to",
+    SimulationExit.ENGINE: "the engine stopped working",
+    SimulationExit.REFUTED: "only `audit`: a mechanism was shown to leak more than it claims. All results were still "
+    "printed and written",
+    SimulationExit.INTERRUPTED: "interrupted by Ctrl-C or SIGTERM; [resume](../how-to/resume-a-run.md)",
+}
 _EXIT_MEANINGS: dict[str, Mapping[Any, str]] = {"servers": EXIT_MEANINGS, "simulate": SIMULATION_EXIT_MEANINGS}
 _STOPS = re.compile(r"(<!-- stops -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)

@@ -14,7 +14,7 @@ import pytest
 from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.mechanisms import mechanism_parameters
 from protocols.refusals.code import Code
-from runtime.exits import EXIT_MEANINGS, SIMULATION_EXIT_MEANINGS, Exit, SimulationExit
+from runtime.exits import Exit, SimulationExit
 from simulations.commands.group import run_command
 from simulations.setup.accountants import accountant_table
 from simulations.setup.experiment import SETTINGS
@@ -22,8 +22,10 @@ from tests.harness.pages import OUTPUTS, ROOT, RunPage, keys, names_of, section
 from tests.system.docs.flag_tables import (
     ACCOUNTANTS_PAGE,
     ERRORS_PAGE,
+    EXIT_MEANINGS,
     HOST,
     PAGE,
+    SIMULATION_EXIT_MEANINGS,
     WIRE_PAGE,
     commands,
     options,

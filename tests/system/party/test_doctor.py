@@ -10,7 +10,7 @@ from party.commands.group import run_command
 from party.doctor import examine
 from party.home import PartyHome
 from party.voting.trained import keep_measured
-from protocols.crypto.identity import key_from_pem, to_pem
+from protocols.crypto.identity import private_key_from_pem, to_pem
 from tests.harness.consortium import Consortium
 from tests.harness.homes import make_member, study_file, tabled, write_invitation
 from tests.harness.studies import NOW, deployed_study
@@ -135,7 +135,7 @@ def test_the_server_of_another_consortium_fails_at_tls(member, tmp_path):
 
 def test_a_certificate_that_is_absent_expired_of_another_key_or_of_another_authority_fails_there(member, tmp_path):
     consortium, home = member
-    key = key_from_pem(home.key.read_bytes())
+    key = private_key_from_pem(home.key.read_bytes())
     old = consortium.certify(key, "hospital-0", days=1, now=NOW - datetime.timedelta(days=3))
     for certificate in (old, consortium.certify(consortium.key, "hospital-0"), consortium.certify(key, "hospital-5")):
         home.certificate.write_bytes(to_pem(certificate))

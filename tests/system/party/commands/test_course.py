@@ -16,7 +16,7 @@ import pytest
 from party.budget.spending import spending
 from party.commands.group import run_command
 from party.live import last_audit
-from protocols.crypto.identity import key_from_pem, request_from_pem, to_pem
+from protocols.crypto.identity import private_key_from_pem, request_from_pem, to_pem
 from protocols.errors import Refused
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
@@ -200,10 +200,13 @@ def test_enrolling_waits_for_the_operator_and_takes_its_own_certificate_only(tmp
         answers[1] = "hospital-0"
         assert run_command(["enrol", *at, "--wait", "5"]) == 0
         assert (tmp_path / "home" / "certificate.pem").exists()
-        key = key_from_pem((tmp_path / "home" / "key.pem").read_bytes())
+        key = private_key_from_pem((tmp_path / "home" / "key.pem").read_bytes())
         assert (tmp_path / "home" / "key.pem").stat().st_mode & 0o777 == 0o600
         assert run_command(["init", str(invitation), *at]) == 0
-        assert key_from_pem((tmp_path / "home" / "key.pem").read_bytes()).private_numbers() == key.private_numbers()
+        assert (
+            private_key_from_pem((tmp_path / "home" / "key.pem").read_bytes()).private_numbers()
+            == key.private_numbers()
+        )
         capsys.readouterr()
         # Settings are not filled in yet: that is the next step, and not wrong.
         assert run_command(["doctor", *at]) == 0

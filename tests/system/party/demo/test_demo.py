@@ -14,7 +14,7 @@ from party.commands.group import run_command
 from party.demo.demo import MARK, LocalConsortium, _own_folder
 from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from party.demo.figures import in_words
-from protocols.crypto.identity import fingerprint, key_from_pem, phrase
+from protocols.crypto.identity import fingerprint, phrase, private_key_from_pem
 from protocols.errors import EngineFailed, Refused
 from protocols.installing import install
 from tests.harness.local_consortium import ConsortiumHere
@@ -67,7 +67,7 @@ def test_the_demo_goes_from_nothing_to_a_verified_release_of_record_votes(demo):
 def test_fingerprints_come_from_each_hospital_s_own_terminal(demo):
     assert not {("coordinator", "requests"), ("coordinator", "status")} & {each[:2] for each in Recorded.called}
     for name in HOSPITALS:
-        words = phrase(fingerprint(key_from_pem((demo[1] / name / "key.pem").read_bytes()).public_key()))
+        words = phrase(fingerprint(private_key_from_pem((demo[1] / name / "key.pem").read_bytes()).public_key()))
         assert ("coordinator", "approve", name, "--fingerprint", words) in Recorded.called
 
 
