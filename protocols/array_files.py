@@ -15,7 +15,7 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -118,6 +118,17 @@ def parse_arrays(
 ) -> dict[str, Shaped[ndarray, "..."]]:
     """The named arrays in the bytes of an .npz file, as read_arrays; where: what they are. Raises DataCorrupt."""
     return _arrays(io.BytesIO(content), len(content), names, where, most)
+
+
+def typed_array(
+    arrays: Mapping[str, Shaped[ndarray, "..."]], name: str, kind: tuple[str, int], where: str
+) -> Shaped[ndarray, "..."]:
+    """The array of this name. kind: its dtype and rank. Raises DataCorrupt where it is absent or another."""
+    found = arrays.get(name)
+    if found is None or found.dtype != np.dtype(kind[0]) or found.ndim != kind[1]:
+        said = "absent" if found is None else f"{found.dtype} of rank {found.ndim}"
+        raise DataCorrupt(f"{where}: {name} is {said}; allowed: {kind[0]} of rank {kind[1]}")
+    return found
 
 
 def array_names(path: Path, *, most: int = FILE_BYTES) -> list[str]:

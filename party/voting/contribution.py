@@ -22,7 +22,7 @@ from party.data.records import Records
 from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.array_files import read_arrays
-from protocols.contributions import FEWEST_UNITS, contribution_sum
+from protocols.sums.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code

@@ -19,7 +19,7 @@ import numpy as np
 from jaxtyping import Float32
 from numpy import ndarray
 
-from protocols.array_files import parse_arrays
+from protocols.array_files import parse_arrays, typed_array
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.images import Deskew, Hog
@@ -107,8 +107,8 @@ class FeatureMap:
         No encoder runs. Raises DataCorrupt where it is no such file, InvalidInput where its stages are out of range.
         """
         arrays = parse_arrays(content, where=where, most=FEATURES_BYTES)
-        shape = _checked(arrays, "shape", ("<i8", 1), where)
-        kinds = _checked(arrays, "kinds", ("<i8", 1), where)
+        shape = typed_array(arrays, "shape", ("<i8", 1), where)
+        kinds = typed_array(arrays, "kinds", ("<i8", 1), where)
         if not set(kinds.tolist()) <= set(KINDS) or len(kinds) > _MOST_STAGES:
             raise DataCorrupt(
                 f"{where} has stages {kinds.tolist()[:20]}; allowed: up to {_MOST_STAGES} of {sorted(KINDS)}"
@@ -118,7 +118,7 @@ class FeatureMap:
             kind = KINDS[number]
             stages.append(
                 kind.of_arrays(
-                    {name: _checked(arrays, f"{place}.{name}", each, where) for name, each in kind.layout.items()}
+                    {name: typed_array(arrays, f"{place}.{name}", each, where) for name, each in kind.layout.items()}
                 )
             )
         return cls(tuple(shape.tolist()), tuple(stages))
@@ -145,16 +145,4 @@ def read_features(path: Path, sha256: str | None) -> FeatureMap:
         raise InvalidInput(f"features file {error}") from None
     if sha256 not in (None, found.digest):
         raise InvalidInput(f"features file {path} has digest {found.digest}; allowed: {str(sha256)[:80]}, as was given")
-    return found
-
-
-def _checked(arrays: Mapping[str, ndarray], name: str, kind: tuple[str, int], where: str) -> ndarray:
-    """The array of this name. Raises DataCorrupt where it is absent or of another dtype or rank."""
-    if name not in arrays:
-        raise DataCorrupt(f"{where} has no array {name!r}; allowed: one")
-    found = arrays[name]
-    if found.dtype != np.dtype(kind[0]) or found.ndim != kind[1]:
-        raise DataCorrupt(
-            f"{where}: {name} is {found.dtype} of rank {found.ndim}; allowed: {kind[0]} of rank {kind[1]}"
-        )
     return found

@@ -16,12 +16,12 @@ from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
 from protocols.budgets.participation import check_pattern, check_rate
-from protocols.contributions import check_sums
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ONE_VOTE, GaussianMechanism, GNMax, Lattice, Mechanism, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
+from protocols.sums.contributions import check_sums
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
 Unit = Literal["record", "patient", "party"]
@@ -281,7 +281,7 @@ class UnitSums:
     # A seat sends one vector.
     voters: ClassVar[int] = 1
     # Delta^2: replacing a unit of weight W moves the sum by at most Delta W. It is 2 as no entry is below 0
-    # (protocols/contributions.py); with entries of both signs it would be 4.
+    # (protocols/sums/contributions.py); with entries of both signs it would be 4.
     delta_squared: ClassVar[int] = 2
 
     def __post_init__(self) -> None:

@@ -14,10 +14,10 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from protocols.contributions import contribution_sum
 from protocols.noise import LatticeNoise, Noise
 from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
+from protocols.sums.contributions import contribution_sum
 
 # Features, labels and units of one party's records, as simulations.stages.record_votes takes them.
 Holding = tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], Int64[ndarray, " records"]]

@@ -15,12 +15,12 @@ from coordinator.students import EQUAL, usual_table_student
 from coordinator.students.choice import AUTO, SIMPLEST, USUAL
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
-from protocols.contributions import FEWEST_UNITS
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import MECHANISMS
 from protocols.study.query_map import QueryMap
 from protocols.study.votes import TeacherVotes, UnitSums
+from protocols.sums.contributions import FEWEST_UNITS
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.datasets.groups import groupings

@@ -15,12 +15,12 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
-from protocols.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
 from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
+from protocols.sums.contributions import FEWEST_UNITS, contribution_sum
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec

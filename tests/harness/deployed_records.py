@@ -8,7 +8,7 @@ import numpy as np
 
 from coordinator.labelling.study_creation import plan_records
 from coordinator.queries.choice import QueryChoice
-from protocols.contributions import contribution_sum
+from protocols.sums.contributions import contribution_sum
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
 from protocols.study.query_map import QueryMap

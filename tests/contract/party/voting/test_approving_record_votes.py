@@ -15,7 +15,7 @@ from party.home import PartyHome
 from party.lifetime import LifetimeCap, study_cost
 from party.voting.answering import Answering
 from party.voting.contribution import count_votes_of, read_votes
-from protocols.contributions import contribution_sum
+from protocols.sums.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest

@@ -11,7 +11,7 @@ from protocols.bounds.label_only import ORDERS, label_rdp, threshold_rdp
 from protocols.bounds.lattice_gaussian import lattice_mu_squared, least_sigma_units, rounding_distance
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import accountant, default_accountant
-from protocols.contributions import contribution_sum
+from protocols.sums.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax, Lattice, Sensitivity
 from tests.harness.pages import ROOT

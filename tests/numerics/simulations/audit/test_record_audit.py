@@ -10,7 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.contributions import check_contributions
+from protocols.sums.contributions import check_contributions
 from protocols.errors import InvalidInput
 from simulations.audit.audit import run_audit
 from simulations.audit.report import audit_figure

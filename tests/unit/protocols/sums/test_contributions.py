@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from protocols.contributions import LARGEST_WEIGHT, check_contributions, contribution_sum
 from protocols.errors import InvalidInput
+from protocols.sums.contributions import LARGEST_WEIGHT, check_contributions, contribution_sum
 
 UNIT = 2**20
 
