@@ -359,6 +359,25 @@ class Blocks:
         return any(each.signed for each in self.blocks)
 
     @cached_property
+    def plain(self) -> bool:
+        """Whether phi says nothing but in which cells a record lies, in each as much as in the others: record votes."""
+        cells = [each for each in self.blocks if isinstance(each, Nearest)]
+        first = self.blocks[0]
+        return len(cells) == len(self.blocks) and all(
+            each.share * cells[0].nearest == first.share * each.nearest for each in cells
+        )
+
+    def cells(self, features: Features) -> Int64[ndarray, "records filled"]:
+        """The rows of phi whose cells each record lies in, where there are cells alone; finite features."""
+        found, before = [], 0
+        for each in self.blocks:
+            if not isinstance(each, Nearest):
+                raise InvalidInput("blocks of features are no cells; allowed: cells alone")
+            found.append(each.cells(features) + before)
+            before += each.rows
+        return np.concatenate(found, axis=1)
+
+    @cached_property
     def lengths(self) -> tuple[int, ...]:
         """The length of each block in steps: squares add up to NORM_STEPS squared at most."""
         shares = [each.share for each in self.blocks]

@@ -1,54 +1,108 @@
-"""Contributions: what each protected unit says in a study of record votes, once, in whole lattice units.
+"""Contributions: what each protected unit says in a study, once, in whole lattice units.
 
-A unit (a record, a patient, a party) has a vector over cells (queries x classes), entries >= 0, that depends on its own
-data and on public values only, and whose L2 norm is at most its party's weight W. Replacing one unit then moves the sum
-by at most sqrt(2) W in the whole study: v, v' >= 0 and of norm <= W give |v - v'|^2 <= |v|^2 + |v'|^2 <= 2 W^2.
-Everything is an integer, so no rounding breaks the bound.
+A record says psi(y) x phi(x) (blocks.py), rounded towards zero to a norm of at most its party's weight W. A unit (a
+record, a patient, a party) says the sum of its records' matrices, scaled down to W where it is longer. So a unit's
+matrix depends on its own data and on public values only, and its norm is at most W, exactly, as everything is an
+integer. Replacing one unit moves the sum of all by at most Delta W in the whole study: Delta = 2, as
+|v - v'| <= |v| + |v'|; where no entry that a unit can send is below 0, v.v' >= 0 and Delta = sqrt(2)
+(docs/explanation/mathematics.md).
 """
 
 from __future__ import annotations
 
-from math import isqrt
+from collections.abc import Iterator
+from math import isqrt, sqrt
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
 
 LARGEST_WEIGHT = 2**33
 # A sum of one unit is that unit: whoever sees sums before the noise would see it.
 FEWEST_UNITS = 2
+# Entries that are held at once.
+_CHUNK = 2**22
+# What a record says that says nothing.
+_NOTHING = -1
+# A root in float64 is further than this from a whole number, or it is found in whole numbers.
+_NEAR = 2.0**-12
+# Half of the bits of an entry whose square is taken in two parts.
+_HALF = 22
+
+Said = Int64[ndarray, "records numbers"]
+Sum = Int64[ndarray, "rows columns"]
+
+
+def said(
+    blocks: Blocks,
+    records: Float32[ndarray, "records ..."],
+    labels: Int64[ndarray, " records"],
+    *,
+    classes: int,
+) -> Said:
+    """What each record says, before it is weighed: its class and phi; where blocks are cells alone, its cells, row
+    times classes plus class. A record that is not finite, or of no class, says nothing.
+
+    Raises InvalidInput for records of another shape.
+    """
+    known = np.isfinite(records.reshape(len(records), -1)).all(axis=1) & (labels >= 0) & (labels < classes)
+    if blocks.plain:
+        shown = np.where(known.reshape(-1, *[1] * (records.ndim - 1)), records, np.float32(0))
+        cells = blocks.cells(blocks.features(shown)) * classes + labels[:, None]
+        return np.where(known[:, None], cells, _NOTHING)
+    return np.concatenate([np.where(known, labels, _NOTHING)[:, None], blocks.of_records(records)], axis=1)
 
 
 def contribution_sum(
+    blocks: Blocks,
+    said: Said,
+    units: Int64[ndarray, " records"] | None,
+    *,
+    weight_units: int,
+    classes: int,
+) -> Sum:
+    """The sum of a party's contributions, in lattice units.
+
+    said: as the function of this name gave it; units: the number of each record's protected unit; None: each record is
+    one of its own. weight_units: W, 1 to LARGEST_WEIGHT. Where a unit is longer than W, S its squared norm, its entries
+    x become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer than FEWEST_UNITS records, and on a weight that
+    is out of range, or of which nothing is left.
+    """
+    if len(said) < FEWEST_UNITS:
+        raise InvalidInput(
+            f"the party has {len(said)} record{'s' * (len(said) != 1)}; allowed: at least {FEWEST_UNITS}"
+        )
+    if not 1 <= weight_units <= LARGEST_WEIGHT:
+        raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
+    if blocks.plain:
+        found = _cell_sum(said, units, weight_units=weight_units, cell_count=blocks.rows * classes)
+        return found.reshape(blocks.rows, classes)
+    return _graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight_units)
+
+
+def _cell_sum(
     cells: Int64[ndarray, "records votes"],
     units: Int64[ndarray, " records"] | None,
     *,
     weight_units: int,
     cell_count: int,
 ) -> Int64[ndarray, " cells"]:
-    """The sum of a party's contributions, in lattice units.
+    """The sum where a record says 1/sqrt(votes) in each of its cells.
 
-    cells: the cells that each record votes in, each in [0, cell_count), no cell twice; units: the number of each
-    record's protected unit; None: each record is one of its own. weight_units: W, 1 to LARGEST_WEIGHT.
-
-    A record votes evenly. A unit with c_q of its records in cell q, S = sum c_q^2, has entries
-    floor(c_q W / sqrt(max(S, votes))): the sum of its records' votes, scaled down to W where it is longer.
-    Raises InvalidInput on fewer than FEWEST_UNITS records, on a cell out of range or twice, and on a weight that is out
-    of range, or of which nothing is left.
+    A unit with c_q of its records in cell q, S = sum c_q^2, has entries floor(c_q W / sqrt(max(S, votes))).
     """
-    records, votes = cells.shape
-    if records < FEWEST_UNITS:
-        raise InvalidInput(f"the party has {records} record{'s' * (records != 1)}; allowed: at least {FEWEST_UNITS}")
-    if not 1 <= weight_units <= LARGEST_WEIGHT:
-        raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
-    if not 1 <= votes <= weight_units**2:
+    votes = cells.shape[1]
+    if votes > weight_units**2:
         raise InvalidInput(
             f"a record votes in {votes} cells with a weight of {weight_units} lattice units; allowed: 1 to "
             f"{weight_units**2} cells, as nothing is left of a vote below one unit"
         )
-    if records and (cells.min() < 0 or cells.max() >= cell_count):
+    spoken = cells[:, 0] != _NOTHING
+    cells, units = cells[spoken], units if units is None else units[spoken]
+    if len(cells) and (cells.min() < 0 or cells.max() >= cell_count):
         raise InvalidInput(f"votes are in cells {cells.min()} to {cells.max()}; allowed: 0 to {cell_count - 1}")
     ordered = np.sort(cells, axis=1)
     if (ordered[:, 1:] == ordered[:, :-1]).any():
@@ -67,27 +121,113 @@ def contribution_sum(
     return total
 
 
-def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_units: int) -> None:
-    """Raises InvalidInput unless every unit's entries are >= 0 and its norm is at most the weight, exactly."""
+def _graded_sum(
+    phi: Int64[ndarray, "records rows"],
+    labels: Int64[ndarray, " records"],
+    units: Int64[ndarray, " records"] | None,
+    *,
+    targets: Int64[ndarray, "classes columns"],
+    weight: int,
+) -> Sum:
+    spoken = labels != _NOTHING
+    phi, labels = phi[spoken], labels[spoken]
+    total = np.zeros((phi.shape[1], targets.shape[1]), dtype=np.int64)
+    if units is None:
+        member = np.arange(len(phi))
+    else:
+        _, member = np.unique(units[spoken], return_inverse=True)
+        order = np.argsort(member, kind="stable")
+        phi, labels, member = phi[order], labels[order], member[order]
+    for chunk, firsts in _chunks(member, most=max(1, _CHUNK // total.size)):
+        matrices = _matrices(phi[chunk], targets[labels[chunk]], weight=weight)
+        if len(firsts) < len(matrices):
+            matrices = _shortened(np.add.reduceat(matrices, firsts, axis=0), weight=weight)
+        total += matrices.sum(axis=0)
+    return total
+
+
+def _chunks(member: Int64[ndarray, " records"], *, most: int) -> Iterator[tuple[slice, Int64[ndarray, " units"]]]:
+    """Slices of whole units, of about `most` records each or of one unit; and where each unit begins in its slice."""
+    firsts = np.flatnonzero(np.diff(member, prepend=-1))
+    ends, start = np.append(firsts[1:], len(member)), 0
+    while start < len(firsts):
+        stop = max(start + 1, int(np.searchsorted(ends, firsts[start] + most, side="right")))
+        yield slice(int(firsts[start]), int(ends[stop - 1])), firsts[start:stop] - firsts[start]
+        start = stop
+
+
+def _matrices(
+    phi: Int64[ndarray, "records rows"], psi: Int64[ndarray, "records columns"], *, weight: int
+) -> Int64[ndarray, "records rows columns"]:
+    """psi x phi times the weight, rounded towards zero: products stay below 2**62."""
+    product = (np.abs(phi)[:, :, None] * (np.abs(psi) * weight)[:, None, :]) // (NORM_STEPS * TARGET_STEPS)
+    return product * np.sign(phi)[:, :, None] * np.sign(psi)[:, None, :]
+
+
+def _shortened(
+    units: Int64[ndarray, "units rows columns"], *, weight: int
+) -> Int64[ndarray, "units rows columns"]:
+    """Each unit's matrix, scaled down to the weight where it is longer."""
+    flat = units.reshape(len(units), -1)
+    squares = squared_norms(flat)
+    longer = np.array([square > weight**2 for square in squares])
+    found = flat.copy()
+    for at in np.flatnonzero(longer).tolist():
+        found[at] = _scaled(flat[at], squares[at], weight=weight)
+    return found.reshape(units.shape)
+
+
+def _scaled(entries: Int64[ndarray, " entries"], square: int, *, weight: int) -> Int64[ndarray, " entries"]:
+    """sign(x) isqrt(x^2 W^2 // S). In float64, but where that is too near a whole number to tell which side it is on."""
+    size = np.abs(entries)
+    value = size.astype(np.float64) * (weight / sqrt(float(square)))  # at most W: off by less than 2**-17
+    root = np.floor(value).astype(np.int64)
+    near = np.flatnonzero((np.abs(value - np.rint(value)) < _NEAR) & (size > 0))
+    root[near] = [isqrt(x * x * weight**2 // square) for x in size[near].tolist()]
+    return np.sign(entries) * root
+
+
+def squared_norms(vectors: Int64[ndarray, "units entries"]) -> list[int]:
+    """The sum of squares of each vector, exactly, which need not fit 64 bits."""
+    sizes = np.abs(vectors)
+    if sizes.max(initial=0) >= 2 ** (2 * _HALF) or vectors.shape[1] > 2**18:
+        return [sum(x * x for x in row) for row in sizes.tolist()]
+    high, low = np.divmod(sizes, 2**_HALF)
+    parts = ((high * high).sum(axis=1), (high * low).sum(axis=1), (low * low).sum(axis=1))
+    return [
+        (a << 2 * _HALF) + (b << _HALF + 1) + c for a, b, c in zip(*(each.tolist() for each in parts), strict=True)
+    ]
+
+
+def check_contributions(contributions: Int64[ndarray, "units cells"], *, weight_units: int, signed: bool) -> None:
+    """Raises InvalidInput unless every unit's norm is at most the weight, exactly, and no entry is below 0 that may not
+    be."""
     if contributions.size == 0:
         return
     low, high = int(contributions.min()), int(contributions.max())
-    if low < 0 or high > weight_units:
-        raise InvalidInput(f"entries of contributions span [{low}, {high}]; allowed: 0 to {weight_units}")
-    # Python's integers: squares of 2**33 do not fit 64 bits.
-    largest = max((contributions.astype(object) ** 2).sum(axis=1))
+    least = -weight_units if signed else 0
+    if low < least or high > weight_units:
+        raise InvalidInput(f"entries of contributions span [{low}, {high}]; allowed: {least} to {weight_units}")
+    largest = max(squared_norms(contributions))
     if largest > weight_units**2:
         raise InvalidInput(f"a contribution has the squared norm {largest}; allowed: at most {weight_units**2}")
 
 
-def check_sums(sums: Int64[ndarray, "queries classes"], *, most: int, most_in_all: int) -> None:
-    """Raises InvalidInput unless a party's sums are from 0 to `most` in each cell, and together at most `most_in_all`.
+def check_sums(sums: Int64[ndarray, "rows columns"], *, least: int, most: int, most_in_all: int) -> None:
+    """Raises InvalidInput unless a party's sums are from `least` to `most` in each cell, and their sizes together at
+    most `most_in_all`.
 
-    See RecordVotes.bounds. The values are not in the message: they are about records.
+    See UnitSums.bounds. The values are not in the message: they are about records.
     """
     # Float64 adds without wrapping around, and errs by far less than the bound allows for.
-    if sums.size == 0 or sums.min() < 0 or sums.max() > most or sums.sum(dtype=np.float64) > most_in_all * (1 + 1e-9):
+    sizes = np.abs(sums.astype(np.float64))
+    if sums.size == 0 or sums.min() < least or sums.max() > most or sizes.sum() > most_in_all * (1 + 1e-9):
         raise InvalidInput(
-            f"sums of contributions of shape {sums.shape} are out of range; allowed: 0 to {most} in each cell, and "
-            f"{most_in_all} in all"
+            f"sums of contributions of shape {sums.shape} are out of range; allowed: {least} to {most} in each cell, "
+            f"and {most_in_all} in all"
         )
+
+
+def least_weight(entries: int) -> int:
+    """The least weight in lattice units at which rounding leaves a record of so many entries as it is, nearly."""
+    return 100 * (isqrt(entries - 1) + 1)
