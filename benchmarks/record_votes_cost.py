@@ -28,9 +28,9 @@ from protocols.features.feature_map import FeatureMap
 from protocols.labelling import guardian as guardian_module
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
+from protocols.sums.blocks import Blocks, Nearest
 from protocols.wire.messages import Reply, Request, encode
 from simulations.setup.levels import simulated_aggregation, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions
@@ -54,14 +54,14 @@ def main() -> None:
     records = (rng.random(shape, np.float32) * (rng.random(shape, np.float32) < 0.2)).astype(np.float32)
     labels = rng.integers(0, asked.classes, asked.records)
     points = records[: asked.queries]
-    queries = QueryMap(
+    queries = Blocks(
         FeatureMap((asked.features,)),
-        (Partition.of(points, columns=np.arange(asked.features), nearest=asked.nearest),),
+        (Nearest.of(points, columns=np.arange(asked.features), nearest=asked.nearest),),
     )
     holdings = [(records[each], labels[each], None) for each in np.array_split(np.arange(asked.records), asked.parties)]
     print(
-        f"{asked.parties} parties, {asked.records} records of {asked.features} features, {queries.queries} queries x "
-        f"{asked.classes} classes, each record votes in {queries.votes}"
+        f"{asked.parties} parties, {asked.records} records of {asked.features} features, {queries.rows} queries x "
+        f"{asked.classes} classes, each record votes in {queries.filled}"
     )
     for level in asked.levels.split(","):
         kind = simulated_level(

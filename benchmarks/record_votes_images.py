@@ -59,7 +59,7 @@ def main() -> None:
     began = time.perf_counter()
     features = features_for(data.public_inputs, asked.features, seed=0)
     queries = cluster_queries(data.public_inputs, features, queries=asked.queries, seed=0)
-    print(f"{asked.dataset}: {queries.queries} queries in {features.width} features: {_since(began)}", flush=True)
+    print(f"{asked.dataset}: {queries.rows} queries in {features.width} features: {_since(began)}", flush=True)
     began = time.perf_counter()
     cells = queries.cells(data.private_inputs, data.private_labels, classes=data.classes)
     print(f"features and nearest queries of {len(cells)} private records: {_since(began)}", flush=True)

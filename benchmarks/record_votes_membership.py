@@ -31,10 +31,10 @@ from protocols.labelling.coordinator import Labelling
 from protocols.research.private import Private
 from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.levels import Clear
-from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
+from protocols.sums.blocks import Blocks
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
 from simulations.membership.attack import ceiling_of, loss
@@ -61,7 +61,7 @@ class Game:
     """
 
     study: Study
-    queries: QueryMap
+    queries: Blocks
     pool: Float32[ndarray, "pool ..."] = field(repr=False)
     holdings: Sequence[Holding] = field(repr=False)
     seat: int

@@ -15,6 +15,7 @@ from conclave.arguments import budgets_of, check_whole, numbers
 from conclave.frames import frame
 from protocols.errors import InvalidInput
 from protocols.study.study import Study
+from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
 from simulations.setup.experiment import experiment, units_of
 from simulations.stages.inputs import DatasetInputs
@@ -119,7 +120,7 @@ def label_by_records(
     inputs = DatasetInputs(chosen, dataset, shards)
     study = record_study_of(inputs, budgets)
     cells = tuple(
-        inputs.query_map.cells(dataset.private_inputs[each], dataset.private_labels[each], classes=dataset.classes)
+        said(inputs.query_map, dataset.private_inputs[each], dataset.private_labels[each], classes=dataset.classes)
         for (each,) in shards
     )
     units = tuple(units_of(unit, dataset, each) for (each,) in shards)

@@ -115,7 +115,8 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("study", "confidentiality.colluders"): Range(0, SEATS, "below the quorum"),
     # The file of a study's queries.
     ("features", "shape"): Range(1, 2**24, "values of one record along one side; features of one record"),
-    ("queries", "partitions"): Range(1, 2**24, "queries of each, its features, and how many a record votes in"),
+    ("queries", "share"): Range(1, 2**20, "parts of the squared length that a block of features has"),
+    ("queries", "width"): Range(1, _WHOLE, "squared steps, exact in float64"),
     # The files of a release.
     ("evidence/ledger.json", "caps"): _AMOUNT,
     ("evidence/ledger.json", "batches.number"): _BATCH,

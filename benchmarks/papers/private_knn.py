@@ -15,9 +15,10 @@ from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, over_se
 from benchmarks.papers.students import predicted
 from protocols.crypto.randomness import simulation_rng
 from protocols.study.levels import Clear
-from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
+from protocols.sums.blocks import Blocks
+from protocols.sums.contributions import said
 from simulations import datasets
 from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import published
@@ -117,7 +118,7 @@ class _Split:
     test_labels: Int64[ndarray, " test"]
 
     @property
-    def queries(self) -> QueryMap:
+    def queries(self) -> Blocks:
         return self.cells.map
 
 
@@ -132,7 +133,7 @@ def _split(host: Host) -> _Split:
     pool, test = np.split(simulation_rng(0, "pool").permutation(len(images)), [_POOL])
     features = features_for(images[pool], "auto", seed=0)
     queries = cluster_queries(images[pool], features, queries=_QUERIES, seed=0)
-    where = queries.cells(data.private_inputs, data.private_labels, classes=data.classes)
+    where = said(queries, data.private_inputs, data.private_labels, classes=data.classes)
     dealt = np.array_split(simulation_rng(0, "parties").permutation(len(where)), _PARTIES)
     cells = RecordCells(data.classes, len(where), queries, tuple(where[each] for each in dealt), (None,) * _PARTIES)
     return _Split(cells, images[pool], labels[pool], images[test], labels[test])
@@ -157,5 +158,5 @@ def _student(found: _Split, labelled: SeedResult, host: Host) -> float:
     """How often the student of one seed is right, in percent."""
     assert labelled.soft is not None  # sums were released: the budget affords the one batch
     targets = labelled.soft.probabilities.astype(np.float32)
-    said = predicted(host, _STUDENT, found.pool, targets, found.test, seed=labelled.seed)
-    return 100 * float((said == found.test_labels).mean())
+    right = predicted(host, _STUDENT, found.pool, targets, found.test, seed=labelled.seed)
+    return 100 * float((right == found.test_labels).mean())

@@ -355,8 +355,8 @@ def queries(
     if as_json:
         print_json(
             {
-                "queries": planned.queries.queries,
-                "votes": planned.queries.votes,
+                "queries": planned.queries.rows,
+                "votes": planned.queries.filled,
                 "queries_sha256": planned.queries.digest,
                 "population": unit_sums(made).population,
                 "sigma": made.mechanism.label_sigma,

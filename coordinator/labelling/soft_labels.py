@@ -1,6 +1,6 @@
 """Soft labels of a pool from the noisy sums of record votes, and made again by whoever verifies them.
 
-Post-processing of what was released: it costs nothing. A pool record lies in one query of each partition (QueryMap).
+Post-processing of what was released: it costs nothing. A pool record lies in one query of each partition (Blocks).
 Its label is modelled as multinomial, with an effect of each of its queries: ln p(class c | x) = b_c + sum_q t_qc +
 const. The effects are those under which the pool gives the released cells best, each cell weighed by its noise, with a
 normal prior around no effect. So what stands no higher than the noise moves nothing, and a cell that no pool record
@@ -30,10 +30,10 @@ from coordinator.queries.neighbours import laplacian, solved
 from protocols.errors import InvalidInput
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.query_map import QueryMap
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
+from protocols.sums.blocks import Blocks
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -184,7 +184,7 @@ _TOLERANCE, _MOST_SOLVER_STEPS = 1e-4, 500
 
 
 def soft_labels_of(
-    queries: QueryMap,
+    queries: Blocks,
     pool: Float32[ndarray, "pool ..."],
     cells: Float64[ndarray, "queries classes"],
     *,
@@ -196,15 +196,20 @@ def soft_labels_of(
     close; else soft_labels. Arguments, and what is raised, as there; InvalidInput also without scikit-learn.
     """
     features = queries.features(pool)
-    members = queries.nearest_to(features)
+    members = queries.cells(features)
     if is_propagated(queries, len(pool)):
         return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
     return soft_labels(cells, members, records=records, sigma=sigma, records_spread=records_spread)
 
 
-def is_propagated(queries: QueryMap, pool: int) -> bool:
+def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[ndarray, "pool votes"]:
+    """The cells that each record of a pool lies in; none where features are graded."""
+    return queries.cells(queries.features(pool)) if queries.plain else np.zeros((len(pool), 0), dtype=np.int64)
+
+
+def is_propagated(queries: Blocks, pool: int) -> bool:
     """Whether soft labels of a pool of so many records are propagated, and so follow from the pool's values too."""
-    return pool > 1 and all(len(each.columns) == queries.features.width for each in queries.partitions)
+    return pool > 1 and queries.whole
 
 
 def propagated_labels(
@@ -284,7 +289,7 @@ def who_voted(study: Study, charged: Mapping[str, int]) -> Bool[ndarray, " seats
 def labels_of_pool(
     study: DeployedStudy,
     cells: Int64[ndarray, "queries classes"],
-    queries: QueryMap,
+    queries: Blocks,
     pool: Float32[ndarray, "pool ..."],
     *,
     charged: Mapping[str, int],
@@ -302,13 +307,13 @@ def labels_of_pool(
         records_spread=of.records_spread,
         sigma=of.sigma,
     )
-    return PoolLabels(queries.nearest_queries(pool), made.probabilities)
+    return PoolLabels(members_of(queries, pool), made.probabilities)
 
 
 def labels_again(
     study: DeployedStudy,
     cells: Int64[ndarray, "queries classes"],
-    queries: QueryMap,
+    queries: Blocks,
     members: Int64[ndarray, "pool votes"],
     *,
     charged: Mapping[str, int],

@@ -33,11 +33,11 @@ from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import NO_POOL
 from protocols.study.queries import no_inputs, pool_digest
-from protocols.study.queries_file import check_shape, read_query_map
-from protocols.study.query_map import QueryMap
+from protocols.study.queries_file import check_shape, read_blocks
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.terms import Feature
 from protocols.study.votes import unit_sums
+from protocols.sums.blocks import Blocks
 from runtime.files import folder_beside, put_in_place, write_atomically
 from runtime.tables import read_pool_file
 
@@ -178,10 +178,10 @@ def _with_pool(
     return study, pool
 
 
-def _queries(study: DeployedStudy, file: Path | None) -> QueryMap | None:
+def _queries(study: DeployedStudy, file: Path | None) -> Blocks | None:
     """The queries in which units vote; None where hospitals are given the pool."""
     if file is not None:
-        return read_query_map(file, study)
+        return read_blocks(file, study)
     if study.votes.given != "--pool":
         raise InvalidInput("the queries are missing; allowed: --queries FILE, which `study queries` writes")
     return None
@@ -222,7 +222,7 @@ class PlannedRecords:
     """A study with its queries. study: the draft, with queries, noise and weights filled in."""
 
     study: DeployedStudy
-    queries: QueryMap
+    queries: Blocks
 
 
 def plan_records(
@@ -276,6 +276,7 @@ def study_lines(study: DeployedStudy) -> list[str]:
         f"sigma = {records.sigma!r}",
         f"queries = {records.queries}",
         f"votes = {records.votes}",
+        f"signed = {str(records.signed).lower()}",
         f'queries_sha256 = "{records.queries_sha256}"',
         "",
         "[terms]",

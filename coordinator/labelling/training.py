@@ -30,7 +30,7 @@ from protocols.reading import read_json
 from protocols.release.manifest import STUDENT_FEATURES_FILE
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
-from protocols.study.queries_file import read_query_map
+from protocols.study.queries_file import read_blocks
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from runtime.files import write_atomically
 
@@ -104,7 +104,7 @@ def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "querie
     """
     if labelled.cells is None:
         return None
-    queries = read_query_map(labelled.queries, labelled.study)
+    queries = read_blocks(labelled.queries, labelled.study)
     with Ledger(labelled.ledger) as ledger:
         charged = ledger.settled(0)
     return labels_of_pool(labelled.study, labelled.cells, queries, np.asarray(pool), charged=charged)

@@ -19,8 +19,8 @@ from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.installing import install
 from protocols.study.column_queries import column_queries, usual_bins
-from protocols.study.query_map import Partition, QueryMap
 from protocols.study.terms import Feature
+from protocols.sums.blocks import Blocks, Nearest
 
 # Over the pool; centres hardly move after these.
 _PASSES = 30
@@ -34,7 +34,7 @@ def cluster_queries(
     nearest: int = 1,
     partitions: int = 1,
     seed: int,
-) -> QueryMap:
+) -> Blocks:
     """In each partition the centres of `queries` clusters of the pool's features (MiniBatchKMeans, Sculley 2010), each
     partition from a seed of its own; a record votes in the `nearest` of each.
 
@@ -48,8 +48,8 @@ def cluster_queries(
     for number in range(partitions):
         drawn = int(np.random.default_rng([seed, number, *b"clusters"]).integers(2**31))
         centres = clusters(found, queries, drawn=drawn)
-        made.append(Partition.of(centres, columns=np.arange(features.width), nearest=nearest))
-    return QueryMap(features, tuple(made))
+        made.append(Nearest.of(centres, columns=np.arange(features.width), nearest=nearest))
+    return Blocks(features, tuple(made))
 
 
 def clusters(
@@ -106,7 +106,7 @@ class QueryChoice:
 
 def make_queries(
     pool: Float32[ndarray, "pool ..."], columns: Sequence[Feature], choice: QueryChoice, *, population: int
-) -> QueryMap:
+) -> Blocks:
     """The queries of this choice, from the pool and what is public about its columns.
 
     columns: of the pool's features, none if they are not known; population: the number of protected units. Raises
@@ -128,13 +128,13 @@ def make_queries(
     cells = column_queries(pool, columns, bins=usual_bins(population) if choice.bins is None else choice.bins)
     if kind == COLUMNS:
         return cells
-    centres = _clusters(pool, columns, choice, int(number), partitions=min(len(cells.partitions), _MOST_BESIDE))
-    return QueryMap(cells.features, cells.partitions + centres.partitions)
+    centres = _clusters(pool, columns, choice, int(number), partitions=min(len(cells.blocks), _MOST_BESIDE))
+    return Blocks(cells.features, cells.blocks + centres.blocks)
 
 
 def _clusters(
     pool: Float32[ndarray, "pool ..."], columns: Sequence[Feature], choice: QueryChoice, number: int, *, partitions: int
-) -> QueryMap:
+) -> Blocks:
     """Centres of clusters. partitions: the usual number of them."""
     seed = 0 if choice.seed is None else choice.seed
     return cluster_queries(

@@ -44,8 +44,8 @@ from protocols.release.sums import (
 )
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
-from protocols.study.query_map import QueryMap
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.sums.blocks import Blocks
 from protocols.votes import NOT_ASKED
 
 STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
@@ -97,7 +97,7 @@ def contents(
     statement: Mapping[str, Any],
     student: Mapping[str, Any] | None,
     *,
-    queries: QueryMap | None,
+    queries: Blocks | None,
     signatures: Mapping[int, bytes] | None,
     coordinator: x509.Certificate,
     authority: x509.Certificate,

@@ -35,10 +35,10 @@ from protocols.release.model_signature import write_model_signature
 from protocols.release.sums import SOFT_DIGITS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import pool_digest
-from protocols.study.queries_file import read_query_map
-from protocols.study.query_map import QueryMap
+from protocols.study.queries_file import read_blocks
 from protocols.study.study import party_of
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.sums.blocks import Blocks
 from protocols.votes import ABSTAIN, NOT_ASKED
 from runtime.distribution import installed_version
 from runtime.files import folder_beside, put_in_place, write_atomically
@@ -220,7 +220,7 @@ def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:
 
 
 # The queries that are released.
-_QUERIES: dict[type[Votes], Callable[[LabelledStudy], QueryMap | None]] = {
+_QUERIES: dict[type[Votes], Callable[[LabelledStudy], Blocks | None]] = {
     TeacherVotes: lambda labelled: None,
-    UnitSums: lambda labelled: read_query_map(labelled.queries, labelled.study),
+    UnitSums: lambda labelled: read_blocks(labelled.queries, labelled.study),
 }

@@ -60,9 +60,9 @@ from protocols.release.model_signature import check_model_signature
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
 from protocols.release.sums import QUERIES_FILE, SOFT_LABELS_FILE
 from protocols.study.deployed import DeployedStudy
-from protocols.study.queries_file import read_query_map
-from protocols.study.query_map import QueryMap
+from protocols.study.queries_file import read_blocks
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.sums.blocks import Blocks
 from runtime.distribution import installed_version
 
 _CLOCK_SKEW = datetime.timedelta(minutes=5)
@@ -282,7 +282,7 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
 
 def _made_of_sums(
     checks: _Checks, path: Path, released: Released, evidence: ReleaseEvidence, pool: _Pool | None
-) -> QueryMap | None:
+) -> Blocks | None:
     """Checks the queries, which it returns, and that the soft labels follow from the sums."""
     paid = (evidence.charges[0].settled or {}) if evidence.charges else {}
     queries = checks.run("queries", lambda: _queries(path, released), _FORGED)
@@ -296,7 +296,7 @@ def _made_of_sums(
 _Pool = Float32[ndarray, "queries ..."]
 # Nothing is made of labels but a student.
 _OF_VOTES: dict[
-    type[Votes], Callable[[_Checks, Path, Released, ReleaseEvidence, _Pool | None], QueryMap | None]
+    type[Votes], Callable[[_Checks, Path, Released, ReleaseEvidence, _Pool | None], Blocks | None]
 ] = {TeacherVotes: lambda *of_release: None, UnitSums: _made_of_sums}
 
 
@@ -306,8 +306,8 @@ def _pool(file: Path, study: DeployedStudy) -> tuple[Float32[ndarray, "queries .
     return values, "the pool that was given is the study's", ""
 
 
-def _queries(folder: Path, released: Released) -> tuple[QueryMap, str, str]:
-    return read_query_map(folder / QUERIES_FILE, released.study), "the queries are the study's", ""
+def _queries(folder: Path, released: Released) -> tuple[Blocks, str, str]:
+    return read_blocks(folder / QUERIES_FILE, released.study), "the queries are the study's", ""
 
 
 def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tuple[bool, str, str]:
@@ -330,7 +330,7 @@ def _guardian(folder: Path, released: Released, evidence: ReleaseEvidence) -> tu
 
 def _soft_labels(
     released: Released,
-    queries: QueryMap,
+    queries: Blocks,
     pool: Float32[ndarray, "queries ..."] | None,
     charged: Mapping[str, int],
 ) -> tuple[bool, str, str]:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from party.lifetime import Forecast
     from party.settings import PartySettings
     from protocols.study.deployed import DeployedStudy
-    from protocols.study.query_map import QueryMap
+    from protocols.sums.blocks import Blocks
 
 
 @click.command(epilog=EPILOG)
@@ -296,17 +296,17 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
         )
 
 
-def _queries_of_records(study: DeployedStudy, pool_file: Path | None, queries_file: Path | None) -> QueryMap | None:
+def _queries_of_records(study: DeployedStudy, pool_file: Path | None, queries_file: Path | None) -> Blocks | None:
     """The queries of a study in which records vote; None where teachers do. Raises InvalidInput for a file too many or
-    too few, and as read_query_map does."""
-    from protocols.study.queries_file import read_query_map
+    too few, and as read_blocks does."""
+    from protocols.study.queries_file import read_blocks
 
     files = {"--pool": pool_file, "--queries": queries_file}
     given, other = files.pop(study.votes.given), next((name for name, file in files.items() if file is not None), None)
     if other is not None or (given is None and study.votes.once):
         has = f"{other} {files[other]} is given" if other is not None else f"{study.votes.given} is missing"
         raise InvalidInput(f"{has}; allowed for study {study.name!r}: {study.votes.given} FILE, from the operator")
-    return None if queries_file is None else read_query_map(queries_file, study)
+    return None if queries_file is None else read_blocks(queries_file, study)
 
 
 @click.command(epilog=EPILOG)

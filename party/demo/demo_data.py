@@ -224,6 +224,7 @@ def record_draft(data: DemoData) -> DeployedStudy:
         votes=UnitSums(
             queries=2,
             votes=1,
+            signed=False,
             queries_sha256="0" * 64,
             population=sum(len(each) for each in data.rows.values()),
             sigma=8.0,

@@ -22,15 +22,15 @@ from party.data.records import Records
 from party.home import PartyHome
 from party.lifetime import seats_of
 from protocols.array_files import read_arrays
-from protocols.sums.contributions import FEWEST_UNITS, contribution_sum
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import QueryBatch
 from protocols.study.queries_file import check_shape
-from protocols.study.query_map import QueryMap
 from protocols.study.votes import unit_sums
+from protocols.sums.blocks import Blocks
+from protocols.sums.contributions import FEWEST_UNITS, contribution_sum, said
 from runtime.files import write_atomically
 
 
@@ -99,7 +99,7 @@ def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records
 def count_votes_of(
     records: Records,
     study: DeployedStudy,
-    queries: QueryMap,
+    queries: Blocks,
     party: str,
     *,
     known: KnownUnits,
@@ -112,7 +112,7 @@ def count_votes_of(
     """
     check_shape(queries, study.terms.input_shape)
     votes, units = unit_sums(study), units_in(records, study)
-    cells = queries.cells(records.inputs, records.labels, classes=study.classes)
+    spoken = said(queries, records.inputs, records.labels, classes=study.classes)
     counted, seats = [], rows_of_seats(records, study, party)
     if records.patients is not None and len(seats) > 1:
         known.check_same_names(study.digest, known.of_names(records.patients))
@@ -136,12 +136,13 @@ def count_votes_of(
                 f"{votes.population}, of all hospitals together"
             )
         total = contribution_sum(
-            cells[rows],
+            queries,
+            spoken[rows],
             units[rows] if found < len(rows) else None,
             weight_units=round(study.roster[study.seats[seat]].weight * study.units),
-            cell_count=votes.queries * study.classes,
+            classes=study.classes,
         )
-        counted.append(SeatVotes(seat, len(rows), found, total.reshape(votes.queries, study.classes), people))
+        counted.append(SeatVotes(seat, len(rows), found, total, people))
     return counted
 
 
@@ -160,7 +161,7 @@ def read_votes(path: Path, study: DeployedStudy) -> tuple[Sums, People]:
         arrays = read_arrays(path, ["study", "sums", "people"], most=_FILE_BYTES)
     except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; {_COUNT_AGAIN}") from None
-    sums, shape = arrays["sums"], (unit_sums(study).queries, study.classes)
+    sums, shape = arrays["sums"], (unit_sums(study).queries, study.columns)
     people = arrays["people"]
     whole = sums.dtype.str == people.dtype.str == "<i8" and people.ndim == 1
     if arrays["study"].tobytes() != study.digest or not whole or sums.shape != shape:

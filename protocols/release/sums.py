@@ -64,8 +64,8 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
     except OSError as error:
         raise DataCorrupt(f"{SUMS_FILE} cannot be read: {str(error)[:200]}") from None
     queries = unit_sums(study).queries
-    text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.classes)
-    cells = np.empty((queries, study.classes), dtype=np.int64)
+    text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.columns)
+    cells = np.empty((queries, study.columns), dtype=np.int64)
     for position, (_, *row) in enumerate(rows):
         cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
     _check_same(SUMS_FILE, sums_csv(cells), text)
@@ -112,14 +112,15 @@ def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:
     """The soft labels of a release. Raises DataCorrupt."""
     records, pool = unit_sums(study), study.terms.pool_size
     text, rows = _read(folder, SOFT_LABELS_FILE, pool, cells=1 + records.votes + study.classes)
-    members = np.empty((pool, records.votes), dtype=np.int64)
+    # A record lies in cells; it has all of graded features.
+    members = np.empty((pool, 0 if records.signed else records.votes), dtype=np.int64)
     probabilities = np.empty((pool, study.classes))
     for position, (_, inside, *row) in enumerate(rows):
-        named = [check(SOFT_LABELS_FILE, "query", _whole(SOFT_LABELS_FILE, each)) for each in inside.split(" ")]
+        named = [check(SOFT_LABELS_FILE, "query", _whole(SOFT_LABELS_FILE, each)) for each in inside.split()]
         members[position] = _wide(SOFT_LABELS_FILE, named, members)
         chances = _wide(SOFT_LABELS_FILE, row, probabilities)
         probabilities[position] = [_chance(each) for each in chances]
-    if pool and members.max() >= records.queries:
+    if members.size and members.max() >= records.queries:
         raise DataCorrupt(f"{SOFT_LABELS_FILE} names query {members.max()}; allowed: 0 to {records.queries - 1}")
     _check_same(SOFT_LABELS_FILE, soft_labels_csv(found := PoolLabels(members, probabilities)), text)
     return found

@@ -10,8 +10,8 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.study.query_map import Partition, QueryMap
 from protocols.study.terms import Feature
+from protocols.sums.blocks import Blocks, Nearest
 
 # A missing number is 0 with a flag beside it; the flag counts so much that no number is nearer to the missing one.
 _MISSING_SCALE = 64.0
@@ -31,8 +31,8 @@ def bare_columns(width: int) -> tuple[Feature, ...]:
     return tuple(Feature(column=f"feature {at}", kind="numeric", centre=0.0, scale=1.0) for at in range(width))
 
 
-def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], *, bins: int) -> QueryMap:
-    """One partition per column of a table: its categories, or `bins` quantiles of the pool's numbers, and "missing".
+def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], *, bins: int) -> Blocks:
+    """A block of cells per column of a table: its categories, or `bins` quantiles of the pool's numbers, and "missing".
 
     columns: as they were encoded, in order; bins >= 2. A column in which the pool has one value alone is left out.
     Raises InvalidInput for a column of text, and where no column is left.
@@ -41,10 +41,10 @@ def column_queries(pool: Float32[ndarray, "pool features"], columns: Sequence[Fe
         raise InvalidInput("record_queries is 'columns', and a column is text, which has no cells; allowed: clusters:N")
     if bins < 2:
         raise InvalidInput(f"bins is {bins}; allowed: from 2")
-    return QueryMap(FeatureMap(pool.shape[1:]), tuple(_partitions(pool, columns, bins)))
+    return Blocks(FeatureMap(pool.shape[1:]), tuple(_cells(pool, columns, bins)))
 
 
-def _partitions(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int) -> Iterator[Partition]:
+def _cells(pool: Float32[ndarray, "pool features"], columns: Sequence[Feature], bins: int) -> Iterator[Nearest]:
     before = 0
     for column in columns:
         width = column.width
@@ -63,4 +63,4 @@ def _partitions(pool: Float32[ndarray, "pool features"], columns: Sequence[Featu
                 scales[1] = _MISSING_SCALE
                 points = np.concatenate([np.pad(points, ((0, 0), (0, 1))), [[0.0, 1.0]]])
         if len(np.unique(points, axis=0)) > 1:
-            yield Partition.of(points.astype(np.float32), columns=places, scales=scales)
+            yield Nearest.of(points.astype(np.float32), columns=places, scales=scales)

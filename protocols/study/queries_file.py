@@ -10,17 +10,17 @@ from pathlib import Path
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_bytes
 from protocols.study.deployed import DeployedStudy
-from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.votes import unit_sums
+from protocols.sums.blocks import BLOCKS_BYTES, Blocks
 
 
-def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
+def read_blocks(path: Path, study: DeployedStudy) -> Blocks:
     """The queries in a file, if they are the study's.
 
     Raises DataUnavailable, and InvalidInput unless the study names these queries and its records have their features.
     """
     try:
-        queries = QueryMap.from_bytes(read_bytes(path, most=QUERIES_BYTES), where=str(path))
+        queries = Blocks.from_bytes(read_bytes(path, most=BLOCKS_BYTES), where=str(path))
     except DataCorrupt as error:
         raise InvalidInput(f"queries file {error}") from None
     records = unit_sums(study)
@@ -28,16 +28,23 @@ def read_query_map(path: Path, study: DeployedStudy) -> QueryMap:
         raise InvalidInput(
             f"queries file {path} has SHA-256 {queries.digest}; allowed: that of the study, {records.queries_sha256}"
         )
-    if (queries.queries, queries.votes) != (records.queries, records.votes):
+    if (queries.rows, queries.filled, queries.signed) != (records.queries, records.votes, records.signed):
         raise InvalidInput(
-            f"queries file {path} has {queries.queries} queries and {queries.votes} votes of a record; allowed: the "
-            f"{records.queries} and {records.votes} of the study"
+            f"queries file {path} has {queries.rows} queries, {queries.filled} votes of a record and signed "
+            f"{queries.signed}; allowed: the {records.queries}, {records.votes} and {records.signed} of the study"
         )
+    check_kind(queries)
     check_shape(queries, study.terms.input_shape)
     return queries
 
 
-def check_shape(queries: QueryMap, input_shape: tuple[int, ...]) -> None:
+def check_kind(queries: Blocks) -> None:
+    """Raises InvalidInput unless these are the cells of record votes, or graded features with signs."""
+    if not (queries.plain or queries.signed):
+        raise InvalidInput("no block of features has signs; allowed: cells of equal weight alone, or one with signs")
+
+
+def check_shape(queries: Blocks, input_shape: tuple[int, ...]) -> None:
     """Raises InvalidInput unless the queries' features are made of records of this shape."""
     if queries.input_shape != input_shape:
         raise InvalidInput(

@@ -14,9 +14,10 @@ from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned, least_sigma
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
-from protocols.study.query_map import QueryMap
+from protocols.study.queries_file import check_kind
 from protocols.study.study import Seat, Study
 from protocols.study.votes import UnitSums
+from protocols.sums.blocks import Blocks
 from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
@@ -34,7 +35,7 @@ class RecordVotesPlan:
     classes: int
     unit: str
     population: int
-    queries: QueryMap
+    queries: Blocks
     rule: str
     level: Confidentiality
     quorum: int
@@ -52,10 +53,12 @@ def record_study(
 
     Raises InvalidInput where a budget affords none at any sigma, and as Study does.
     """
+    check_kind(plan.queries)
     units = plan.level.units or LATTICE
     sums = UnitSums(
-        queries=plan.queries.queries,
-        votes=plan.queries.votes,
+        queries=plan.queries.rows,
+        votes=plan.queries.filled,
+        signed=plan.queries.signed,
         queries_sha256=plan.queries.digest,
         population=plan.population,
         sigma=1.0,

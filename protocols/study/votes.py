@@ -21,7 +21,7 @@ from protocols.mechanisms import ONE_VOTE, GaussianMechanism, GNMax, Lattice, Me
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
-from protocols.sums.contributions import check_sums
+from protocols.sums.contributions import check_sums, least_weight
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
 Unit = Literal["record", "patient", "party"]
@@ -54,6 +54,8 @@ class AnyStudy:
         def quorum(self) -> int: ...
         @property
         def classes(self) -> int: ...
+        @property
+        def columns(self) -> int: ...
         @property
         def votes(self) -> Votes: ...
         @property
@@ -186,6 +188,10 @@ class TeacherVotes:
         """Whether a unit costs what a study's own unit, `of`, does."""
         return unit == of
 
+    def columns(self, classes: int) -> int:
+        """How many counts there are of each query."""
+        return classes
+
     def cells_changed(self, unit: str, *, classes: int) -> int:
         """In how many counts what is released may differ if a unit changes."""
         return classes
@@ -250,18 +256,21 @@ class TeacherVotes:
 
 @dataclass(frozen=True, kw_only=True)
 class UnitSums:
-    """Each protected unit contributes once, to the public queries nearest to it (docs/explanation/record-votes.md).
+    """Each protected unit contributes one matrix of bounded norm, once (docs/explanation/record-votes.md).
 
     All queries are asked in one batch; the noisy sum is released, for everybody to see, and what is made of it is free.
     Its methods are those of TeacherVotes.
 
-    queries: how many there are; votes: in how many of them each record votes; queries_sha256: the digest of the
-    QueryMap that says in which; population: the most protected units that all parties have together, which replace-one
-    makes public; sigma: of the noise in each cell, in votes. Raises InvalidInput, with the value and the allowed range.
+    queries: how many rows a record's phi has (protocols/sums/blocks.py): cells, of which it fills those that it lies
+    in, or graded features; votes: how many of them a record may fill; signed: whether entries may be below 0, and so
+    whether classes are the vertices of a simplex; queries_sha256: the digest of the Blocks; population: the most
+    protected units that all parties have together, which replace-one makes public; sigma: of the noise in each entry
+    of the sum, in votes. Raises InvalidInput, with the value and the allowed range.
     """
 
     queries: int
     votes: int
+    signed: bool
     queries_sha256: str
     population: int
     sigma: float
@@ -280,9 +289,6 @@ class UnitSums:
     pooled: ClassVar[bool] = False
     # A seat sends one vector.
     voters: ClassVar[int] = 1
-    # Delta^2: replacing a unit of weight W moves the sum by at most Delta W. It is 2 as no entry is below 0
-    # (protocols/sums/contributions.py); with entries of both signs it would be 4.
-    delta_squared: ClassVar[int] = 2
 
     def __post_init__(self) -> None:
         for what in ("queries", "votes", "population"):
@@ -301,10 +307,26 @@ class UnitSums:
 
     def check(self, study: AnyStudy, *, hidden: bool) -> None:
         check_rate(check_pattern(self.participation_name), study.rates)
+        if self.signed:
+            # Entries are of any size: rounded towards zero, too small ones would vanish.
+            least = least_weight(self._filled(study.classes))
+            if (smallest := round(float(study.weights.min()) * study.units)) < least:
+                raise InvalidInput(
+                    f"the smallest weight is {smallest} lattice units for {self._filled(study.classes)} entries of a "
+                    f"record; allowed: at least {least}, with more units a vote"
+                )
 
     @property
     def values(self) -> dict[str, Any]:
         return {"records": asdict(self)}
+
+    @property
+    def delta_squared(self) -> int:
+        """Delta^2: replacing a unit of weight W moves the sum by at most Delta W (protocols/sums/contributions.py)."""
+        return 4 if self.signed else 2
+
+    def columns(self, classes: int) -> int:
+        return classes - 1 if self.signed else classes
 
     @property
     def query_limit(self) -> int:
@@ -335,9 +357,13 @@ class UnitSums:
         return True
 
     def cells_changed(self, unit: str, *, classes: int) -> int:
-        """2 for each vote of a record."""
-        everything = self.queries * classes
-        return min(2 * self.votes, everything) if unit == "record" else everything
+        """Of a record, those that it and its replacement fill."""
+        everything = self.queries * self.columns(classes)
+        return min(2 * self._filled(classes), everything) if unit == "record" else everything
+
+    def _filled(self, classes: int) -> int:
+        """How many entries a record may fill."""
+        return self.votes * (self.columns(classes) if self.signed else 1)
 
     def total(self, weights: Weights) -> float:
         return float(weights.sum())
@@ -361,23 +387,21 @@ class UnitSums:
             raise InvalidInput(f"{queries} queries are asked; allowed: all {self.queries}, as records vote once")
 
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
-        return (queries, classes)
+        return (queries, self.columns(classes))
 
     def bounds(self, unit: str, *, weight_units: int, classes: int) -> tuple[int, int]:
-        """What a party of this weight may put into one cell at most, and into all together, in lattice units.
+        """What a party of this weight may put into one entry at most, and into all together, in lattice units.
 
-        That is, if the whole population were its own: an honest party has fewer units.
+        That is, if the whole population were its own: an honest party has fewer units. A vector of L2 norm W over n
+        entries has an L1 norm of at most W sqrt(n).
         """
-        if unit == "record":
-            entry = isqrt(weight_units**2 // self.votes)
-            return self.population * entry, self.population * self.votes * entry
-        # A vector of L2 norm W over n cells has an L1 norm of at most W sqrt(n).
-        return self.population * weight_units, self.population * isqrt(weight_units**2 * self.queries * classes)
+        entries = self._filled(classes) if unit == "record" else self.queries * self.columns(classes)
+        return self.population * weight_units, self.population * isqrt(weight_units**2 * entries)
 
     def check_cast(self, study: AnyStudy, seat: str, cast: Cast) -> None:
         weight_units = round(float(study.weights[study.seats[seat]]) * study.units)
         most, most_in_all = self.bounds(study.unit, weight_units=weight_units, classes=study.classes)
-        check_sums(cast, most=most, most_in_all=most_in_all)
+        check_sums(cast, least=-most if self.signed else 0, most=most, most_in_all=most_in_all)
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
         return cast

@@ -44,7 +44,6 @@ _LEAST_SCALE, _MOST_SCALE = 2.0**-64, 2.0**64
 _BITS = 20
 _MOST_ROWS = 2**13
 _MOST_BLOCKS = 2**12
-_LARGEST_SHARE = 2**20
 # A kernel of 1 is so many steps.
 KERNEL_STEPS: Final = 2**15
 # So many minima are found one by one; more of them by sorting.
@@ -68,8 +67,7 @@ class Block(ABC):
     signed: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not 1 <= self.share <= _LARGEST_SHARE:
-            raise InvalidInput(f"share is {self.share}; allowed: 1 to {_LARGEST_SHARE}")
+        check("queries", "share", self.share)
 
     @property
     @abstractmethod
@@ -235,8 +233,7 @@ class Kernel(Chosen):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_points(self.centres)
-        if not 1 <= self.width < EXACT:
-            raise InvalidInput(f"width is {self.width} squared steps; allowed: 1 to {EXACT - 1}")
+        check("queries", "width", self.width)
         if self.means.shape != (len(self.centres),) or not ((self.means >= 0) & (self.means <= KERNEL_STEPS)).all():
             raise InvalidInput(f"means of a kernel; allowed: one for each centre, 0 to {KERNEL_STEPS}")
         self._check_matrix(self.matrix, inputs=len(self.centres), most=KERNEL_STEPS)
@@ -287,12 +284,12 @@ class Nearest(Chosen):
         columns: Int64[ndarray, " width"],
         scales: Float64[ndarray, " width"] | None = None,
         nearest: int = 1,
-        share: int = 1,
     ) -> Nearest:
-        """The cells around these points; points that are the same after rounding are one."""
+        """The cells around these points; points that are the same after rounding are one. Its share follows `nearest`,
+        so that a record says as much in each cell of each such block."""
         each = np.ones(points.shape[1]) if scales is None else scales
         centres = np.unique(whole_steps(points, scale=each).astype(np.int64), axis=0)
-        return cls(share=share, columns=columns, scales=each, centres=centres, nearest=nearest)
+        return cls(share=max(nearest, 1), columns=columns, scales=each, centres=centres, nearest=nearest)
 
     @property
     def rows(self) -> int:
@@ -366,6 +363,16 @@ class Blocks:
         return len(cells) == len(self.blocks) and all(
             each.share * cells[0].nearest == first.share * each.nearest for each in cells
         )
+
+    @property
+    def narrow(self) -> bool:
+        """Whether every block looks at a part of the features only, as the cells of one column do."""
+        return all(isinstance(each, Chosen) and len(each.columns) < self.features.width for each in self.blocks)
+
+    @property
+    def whole(self) -> bool:
+        """Whether every block looks at all features, and so says which records are close."""
+        return all(isinstance(each, Chosen) and len(each.columns) == self.features.width for each in self.blocks)
 
     def cells(self, features: Features) -> Int64[ndarray, "records filled"]:
         """The rows of phi whose cells each record lies in, where there are cells alone; finite features."""

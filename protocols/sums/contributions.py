@@ -178,7 +178,7 @@ def _shortened(
 
 
 def _scaled(entries: Int64[ndarray, " entries"], square: int, *, weight: int) -> Int64[ndarray, " entries"]:
-    """sign(x) isqrt(x^2 W^2 // S). In float64, but where that is too near a whole number to tell which side it is on."""
+    """sign(x) isqrt(x^2 W^2 // S). In float64, but where that is too near a whole number to tell its side."""
     size = np.abs(entries)
     value = size.astype(np.float64) * (weight / sqrt(float(square)))  # at most W: off by less than 2**-17
     root = np.floor(value).astype(np.int64)

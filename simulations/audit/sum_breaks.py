@@ -14,17 +14,20 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
+from protocols.features.feature_map import FeatureMap
 from protocols.noise import LatticeNoise, Noise
-from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
-from protocols.sums.contributions import contribution_sum
+from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.contributions import contribution_sum, said
 
 # Features, labels and units of one party's records, as simulations.stages.record_votes takes them.
 Holding = tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], Int64[ndarray, " records"]]
 Sums = list[Int64[ndarray, "queries classes"]]
+# Two cells, of which only the first is used.
+_ONE_CELL = Blocks(FeatureMap((1,)), (Nearest.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([0])),))
 Draws = Float64[ndarray, "trials cells"] | Int64[ndarray, "trials cells"]
 # Each party's sum, of a study, of what is asked and of what each party holds.
-Contribute = Callable[[Study, QueryMap, Sequence[Holding]], Sums]
+Contribute = Callable[[Study, Blocks, Sequence[Holding]], Sums]
 
 
 @dataclass(frozen=True)
@@ -84,18 +87,18 @@ def _again(draws: Draws) -> Draws:
     return changed
 
 
-def record_contributions(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def record_contributions(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     """What parties send of their records."""
     from simulations.stages.record_votes import contributions
 
     return contributions(study, queries, holdings)
 
 
-def _unscaled(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def _unscaled(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     return record_contributions(replace(study, unit="record"), queries, holdings)
 
 
-def _counted_twice(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def _counted_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     twice = [
         (np.concatenate([x, x]), np.concatenate([y, y]), np.concatenate([unit, unit + unit.max() + 1]))
         for x, y, unit in holdings
@@ -103,61 +106,63 @@ def _counted_twice(study: Study, queries: QueryMap, holdings: Sequence[Holding])
     return record_contributions(study, queries, twice)
 
 
-def _largest_weight(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def _largest_weight(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     largest = float(study.weights.max())
     alike = replace(study, roster=tuple(replace(seat, weight=largest) for seat in study.roster))
     return record_contributions(alike, queries, holdings)
 
 
-def _whole_in_each_partition(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def _whole_in_each_partition(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     """A record's whole weight is spread over each partition, not over all of them."""
-    return _each_map(study, [QueryMap(queries.features, (each,)) for each in queries.partitions], holdings)
+    return _each_map(study, [Blocks(queries.features, (each,)) for each in queries.blocks], holdings)
 
 
-def _every_query(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def _every_query(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     """Every record votes with its whole weight in every query, as a teacher does."""
     sums = []
     for seat, (_, labels, units) in zip(study.roster, holdings, strict=True):
         one = contribution_sum(
+            _ONE_CELL,
             labels[:, None],
             units if study.unit == "patient" else None,
             weight_units=round(seat.weight * study.units),
-            cell_count=study.classes,
-        )
-        sums.append(np.tile(one, (queries.queries, 1)))
+            classes=study.classes,
+        )[:1]
+        sums.append(np.tile(one, (queries.rows, 1)))
     return sums
 
 
-def _each_map(study: Study, maps: Sequence[QueryMap], holdings: Sequence[Holding]) -> Sums:
+def _each_map(study: Study, maps: Sequence[Blocks], holdings: Sequence[Holding]) -> Sums:
     sums = []
     for seat, (features, labels, units) in zip(study.roster, holdings, strict=True):
         parts = [
             contribution_sum(
-                each.cells(features, labels, classes=study.classes),
+                each,
+                said(each, features, labels, classes=study.classes),
                 units if study.unit == "patient" else None,
                 weight_units=round(seat.weight * study.units),
-                cell_count=each.queries * study.classes,
-            ).reshape(each.queries, study.classes)
+                classes=study.classes,
+            )
             for each in maps
         ]
         sums.append(np.concatenate(parts))
     return sums
 
 
-def _rounded_up(study: Study, queries: QueryMap, holdings: Sequence[Holding]) -> Sums:
+def _rounded_up(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     """Each entry is rounded up to whole lattice units, where it should be rounded down."""
     sums = []
     for seat, (features, labels, patients) in zip(study.roster, holdings, strict=True):
         weight = round(seat.weight * study.units)
-        cells = queries.cells(features, labels, classes=study.classes)
+        cells = said(queries, features, labels, classes=study.classes)
         units = patients if study.unit == "patient" else np.arange(len(labels))
-        total = np.zeros(queries.queries * study.classes, dtype=np.int64)
+        total = np.zeros(queries.rows * study.classes, dtype=np.int64)
         for unit in np.unique(units):
             touched, counts = np.unique(cells[units == unit], return_counts=True)
-            longest = max(int((counts * counts).sum()), queries.votes)
+            longest = max(int((counts * counts).sum()), queries.filled)
             for cell, count in zip(touched.tolist(), counts.tolist(), strict=True):
                 total[cell] += isqrt((count * weight) ** 2 // longest) + 1
-        sums.append(total.reshape(queries.queries, study.classes))
+        sums.append(total.reshape(queries.rows, study.classes))
     return sums
 
 

@@ -31,10 +31,10 @@ from protocols.features.feature_map import FeatureMap
 from protocols.levels.secure_sum.terms import noise_share
 from protocols.mechanisms import Lattice
 from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
-from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from protocols.study.votes import UnitSums, unit_sums
+from protocols.sums.blocks import Blocks, Nearest
 from simulations.audit.as_run import summed_noise
 from simulations.audit.bounds import Samples
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
@@ -369,13 +369,13 @@ PARTIES = 3
 _LEFT, _RIGHT = -1.0, 1.0
 _QUERIES = np.array([[-1.5], [-1.0], [1.0], [1.5]], dtype=np.float32)
 
-def _partition(feature: int, *, points: Float32[ndarray, "queries width"], nearest: int) -> Partition:
-    return Partition.of(points, columns=np.array([feature]), nearest=nearest)
+def _partition(feature: int, *, points: Float32[ndarray, "queries width"], nearest: int) -> Nearest:
+    return Nearest.of(points, columns=np.array([feature]), nearest=nearest)
 
 
 # Two partitions, in each of which a record votes once; and one, in which it votes in the nearest two of four.
-PARTITIONS = QueryMap(FeatureMap((2,)), tuple(_partition(each, points=_QUERIES[1:3], nearest=1) for each in (0, 1)))
-NEAREST = QueryMap(FeatureMap((2,)), (_partition(0, points=_QUERIES, nearest=2),))
+PARTITIONS = Blocks(FeatureMap((2,)), tuple(_partition(each, points=_QUERIES[1:3], nearest=1) for each in (0, 1)))
+NEAREST = Blocks(FeatureMap((2,)), (_partition(0, points=_QUERIES, nearest=2),))
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,7 +384,7 @@ class WorstCase:
 
     name: str
     unit: str
-    queries: QueryMap
+    queries: Blocks
     before: Sequence[tuple[float, float, int]]
     after: Sequence[tuple[float, float, int]]
 

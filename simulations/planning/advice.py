@@ -20,11 +20,11 @@ from protocols.budgets.accountant import default_accountant
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import Mechanism, check_view
-from protocols.study.query_map import Partition, QueryMap
 from protocols.study.released_noise import little_released, thin_queries
 from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.sums.blocks import Blocks, Nearest
 from simulations.datasets.dataset import Dataset
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
@@ -294,12 +294,12 @@ _CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordab
 }
 
 
-def _as_many_queries(dataset: Dataset) -> QueryMap:
+def _as_many_queries(dataset: Dataset) -> Blocks:
     """As many queries as a study of images or text has by default, but not where they are: clusters take seconds to
     find, and the noise depends on their number alone.
     """
     points = np.arange(usual_clusters(dataset), dtype=np.float32)[:, None]
-    return QueryMap(FeatureMap((1,)), (Partition.of(points, columns=np.zeros(1, dtype=np.int64)),))
+    return Blocks(FeatureMap((1,)), (Nearest.of(points, columns=np.zeros(1, dtype=np.int64)),))
 
 
 def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:

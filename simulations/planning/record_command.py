@@ -90,9 +90,9 @@ def _document(
 def _row(each: Candidate) -> dict[str, Any]:
     return {
         **each.given,
-        "queries": each.queries.queries,
-        "votes": each.queries.votes,
-        "partitions": len(each.queries.partitions),
+        "queries": each.queries.rows,
+        "votes": each.queries.filled,
+        "partitions": len(each.queries.blocks),
         "sigma": each.study.gaussian.sigma,
         "cell_labels": each.cell_labels,
         "pool_labels": each.pool_labels,
@@ -110,7 +110,7 @@ def _print(
 ) -> None:
     best, sizes = rehearsed.best, publics.sizes
     rows: list[list[object]] = [
-        [each.words, each.queries.queries, each.queries.votes, f"{each.study.gaussian.sigma:.4g}",
+        [each.words, each.queries.rows, each.queries.filled, f"{each.study.gaussian.sigma:.4g}",
          f"{each.cell_labels:.3f}", f"{each.pool_labels:.3f} ± {each.error:.3f}", "chosen" if each is best else ""]
         for each in rehearsed.candidates
     ]  # fmt: skip

@@ -27,9 +27,9 @@ from coordinator.students import student_kind
 from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
-from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
+from protocols.sums.blocks import Blocks
 from simulations.datasets.dataset import Dataset
 from simulations.progress import Stage
 from simulations.setup.budgets import Budgets
@@ -202,7 +202,7 @@ class Candidate:
     """
 
     given: dict[str, int | str]
-    queries: QueryMap = field(repr=False)
+    queries: Blocks = field(repr=False)
     study: Study = field(repr=False)
     cell_labels: float
     pool_labels: float
@@ -303,7 +303,7 @@ def _rehearsed(
     chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
     study = make_record_study(chosen, budgets, classes=pool.classes, queries=queries, population=publics.population)
-    nearest = queries.nearest_queries(pool.public_inputs)
+    nearest = queries.cells(queries.features(pool.public_inputs))
     cell_labels, pool_labels, targets = [], [], []
     for number, task in enumerate(tasks):
         cells = tuple(

@@ -31,10 +31,10 @@ from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
 from protocols.study.levels import LEVELS
-from protocols.study.query_map import QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
+from protocols.sums.blocks import Blocks
 from protocols.votes import LATTICE
 from simulations.datasets.dataset import Dataset
 from simulations.setup.accountants import named_accountants
@@ -126,7 +126,7 @@ VOTERS: Mapping[type[Votes], Voters] = {
 }
 
 
-def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> QueryMap:
+def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
     """The public queries of the experiment, made of the public pool and constants alone.
 
     columns: the cells of a table's columns; clusters:N: the centres of N clusters of the pool; columns+clusters:N:
@@ -177,7 +177,7 @@ def population_of(unit: str, dataset: Dataset, seats: int) -> int:
 
 
 def make_record_study(
-    settings: Experiment, budgets: Budgets, *, classes: int, queries: QueryMap, population: int
+    settings: Experiment, budgets: Budgets, *, classes: int, queries: Blocks, population: int
 ) -> Study:
     """The study of an experiment in which records vote. Raises InvalidInput for settings that do not go together."""
     seats = len(budgets.names)

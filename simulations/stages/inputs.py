@@ -18,8 +18,8 @@ from party.teachers.teacher import PRIVATE
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import MECHANISMS
-from protocols.study.query_map import QueryMap
 from protocols.study.votes import TeacherVotes, UnitSums
+from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import FEWEST_UNITS
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, content_digest
@@ -84,7 +84,7 @@ class DatasetInputs:
         return population_of(self.settings.unit, self.dataset, len(self.shards))
 
     @cached_property
-    def query_map(self) -> QueryMap:
+    def query_map(self) -> Blocks:
         """Where records vote: the public queries. Raises InvalidInput for a kind that the data do not have."""
         return query_map(self.settings, self.dataset, population=self.population)
 

@@ -1,6 +1,6 @@
-"""In which cells every record votes: worked out by the parties themselves on an engine, cached by what it depends on.
+"""What every record says: worked out by the parties themselves on an engine, cached by what it depends on.
 
-Budgets, weights and noise play no part in it, so cells that were found once serve any number of studies.
+Budgets, weights and noise play no part in it, so what was found once serves any number of studies.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from numpy import ndarray
 from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
 from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
-from protocols.study.query_map import QUERIES_BYTES, QueryMap
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
-from protocols.sums.contributions import FEWEST_UNITS, contribution_sum
+from protocols.sums.blocks import BLOCKS_BYTES, Blocks
+from protocols.sums.contributions import FEWEST_UNITS, contribution_sum, said
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
@@ -34,27 +34,27 @@ OnStage = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class RecordCells:
-    """Where every record votes, seat by seat.
+    """What every record says, seat by seat.
 
-    cells: of each seat, i64 [records, votes], query * classes + label; units: of each seat, the number of each record's
+    cells: of each seat, as `said` in protocols/sums/contributions.py; units: of each seat, the number of each record's
     protected unit (None: each record is one of its own); population: how many units there are in all.
     """
 
     classes: int
     population: int
-    map: QueryMap
-    cells: tuple[Int64[ndarray, "records votes"], ...] = field(repr=False)
+    map: Blocks
+    cells: tuple[Int64[ndarray, "records numbers"], ...] = field(repr=False)
     units: tuple[Int64[ndarray, " records"] | None, ...] = field(repr=False)
 
     @property
     def queries(self) -> int:
         """How many public queries there are."""
-        return self.map.queries
+        return self.map.rows
 
     @property
     def of_columns(self) -> bool:
         """Whether every query looks at a part of the features only, as the cells of one column do."""
-        return all(len(each.columns) < self.map.features.width for each in self.map.partitions)
+        return self.map.plain and self.map.narrow
 
     def sums(self, study: Study) -> list[Contribution]:
         """Each seat's sum of contributions, in lattice units; nothing of a seat with fewer than FEWEST_UNITS units.
@@ -63,13 +63,13 @@ class RecordCells:
         """
         if unit_sums(study).queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
-        shape = (self.queries, self.classes)
+        shape = (self.queries, study.columns)
         return [
             np.zeros(shape, dtype=np.int64)
             if _units(study.unit, cells, units) < FEWEST_UNITS
             else contribution_sum(
-                cells, units, weight_units=round(seat.weight * study.units), cell_count=self.queries * self.classes
-            ).reshape(shape)
+                self.map, cells, units, weight_units=round(seat.weight * study.units), classes=self.classes
+            )
             for seat, cells, units in zip(study.roster, self.cells, self.units, strict=True)
         ]
 
@@ -82,24 +82,24 @@ def _units(unit: str, cells: ndarray, units: ndarray | None) -> int:
 def find_cells(
     dataset: Dataset,
     holdings: Sequence[Int64[ndarray, " records"]],
-    queries: QueryMap,
+    queries: Blocks,
     *,
     engine: Callable[[], Engine],
     cache_dir: Path,
     on_stage: OnStage,
-) -> list[Int64[ndarray, "records votes"]]:
-    """The cells in which the records of each seat vote. holdings: each seat's records.
+) -> list[Int64[ndarray, "records numbers"]]:
+    """What the records of each seat say. holdings: each seat's records.
 
     on_stage(stage, done, total) reports "record votes". The engine is opened only where the cells are not cached.
     """
-    source = source_digest(__name__, "protocols.study.query_map", "protocols.features")
+    source = source_digest(__name__, "protocols.sums", "protocols.features")
     key = content_digest(
         *holdings,
         text=f"record votes {dataset.private_digest} {dataset.classes} {queries.digest} {len(holdings)} {source}",
     )
     folder = cache_dir / "record-votes" / key
     found = cached_array(folder / "cells.npy")
-    if found is not None and found.shape == (sum(map(len, holdings)), queries.votes):
+    if found is not None and len(found) == sum(map(len, holdings)):
         return np.split(found, np.cumsum([len(each) for each in holdings])[:-1])
     make_cache(folder, cache_dir=cache_dir)
     _write_inputs(folder, dataset, holdings, queries)
@@ -117,7 +117,7 @@ def find_cells(
 
 
 class RecordHost:
-    """The parties of one worker: each says in which cells its own records vote."""
+    """The parties of one worker: each gives what its own records say."""
 
     def __init__(self, *, folder: Path, classes: int) -> None:
         self._classes = classes
@@ -126,14 +126,14 @@ class RecordHost:
         table = read_arrays(folder / "holdings.npz")
         self._records, self._bounds = table["records"], table["bounds"]
         file = folder / "queries.npz"
-        self._queries = QueryMap.from_bytes(read_bytes(file, most=QUERIES_BYTES), where=str(file))
+        self._queries = Blocks.from_bytes(read_bytes(file, most=BLOCKS_BYTES), where=str(file))
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-        """Each party's cells, i64 [records, votes]."""
+        """What each party's records say."""
         for name in requests:
             records = self._records[slice(*self._bounds[int(name)])]
             inputs = np.asarray(self._inputs[records], dtype=np.float32)
-            yield name, array_bytes(self._queries.cells(inputs, self._labels[records], classes=self._classes))
+            yield name, array_bytes(said(self._queries, inputs, self._labels[records], classes=self._classes))
 
 
 def open_host(*, folder: str, classes: int) -> RecordHost:
@@ -142,7 +142,7 @@ def open_host(*, folder: str, classes: int) -> RecordHost:
 
 
 def _write_inputs(
-    folder: Path, dataset: Dataset, holdings: Sequence[Int64[ndarray, " records"]], queries: QueryMap
+    folder: Path, dataset: Dataset, holdings: Sequence[Int64[ndarray, " records"]], queries: Blocks
 ) -> None:
     """Writes what the workers read: once, named by content, to be memory-mapped and never sent in messages."""
     ends = np.cumsum([len(each) for each in holdings])

@@ -12,9 +12,10 @@ from coordinator.labelling.soft_labels import SoftLabels, soft_labels_of, turnou
 from party.party import Voter
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
-from protocols.study.query_map import QueryMap
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
+from protocols.sums.blocks import Blocks
+from protocols.sums.contributions import said
 from simulations.setup.levels import batch_noise
 from simulations.stages.label import SeedResult, live_labelling
 from simulations.stages.record_cells import Contribution, RecordCells
@@ -24,19 +25,19 @@ from simulations.stages.stored_votes import RecordSums
 
 def contributions(
     study: Study,
-    queries: QueryMap,
+    queries: Blocks,
     holdings: Sequence[tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], ndarray | None]],
 ) -> list[Contribution]:
     """Each party's sum in lattice units. holdings: features, labels and the unit (patient) of each party's records.
 
     Raises InvalidInput for another map than the study's, and as contribution_sum does.
     """
-    cells = tuple(queries.cells(features, labels, classes=study.classes) for features, labels, _ in holdings)
+    spoken = tuple(said(queries, features, labels, classes=study.classes) for features, labels, _ in holdings)
     units = tuple(
         None if study.unit == "record" else patients if study.unit == "patient" else np.zeros(len(labels), np.int64)
         for _, labels, patients in holdings
     )
-    return RecordCells(study.classes, 0, queries, cells, units).sums(study)
+    return RecordCells(study.classes, 0, queries, spoken, units).sums(study)
 
 
 def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0) -> Labelling:
@@ -69,13 +70,13 @@ def label_record_seed(
 
 
 def soft_pool_labels(
-    study: Study, labelling: Labelling, queries: QueryMap, pool: Float32[ndarray, "pool features"], *, records: int
+    study: Study, labelling: Labelling, queries: Blocks, pool: Float32[ndarray, "pool features"], *, records: int
 ) -> SoftLabels:
     """Soft labels of a pool from what a study released. Raises InvalidInput where it released nothing."""
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
     voted = who_voted(study, dict(zip(study.seats, labelling.spent.tolist(), strict=True)))
-    of = turnout(study, voted, votes=queries.votes, population=records)
+    of = turnout(study, voted, votes=queries.filled, population=records)
     return soft_labels_of(
         queries,
         pool,

@@ -61,8 +61,8 @@ from protocols.release.signatures import read_signatures
 from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import QueryBatch
-from protocols.study.query_map import QueryMap
 from protocols.study.terms import Feature, Terms
+from protocols.sums.blocks import Blocks
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
 from protocols.wire.enrolment import Enrol, Enrolled, decode_enrol, decode_enrolled, encode_enrol
@@ -216,7 +216,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "privacy.json": lambda data: read_json(written(data, "privacy.json")),
     "statement": lambda data: read_statement(written(data, "privacy.json")),
     "manifest.json": lambda data: (written(data, "manifest.json"), read_manifest(FOLDER)),
-    "queries.npz": QueryMap.from_bytes,
+    "queries.npz": Blocks.from_bytes,
     "sums.csv": lambda data: (written(data, "sums.csv"), read_sums(FOLDER, RECORDS)),
     "guardian.sig": lambda data: (written(data, "guardian.sig"), read_signatures(FOLDER)),
     "soft_labels.csv": lambda data: (written(data, "soft_labels.csv"), read_soft_labels(FOLDER, RECORDS)),

@@ -8,13 +8,13 @@ import numpy as np
 
 from coordinator.labelling.study_creation import plan_records
 from coordinator.queries.choice import QueryChoice
-from protocols.sums.contributions import contribution_sum
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
-from protocols.study.query_map import QueryMap
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Terms
 from protocols.study.votes import UnitSums
+from protocols.sums.blocks import Blocks
+from protocols.sums.contributions import contribution_sum, said
 from tests.harness.homes import FEATURES
 from tests.harness.studies import DEADLINE_S, pool_of
 
@@ -35,7 +35,7 @@ def draft(
     study = Study(
         name="test",
         classes=2,
-        votes=UnitSums(queries=2, votes=1, queries_sha256="0" * 64, population=population, sigma=8.0),
+        votes=UnitSums(queries=2, votes=1, signed=False, queries_sha256="0" * 64, population=population, sigma=8.0),
         unit=unit,
         accountant_name="gaussian",
         quorum=quorum,
@@ -57,7 +57,7 @@ def draft(
     return deployed(study, terms)
 
 
-def record_study_of(**how) -> tuple[DeployedStudy, QueryMap]:
+def record_study_of(**how) -> tuple[DeployedStudy, Blocks]:
     """The study and its queries: two cells of each of four columns, so a record votes in four of eight."""
     planned = plan_records(draft(**how), POOL, choice=QueryChoice(), rule="exhaustive")
     return planned.study, planned.queries
@@ -69,21 +69,20 @@ def records_of(seat: str, *, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
     return features, (features[:, 0] > 0).astype(np.int64)
 
 
-def sum_of(study: DeployedStudy, queries: QueryMap, seat: str) -> np.ndarray:
+def sum_of(study: DeployedStudy, queries: Blocks, seat: str) -> np.ndarray:
     """What a hospital sends, computed here from its records; each is a unit of its own."""
     features, labels = records_of(seat)
     weight = round(study.roster[study.seats[seat]].weight * study.units)
-    cells = queries.cells(features, labels, classes=study.classes)
-    total = contribution_sum(cells, None, weight_units=weight, cell_count=queries.queries * study.classes)
-    return total.reshape(queries.queries, study.classes)
+    spoken = said(queries, features, labels, classes=study.classes)
+    return contribution_sum(queries, spoken, None, weight_units=weight, classes=study.classes)
 
 
-def record_voter(study: DeployedStudy, queries: QueryMap, seat: str):
+def record_voter(study: DeployedStudy, queries: Blocks, seat: str):
     """A Voter of these records."""
     return lambda batch: sum_of(study, queries, seat)
 
 
-def write_queries(folder: Path, queries: QueryMap) -> Path:
+def write_queries(folder: Path, queries: Blocks) -> Path:
     """queries.npz, as the operator sends it."""
     path = folder / "queries.npz"
     path.write_bytes(queries.to_bytes())

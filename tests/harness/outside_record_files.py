@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +19,7 @@ from protocols.release.sums import (
     soft_labels_csv,
     sums_csv,
 )
-from protocols.study.query_map import QueryMap
+from protocols.sums.blocks import Blocks, Kernel
 from tests.harness.deployed_records import record_study_of
 from tests.harness.outside_ranges import array_of
 from tests.harness.record_votes import QUERIES
@@ -31,14 +32,24 @@ def features(side: int) -> object:
     return FeatureMap.from_bytes(content.getvalue())
 
 
-def queries(count: int) -> object:
-    """The file of the harness's queries with another number of queries in its first partition."""
-    arrays = parse_arrays(QUERIES.to_bytes(), where="queries")
-    sizes = [count, *arrays["partitions"].ravel()[1:].tolist()]
-    altered = {"partitions": array_of(*sizes).reshape(-1, 3)}
-    content = io.BytesIO()
-    np.savez(content, **arrays | altered)
-    return QueryMap.from_bytes(content.getvalue())
+_KERNEL = Kernel(
+    share=1, columns=np.arange(1), scales=np.ones(1), centres=np.zeros((1, 1), np.int64), width=1,
+    means=np.zeros(1, np.int64), matrix=np.ones((1, 1), np.int64),
+)  # fmt: skip
+_BLOCKS = Blocks(QUERIES.features, (*QUERIES.blocks[:1], _KERNEL))
+
+
+def queries(name: str) -> Callable[[int], object]:
+    """Reads the file of blocks in which one block has another figure of this name."""
+    place = 1 if name == "width" else 0
+
+    def read(value: int) -> object:
+        arrays = parse_arrays(_BLOCKS.to_bytes(), where="queries")
+        content = io.BytesIO()
+        np.savez(content, **arrays | {f"{place}.{name}": array_of(value).reshape(())})
+        return Blocks.from_bytes(content.getvalue())
+
+    return read
 
 
 RECORDS, _ = record_study_of()

@@ -60,9 +60,9 @@ from protocols.release.signatures import read_signatures
 from protocols.release.sums import PoolLabels, read_soft_labels, read_sums, soft_labels_csv, sums_csv
 from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
-from protocols.study.queries_file import read_query_map
-from protocols.study.query_map import QUERIES_BYTES, QueryMap
+from protocols.study.queries_file import read_blocks
 from protocols.study.terms import Feature
+from protocols.sums.blocks import BLOCKS_BYTES, Blocks
 from simulations.datasets.columns import Standardised
 from simulations.datasets.own import Schema, load_table, read_schema
 from simulations.datasets.sources import read_lines, read_npz
@@ -172,10 +172,10 @@ def readers(folder: Path) -> dict[str, Reader]:
         "queries of records": Reader(
             "queries.npz",
             QUERIES.to_bytes(),
-            lambda path: QueryMap.from_bytes(read_bytes(path, most=QUERIES_BYTES), where=str(path)),
+            lambda path: Blocks.from_bytes(read_bytes(path, most=BLOCKS_BYTES), where=str(path)),
         ),
         "queries of a study": Reader(
-            "queries.npz", counted[1].to_bytes(), lambda path: read_query_map(path, counted[0])
+            "queries.npz", counted[1].to_bytes(), lambda path: read_blocks(path, counted[0])
         ),
         "votes of records": Reader("votes.npz", _votes(folder, counted[0]), lambda path: read_votes(path, counted[0])),
         "guardian's signatures": Reader(

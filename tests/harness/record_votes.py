@@ -9,15 +9,16 @@ from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.study.levels import Confidentiality
-from protocols.study.query_map import Partition, QueryMap
 from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.contributions import contribution_sum
 from simulations.setup.levels import simulated_aggregation, simulated_level
 
 RNG = np.random.default_rng(11)
 POINTS = RNG.normal(size=(12, 3)).astype(np.float32)
-QUERIES = QueryMap(
+QUERIES = Blocks(
     FeatureMap((3,)),
-    (Partition.of(POINTS, columns=np.arange(3), nearest=2), Partition.of(POINTS[:4, :1], columns=np.array([0]))),
+    (Nearest.of(POINTS, columns=np.arange(3), nearest=2), Nearest.of(POINTS[:4, :1], columns=np.array([0]))),
 )
 # Three parties; the patients of the first two have two records each.
 HOLDINGS = [
@@ -25,6 +26,13 @@ HOLDINGS = [
     (RNG.normal(size=(30, 3)).astype(np.float32), RNG.integers(0, 2, 30), np.arange(30) // 2),
     (RNG.normal(size=(9, 3)).astype(np.float32), RNG.integers(0, 2, 9), np.arange(9)),
 ]
+
+
+def cell_sum(cells, units, *, weight_units, cell_count):
+    """The sum of records that say their cells, of one class."""
+    points = np.arange(cell_count, dtype=np.float32)[:, None]
+    blocks = Blocks(FeatureMap((1,)), (Nearest.of(points, columns=np.array([0])),))
+    return contribution_sum(blocks, cells, units, weight_units=weight_units, classes=1).ravel()
 
 
 UNITS = 1024

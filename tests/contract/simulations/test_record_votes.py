@@ -15,7 +15,7 @@ from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear, GuardedLevel, HiddenQueries
 from protocols.study.queries import QueryBatch
-from protocols.study.query_map import QueryMap
+from protocols.sums.blocks import Blocks
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from simulations.setup.levels import batch_noise, simulated_ballot
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
@@ -229,7 +229,7 @@ def test_soft_labels_follow_the_records_where_budgets_are_large() -> None:
 
 
 def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
-    other = QueryMap(FeatureMap((3,)), QUERIES.partitions[:1])
+    other = Blocks(FeatureMap((3,)), QUERIES.blocks[:1])
     with pytest.raises(InvalidInput, match="not those of the study"):
         contributions(study_of(), other, HOLDINGS)
 

@@ -17,7 +17,7 @@ from protocols.errors import InvalidInput
 from protocols.study.deployed import deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import Clear
-from protocols.study.queries_file import read_query_map
+from protocols.study.queries_file import read_blocks
 from runtime.exits import Exit
 from tests.harness.deployed_records import POOL, draft, record_study_of, write_queries
 from tests.harness.homes import study_file
@@ -30,7 +30,7 @@ def test_the_noise_is_the_least_that_every_budget_affords_to_five_digits():
     assert (study.budgets.affordable(unspent, limit=1) == 1).all()
     less = study.voting(sigma=study.votes.sigma * 0.9998)
     assert (less.budgets.affordable(unspent, limit=1) == 0).any()
-    assert (queries.queries, queries.votes) == (study.votes.queries, study.votes.votes) == (8, 4)
+    assert (queries.rows, queries.filled) == (study.votes.queries, study.votes.votes) == (8, 4)
     assert study.terms.pool_size == len(POOL)
 
 
@@ -74,7 +74,7 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
     assert "the queries are missing; allowed: --queries FILE" in capsys.readouterr().err
     assert run_command([*create, "--queries", str(out), *at]) == 0
     assert "conclave-party approve study.toml --queries queries.npz" in capsys.readouterr().out
-    assert read_query_map(home.study("test") / "queries.npz", study).digest == study.votes.queries_sha256
+    assert read_blocks(home.study("test") / "queries.npz", study).digest == study.votes.queries_sha256
 
 
 @pytest.mark.parametrize(
@@ -119,13 +119,13 @@ def test_other_queries_than_the_studys_are_refused(tmp_path):
     study, queries = record_study_of()
     other = plan_records(draft(), POOL, choice=QueryChoice(bins=3), rule="exhaustive").queries
     with pytest.raises(InvalidInput, match="allowed: that of the study"):
-        read_query_map(write_queries(tmp_path, other), study)
+        read_blocks(write_queries(tmp_path, other), study)
     fewer = study.voting(votes=3)
-    with pytest.raises(InvalidInput, match="8 queries and 4 votes of a record; allowed: the 8 and 3"):
-        read_query_map(write_queries(tmp_path, queries), fewer)
+    with pytest.raises(InvalidInput, match="8 queries, 4 votes"):
+        read_blocks(write_queries(tmp_path, queries), fewer)
     wider = replace(study.terms, features=(), input_shape=(5,))
     with pytest.raises(InvalidInput, match=r"records of shape \(4,\); allowed: \(5,\)"):
-        read_query_map(write_queries(tmp_path, queries), replace(study, terms=wider))
+        read_blocks(write_queries(tmp_path, queries), replace(study, terms=wider))
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.release.sums import read_soft_labels, read_sums
 from protocols.study.file import read_deployed
-from protocols.study.queries_file import read_query_map
+from protocols.study.queries_file import read_blocks
 from runtime.exits import Exit
 from tests.harness.deployed_records import HOSPITALS, POOL, draft, record_study_of, sum_of
 from tests.harness.levels import SEAT_KEYS, GuardianHere, secure_sum, two_server
@@ -60,7 +60,7 @@ def altered(record_release, tmp_path):
 def test_the_sums_that_are_released_are_those_of_the_records_with_noise(record_release):
     _, labelled, folder = record_release
     study = read_deployed(folder / "study.toml")
-    queries = read_query_map(folder / "queries.npz", study)
+    queries = read_blocks(folder / "queries.npz", study)
     cells = read_sums(folder, study)
     np.testing.assert_array_equal(cells, labelled.cells)
     exact = sum(sum_of(study, queries, seat) for seat in HOSPITALS)
@@ -84,8 +84,8 @@ def test_the_soft_labels_say_what_the_records_do_and_the_student_learns_them(rec
     _, labelled, folder = record_release
     study = labelled.study
     soft = read_soft_labels(folder, study)
-    queries = read_query_map(folder / "queries.npz", study)
-    np.testing.assert_array_equal(soft.members, queries.nearest_queries(POOL))
+    queries = read_blocks(folder / "queries.npz", study)
+    np.testing.assert_array_equal(soft.members, queries.cells(queries.features(POOL)))
     np.testing.assert_allclose(soft.probabilities, released_pool_labels(labelled, POOL).probabilities, atol=1e-6)
     np.testing.assert_allclose(soft.probabilities.sum(axis=1), 1, atol=1e-5)
     truth = (POOL[:, 0] > 0).astype(int)  # as in every hospital's records
@@ -173,7 +173,7 @@ def test_another_file_of_queries_is_found(record_release, tmp_path):
     consortium, _, folder = record_release
     copy = shutil.copytree(folder, tmp_path / "copy")
     _, other = record_study_of(epsilon=20.0)
-    partitions = (other.partitions[1], other.partitions[0], *other.partitions[2:])
+    partitions = (other.blocks[1], other.blocks[0], *other.blocks[2:])
     (copy / "queries.npz").write_bytes(type(other)(other.features, partitions).to_bytes())
     consortium.sign_again(copy)
     assert "allowed: that of the study" in failed(copy)["queries"]

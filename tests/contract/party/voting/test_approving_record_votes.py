@@ -15,9 +15,9 @@ from party.home import PartyHome
 from party.lifetime import LifetimeCap, study_cost
 from party.voting.answering import Answering
 from party.voting.contribution import count_votes_of, read_votes
-from protocols.sums.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.study.queries import QueryBatch, no_inputs
+from protocols.sums.contributions import contribution_sum, said
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
@@ -94,15 +94,16 @@ def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place
     shown = capsys.readouterr().out
     assert max(len(line) for line in shown.splitlines() if not line.startswith("next: ")) <= 80
     assert "Asked        once, 8 public questions together" in shown
-    said = " ".join(shown.split())
-    assert "each record votes with its own label in 4 of the questions" in said
-    assert "Each record's data are used once, in one noisy sum, and this costs at most epsilon 2 at delta 1e-05" in said
-    assert "for ever" in said
-    assert "seat hospital-0: 60 records of 60 records vote" in said
-    assert "next: conclave-party run" in said
+    words = " ".join(shown.split())
+    assert "each record votes with its own label in 4 of the questions" in words
+    assert "Each record's data are used once, in one noisy sum, and this costs at most epsilon 2" in words
+    assert "at delta 1e-05" in words
+    assert "for ever" in words
+    assert "seat hospital-0: 60 records of 60 records vote" in words
+    assert "next: conclave-party run" in words
     records = load_records(place.home.settings().data, place.study.terms)
-    cells = place.queries.cells(records.inputs, records.labels, classes=2)
-    expected = contribution_sum(cells, None, weight_units=1024, cell_count=16).reshape(8, 2)
+    spoken = said(place.queries, records.inputs, records.labels, classes=2)
+    expected = contribution_sum(place.queries, spoken, None, weight_units=1024, classes=2)
     file = place.home.contribution(place.study.digest, SEAT)
     np.testing.assert_array_equal(read_votes(file, place.study)[0], expected)
     assert file.stat().st_mode & 0o077 == 0

@@ -250,7 +250,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
     ("sums.csv", "sum"): sums,
     ("soft_labels.csv", "query"): soft_labels,
-    ("queries", "partitions"): queries,
+    **{("queries", name): queries(name) for name in ("share", "width")},
     ("features", "shape"): features,
     ("evidence/ledger.json", "caps"): evidence("evidence/ledger.json", "caps", "h"),
     ("evidence/ledger.json", "batches.number"): evidence("evidence/ledger.json", "batches", 0, "number"),

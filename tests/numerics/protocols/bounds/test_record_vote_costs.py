@@ -11,10 +11,10 @@ from protocols.bounds.label_only import ORDERS, label_rdp, threshold_rdp
 from protocols.bounds.lattice_gaussian import lattice_mu_squared, least_sigma_units, rounding_distance
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import accountant, default_accountant
-from protocols.sums.contributions import contribution_sum
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GNMax, Lattice, Sensitivity
 from tests.harness.pages import ROOT
+from tests.harness.record_votes import cell_sum
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "record_votes.json").read_text())
 
@@ -59,7 +59,7 @@ def test_patients_contribute_whole_units_and_move_no_further_than_the_accountant
         aside = np.arange(votes)[None] + cells
         both = np.concatenate([mine, aside])
         named = np.array([0] * len(mine) + [1])
-        total = contribution_sum(both, named, weight_units=weight, cell_count=cells + votes)
+        total = cell_sum(both, named, weight_units=weight, cell_count=cells + votes)
         return total[:cells]
 
     first, second = contribution(row["records"]), contribution(row["other"])

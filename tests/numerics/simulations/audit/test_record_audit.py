@@ -10,8 +10,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from protocols.sums.contributions import check_contributions
 from protocols.errors import InvalidInput
+from protocols.sums.contributions import check_contributions
 from simulations.audit.audit import run_audit
 from simulations.audit.report import audit_figure
 from simulations.audit.sum_breaks import SUM_BREAKS
@@ -114,7 +114,7 @@ def test_every_worst_case_moves_all_that_a_weight_allows_but_for_rounding():
                 sides = sides_of(study, case, RECORDS.contribute)
                 assert 2 * (weight - 4) ** 2 < sides.squared_move <= 2 * weight**2
                 moved = np.stack([np.maximum(0, sign * (sides.after - sides.before)) for sign in (1, -1)])
-                check_contributions(moved, weight_units=weight)
+                check_contributions(moved, weight_units=weight, signed=False)
 
 
 def test_breaks_change_what_is_released_and_not_what_is_claimed():

@@ -6,7 +6,7 @@ import pytest
 from coordinator.labelling.soft_labels import propagated_labels, soft_labels, soft_labels_of
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.study.query_map import Partition, QueryMap
+from protocols.sums.blocks import Blocks, Nearest
 
 RNG = np.random.default_rng(8)
 # Two rings, one inside the other: which one a record lies on is its label. A query is a sector of 24.
@@ -14,15 +14,15 @@ ANGLES, LABELS = RNG.uniform(0, 2 * np.pi, 600), RNG.integers(0, 2, 600)
 POOL = ((1 + LABELS) * np.stack([np.cos(ANGLES), np.sin(ANGLES)])).T.astype(np.float32)
 SECTORS = np.stack([np.cos(np.arange(24) * np.pi / 12), np.sin(np.arange(24) * np.pi / 12)]).T
 RINGS = np.concatenate([SECTORS, 2 * SECTORS]).astype(np.float32)
-CENTRES = QueryMap(FeatureMap((2,)), (Partition.of(RINGS, columns=np.arange(2)),))
-MEMBERS = CENTRES.nearest_queries(POOL)
+CENTRES = Blocks(FeatureMap((2,)), (Nearest.of(RINGS, columns=np.arange(2)),))
+MEMBERS = CENTRES.cells(CENTRES.features(POOL))
 
 
 def cells_of(records, sigma):
     """Private records on the same rings."""
     rng = np.random.default_rng(8)
     picked = rng.integers(0, 600, records)
-    cells = np.zeros((CENTRES.queries, 2))
+    cells = np.zeros((CENTRES.rows, 2))
     np.add.at(cells, (MEMBERS[picked, 0], LABELS[picked]), 1)
     return cells + rng.normal(0, sigma, cells.shape)
 
@@ -68,10 +68,10 @@ def test_labels_are_propagated_where_queries_say_which_records_are_close() -> No
     made = soft_labels_of(CENTRES, POOL, cells, records=2000, sigma=10)
     expected = propagated_labels(cells, MEMBERS, POOL, records=2000, sigma=10)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
-    columns = QueryMap(FeatureMap((2,)), tuple(Partition.of(RINGS[:, [k]], columns=np.array([k])) for k in (0, 1)))
-    cells = rng.normal(0, 5, (columns.queries, 2)) + 50
+    columns = Blocks(FeatureMap((2,)), tuple(Nearest.of(RINGS[:, [k]], columns=np.array([k])) for k in (0, 1)))
+    cells = rng.normal(0, 5, (columns.rows, 2)) + 50
     made = soft_labels_of(columns, POOL, cells, records=2000, sigma=5)
-    expected = soft_labels(cells, columns.nearest_queries(POOL), records=2000, sigma=5)
+    expected = soft_labels(cells, columns.cells(columns.features(POOL)), records=2000, sigma=5)
     np.testing.assert_array_equal(made.probabilities, expected.probabilities)
 
 

@@ -31,17 +31,17 @@ def test_clusters_beside_columns_are_of_the_records_as_they_are():
     with pytest.raises(InvalidInput, match="features is 'hog'; allowed with record_queries clusters:N only"):
         made(kind="columns+clusters:4", features="hog")
     both, cells, centres = made(kind="columns+clusters:5"), made(), made(kind="clusters:5", partitions=3)
-    found = np.concatenate([cells.nearest_queries(POOL), centres.nearest_queries(POOL) + cells.queries], axis=1)
-    np.testing.assert_array_equal(both.nearest_queries(POOL), found)
+    found = np.concatenate([cells.cells(POOL), centres.cells(POOL) + cells.rows], axis=1)
+    np.testing.assert_array_equal(both.cells(POOL), found)
 
 
 def test_a_record_votes_in_the_nearest_of_each_partition():
-    assert made(bins=3).votes == 3
-    assert made(kind="clusters:5", nearest=2, partitions=3).votes == 6
-    assert made(kind="clusters:5").votes == 1
+    assert made(bins=3).filled == 3
+    assert made(kind="clusters:5", nearest=2, partitions=3).filled == 6
+    assert made(kind="clusters:5").filled == 1
     both = made(kind="columns+clusters:5", bins=4)
-    assert (both.votes, both.queries) == (3 + 3, 3 * 4 + 3 * 5)
-    assert made(kind="columns+clusters:5", partitions=1, nearest=2).votes == 3 + 2
+    assert (both.filled, both.rows) == (3 + 3, 3 * 4 + 3 * 5)
+    assert made(kind="columns+clusters:5", partitions=1, nearest=2).filled == 3 + 2
 
 
 @pytest.mark.parametrize(

@@ -15,9 +15,9 @@ FEATURES = FeatureMap((2,))
 
 def test_centres_lie_where_the_pool_does() -> None:
     made = cluster_queries(POOL, FEATURES, queries=4, seed=0)
-    places = made.nearest_queries(CORNERS)[:, 0]
+    places = made.cells(made.features(CORNERS))[:, 0]
     assert sorted(places) == [0, 1, 2, 3]
-    np.testing.assert_array_equal(made.nearest_queries(POOL)[:, 0], places[np.arange(400) % 4])
+    np.testing.assert_array_equal(made.cells(made.features(POOL))[:, 0], places[np.arange(400) % 4])
 
 
 def test_the_same_seed_gives_the_same_queries_and_each_partition_has_its_own() -> None:
@@ -25,15 +25,15 @@ def test_the_same_seed_gives_the_same_queries_and_each_partition_has_its_own() -
         cluster_queries(POOL, FEATURES, queries=20, nearest=3, partitions=2, seed=seed) for seed in (1, 1, 2)
     )
     assert made.digest == again.digest != other.digest
-    assert (made.queries, made.votes) == (40, 6)
-    first, second = (each.centres for each in made.partitions)
+    assert (made.rows, made.filled) == (40, 6)
+    first, second = (each.centres for each in made.blocks)
     assert not np.array_equal(first, second)
 
 
 def test_as_many_queries_as_different_records_are_those_records() -> None:
     pool = np.repeat(POOL[:6], 3, axis=0)
     made = cluster_queries(pool, FEATURES, queries=6, seed=0)
-    np.testing.assert_allclose(np.sort(made.partitions[0].centres, axis=0), np.sort(np.rint(POOL[:6] * 1024), axis=0))
+    np.testing.assert_allclose(np.sort(made.blocks[0].centres, axis=0), np.sort(np.rint(POOL[:6] * 1024), axis=0))
 
 
 @pytest.mark.parametrize(

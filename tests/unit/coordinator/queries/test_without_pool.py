@@ -32,8 +32,8 @@ def test_every_column_is_drawn_as_its_feature_encodes_it() -> None:
 
 def test_queries_are_made_of_it_as_of_any_pool() -> None:
     pool = drawn_pool(COLUMNS, records=300, seed=0)
-    assert column_queries(pool, COLUMNS, bins=2).queries == 2 + 3 + 4 + 2
-    assert cluster_queries(pool, FeatureMap((8,)), queries=12, seed=0).queries == 12
+    assert column_queries(pool, COLUMNS, bins=2).rows == 2 + 3 + 4 + 2
+    assert cluster_queries(pool, FeatureMap((8,)), queries=12, seed=0).rows == 12
 
 
 @pytest.mark.parametrize(("columns", "records"), [(COLUMNS, 1), ((), 10)])

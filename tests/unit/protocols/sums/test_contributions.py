@@ -20,15 +20,9 @@ from protocols.sums.contributions import (
     said,
     squared_norms,
 )
+from tests.harness.record_votes import cell_sum
 
 UNIT = 2**20
-
-
-def cell_sum(cells, units, *, weight_units, cell_count):
-    """The sum of records that say their cells, of one class."""
-    points = np.arange(cell_count, dtype=np.float32)[:, None]
-    blocks = Blocks(FeatureMap((1,)), (Nearest.of(points, columns=np.array([0])),))
-    return contribution_sum(blocks, cells, units, weight_units=weight_units, classes=1).ravel()
 
 
 def of_units(cells, units, weight, cell_count):

@@ -87,7 +87,7 @@ def test_records_of_text_vote_in_clusters_of_meanings():
     ]
     settings = experiment(dataset="notes", votes_by="record")
     queries = query_map(settings, dataset, population=24)
-    assert (queries.queries, queries.votes, queries.features.width) == (5, 1, 30)
+    assert (queries.rows, queries.filled, queries.features.width) == (5, 1, 30)
     with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
         query_map(settings.changed(record_queries="columns"), dataset, population=24)
 

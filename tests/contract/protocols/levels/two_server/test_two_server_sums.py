@@ -29,7 +29,7 @@ from tests.harness.seeded import seeded_source
 
 STUDY = study_of(two_server(units=UNITS), quorum=2)
 SUMS = contributions(STUDY, QUERIES, HOLDINGS)
-SHAPE = (QUERIES.queries, 2)
+SHAPE = (QUERIES.rows, 2)
 VERIFYING_KEY = SIGNING_KEY.public_key().public_bytes_raw()
 # Guardian's end: it takes the submission, accepts, takes the coordinator's share, and answers.
 MESSAGES = 4
