@@ -161,7 +161,7 @@ def read_votes(path: Path, study: DeployedStudy) -> tuple[Sums, People]:
         arrays = read_arrays(path, ["study", "sums", "people"], most=_FILE_BYTES)
     except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; {_COUNT_AGAIN}") from None
-    sums, shape = arrays["sums"], (unit_sums(study).queries, study.columns)
+    sums, shape = arrays["sums"], (unit_sums(study).queries, study.classes)
     people = arrays["people"]
     whole = sums.dtype.str == people.dtype.str == "<i8" and people.ndim == 1
     if arrays["study"].tobytes() != study.digest or not whole or sums.shape != shape:

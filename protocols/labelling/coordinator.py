@@ -45,7 +45,7 @@ def stored_labels(stored: StoredBatch) -> Int64[ndarray, " queries"]:
 def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries classes"] | None:
     """The noisy sums in lattice units; None where teachers vote, or nothing was released."""
     cells = np.frombuffer(stored.payload, dtype="<i8")[stored.queries :]
-    return cells.reshape(-1, study.columns).astype(np.int64) if len(cells) else None
+    return cells.reshape(-1, study.classes).astype(np.int64) if len(cells) else None
 
 
 # The note that keeps a guardian's statement of a batch.

@@ -64,8 +64,8 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
     except OSError as error:
         raise DataCorrupt(f"{SUMS_FILE} cannot be read: {str(error)[:200]}") from None
     queries = unit_sums(study).queries
-    text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.columns)
-    cells = np.empty((queries, study.columns), dtype=np.int64)
+    text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.classes)
+    cells = np.empty((queries, study.classes), dtype=np.int64)
     for position, (_, *row) in enumerate(rows):
         cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
     _check_same(SUMS_FILE, sums_csv(cells), text)

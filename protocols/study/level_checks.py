@@ -111,7 +111,7 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
             f"seat {grouped[0]!r} is a privacy group; allowed at level {level!r}: one seat per party: colluders are "
             "counted in parties"
         )
-    cells = study.batch_limit * study.columns
+    cells = study.batch_limit * study.classes
     if cells > MOST_CELLS:
         raise InvalidInput(
             f"a batch has {cells} counts; allowed at level {level!r}: at most {MOST_CELLS} counts in a batch"
@@ -121,7 +121,7 @@ def check_sum(study: AnyStudy, level: str, *, units: int, colluders: int) -> Non
     noise = study.gaussian.sigma * units * (parties / (study.quorum - colluders)) ** 0.5
     with _named(study, level, units):
         check_ring(
-            total_units=study.total_units(units), noise_sigma_units=noise, cells=study.query_limit * study.columns
+            total_units=study.total_units(units), noise_sigma_units=noise, cells=study.query_limit * study.classes
         )
 
 
@@ -133,7 +133,7 @@ def check_servers(study: AnyStudy, level: str, *, units: int, abstains: bool, se
 
 def _check_unit_sums(study: AnyStudy, level: str, units: int, abstains: bool) -> None:
     check_shared_sums(study, level, units=units)
-    _check_held(study, words=study.query_limit * study.columns, word_bytes=8)
+    _check_held(study, words=study.query_limit * study.classes, word_bytes=8)
 
 
 def _check_teacher_votes(study: AnyStudy, level: str, units: int, abstains: bool) -> None:
@@ -169,7 +169,7 @@ def check_shared_sums(study: AnyStudy, level: str, *, units: int) -> int:
         return check_ring(
             total_units=study.total_units(units),
             noise_sigma_units=sqrt(2) * study.gaussian.sigma * units,
-            cells=study.query_limit * study.columns,
+            cells=study.query_limit * study.classes,
         )
 
 

@@ -124,11 +124,6 @@ class Study(AnyStudy):
         return self.votes.view
 
     @property
-    def columns(self) -> int:
-        """How many counts, or entries of a sum, there are of each query."""
-        return self.votes.columns(self.classes)
-
-    @property
     def query_limit(self) -> int:
         """Queries that may be asked in total."""
         return self.votes.query_limit

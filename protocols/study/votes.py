@@ -55,8 +55,6 @@ class AnyStudy:
         @property
         def classes(self) -> int: ...
         @property
-        def columns(self) -> int: ...
-        @property
         def votes(self) -> Votes: ...
         @property
         def query_limit(self) -> int: ...
@@ -188,10 +186,6 @@ class TeacherVotes:
         """Whether a unit costs what a study's own unit, `of`, does."""
         return unit == of
 
-    def columns(self, classes: int) -> int:
-        """How many counts there are of each query."""
-        return classes
-
     def cells_changed(self, unit: str, *, classes: int) -> int:
         """In how many counts what is released may differ if a unit changes."""
         return classes
@@ -262,10 +256,9 @@ class UnitSums:
     Its methods are those of TeacherVotes.
 
     queries: how many rows a record's phi has (protocols/sums/blocks.py): cells, of which it fills those that it lies
-    in, or graded features; votes: how many of them a record may fill; signed: whether entries may be below 0, and so
-    whether classes are the vertices of a simplex; queries_sha256: the digest of the Blocks; population: the most
-    protected units that all parties have together, which replace-one makes public; sigma: of the noise in each entry
-    of the sum, in votes. Raises InvalidInput, with the value and the allowed range.
+    in, or graded features; votes: how many of them a record may fill; signed: whether entries may be below 0, as those
+    of graded features; queries_sha256: the digest of the Blocks; population: the most protected units that all parties
+    have together, which replace-one makes public; sigma: of the noise in each entry of the sum, in votes. Raises InvalidInput, with the value and the allowed range.
     """
 
     queries: int
@@ -325,9 +318,6 @@ class UnitSums:
         """Delta^2: replacing a unit of weight W moves the sum by at most Delta W (protocols/sums/contributions.py)."""
         return 4 if self.signed else 2
 
-    def columns(self, classes: int) -> int:
-        return classes - 1 if self.signed else classes
-
     @property
     def query_limit(self) -> int:
         """Queries that may be asked in total."""
@@ -358,12 +348,12 @@ class UnitSums:
 
     def cells_changed(self, unit: str, *, classes: int) -> int:
         """Of a record, those that it and its replacement fill."""
-        everything = self.queries * self.columns(classes)
+        everything = self.queries * classes
         return min(2 * self._filled(classes), everything) if unit == "record" else everything
 
     def _filled(self, classes: int) -> int:
         """How many entries a record may fill."""
-        return self.votes * (self.columns(classes) if self.signed else 1)
+        return self.votes * (classes if self.signed else 1)
 
     def total(self, weights: Weights) -> float:
         return float(weights.sum())
@@ -387,7 +377,7 @@ class UnitSums:
             raise InvalidInput(f"{queries} queries are asked; allowed: all {self.queries}, as records vote once")
 
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
-        return (queries, self.columns(classes))
+        return (queries, classes)
 
     def bounds(self, unit: str, *, weight_units: int, classes: int) -> tuple[int, int]:
         """What a party of this weight may put into one entry at most, and into all together, in lattice units.
@@ -395,7 +385,7 @@ class UnitSums:
         That is, if the whole population were its own: an honest party has fewer units. A vector of L2 norm W over n
         entries has an L1 norm of at most W sqrt(n).
         """
-        entries = self._filled(classes) if unit == "record" else self.queries * self.columns(classes)
+        entries = self._filled(classes) if unit == "record" else self.queries * classes
         return self.population * weight_units, self.population * isqrt(weight_units**2 * entries)
 
     def check_cast(self, study: AnyStudy, seat: str, cast: Cast) -> None:

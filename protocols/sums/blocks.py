@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import isqrt
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final  # Any: arrays and whole numbers by name
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -95,7 +95,8 @@ class Block(ABC):
     @classmethod
     def of_arrays(cls, arrays: Mapping[str, ndarray]) -> Block:
         """The block that arrays of this layout define; untrusted. Raises InvalidInput."""
-        return cls(**{name: arrays[name] if rank else int(arrays[name]) for name, (_, rank) in cls.layout.items()})
+        given: Any = {name: arrays[name] if rank else int(arrays[name]) for name, (_, rank) in cls.layout.items()}
+        return cls(**given)
 
 
 _SHARE: Final = {"share": ("<i8", 0)}

@@ -63,7 +63,7 @@ class RecordCells:
         """
         if unit_sums(study).queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
-        shape = (self.queries, study.columns)
+        shape = (self.queries, study.classes)
         return [
             np.zeros(shape, dtype=np.int64)
             if _units(study.unit, cells, units) < FEWEST_UNITS

@@ -227,7 +227,7 @@ class SummedAggregation(Aggregation):
         except QuorumLost as error:
             return Counted(None, (), error.left_out | left_out)
         units = summed(study.confidentiality).units
-        noisy = opened.sums.reshape(-1, study.columns) / units
+        noisy = opened.sums.reshape(-1, study.classes) / units
         silent = LatticeNoise(units, lambda count, sigma: np.zeros(count, dtype=np.int64))
         labels, cells = study.released(noisy, silent, predictions=reserved.predictions)
         voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())

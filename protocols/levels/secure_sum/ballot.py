@@ -222,7 +222,7 @@ class SummedBallot(Ballot):
             raise Refused(Code.UNKNOWN_BATCH, "the batch was settled, or its keys were never asked for")
         queries = int.from_bytes(noted, "big")
         latest = self._latest  # the steps of a batch share one shuffled graph
-        if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.columns):
+        if latest is None or (latest.batch, latest.cells) != (digest, queries * self._study.classes):
             latest = self._latest = context_of(self._study, digest, queries=queries)
         return latest
 

@@ -119,7 +119,7 @@ def _framed_names(members: tuple[str, ...]) -> bytes:
 def context_of(study: Study, digest: bytes, *, queries: int) -> Context:
     """The context of one batch's sum: the whole roster, and the bounds on drop-outs and colluders."""
     level = summed(study.confidentiality)
-    cells = queries * study.columns
+    cells = queries * study.classes
     total_sigma = float(noise_share(study)) * len(study.roster) ** 0.5
     bits = check_ring(total_units=study.total_units(level.units), noise_sigma_units=total_sigma, cells=cells)
     return Context(

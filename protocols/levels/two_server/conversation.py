@@ -66,7 +66,7 @@ def unseal(
 
 def server_noise(study: Study, noise: LatticeNoise, *, queries: int) -> Int64[ndarray, "queries classes"]:
     """One server's whole noise for a batch in lattice units, drawn in a mechanism's order."""
-    return noise.draw(queries * study.columns, study.gaussian.sigma * noise.units).reshape(queries, study.columns)
+    return noise.draw(queries * study.classes, study.gaussian.sigma * noise.units).reshape(queries, study.classes)
 
 
 def ballots_of(study: Study, request: bytes, takes_part: Bool[ndarray, "seats queries"]) -> Ballots:

@@ -110,8 +110,8 @@ def ring_bits(study: Study) -> int:
 
 
 def shape_of(study: Study) -> tuple[int, int]:
-    """(queries, columns) of a sum: always all of the study's, as records vote once."""
-    return study.query_limit, study.columns
+    """(queries, classes) of a sum: always all of the study's, as records vote once."""
+    return study.query_limit, study.classes
 
 
 def noisy_share(study: Study, total: ndarray, noise: LatticeNoise) -> ndarray:
