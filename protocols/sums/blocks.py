@@ -34,6 +34,8 @@ from protocols.ranges import check
 # phi of length 1 is so many steps, and so is psi: with a weight below 2**33 a product of the three fits 64 bits.
 NORM_STEPS: Final = 2**15
 TARGET_STEPS: Final = 2**14
+# Of psi's squared length where phi has signs: a part that is the same for every class, so that the sum of phi is known.
+OVERALL_SHARE: Final = (1, 16)
 # The bytes of a file of blocks, at most.
 BLOCKS_BYTES: Final = 2**30
 # Squared distances stay below 2**53, where float64 is exact: 4 * MOST_STEPS**2 * MOST_WIDTH = 2**50.
@@ -420,8 +422,13 @@ class Blocks:
         return found
 
     def targets(self, classes: int) -> Int64[ndarray, "classes columns"]:
-        """psi of each class, in TARGET_STEPS: a simplex where phi has signs, else one entry for each class."""
-        return simplex(classes) if self.signed else np.eye(classes, dtype=np.int64) * TARGET_STEPS
+        """psi of each class, in TARGET_STEPS: one entry for each class; where phi has signs, a simplex and, in the last
+        column, a constant."""
+        if not self.signed:
+            return np.eye(classes, dtype=np.int64) * TARGET_STEPS
+        of, parts = OVERALL_SHARE
+        overall = np.full((classes, 1), isqrt(TARGET_STEPS**2 * of // parts))
+        return np.concatenate([simplex(classes, squared=TARGET_STEPS**2 * (parts - of) // parts), overall], axis=1)
 
     def to_bytes(self) -> bytes:
         """The file of the features, an .npz of plain arrays: what a consortium hands round beside its study."""
@@ -473,11 +480,11 @@ class Blocks:
         return arrays
 
 
-def simplex(classes: int) -> Int64[ndarray, "classes columns"]:
-    """The vertices of a regular simplex around 0, in classes - 1 whole numbers: of norm at most TARGET_STEPS each."""
+def simplex(classes: int, *, squared: int = TARGET_STEPS**2) -> Int64[ndarray, "classes columns"]:
+    """The vertices of a regular simplex around 0, in classes - 1 whole numbers, of at most this squared length each."""
     found = np.zeros((classes, classes - 1), dtype=np.int64)
     for column in range(classes - 1):
-        below = TARGET_STEPS**2 * classes
+        below = squared * classes
         above = (classes - 1) * (column + 1) * (column + 2)
         found[: column + 1, column] = isqrt(below // above)
         found[column + 1, column] = -isqrt(below * (column + 1) ** 2 // above)

@@ -1,0 +1,210 @@
+"""Scores of every class from one noisy sum of graded votes: noisy least squares with a prior, fitted by its likelihood.
+
+The sum over n units of psi(y) x phi(x), over n, is Z = B M + noise, where B phi(x) is the mean of psi(y) at x and M the
+second moment of phi, which the public pool has about the same: a regression on perturbed sufficient statistics (Vu &
+Slavkovic 2009; Foulds et al. 2016), in which M costs no budget. A ridge of a constant is what Wang 2018 (AdaSSP) and
+this avoid: each block of phi has a prior variance of its own, found by expectation maximisation (Dempster et al. 1977;
+for sums with noise, Bernstein & Sheldon 2019). Harder et al. 2021 (DP-MERF) release such sums of phi, class by class.
+
+All of it is post-processing of what was released: it costs nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+
+_STEPS = 14
+_FIRST_VARIANCE = 0.3
+# The prior variance of a row of phi grows with this power of its variance over the pool, if that is likelier.
+_EXPONENTS = (0.0, 0.5)
+# Of the mean diagonal: makes a singular system solvable.
+_JITTER = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class PublicMoment:
+    """What the public pool says of phi: its second moment, and of how many records.
+
+    of: the number of the block that each row belongs to; records: of the pool, where they are weighted 1 / sum w^2 of
+    the weights, whose sum is 1.
+    """
+
+    second: Float64[ndarray, "rows rows"] = field(repr=False)
+    of: Int64[ndarray, " rows"] = field(repr=False)
+    records: float
+
+    @classmethod
+    def of_pool(
+        cls,
+        phi: Float64[ndarray, "pool rows"],
+        of: Int64[ndarray, " rows"],
+        weights: Float64[ndarray, " pool"] | None = None,
+    ) -> PublicMoment:
+        """The moment of a pool. weights: of its records, with the sum 1; None: all alike."""
+        if weights is None:
+            return cls(phi.T @ phi / len(phi), of, float(len(phi)))
+        return cls((phi * weights[:, None]).T @ phi, of, float(1 / (weights**2).sum()))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """The probability of each class is 1 / classes + phi(x) @ coefficients, cut off at 0 and 1.
+
+    log_likelihood: of the released sum, up to a constant; smooth: what neighbours in the pool's graph add to the pool's
+    scores, where they were given (fit).
+    """
+
+    coefficients: Float64[ndarray, "rows classes"] = field(repr=False)
+    log_likelihood: float
+    smooth: Float64[ndarray, "pool classes"] | None = field(default=None, repr=False)
+
+    def scores(self, phi: Float64[ndarray, "records rows"]) -> Float64[ndarray, "records classes"]:
+        """What least squares say of each class; the largest is the class."""
+        return phi @ self.coefficients + 1 / self.coefficients.shape[1]
+
+    def probabilities(self, phi: Float64[ndarray, "records rows"]) -> Float64[ndarray, "records classes"]:
+        """The probability of each class for each record."""
+        return as_probabilities(self.scores(phi))
+
+    def of_pool(self, phi: Float64[ndarray, "pool rows"]) -> Float64[ndarray, "pool classes"]:
+        """The probability of each class for each record of the pool that was given to fit."""
+        found = self.scores(phi)
+        return as_probabilities(found if self.smooth is None else found + self.smooth)
+
+
+def as_probabilities(scores: Float64[ndarray, "records classes"]) -> Float64[ndarray, "records classes"]:
+    """Scores cut off at 0 and 1, with the sum 1; the classes of a row of nothing are alike."""
+    cut = np.clip(scores, 0.0, 1.0)
+    total = cut.sum(axis=1, keepdims=True)
+    return np.where(total > 0, cut / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
+
+
+def fit(
+    mean: Float64[ndarray, "rows columns"],
+    moment: PublicMoment,
+    *,
+    targets: Float64[ndarray, "classes columns"],
+    noise: float,
+    units: float,
+    neighbours: tuple[Float64[ndarray, "pool rows"], Float64[ndarray, "pool rows"]] | None = None,
+) -> Scores:
+    """The scores under which the released mean is likeliest, given the prior.
+
+    mean: the noisy sum over the number of units; targets: psi of each class, of length 1; noise: the variance of an
+    entry of the mean; units: the public number of units. neighbours: phi of the pool and the product of the inverse of
+    its graph's Laplacian with it, over the pool's size: then the pool's scores may differ from phi's where
+    neighbours agree (a Gaussian field, Zhu et al. 2003), and do if that makes the mean likelier.
+    Raises InvalidInput where a value is out of range.
+    """
+    if not (np.isfinite(mean).all() and np.isfinite(noise) and noise >= 0 and units >= 1 and moment.records > 0):
+        raise InvalidInput(
+            f"a mean of {units} units with noise of variance {noise}; allowed: finite, of at least 1 unit, noise >= 0"
+        )
+    code, seen = contrasts(targets)
+    columns = code.shape[1]
+    z, entry = mean @ seen, noise * float((seen**2).sum(axis=0).max())
+    # The variance of a target's column over classes that are alike, which sampling n units leaves.
+    problem = _Problem(z, moment, entry, 1 / (columns + 1) / units)
+    found = max((problem.fitted(exponent) for exponent in _EXPONENTS), key=lambda each: each.log_likelihood)
+    if neighbours is None:
+        return Scores(found.coefficients @ code.T, found.log_likelihood)
+    phi, spread = neighbours
+    wider = problem.fitted(found.exponent, phi.T @ spread / len(phi))
+    if wider.log_likelihood <= found.log_likelihood:
+        return Scores(found.coefficients @ code.T, found.log_likelihood)
+    return Scores(
+        wider.coefficients @ code.T, wider.log_likelihood, wider.smoothness * spread @ wider.weights @ code.T
+    )
+
+
+def contrasts(
+    targets: Float64[ndarray, "classes columns"],
+) -> tuple[Float64[ndarray, "classes contrasts"], Float64[ndarray, "columns contrasts"]]:
+    """An orthonormal code of the classes' contrasts, and what brings sums of targets there.
+
+    What all classes have in common (a constant column) tells nothing of classes, and is left out.
+    """
+    code, lengths, columns = np.linalg.svd(targets - targets.mean(axis=0), full_matrices=False)
+    kept = len(targets) - 1
+    return code[:, :kept], columns[:kept].T / lengths[:kept]
+
+
+def overall(
+    mean: Float64[ndarray, "rows columns"], *, targets: Float64[ndarray, "classes columns"], noise: float
+) -> tuple[Float64[ndarray, " rows"], float]:
+    """The noisy mean of phi itself, whatever the classes, and the variance of its noise in each row.
+
+    Raises InvalidInput for targets that do not tell it: no sum of their columns is the same for every class.
+    """
+    ones = np.ones(len(targets))
+    found = np.linalg.pinv(targets) @ ones
+    if not np.allclose(targets @ found, ones, atol=1e-3):
+        raise InvalidInput("the targets do not tell the mean of phi; allowed: one-hot ones, or with a constant column")
+    return mean @ found, noise * float((found**2).sum())
+
+
+@dataclass(frozen=True, eq=False)
+class _Found:
+    coefficients: Float64[ndarray, "rows contrasts"]
+    log_likelihood: float
+    exponent: float
+    smoothness: float
+    weights: Float64[ndarray, "rows contrasts"]
+
+
+@dataclass(frozen=True, eq=False)
+class _Problem:
+    """Z = B M + noise: entry I + (sampling + mismatch) M in each contrast."""
+
+    z: Float64[ndarray, "rows contrasts"]
+    moment: PublicMoment
+    entry: float
+    sampling: float
+
+    def fitted(self, exponent: float, smooth: Float64[ndarray, "rows rows"] | None = None) -> _Found:
+        """The posterior mean after _STEPS steps of expectation maximisation over the blocks' prior variances.
+
+        smooth: the covariance of the sum under the graph's prior; its own variance is found by fixed points (MacKay
+        1992).
+        """
+        second, of = self.moment.second, self.moment.of
+        rows, contrasts = self.z.shape
+        counts = np.bincount(of)
+        base = _base(np.diag(second), of, counts, exponent)
+        variance, smoothness, mismatch = np.full(len(counts), _FIRST_VARIANCE), 0.0 if smooth is None else 0.1, 0.0
+        for _ in range(_STEPS):
+            prior = variance[of] * base
+            moved = second * prior
+            system = moved @ second + self.entry * np.eye(rows) + (self.sampling + mismatch) * second
+            if smooth is not None:
+                system = system + smoothness * smooth
+            root = np.linalg.cholesky(system + _JITTER * np.trace(system) / rows * np.eye(rows))
+            whitened = np.linalg.solve(root, np.concatenate([self.z, moved], axis=1))
+            z, moved = whitened[:, :contrasts], whitened[:, contrasts:]
+            coefficients = moved.T @ z
+            weights = np.linalg.solve(root.T, z)
+            likelihood = -((z * z).sum() / 2 + contrasts * np.log(np.diag(root)).sum())
+            used = smoothness
+            spread = (coefficients**2).sum(axis=1) / contrasts + prior - (moved * moved).sum(axis=0)
+            variance = np.bincount(of, weights=spread / base) / counts
+            mismatch = float((coefficients * (second @ coefficients)).sum()) / contrasts / self.moment.records
+            if smooth is not None:
+                held = np.linalg.solve(root, smooth)
+                degrees = float(np.trace(np.linalg.solve(root.T, held)))
+                smoothness *= float((weights * (smooth @ weights)).sum()) / contrasts / max(degrees, _JITTER)
+        return _Found(coefficients, float(likelihood), exponent, used, weights)
+
+
+def _base(
+    diagonal: Float64[ndarray, " rows"], of: Int64[ndarray, " rows"], counts: Int64[ndarray, " blocks"], exponent: float
+) -> Float64[ndarray, " rows"]:
+    """Of each row its prior variance over its block's: a power of its own second moment over the block's mean one."""
+    mean = np.bincount(of, weights=diagonal) / counts
+    share = np.where(mean[of] > 0, diagonal / np.where(mean[of] > 0, mean[of], 1.0), 1.0)
+    return np.asarray(np.maximum(share, _JITTER) ** exponent)
