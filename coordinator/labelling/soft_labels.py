@@ -1,10 +1,12 @@
-"""Soft labels of a pool from the noisy sums of record votes, and made again by whoever verifies them.
+"""Soft labels of a pool from the noisy sums of a study, and made again by whoever verifies them.
 
 Post-processing of what was released: it costs nothing. A pool record lies in one query of each partition (Blocks).
 Its label is modelled as multinomial, with an effect of each of its queries: ln p(class c | x) = b_c + sum_q t_qc +
 const. The effects are those under which the pool gives the released cells best, each cell weighed by its noise, with a
 normal prior around no effect. So what stands no higher than the noise moves nothing, and a cell that no pool record
 lies in is left out.
+
+Where features are graded, the scores of all classes are linear in them (protocols/sums/fit.py).
 
 Where every partition looks at all features, records that are close have the same label: label spreading (Zhou et al.
 2004), with the cells in the place of single labels. The labels F of the pool minimise
@@ -33,7 +35,8 @@ from protocols.study.deployed import DeployedStudy
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
-from protocols.sums.blocks import Blocks
+from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
+from protocols.sums.fit import PublicMoment, Scores, fit
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -196,10 +199,47 @@ def soft_labels_of(
     close; else soft_labels. Arguments, and what is raised, as there; InvalidInput also without scikit-learn.
     """
     features = queries.features(pool)
+    if not queries.plain:
+        return graded_labels(queries, features, cells, records=records, sigma=sigma)
     members = queries.cells(features)
     if is_propagated(queries, len(pool)):
         return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
     return soft_labels(cells, members, records=records, sigma=sigma, records_spread=records_spread)
+
+
+def graded_labels(
+    queries: Blocks,
+    features: Float32[ndarray, "pool features"],
+    sums: Float64[ndarray, "rows classes"],
+    *,
+    records: float | int,
+    sigma: float | int,
+) -> SoftLabels:
+    """Soft labels of a pool from sums of graded features. Arguments as soft_labels; reliability: of each row of phi,
+    the share of its sums' squares that is not the noise's. Raises InvalidInput where a value is out of range."""
+    phi = queries.phi(features) / NORM_STEPS
+    scores = graded_scores(queries, phi, sums, records=records, sigma=sigma)
+    squares = (sums**2).mean(axis=1)
+    return SoftLabels(scores.probabilities(phi), np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)))
+
+
+def graded_scores(
+    queries: Blocks,
+    phi: Float64[ndarray, "pool rows"],
+    sums: Float64[ndarray, "rows classes"],
+    *,
+    records: float | int,
+    sigma: float | int,
+) -> Scores:
+    """The scores of every class that the sums give. phi: of the pool, of length 1; the rest as in soft_labels."""
+    blocks = np.repeat(np.arange(len(queries.blocks)), [each.rows for each in queries.blocks])
+    return fit(
+        sums / records,
+        PublicMoment.of_pool(phi, blocks),
+        targets=queries.targets(sums.shape[1]) / TARGET_STEPS,
+        noise=(sigma / records) ** 2,
+        units=records,
+    )
 
 
 def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[ndarray, "pool votes"]:
@@ -209,7 +249,7 @@ def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[nda
 
 def is_propagated(queries: Blocks, pool: int) -> bool:
     """Whether soft labels of a pool of so many records are propagated, and so follow from the pool's values too."""
-    return pool > 1 and queries.whole
+    return pool > 1 and queries.plain and queries.whole
 
 
 def propagated_labels(
@@ -253,9 +293,9 @@ def propagated_labels(
 class Turnout:
     """What to expect of the sums of the seats that voted.
 
-    entry: what a record adds to a cell, in votes, at their mean weight; records: how many they have, if all seats have
-    as many; records_spread: how far that may be off, as a standard deviation: those that did not vote may have had none
-    or many; sigma: of the noise in a cell, in records.
+    entry: what a record adds to a cell, in votes, at their mean weight; of graded features, the length of what it adds;
+    records: how many they have, if all seats have as many; records_spread: how far that may be off, as a standard
+    deviation: those that did not vote may have had none or many; sigma: of the noise in a cell, in records.
     """
 
     entry: float
@@ -268,10 +308,10 @@ class Turnout:
         return cells / study.units / self.entry
 
 
-def turnout(study: Study, voted: Bool[ndarray, " seats"], *, votes: int, population: float | int) -> Turnout:
-    """What to expect of the sums of these seats. votes: of a record; population: records of all seats together."""
-    present = float(voted.mean())
-    entry = float(study.weights[voted].mean() / np.sqrt(votes))
+def turnout(study: Study, voted: Bool[ndarray, " seats"], *, population: float | int) -> Turnout:
+    """What to expect of the sums of these seats. population: records of all seats together."""
+    present, sums = float(voted.mean()), unit_sums(study)
+    entry = float(study.weights[voted].mean() / np.sqrt(1 if sums.signed else sums.votes))
     return Turnout(
         entry=entry,
         records=max(1.0, population * present),
@@ -319,7 +359,7 @@ def labels_again(
     charged: Mapping[str, int],
 ) -> Float64[ndarray, "pool classes"] | None:
     """The probabilities from sums and memberships alone; None where the pool's own values count too (propagation)."""
-    if is_propagated(queries, len(members)):
+    if not queries.plain or is_propagated(queries, len(members)):
         return None
     of = _turnout(study, charged)
     return soft_labels(
@@ -332,5 +372,4 @@ def labels_again(
 
 
 def _turnout(study: DeployedStudy, charged: Mapping[str, int]) -> Turnout:
-    records = unit_sums(study)
-    return turnout(study, who_voted(study, charged), votes=records.votes, population=records.population)
+    return turnout(study, who_voted(study, charged), population=unit_sums(study).population)

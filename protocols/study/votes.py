@@ -258,7 +258,8 @@ class UnitSums:
     queries: how many rows a record's phi has (protocols/sums/blocks.py): cells, of which it fills those that it lies
     in, or graded features; votes: how many of them a record may fill; signed: whether entries may be below 0, as those
     of graded features; queries_sha256: the digest of the Blocks; population: the most protected units that all parties
-    have together, which replace-one makes public; sigma: of the noise in each entry of the sum, in votes. Raises InvalidInput, with the value and the allowed range.
+    have together, which replace-one makes public; sigma: of the noise in each entry of the sum, in votes. Raises
+    InvalidInput, with the value and the allowed range.
     """
 
     queries: int

@@ -287,12 +287,13 @@ class Nearest(Chosen):
         columns: Int64[ndarray, " width"],
         scales: Float64[ndarray, " width"] | None = None,
         nearest: int = 1,
+        share: int | None = None,
     ) -> Nearest:
-        """The cells around these points; points that are the same after rounding are one. Its share follows `nearest`,
-        so that a record says as much in each cell of each such block."""
+        """The cells around these points; points that are the same after rounding are one. share: None: as `nearest`, so
+        that a record says as much in each cell of each such block."""
         each = np.ones(points.shape[1]) if scales is None else scales
         centres = np.unique(whole_steps(points, scale=each).astype(np.int64), axis=0)
-        return cls(share=max(nearest, 1), columns=columns, scales=each, centres=centres, nearest=nearest)
+        return cls(share=share or max(nearest, 1), columns=columns, scales=each, centres=centres, nearest=nearest)
 
     @property
     def rows(self) -> int:

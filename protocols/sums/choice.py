@@ -30,7 +30,7 @@ _CONSTANT, _LINEAR, _CELLS = 4, 96, 96
 _MOST_CELLS, _PER_CELL, _ABOVE_NOISE = 400, 20, 2.0
 # Records of the pool that candidates are rated on.
 _LOOKED_AT: Final = 600
-# Of what is rated: the constant part of the function, how much of a class the function tells, and how unlike the pool is.
+# Of what is rated: the constant part of the function, how much of a class it tells, and how unlike the pool is.
 _CONSTANT_PART, _TOLD, _UNLIKE = 0.07, 0.5, 0.4
 
 

@@ -76,7 +76,7 @@ def soft_pool_labels(
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
     voted = who_voted(study, dict(zip(study.seats, labelling.spent.tolist(), strict=True)))
-    of = turnout(study, voted, votes=queries.filled, population=records)
+    of = turnout(study, voted, population=records)
     return soft_labels_of(
         queries,
         pool,

@@ -10,7 +10,7 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.study.levels import Confidentiality
 from protocols.study.record_study import RecordVotesPlan, record_study
-from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.blocks import Blocks, Constant, Kernel, Linear, Nearest, Signs
 from protocols.sums.contributions import contribution_sum
 from simulations.setup.levels import simulated_aggregation, simulated_level
 
@@ -20,6 +20,24 @@ QUERIES = Blocks(
     FeatureMap((3,)),
     (Nearest.of(POINTS, columns=np.arange(3), nearest=2), Nearest.of(POINTS[:4, :1], columns=np.array([0]))),
 )
+# Graded features of every kind, with signs.
+GRADED = Blocks(
+    FeatureMap((3,)),
+    (
+        Constant(share=4),
+        Linear(
+            share=60, columns=np.arange(3), scales=np.ones(3), centre=np.array([10, -20, 5]),
+            matrix=RNG.integers(-99, 99, (2, 3)),
+        ),
+        Signs(share=20, columns=np.arange(2), scales=np.ones(2), centre=np.zeros(2, np.int64)),
+        Kernel(
+            share=10, columns=np.arange(3), scales=np.ones(3), centres=RNG.integers(-999, 999, (4, 3)), width=2**22,
+            means=np.full(4, 9000), matrix=RNG.integers(-9, 9, (2, 4)),
+        ),
+        Nearest.of(POINTS[:3], columns=np.arange(3), share=6),
+    ),
+)  # fmt: skip
+KINDS = {"cells": QUERIES, "graded": GRADED}
 # Three parties; the patients of the first two have two records each.
 HOLDINGS = [
     (RNG.normal(size=(40, 3)).astype(np.float32), RNG.integers(0, 2, 40), np.arange(40) // 2),
@@ -41,8 +59,9 @@ LEVELS = ("clear", "secure_sum", "two_server")
 
 
 def study_of(
-    level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES, colluders=1
-):
+    level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES, colluders=1,
+    queries=QUERIES,
+):  # fmt: skip
     """level: a name, for known keys and three parties, or a level of confidentiality itself."""
     if not isinstance(level, Confidentiality):
         level = simulated_level(
@@ -54,7 +73,7 @@ def study_of(
     if level.signs:
         level = replace(level, seat_keys=level.seat_keys[: len(names)])
     plan = RecordVotesPlan(
-        name="records", classes=2, unit=unit, population=79, queries=QUERIES, rule=rule, level=level, quorum=quorum
+        name="records", classes=2, unit=unit, population=79, queries=queries, rule=rule, level=level, quorum=quorum
     )
     return record_study(plan, names=names, epsilon=np.array(epsilon), delta=np.full(3, 1e-5))
 

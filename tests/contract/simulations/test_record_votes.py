@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
+from protocols.bounds.gaussian import gdp_delta
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.ledger.ledger import Ledger
@@ -15,14 +16,17 @@ from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear, GuardedLevel, HiddenQueries
 from protocols.study.queries import QueryBatch
-from protocols.sums.blocks import Blocks
+from protocols.study.several_hospitals import any_hospitals
+from protocols.sums.blocks import Blocks, Constant
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
-from simulations.setup.levels import batch_noise, simulated_ballot
+from simulations.setup.levels import batch_noise, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import RecordSums
 from tests.harness.record_votes import (
+    GRADED,
     HOLDINGS,
+    KINDS,
     LEVELS,
     NAMES,
     QUERIES,
@@ -38,26 +42,30 @@ from tests.harness.studies import make_study
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("unit", ["record", "patient"])
-def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_charge(level, unit) -> None:
-    study = study_of(level, unit=unit)
-    sums = contributions(study, QUERIES, HOLDINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_released_is_the_sum_and_the_noise_and_the_whole_study_is_one_charge(level, unit, kind) -> None:
+    study = study_of(level, unit=unit, queries=KINDS[kind])
+    sums = contributions(study, KINDS[kind], HOLDINGS)
+    rows = KINDS[kind].rows
     labelling = live_record_votes(study, sums, seed=3)
     noise = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
     expected = study.released(np.sum(sums, axis=0) / study.units, noise, predictions=None)[1]
     np.testing.assert_array_equal(labelling.cells, expected)
     np.testing.assert_array_equal(labelling.labels, expected.argmax(axis=1))
-    assert labelling.batches == [(16, 16)]
+    assert labelling.batches == [(rows, rows)]
     assert labelling.stop.reason == "pool_exhausted"
-    np.testing.assert_array_equal(labelling.spent, study.budgets.amount(16, 16))
+    np.testing.assert_array_equal(labelling.spent, study.budgets.amount(rows, rows))
     np.testing.assert_array_equal(labelling.spent, study.budgets.amount(1, 1))
     assert (labelling.spent <= study.budgets.cap).all()
 
 
 @pytest.mark.parametrize("level", ["secure_sum", "two_server"])
 @pytest.mark.parametrize("unit", ["record", "patient"])
-def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, unit) -> None:
-    study = study_of(level, unit=unit)
-    sums = contributions(study, QUERIES, HOLDINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, unit, kind) -> None:
+    study = study_of(level, unit=unit, queries=KINDS[kind])
+    sums = contributions(study, KINDS[kind], HOLDINGS)
+    assert (min(each.min() for each in sums) < 0) == (kind == "graded")
     total = batch_noise(study, seed=3)(np.ones(3, dtype=bool))
     in_clear = replace(study, confidentiality=Clear(units=UNITS))
     parties = parties_of(in_clear, sums, [Ledger(":memory:") for _ in sums])
@@ -176,9 +184,10 @@ def test_a_party_whose_sum_cannot_be_one_is_left_out_at_every_level_and_pays_not
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_a_party_that_is_absent_pays_nothing_and_the_sum_is_of_the_others(level) -> None:
-    study = study_of(level, quorum=2, colluders=0)
-    sums = contributions(study, QUERIES, HOLDINGS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_party_that_is_absent_pays_nothing_and_the_sum_is_of_the_others(level, kind) -> None:
+    study = study_of(level, quorum=2, colluders=0, queries=KINDS[kind])
+    sums = contributions(study, KINDS[kind], HOLDINGS)
     parties = parties_of(
         study,
         sums,
@@ -235,7 +244,8 @@ def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
 
 
 def test_a_studys_file_gives_the_same_study_back(tmp_path) -> None:
-    for study in (study_of(), study_of("secure_sum", unit="patient")):
+    graded = study_of("secure_sum", unit="patient", queries=GRADED)
+    for study in (graded, study_of(), study_of("secure_sum", unit="patient")):
         path = tmp_path / f"{study.unit}.toml"
         path.write_text(write_study(study))
         assert read_study(path) == study
@@ -243,6 +253,49 @@ def test_a_studys_file_gives_the_same_study_back(tmp_path) -> None:
     path.write_text(path.read_text().replace("population = 79", "population = 1"))
     with pytest.raises(InvalidInput, match=r"records.population is 1"):
         read_study(path)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_entries_of_both_signs_cost_twice_as_much_in_mu_squared(level) -> None:
+    """The same noise, weights and units: Delta^2 is 4, where it is 2 for cells."""
+    graded = study_of(level, queries=GRADED)
+    cells = graded.voting(signed=False)
+    costs = [each.budgets.ask + each.budgets.answer for each in (graded, cells)]
+    assert costs[0] / costs[1] == pytest.approx(2, rel=1e-9)
+    assert graded.votes_per_unit == np.sqrt(2)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_known_mu_is_charged_for_the_known_move(level, kind) -> None:
+    """mu = Delta W / sigma, of continuous noise; integer noise loses four units of its variance."""
+    study = study_of(level, queries=KINDS[kind])
+    units = study.units if study.lattice is not None else None
+    lost = 0 if units is None else 4 / units**2
+    mu = np.sqrt({"cells": 2, "graded": 4}[kind] / (study.votes.sigma**2 - lost)) * study.weights
+    assert study.accountant_name == "gaussian_dp"
+    assert (study.budgets.ask + study.budgets.answer) == pytest.approx(mu**2, rel=1e-8)
+
+
+def test_weights_of_too_few_lattice_units_are_refused() -> None:
+    level = simulated_level("secure_sum", units=64, colluders=1, seats=3)
+    with pytest.raises(InvalidInput, match=r"allowed: at least \d+, with more units a vote"):
+        study_of(level, queries=GRADED)
+    assert study_of(level).votes.votes == 3
+
+
+def test_features_without_signs_are_cells_of_equal_weight_or_refused() -> None:
+    with pytest.raises(InvalidInput, match="no block of features has signs"):
+        study_of(queries=Blocks(FeatureMap((3,)), (*QUERIES.blocks, Constant(share=1))))
+
+
+def test_a_patient_of_several_hospitals_moves_the_sum_of_their_weights() -> None:
+    study = study_of(queries=GRADED, unit="patient", rule="uniform", epsilon=(1.0, 1.0, 1.0))
+    one, two, three = any_hospitals(study)
+    mu = 2 * study.weights[0] / study.votes.sigma
+    for known, guaranteed in enumerate((one, two, three), start=1):
+        assert gdp_delta(known * mu, np.array([guaranteed.epsilon]))[0] == pytest.approx(1e-5, rel=1e-2)
+    assert two.epsilon == pytest.approx(2.155, abs=0.005)
 
 
 def test_a_budget_that_affords_nothing_is_refused() -> None:

@@ -31,9 +31,9 @@ def test_weights_and_records_are_of_those_that_voted_and_their_number_is_less_ce
     study, _ = record_study_of()
     roster = tuple(replace(seat, weight=w) for seat, w in zip(study.roster, (2.0, 0.5, 0.5), strict=True))
     study = replace(study, roster=roster)
-    everybody = turnout(study, ALL, votes=4, population=300)
+    everybody = turnout(study, ALL, population=300)
     assert (everybody.entry, everybody.records, everybody.records_spread) == (0.5, 300, 0)
-    some = turnout(study, WITHOUT_ONE, votes=4, population=300)
+    some = turnout(study, WITHOUT_ONE, population=300)
     assert (some.entry, some.records) == (0.25, pytest.approx(200))
     assert some.records_spread == pytest.approx(100)
 
