@@ -74,7 +74,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     # Arrays of int64 in messages.
     ("VoteRequest", "ids"): _QUERY,
     ("VoteReply", "votes"): Range(
-        -1, _WHOLE - 1, "a class, or -1 for none; then held against the study's classes", secret=True
+        -_WHOLE, _WHOLE, "a class, -1 for none, or lattice units of a sum; then held against the study", secret=True
     ),
     ("StepRequest sum_keys", "queries"): _ASKED,
     ("StepRequest architecture", "queries"): _ASKED,

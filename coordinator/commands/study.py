@@ -280,8 +280,8 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     "kind",
     default="columns",
     show_default=True,
-    help="columns (cells of the terms' columns) | clusters:N (centres of N clusters of the pool) | "
-    "columns+clusters:N (both).",
+    help="graded (features with signs, chosen by public figures) | columns (cells of the terms' columns) | clusters:N "
+    "(centres of N clusters of the pool) | columns+clusters:N (both).",
 )
 @click.option(
     "--nearest", type=click.IntRange(1), help="Of clusters: in how many of each partition a record votes [1]."
@@ -291,7 +291,9 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
     type=click.IntRange(1, 64),
     help="Of clusters: how often the pool is cut into them [1; beside columns as often as these, at most 12].",
 )
-@click.option("--features", help="Of clusters: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE [auto].")
+@click.option(
+    "--features", help="Of graded and clusters: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE [auto]."
+)
 @click.option("--seed", type=click.IntRange(0), help="Of clusters and projections [0].")
 @click.option(
     "--bins", type=click.IntRange(2, 1000), help="Cells of a column of numbers [2 below 2000 records, else 10]."

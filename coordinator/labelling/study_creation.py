@@ -34,7 +34,8 @@ from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import NO_POOL
 from protocols.study.queries import no_inputs, pool_digest
 from protocols.study.queries_file import check_shape, read_blocks
-from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
+from protocols.study.released_noise import noise_of_mean
 from protocols.study.terms import Feature
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
@@ -237,24 +238,27 @@ def plan_records(
     records, terms = unit_sums(draft), draft.terms
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
-    queries = make_queries(pool, terms.features, choice, population=records.population)
-    check_shape(queries, terms.input_shape)
+    seats = {
+        "names": [seat.party for seat in draft.roster],
+        "epsilon": np.array([seat.epsilon for seat in draft.roster]),
+        "delta": np.array([seat.delta for seat in draft.roster]),
+    }
     plan = RecordVotesPlan(
         name=draft.name,
         classes=draft.classes,
         unit=draft.unit,
         population=records.population,
-        queries=queries,
+        queries=ANY_SIGNED,
         rule=rule,
         level=draft.confidentiality,
         quorum=draft.quorum,
     )
-    made = record_study(
-        plan,
-        names=[seat.party for seat in draft.roster],
-        epsilon=np.array([seat.epsilon for seat in draft.roster]),
-        delta=np.array([seat.delta for seat in draft.roster]),
+    noise = noise_of_mean(record_study(plan, **seats))
+    queries = make_queries(
+        pool, terms.features, choice, population=records.population, classes=draft.classes, noise=noise
     )
+    check_shape(queries, terms.input_shape)
+    made = record_study(replace(plan, queries=queries), **seats)
     # Rounded up: more noise costs less, and a person can read it.
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))

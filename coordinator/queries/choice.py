@@ -21,6 +21,7 @@ from protocols.installing import install
 from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.terms import Feature
 from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.choice import choose, how_many_cells
 
 # Over the pool; centres hardly move after these.
 _PASSES = 30
@@ -80,7 +81,7 @@ def clusters(
 
 
 _OF_CLUSTERS = ("nearest", "partitions", "features", "seed")
-COLUMNS, BOTH = "columns", "columns+clusters"
+GRADED, COLUMNS, BOTH = "graded", "columns", "columns+clusters"
 # Of clusters beside columns: so many partitions at most. More thin out the votes, and hardly tell more apart.
 _MOST_BESIDE = 12
 
@@ -89,11 +90,12 @@ _MOST_BESIDE = 12
 class QueryChoice:
     """Which queries are made of a pool. None: the usual value.
 
-    kind: "columns", the cells of a table's columns; "clusters:N", the centres of N clusters of the pool;
-    "columns+clusters:N", both. bins: of a column of numbers, 2 below 2000 protected units and else 10. Of clusters
-    alone: nearest, in how many of a partition a record votes (1); partitions (1; beside columns as many as these, at
-    most 12); features, what clusters are made of (coordinator.queries.features; "auto"; beside columns none); seed, of
-    clusters and projections (0).
+    kind: "graded", features with signs, chosen by public figures (protocols/sums/choice.py); "columns", the cells of a
+    table's columns; "clusters:N", the centres of N clusters of the pool; "columns+clusters:N", both. bins: of a column
+    of numbers, 2 below 2000 protected units and else 10. Of clusters alone: nearest, in how many of a partition a
+    record votes (1); partitions (1; beside columns as many as these, at most 12). features: what clusters or graded
+    features are made of (coordinator.queries.features; "auto"; beside columns none); seed, of clusters and projections
+    (0).
     """
 
     kind: str = "columns"
@@ -105,18 +107,30 @@ class QueryChoice:
 
 
 def make_queries(
-    pool: Float32[ndarray, "pool ..."], columns: Sequence[Feature], choice: QueryChoice, *, population: int
+    pool: Float32[ndarray, "pool ..."],
+    columns: Sequence[Feature],
+    choice: QueryChoice,
+    *,
+    population: int,
+    classes: int,
+    noise: float | None,
 ) -> Blocks:
     """The queries of this choice, from the pool and what is public about its columns.
 
-    columns: of the pool's features, none if they are not known; population: the number of protected units. Raises
-    InvalidInput for another kind, for what has no effect with it, and for queries that cannot be made of this pool.
+    columns: of the pool's features, none if they are not known; population: the number of protected units; classes,
+    noise: which graded features follow from, see protocols/sums/choice.py; None: not known. Raises InvalidInput for
+    another kind, for what has no effect with it, and for queries that cannot be made of this pool.
     """
+    if choice.kind == GRADED:
+        _check_idle(choice, ("bins", "nearest", "partitions"), of="columns or clusters:N")
+        if noise is None:
+            raise InvalidInput("record_queries is 'graded', and the noise is not known; allowed: where budgets are")
+        return _graded(pool, columns, choice, population=population, classes=classes, noise=noise)
     kind, _, number = choice.kind.partition(":")
     numbered = number.isascii() and number.isdecimal()
     if not (choice.kind == COLUMNS or (kind in ("clusters", BOTH) and numbered)):
         raise InvalidInput(
-            f"record_queries is {choice.kind[:80]!r}; allowed: columns, clusters:N (N centres of the pool), "
+            f"record_queries is {choice.kind[:80]!r}; allowed: graded, columns, clusters:N (N centres of the pool), "
             "columns+clusters:N"
         )
     if kind == "clusters":
@@ -130,6 +144,25 @@ def make_queries(
         return cells
     centres = _clusters(pool, columns, choice, int(number), partitions=min(len(cells.blocks), _MOST_BESIDE))
     return Blocks(cells.features, cells.blocks + centres.blocks)
+
+
+def _graded(
+    pool: Float32[ndarray, "pool ..."],
+    columns: Sequence[Feature],
+    choice: QueryChoice,
+    *,
+    population: int,
+    classes: int,
+    noise: float,
+) -> Blocks:
+    """Graded features, and cells of clusters beside them where the pool and the noise are worth it."""
+    seed = 0 if choice.seed is None else choice.seed
+    features = features_for(pool, "auto" if choice.features is None else choice.features, columns=columns, seed=seed)
+    seen, about = features(pool), {"units": population, "noise": noise}
+    cells = how_many_cells(len(pool), **about)
+    drawn = int(np.random.default_rng([seed, *b"cells"]).integers(2**31))
+    centres = clusters(seen, cells, drawn=drawn) if cells else None
+    return choose(seen, features, classes=classes, centres=centres, **about)
 
 
 def _clusters(

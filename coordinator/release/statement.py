@@ -354,6 +354,7 @@ def _records(facts: Facts) -> dict[str, Any]:
     return {
         "queries": sums.queries,
         "votes": sums.votes,
+        "graded": sums.signed,
         "queries_sha256": sums.queries_sha256,
         "population": sums.population,
         "pool": study.terms.pool_size,

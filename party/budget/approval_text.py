@@ -55,12 +55,17 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
 
 def _records_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:
     sums = unit_sums(study)
+    asked, part = "questions", f"each record votes with its own label in {sums.votes} of the questions"
+    if sums.signed:
+        asked = "features"
+        part = f"each record says with its own label how far it goes with each of the {sums.queries} features"
     return [
         f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
-        f"Asked        once, {sums.queries} public questions together, until {terms.ends}",
-        "Questions    in the file that you were given, whose hash the study names: the same for every hospital",
-        f"Your part    each record votes with its own label in {sums.votes} of the questions, and each {study.unit} "
-        "weighs the same; the sum of these votes leaves this hospital, no record does, and nothing is trained here",
+        f"Asked        once, {sums.queries} public {asked} together, until {terms.ends}",
+        f"{asked.capitalize():<13}in the file that you were given, whose hash the study names: the same for every "
+        "hospital",
+        f"Your part    {part}, and each {study.unit} weighs the same; the sum of these votes leaves this hospital, no "
+        "record does, and nothing is trained here",
         f"Released     the sum of all hospitals' votes with noise of {sums.sigma:g} votes in each "
         "cell, labels and a student model that are made of it, and a privacy statement",
     ]

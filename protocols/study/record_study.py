@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
@@ -12,17 +13,26 @@ from protocols.bounds.lattice_gaussian import least_sigma_units
 from protocols.budgets.accountant import default_accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned, least_sigma
+from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
 from protocols.study.queries_file import check_kind
 from protocols.study.study import Seat, Study
 from protocols.study.votes import UnitSums
-from protocols.sums.blocks import Blocks
+from protocols.sums.blocks import Blocks, Constant, Signs
 from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
 # Integer noise has a least sigma, which rounding errors must not undercut.
 _JUST_ABOVE = 1 + 1e-9
+# Of one feature with signs: what noise a study of graded features has follows from budgets, and hardly from features.
+ANY_SIGNED = Blocks(
+    FeatureMap((1,)),
+    (
+        Constant(share=1),
+        Signs(share=1, columns=np.zeros(1, np.int64), scales=np.ones(1), centre=np.zeros(1, np.int64)),
+    ),
+)
 # Without the ceiling of weights, which is for equal, independent voters.
 _NO_CEILING = 1e9
 

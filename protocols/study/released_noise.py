@@ -25,6 +25,11 @@ def noise_in(study: Study, *, voted: int | None = None) -> float:
     return study.mechanism.label_sigma * study.confidentiality.noise_factor(quorum=study.quorum, voted=seats)
 
 
+def noise_of_mean(study: Study) -> float:
+    """The standard deviation of the noise in each entry of a sum over the population, if all seats vote."""
+    return noise_in(study) / (float(study.weights.mean()) * unit_sums(study).population)
+
+
 def little_released(study: Study) -> str | None:
     """A warning if noise hides what records say, or hardly any votes can reach the threshold; else None."""
     return _LITTLE[type(study.votes)](study)
@@ -78,6 +83,12 @@ def thin_queries(study: Study) -> str | None:
     held, noise = unit_sums(study).held * float(study.weights.mean()), noise_in(study)
     if held >= noise:
         return None
+    if unit_sums(study).signed:
+        return (
+            f"the sum is at most {unit_sums(study).population * float(study.weights.mean()):.3g} votes long, and the "
+            f"noise on each of its entries is {noise:.3g}: expect labels little better than a guess; larger budgets or "
+            "more records help"
+        )
     return (
         f"a query holds about {held:.3g} votes, and the noise on each of its sums is {noise:.3g}: expect labels little "
         "better than a guess; larger budgets, more records, or fewer queries help"

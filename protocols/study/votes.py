@@ -331,8 +331,9 @@ class UnitSums:
 
     @property
     def held(self) -> float:
-        """How many votes a query holds in the mean, if each unit's weight is 1 and it votes evenly."""
-        return self.population * self.votes**0.5 / self.queries
+        """How many votes a query holds in the mean, if each unit's weight is 1 and it votes evenly; of graded features,
+        how many one of a few directions holds that the classes differ in."""
+        return self.population / 10 if self.signed else self.population * self.votes**0.5 / self.queries
 
     def moved(self, unit: str) -> float:
         return 1.0

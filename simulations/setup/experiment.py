@@ -147,7 +147,7 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blo
         features=settings.features,
         seed=None if kind == COLUMNS else settings.data_seed,
     )
-    return make_queries(pool, columns, choice, population=population)
+    return make_queries(pool, columns, choice, population=population, classes=dataset.classes, noise=None)
 
 
 def units_of(unit: str, dataset: Dataset, records: Int64[ndarray, " records"]) -> Int64[ndarray, " records"] | None:

@@ -27,7 +27,7 @@ from tests.harness import transport_contract
 from tests.harness.echo_observed import ECHO, PARTIES, die, observe, printed
 from tests.harness.levels import SEAT_KEYS, GuardianHere, lattice_study, secure_sum, two_server
 from tests.harness.party_host import SEED, EngineTransport, party_host
-from tests.harness.record_votes import HOLDINGS, LEVELS, QUERIES, simulated_labelling, study_of
+from tests.harness.record_votes import HOLDINGS, KINDS, LEVELS, simulated_labelling, study_of
 from tests.harness.seeded import seeded_source
 from tests.harness.several_hosts import HOST, WithinRun
 from tests.harness.studies import make_votes
@@ -36,8 +36,11 @@ VOTES, _ = make_votes(6, 40)
 ONE_DRAW = {"mechanism": "thresholded_gnmax", "sigma_threshold": None, "threshold": 5.0}
 SHARED, MASKED = lattice_study(two_server(), classes=10, **ONE_DRAW), lattice_study(secure_sum(), classes=10)
 NAMES = [seat.party for seat in SHARED.roster]
-RECORDS = {level: study_of(level, names=tuple(NAMES[:3])) for level in LEVELS}
-SUMS = {level: np.stack(contributions(study, QUERIES, HOLDINGS)) for level, study in RECORDS.items()}
+# At every level, of cells and of graded features.
+RECORDS = {
+    (level, kind): study_of(level, names=tuple(NAMES[:3]), queries=KINDS[kind]) for level in LEVELS for kind in KINDS
+}
+SUMS = {case: np.stack(contributions(study, KINDS[case[1]], HOLDINGS)) for case, study in RECORDS.items()}
 
 
 CASTING, TEACHERS = 6, 2
@@ -64,7 +67,7 @@ def carried_by(engine, folder):
     """What each study released, and the noise of those in which teachers vote.
 
     "contract": what the contract of transports asks for; "shares", "masked": labellings of teachers' votes, with
-    "total" and "opened", their noise; a labelling of records' votes for each level; "cast", the votes of teachers that
+    "total" and "opened", their noise; a labelling of records' votes for each level and kind of features; "cast", the votes of teachers that
     were trained in its workers; and "echo", the observations of the engine contract, with a worker's "death", the
     processes that it "left", what was "printed", and the "log".
     """
@@ -72,8 +75,8 @@ def carried_by(engine, folder):
     host = party_host(folder, transport_contract.STUDY, transport_contract.VOTES)
     party_host(folder, SHARED, VOTES, keys=SEAT_KEYS)
     party_host(folder, MASKED, VOTES, keys=SEAT_KEYS)
-    for level, study in RECORDS.items():
-        party_host(folder, study, SUMS[level])
+    for case, study in RECORDS.items():
+        party_host(folder, study, SUMS[case])
 
     def labellings(exchange):
         carry = EngineTransport(exchange)
@@ -84,8 +87,8 @@ def carried_by(engine, folder):
             shares = SharedAggregation(here.dial, source=seeded_source(6))
             seen["shares"], _ = labelled(SHARED, VOTES, shares, wrap=lambda _: carry)
             seen["masked"], _ = labelled(MASKED, VOTES, SummedAggregation(), wrap=lambda _: carry)
-        for level, study in RECORDS.items():
-            seen[level] = simulated_labelling(study, carry, seed=SEED)
+        for case, study in RECORDS.items():
+            seen[case] = simulated_labelling(study, carry, seed=SEED)
 
     def body(exchange):
         within = WithinRun(exchange)

@@ -57,9 +57,9 @@ def draft(
     return deployed(study, terms)
 
 
-def record_study_of(**how) -> tuple[DeployedStudy, Blocks]:
-    """The study and its queries: two cells of each of four columns, so a record votes in four of eight."""
-    planned = plan_records(draft(**how), POOL, choice=QueryChoice(), rule="exhaustive")
+def record_study_of(kind: str = "columns", **how) -> tuple[DeployedStudy, Blocks]:
+    """The study and its queries: two cells of each of four columns, so a record votes in four of eight; or graded."""
+    planned = plan_records(draft(**how), POOL, choice=QueryChoice(kind=kind), rule="exhaustive")
     return planned.study, planned.queries
 
 

@@ -32,7 +32,7 @@ def test_every_engine_carries_masked_sums(carried):
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_records_release_the_same_sums_over_every_engine_as_in_one_process(carried, level):
-    expected = live_record_votes(RECORDS[level], list(SUMS[level]), seed=SEED)
+    expected = live_record_votes(RECORDS[case], list(SUMS[case]), seed=SEED)
     np.testing.assert_array_equal(carried[level].cells, expected.cells)
     check_same(carried[level], expected)
 

@@ -245,8 +245,9 @@ def shared(study):
     ],
     ids=["secure_sum", "two_server"],
 )
-def test_sums_of_which_nobody_saw_a_part_are_released_and_verify(tmp_path, level, parts):
-    study, queries = record_study_of(level=level, quorum=3)
+@pytest.mark.parametrize("kind", ["columns", "graded"])
+def test_sums_of_which_nobody_saw_a_part_are_released_and_verify(tmp_path, level, parts, kind):
+    study, queries = record_study_of(kind, level=level, quorum=3)
     consortium = Consortium(tmp_path)
     aggregation, ballots = parts(study)
     labelled = consortium.label(study, queries=queries, aggregation=aggregation, ballots=ballots)
@@ -281,6 +282,34 @@ def test_labels_that_spread_over_the_pool_are_verified_with_it(tmp_path):
     (whole,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == alone.name]
     assert whole.passed
     assert "follow from the sums" in whole.message
+
+
+def test_graded_sums_give_the_labels_that_records_have_and_verify_with_the_pool(tmp_path):
+    study, queries = record_study_of("graded", epsilon=20.0)
+    assert queries.signed
+    assert study.votes.delta_squared == 4
+    consortium = Consortium(tmp_path)
+    labelled = consortium.label(study, queries=queries)
+    trained = train_student(labelled, POOL, kind="random_forest", seed=0, device="cpu")
+    folder = consortium.release(labelled, tmp_path / "release", trained=trained)
+    np.testing.assert_array_equal(read_sums(folder, study), labelled.cells)
+    soft = read_soft_labels(folder, study)
+    assert soft.members.shape == (len(POOL), 0)
+    assert (soft.probabilities.argmax(axis=1) == (POOL[:, 0] > 0)).mean() > 0.8
+    assert not failed(folder)
+    (alone,) = [each for each in verify_release(folder, None) if each.name == "soft labels"]
+    assert alone.passed is None
+    (whole,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == "soft labels"]
+    assert whole.passed
+    made = json.loads((folder / "privacy.json").read_text())
+    assert made["records"]["graded"] is True
+    text = (folder / "soft_labels.csv").read_text()
+    first = text.splitlines()[1].split(",")
+    other = f"{first[0]},{first[1]},{first[3]},{first[2]}"
+    (folder / "soft_labels.csv").write_text(text.replace(",".join(first), other, 1))
+    consortium.sign_again(folder)
+    (wrong,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == "soft labels"]
+    assert wrong.passed is False
 
 
 @pytest.fixture(scope="module")

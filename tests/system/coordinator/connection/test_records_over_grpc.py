@@ -9,7 +9,7 @@ from protocols.study.queries import no_inputs
 from simulations.setup.levels import seat_key, simulated_aggregation, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions, live_record_votes
 from tests.harness.consortium import Consortium
-from tests.harness.record_votes import HOLDINGS, LEVELS, QUERIES, UNITS, study_of
+from tests.harness.record_votes import HOLDINGS, KINDS, LEVELS, UNITS, study_of
 from tests.harness.studies import deployed_study
 
 TERMS = deployed_study(3)
@@ -18,10 +18,11 @@ SEED = 8
 
 
 @pytest.mark.parametrize("level", LEVELS)
-def test_the_sums_over_grpc_are_those_of_one_process(level, tmp_path) -> None:
+@pytest.mark.parametrize("features", KINDS)
+def test_the_sums_over_grpc_are_those_of_one_process(level, features, tmp_path) -> None:
     kind = simulated_level(level, units=UNITS, colluders=1 if level == "secure_sum" else None, seats=3)
-    study = deployed(study_of(kind, names=NAMES), TERMS.terms)
-    sums = contributions(study, QUERIES, HOLDINGS)
+    study = deployed(study_of(kind, names=NAMES, queries=KINDS[features]), TERMS.terms)
+    sums = contributions(study, KINDS[features], HOLDINGS)
     expected = live_record_votes(study, sums, seed=SEED)
     with Ledger(":memory:") as guardians:
         made = Consortium(

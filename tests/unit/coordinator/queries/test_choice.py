@@ -13,7 +13,7 @@ POOL = np.random.default_rng(0).normal(size=(60, 3)).astype(np.float32)
 
 
 def made(**choice):
-    return make_queries(POOL, bare_columns(3), QueryChoice(**choice), population=300)
+    return make_queries(POOL, bare_columns(3), QueryChoice(**choice), population=300, classes=2, noise=0.05)
 
 
 @pytest.mark.parametrize("idle", [{"nearest": 1}, {"partitions": 2}, {"features": "auto"}, {"seed": 0}])
@@ -48,5 +48,5 @@ def test_a_record_votes_in_the_nearest_of_each_partition():
     "kind", ["towns", "clusters", "clusters:few", "columns:3", "columns+clusters", "clusters:3+columns"]
 )
 def test_other_queries_are_refused(kind):
-    with pytest.raises(InvalidInput, match=rf"record_queries is '{re.escape(kind)}'; allowed: columns, clusters:N"):
+    with pytest.raises(InvalidInput, match=rf"record_queries is '{re.escape(kind)}'; allowed: graded, columns, clusters:N"):
         made(kind=kind)

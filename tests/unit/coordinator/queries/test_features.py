@@ -71,7 +71,7 @@ def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None
     with pytest.raises(InvalidInput, match="and no column is text"):
         features_for(pool[:, :1], "lsa:1", columns=columns[:1], seed=0)
     with pytest.raises(InvalidInput, match="a column is text, which has no cells"):
-        make_queries(pool, columns, QueryChoice(), population=300)
+        make_queries(pool, columns, QueryChoice(), population=300, classes=2, noise=0.05)
     with pytest.raises(InvalidInput, match="allowed: a pool of public texts"):
         drawn_pool(columns, records=10, seed=0)
 
