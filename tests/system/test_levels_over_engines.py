@@ -11,7 +11,6 @@ from tests.contract.test_level_contract import in_clear, labelled
 from tests.harness.carried_studies import CASTING, MASKED, NAMES, RECORDS, SHARED, SUMS, TEACHERS, VOTES, cast_digits
 from tests.harness.engine_here import EngineHere
 from tests.harness.party_host import SEED
-from tests.harness.record_votes import LEVELS
 
 
 def check_same(got, expected):
@@ -30,11 +29,11 @@ def test_every_engine_carries_masked_sums(carried):
     check_same(carried["masked"], labelled(in_clear(MASKED), VOTES, ClearAggregation(noise))[0])
 
 
-@pytest.mark.parametrize("level", LEVELS)
-def test_records_release_the_same_sums_over_every_engine_as_in_one_process(carried, level):
+@pytest.mark.parametrize("case", RECORDS, ids="-".join)
+def test_records_release_the_same_sums_over_every_engine_as_in_one_process(carried, case):
     expected = live_record_votes(RECORDS[case], list(SUMS[case]), seed=SEED)
-    np.testing.assert_array_equal(carried[level].cells, expected.cells)
-    check_same(carried[level], expected)
+    np.testing.assert_array_equal(carried[case].cells, expected.cells)
+    check_same(carried[case], expected)
 
 
 def test_every_engine_casts_the_votes_of_one_process_from_the_same_seed(carried, tmp_path):
