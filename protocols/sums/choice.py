@@ -8,7 +8,7 @@ components where noise is high, more where it is low. No private record, label o
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -26,8 +26,8 @@ COMPONENTS: Final = (4, 8, 15, 30, 60, 120)
 POWERS: Final = (0.0, 0.25)
 # Shares of phi's squared length.
 _CONSTANT, _LINEAR, _CELLS = 4, 96, 96
-# Cells stand beside components where so many records of the pool are in each, and so many of the noise's deviations.
-_MOST_CELLS, _PER_CELL, _ABOVE_NOISE = 400, 20, 2.0
+# Cells of a pool: so many records in each; and how much more must be explained with them.
+_FEWEST_CELLS, _MOST_CELLS, _PER_CELL, _CLEARLY = 50, 400, 20, 1.003
 # Records of the pool that candidates are rated on.
 _LOOKED_AT: Final = 600
 # Of what is rated: the constant part of the function, how much of a class it tells, and how unlike the pool is.
@@ -78,40 +78,49 @@ def choose(
     units: int,
     noise: float,
     classes: int,
+    table: bool,
     centres: Float32[ndarray, "centres width"] | None = None,
 ) -> Blocks:
     """The features phi of a study.
 
     pool: what `features` gives of the public pool; units: the public number of protected units; noise: the standard
-    deviation of an entry of the noisy sum over that number, if two sums differ by 2; centres: of cells that may stand
-    beside components (how_many_cells). Raises InvalidInput for a pool of records that are all alike, or not finite.
+    deviation of an entry of the noisy sum over that number, if two sums differ by 2; table: whether features are
+    columns of a table, whose scales mean something; centres: of cells that may stand beside components, if these are
+    clearly better (how_many_cells). Raises InvalidInput for a pool of records that are all alike, or not finite.
     """
     if len(pool) < 2 or not np.isfinite(pool).all():
         raise InvalidInput(f"a pool of {len(pool)} records; allowed: at least 2, all finite")
     seen = _Pool.of(pool)
     if not len(seen.variances):
         raise InvalidInput("the pool's records are all alike; allowed: a pool that tells records apart")
-    beside = () if centres is None else (Nearest.of(centres, columns=np.arange(pool.shape[1]), share=_CELLS),)
     prior = prior_kernel(seen.steps[:_LOOKED_AT] - seen.centre)
-    rated = []
-    for linear in _candidates(seen):
-        made = Blocks(features, (Constant(share=_CONSTANT), linear, *beside))
+
+    def rated(*blocks: Block) -> tuple[float, Blocks]:
+        made = Blocks(features, (Constant(share=_CONSTANT), *blocks))
         phi = made.phi(pool[:_LOOKED_AT]) / NORM_STEPS
-        told = explained(phi, prior, classes=classes, units=units, noise=noise, pool=len(pool))
-        rated.append((told, made))
-    return max(rated, key=lambda each: each[0])[1]
+        return explained(phi, prior, classes=classes, units=units, noise=noise, pool=len(pool)), made
+
+    def best(*beside: Block) -> tuple[float, Blocks]:
+        found = [rated(linear, *beside) for linear in _candidates(seen, table=table)]
+        return max(found, key=lambda each: each[0])
+
+    alone, chosen = best()
+    if centres is None:
+        return chosen
+    told, wider = best(Nearest.of(centres, columns=np.arange(pool.shape[1]), share=_CELLS))
+    return wider if told > _CLEARLY * alone else chosen
 
 
-def how_many_cells(pool: int, *, units: int, noise: float) -> int:
-    """How many cells stand beside components of such a pool; 0: none, as noise would fill them. Arguments as choose."""
+def how_many_cells(pool: int) -> int:
+    """How many cells may stand beside components of a pool of so many records; 0: none."""
     cells = min(_MOST_CELLS, pool // _PER_CELL)
-    return cells if cells >= 2 and 1 / (cells * noise) >= _ABOVE_NOISE and pool > units // 1000 * _PER_CELL else 0
+    return cells if cells >= _FEWEST_CELLS else 0
 
 
-def _candidates(pool: _Pool) -> Iterator[Linear]:
+def _candidates(pool: _Pool, *, table: bool) -> Iterator[Linear]:
     most = len(pool.variances)
     for components in dict.fromkeys(min(each, most) for each in (*COMPONENTS, most)):
-        for power in POWERS:
+        for power in POWERS[: 1 if table else None]:
             yield pool.linear(components, power)
 
 
@@ -149,6 +158,12 @@ def explained(
     return float(variance * (moved * np.linalg.solve(system, moved.T).T).sum() / np.trace(prior))
 
 
-def block_of_rows(blocks: Sequence[Block]) -> Int64[ndarray, " rows"]:
-    """The number of the block that each row of phi belongs to."""
-    return np.repeat(np.arange(len(blocks)), [each.rows for each in blocks])
+def block_of_rows(blocks: Blocks) -> Int64[ndarray, " rows"]:
+    """The number of the prior variance of each row of phi: one for each block, but for constants.
+
+    A constant has that of the other blocks' first: of its own few numbers none can be found, and a wrong one moves every
+    record's score.
+    """
+    others = [not isinstance(each, Constant) for each in blocks.blocks]
+    number = np.maximum(np.cumsum(others) - 1, 0)
+    return np.repeat(np.where(others, number, 0), [each.rows for each in blocks.blocks])
