@@ -159,11 +159,6 @@ def explained(
 
 
 def block_of_rows(blocks: Blocks) -> Int64[ndarray, " rows"]:
-    """The number of the prior variance of each row of phi: one for each block, but for constants.
-
-    A constant has that of the other blocks' first: of its own few numbers none can be found, and a wrong one moves every
-    record's score.
-    """
+    """The number of the prior variance of each row of phi (fit.PublicMoment): one for each block, -1 for constants."""
     others = [not isinstance(each, Constant) for each in blocks.blocks]
-    number = np.maximum(np.cumsum(others) - 1, 0)
-    return np.repeat(np.where(others, number, 0), [each.rows for each in blocks.blocks])
+    return np.repeat(np.where(others, np.cumsum(others) - 1, -1), [each.rows for each in blocks.blocks])

@@ -23,6 +23,8 @@ _STEPS = 14
 _FIRST_VARIANCE = 0.3
 # The prior variance of a row of phi grows with this power of its variance over the pool, if that is likelier.
 _EXPONENTS = (0.0, 0.5)
+# Of the variance of a class: what a constant may move every score by, if that is likelier than the other rows' variance.
+_OF_CONSTANT = (None, 0.1)
 # Of the mean diagonal: makes a singular system solvable.
 _JITTER = 1e-10
 
@@ -31,7 +33,7 @@ _JITTER = 1e-10
 class PublicMoment:
     """What the public pool says of phi: its second moment, and of how many records.
 
-    of: the number of the block that each row belongs to; records: of the pool, where they are weighted 1 / sum w^2 of
+    of: the number of the prior variance of each row, -1 for a constant (choice.block_of_rows); records: of the pool, where they are weighted 1 / sum w^2 of
     the weights, whose sum is 1.
     """
 
@@ -111,11 +113,12 @@ def fit(
     z, entry = mean @ seen, noise * float((seen**2).sum(axis=0).max())
     # The variance of a target's column over classes that are alike, which sampling n units leaves.
     problem = _Problem(z, moment, entry, 1 / (columns + 1) / units)
-    found = max((problem.fitted(exponent) for exponent in _EXPONENTS), key=lambda each: each.log_likelihood)
+    priors = [problem.prior(exponent, constant) for exponent in _EXPONENTS for constant in _OF_CONSTANT]
+    found = max(map(problem.fitted, priors), key=lambda each: each.log_likelihood)
     if neighbours is None:
         return Scores(found.coefficients @ code.T, found.log_likelihood)
     phi, spread = neighbours
-    wider = problem.fitted(found.exponent, phi.T @ spread / len(phi))
+    wider = problem.fitted(found.prior, phi.T @ spread / len(phi))
     if wider.log_likelihood <= found.log_likelihood:
         return Scores(found.coefficients @ code.T, found.log_likelihood)
     return Scores(
@@ -150,10 +153,19 @@ def overall(
 
 
 @dataclass(frozen=True, eq=False)
+class _Prior:
+    """Of each row its share of the variance of a group of rows, which is to be found, and what is fixed beside that."""
+
+    of: Int64[ndarray, " rows"]
+    base: Float64[ndarray, " rows"]
+    fixed: Float64[ndarray, " rows"]
+
+
+@dataclass(frozen=True, eq=False)
 class _Found:
     coefficients: Float64[ndarray, "rows contrasts"]
     log_likelihood: float
-    exponent: float
+    prior: _Prior
     smoothness: float
     weights: Float64[ndarray, "rows contrasts"]
 
@@ -167,20 +179,36 @@ class _Problem:
     entry: float
     sampling: float
 
-    def fitted(self, exponent: float, smooth: Float64[ndarray, "rows rows"] | None = None) -> _Found:
-        """The posterior mean after _STEPS steps of expectation maximisation over the blocks' prior variances.
+    def prior(self, exponent: float, constant: float | None) -> _Prior:
+        """exponent: of each row its variance over its group's is this power of its second moment over the group's mean
+        one; constant: of a constant, the variance it gives all scores over that of a class; None: the first group's,
+        as of so few numbers none is found.
+        """
+        is_constant = self.moment.of < 0
+        of, diagonal = np.maximum(self.moment.of, 0), np.diag(self.moment.second)
+        rest = np.where(is_constant, 0.0, diagonal)
+        mean = np.bincount(of, weights=rest) / np.maximum(np.bincount(of, weights=~is_constant), 1)
+        share = np.where(mean[of] > 0, diagonal / np.where(mean[of] > 0, mean[of], 1.0), 1.0)
+        base = np.where(is_constant, 1.0, np.maximum(share, _JITTER) ** exponent)
+        if constant is None:
+            return _Prior(of, base, np.zeros(len(of)))
+        variance = constant / (self.z.shape[1] + 1) / np.maximum(diagonal, _JITTER)
+        return _Prior(of, np.where(is_constant, 0.0, base), np.where(is_constant, variance, 0.0))
+
+    def fitted(self, prior: _Prior, smooth: Float64[ndarray, "rows rows"] | None = None) -> _Found:
+        """The posterior mean after _STEPS steps of expectation maximisation over the prior variances.
 
         smooth: the covariance of the sum under the graph's prior; its own variance is found by fixed points (MacKay
         1992).
         """
-        second, of = self.moment.second, self.moment.of
+        second = self.moment.second
         rows, contrasts = self.z.shape
-        counts = np.bincount(of)
-        base = _base(np.diag(second), of, counts, exponent)
+        free = prior.base > 0
+        counts = np.maximum(np.bincount(prior.of, weights=free), 1)
         variance, smoothness, mismatch = np.full(len(counts), _FIRST_VARIANCE), 0.0 if smooth is None else 0.1, 0.0
         for _ in range(_STEPS):
-            prior = variance[of] * base
-            moved = second * prior
+            each = variance[prior.of] * prior.base + prior.fixed
+            moved = second * each
             system = moved @ second + self.entry * np.eye(rows) + (self.sampling + mismatch) * second
             if smooth is not None:
                 system = system + smoothness * smooth
@@ -191,20 +219,11 @@ class _Problem:
             weights = np.linalg.solve(root.T, z)
             likelihood = -((z * z).sum() / 2 + contrasts * np.log(np.diag(root)).sum())
             used = smoothness
-            spread = (coefficients**2).sum(axis=1) / contrasts + prior - (moved * moved).sum(axis=0)
-            variance = np.bincount(of, weights=spread / base) / counts
+            spread = (coefficients**2).sum(axis=1) / contrasts + each - (moved * moved).sum(axis=0)
+            variance = np.bincount(prior.of, weights=np.where(free, spread / np.where(free, prior.base, 1), 0)) / counts
             mismatch = float((coefficients * (second @ coefficients)).sum()) / contrasts / self.moment.records
             if smooth is not None:
                 held = np.linalg.solve(root, smooth)
                 degrees = float(np.trace(np.linalg.solve(root.T, held)))
                 smoothness *= float((weights * (smooth @ weights)).sum()) / contrasts / max(degrees, _JITTER)
-        return _Found(coefficients, float(likelihood), exponent, used, weights)
-
-
-def _base(
-    diagonal: Float64[ndarray, " rows"], of: Int64[ndarray, " rows"], counts: Int64[ndarray, " blocks"], exponent: float
-) -> Float64[ndarray, " rows"]:
-    """Of each row its prior variance over its block's: a power of its own second moment over the block's mean one."""
-    mean = np.bincount(of, weights=diagonal) / counts
-    share = np.where(mean[of] > 0, diagonal / np.where(mean[of] > 0, mean[of], 1.0), 1.0)
-    return np.asarray(np.maximum(share, _JITTER) ** exponent)
+        return _Found(coefficients, float(likelihood), prior, used, weights)

@@ -1,0 +1,118 @@
+"""Whether the public pool is like the hospitals' records, and weights under which it is.
+
+The released sum tells the mean of phi over the private units (fit.overall). Its difference from the pool's mean has, if
+both are drawn from one population, a known spread: the noise of the release, and what so many units and records leave to
+chance. Nothing private is read but through that noisy sum, so the test costs nothing.
+
+Where they differ, the pool is weighted by exponential tilting (Csiszar 1975; as in entropy balancing, Hainmueller 2012)
+until its mean of phi is as near to the noisy one as noise lets it be told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.special
+from jaxtyping import Float64
+from numpy import ndarray
+
+# How often a pool that is like the records is said to be unlike, at most.
+FALSE_ALARMS = 0.01
+# Directions of the pool that the test looks at by themselves, the widest first; and then all together.
+_FIRST = 10
+_STEPS, _HALVINGS, _SMALL = 50, 30, 1e-9
+# Deviations of the pool's values from which a column is said to differ, and how many are named.
+_TOLD, _MOST_NAMED = 0.1, 5
+
+
+@dataclass(frozen=True, eq=False)
+class PoolComparison:
+    """The pool beside the hospitals' records.
+
+    statistic: how far their means lie apart, in standard deviations of what chance leaves; p_value: how often chance
+    alone leaves so much; weights: of the pool's records, with the sum 1: all alike where the pool is not unlike.
+    """
+
+    statistic: float
+    p_value: float
+    weights: Float64[ndarray, " pool"] = field(repr=False)
+
+    @property
+    def unlike(self) -> bool:
+        """Whether the pool is unlike the records; of pools that are not, at most FALSE_ALARMS are said to be."""
+        return self.p_value < FALSE_ALARMS
+
+    @property
+    def records(self) -> float:
+        """How many records of the same weight the weighted pool is worth."""
+        return float(1 / (self.weights**2).sum())
+
+    def columns(self, values: Float64[ndarray, "pool columns"]) -> list[tuple[int, float]]:
+        """The columns of the pool whose weighted mean differs most, and by how many of their standard deviations."""
+        spread = values.std(axis=0)
+        moved = (self.weights @ values - values.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+        order = np.argsort(-np.abs(moved), kind="stable")[:_MOST_NAMED]
+        return [(int(at), float(moved[at])) for at in order if abs(moved[at]) >= _TOLD]
+
+
+def compare_pool(
+    mean: Float64[ndarray, " rows"],
+    pool: Float64[ndarray, "pool rows"],
+    *,
+    noise: float,
+    units: float,
+) -> PoolComparison:
+    """Compares the pool with the noisy mean of phi over the private units.
+
+    mean: that mean; pool: phi of the pool; noise: the variance of the mean's noise in each row; units: how many.
+    """
+    records = len(pool)
+    centre = pool.mean(axis=0)
+    spread, axes = np.linalg.eigh((pool - centre).T @ (pool - centre) / records)
+    spread, axes = np.maximum(spread[::-1], 0.0), axes[:, ::-1]
+    variance = noise + spread * (1 / units + 1 / records)
+    told = variance > 0
+    squares = ((mean - centre) @ axes)[told] ** 2 / variance[told]
+    # Each a sum of squares of standard normal numbers, if noise and means are normal.
+    ends = sorted({min(_FIRST, len(squares)), len(squares)} - {0})
+    sums = [float(squares[:end].sum()) for end in ends]
+    chances = [float(scipy.special.gammaincc(end / 2, each / 2)) for end, each in zip(ends, sums, strict=True)]
+    statistic = max(((each - end) / np.sqrt(2 * end) for end, each in zip(ends, sums, strict=True)), default=0.0)
+    p_value = min(1.0, len(ends) * min(chances, default=1.0))
+    weights = np.full(records, 1 / records)
+    if p_value < FALSE_ALARMS:
+        weights = _tilted((pool - centre) @ axes[:, told], ((mean - centre) @ axes)[told], variance[told])
+    return PoolComparison(float(statistic), p_value, weights)
+
+
+def _tilted(
+    pool: Float64[ndarray, "pool directions"],
+    mean: Float64[ndarray, " directions"],
+    variance: Float64[ndarray, " directions"],
+) -> Float64[ndarray, " pool"]:
+    """Weights exp(pool @ tilt) over their sum, with the tilt that minimises ln sum exp(pool @ tilt) - mean @ tilt +
+    sum variance tilt^2 / 2, which is convex: by Newton's method.
+    """
+
+    def loss(tilt: Float64[ndarray, " directions"]) -> float:
+        return float(scipy.special.logsumexp(pool @ tilt) - mean @ tilt + (variance * tilt * tilt).sum() / 2)
+
+    tilt = np.zeros(len(mean))
+    now = loss(tilt)
+    for _ in range(_STEPS):
+        weights = scipy.special.softmax(pool @ tilt)
+        inside = weights @ pool
+        slope = inside - mean + variance * tilt
+        curve = (pool * weights[:, None]).T @ pool - np.outer(inside, inside) + np.diag(variance)
+        step = np.linalg.solve(curve, slope)
+        part = 1.0
+        for _ in range(_HALVINGS):
+            if loss(tilt - part * step) <= now:
+                break
+            part /= 2
+        tilt = tilt - part * step
+        before, now = now, loss(tilt)
+        if before - now < _SMALL:
+            break
+    return np.asarray(scipy.special.softmax(pool @ tilt))
