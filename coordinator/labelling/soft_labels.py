@@ -36,7 +36,9 @@ from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
-from protocols.sums.fit import PublicMoment, Scores, fit
+from protocols.sums.choice import block_of_rows
+from protocols.sums.fit import PublicMoment, Scores, fit, overall
+from protocols.sums.pool import PoolComparison, compare_pool
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -55,11 +57,14 @@ _MOST_STEPS = 300
 class SoftLabels:
     """The probability of each class for each record of the pool, and how far each query stands above its noise.
 
-    reliability: in [0, 1], the share of a query's information that is not the prior's: tot^2/4 over itself plus noise.
+    reliability: in [0, 1], the share of a query's information that is not the prior's: tot^2/4 over itself plus noise;
+    scores, compared: of graded features alone, the linear scores, and the pool beside the units' records.
     """
 
     probabilities: Float64[ndarray, "pool classes"] = field(repr=False)
     reliability: Float64[ndarray, " queries"] = field(repr=False)
+    scores: Scores | None = field(default=None, repr=False)
+    compared: PoolComparison | None = field(default=None, repr=False)
 
 
 def soft_labels(
@@ -184,6 +189,9 @@ _MEAN_VARIANCE = 0.25
 # Of each class in a soft label, times how often it occurs: none is impossible.
 _LEAST = 1e-4
 _TOLERANCE, _MOST_SOLVER_STEPS = 1e-4, 500
+# How far a record's own score may lie from its neighbours', where scores are graded: of the graph's prior.
+_ALONE = 0.02
+_TINY = 1e-300
 
 
 def soft_labels_of(
@@ -215,31 +223,40 @@ def graded_labels(
     records: float | int,
     sigma: float | int,
 ) -> SoftLabels:
-    """Soft labels of a pool from sums of graded features. Arguments as soft_labels; reliability: of each row of phi,
-    the share of its sums' squares that is not the noise's. Raises InvalidInput where a value is out of range."""
+    """Soft labels of a pool from sums of graded features, by the scores and by what near records of the pool have in
+    common. Arguments as soft_labels; reliability: of each row of phi, the share of its sums' squares that is not the
+    noise's. Raises InvalidInput where a value is out of range, and without scikit-learn.
+    """
     phi = queries.phi(features) / NORM_STEPS
-    scores = graded_scores(queries, phi, sums, records=records, sigma=sigma)
+    scores, compared = graded_scores(queries, features, phi, sums, records=records, sigma=sigma)
     squares = (sums**2).mean(axis=1)
-    return SoftLabels(scores.probabilities(phi), np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)))
+    reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, max(sigma**2, _TINY)))
+    return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
 
 
 def graded_scores(
     queries: Blocks,
+    features: Float32[ndarray, "pool features"],
     phi: Float64[ndarray, "pool rows"],
     sums: Float64[ndarray, "rows classes"],
     *,
     records: float | int,
     sigma: float | int,
-) -> Scores:
-    """The scores of every class that the sums give. phi: of the pool, of length 1; the rest as in soft_labels."""
-    blocks = np.repeat(np.arange(len(queries.blocks)), [each.rows for each in queries.blocks])
-    return fit(
-        sums / records,
-        PublicMoment.of_pool(phi, blocks),
-        targets=queries.targets(sums.shape[1]) / TARGET_STEPS,
-        noise=(sigma / records) ** 2,
-        units=records,
-    )
+) -> tuple[Scores, PoolComparison]:
+    """The scores of every class that the sums give, and the pool beside the units' records: it is weighted to match
+    them where it is unlike. phi: of the pool, of length 1; the rest as in soft_labels.
+    """
+    targets = queries.targets(sums.shape[1]) / TARGET_STEPS
+    mean, noise = sums / records, (sigma / records) ** 2
+    seen, spread = overall(mean, targets=targets, noise=noise)
+    compared = compare_pool(seen, phi, noise=spread, units=records)
+    weights = compared.weights if compared.unlike else None
+    near = None
+    if weights is None and len(phi) > 1:
+        graph = laplacian(features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(phi))
+        near = (phi, solved(graph.tocsr(), phi, precision=_TOLERANCE, steps=_MOST_SOLVER_STEPS) / len(phi))
+    moment = PublicMoment.of_pool(phi, block_of_rows(queries), weights)
+    return fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near), compared
 
 
 def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[ndarray, "pool votes"]:

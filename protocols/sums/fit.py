@@ -11,7 +11,7 @@ All of it is post-processing of what was released: it costs nothing.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from jaxtyping import Float64, Int64
@@ -58,13 +58,13 @@ class PublicMoment:
 class Scores:
     """The probability of each class is 1 / classes + phi(x) @ coefficients, cut off at 0 and 1.
 
-    log_likelihood: of the released sum, up to a constant; smooth: what neighbours in the pool's graph add to the pool's
-    scores, where they were given (fit).
+    log_likelihood: of the released sum, up to a constant; near: the scores of the pool itself, where its neighbours
+    count too (fit).
     """
 
     coefficients: Float64[ndarray, "rows classes"] = field(repr=False)
     log_likelihood: float
-    smooth: Float64[ndarray, "pool classes"] | None = field(default=None, repr=False)
+    near: Float64[ndarray, "pool classes"] | None = field(default=None, repr=False)
 
     def scores(self, phi: Float64[ndarray, "records rows"]) -> Float64[ndarray, "records classes"]:
         """What least squares say of each class; the largest is the class."""
@@ -76,8 +76,7 @@ class Scores:
 
     def of_pool(self, phi: Float64[ndarray, "pool rows"]) -> Float64[ndarray, "pool classes"]:
         """The probability of each class for each record of the pool that was given to fit."""
-        found = self.scores(phi)
-        return as_probabilities(found if self.smooth is None else found + self.smooth)
+        return as_probabilities(self.scores(phi) if self.near is None else self.near)
 
 
 def as_probabilities(scores: Float64[ndarray, "records classes"]) -> Float64[ndarray, "records classes"]:
@@ -93,15 +92,16 @@ def fit(
     *,
     targets: Float64[ndarray, "classes columns"],
     noise: float,
-    units: float,
+    units: float | int,
     neighbours: tuple[Float64[ndarray, "pool rows"], Float64[ndarray, "pool rows"]] | None = None,
 ) -> Scores:
     """The scores under which the released mean is likeliest, given the prior.
 
     mean: the noisy sum over the number of units; targets: psi of each class, of length 1; noise: the variance of an
     entry of the mean; units: the public number of units. neighbours: phi of the pool and the product of the inverse of
-    its graph's Laplacian with it, over the pool's size: then the pool's scores may differ from phi's where
-    neighbours agree (a Gaussian field, Zhu et al. 2003), and do if that makes the mean likelier.
+    its graph's Laplacian with it, over the pool's size: then the pool's own scores may differ from phi's where
+    neighbours agree (a Gaussian field, Zhu et al. 2003), and do if that makes the mean likelier; other records have no
+    neighbours, and their scores stay.
     Raises InvalidInput where a value is out of range.
     """
     if not (np.isfinite(mean).all() and np.isfinite(noise) and noise >= 0 and units >= 1 and moment.records > 0):
@@ -115,15 +115,15 @@ def fit(
     problem = _Problem(z, moment, entry, 1 / (columns + 1) / units)
     priors = [problem.prior(exponent, constant) for exponent in _EXPONENTS for constant in _OF_CONSTANT]
     found = max(map(problem.fitted, priors), key=lambda each: each.log_likelihood)
+    scores = Scores(found.coefficients @ code.T, found.log_likelihood)
     if neighbours is None:
-        return Scores(found.coefficients @ code.T, found.log_likelihood)
+        return scores
     phi, spread = neighbours
     wider = problem.fitted(found.prior, phi.T @ spread / len(phi))
     if wider.log_likelihood <= found.log_likelihood:
-        return Scores(found.coefficients @ code.T, found.log_likelihood)
-    return Scores(
-        wider.coefficients @ code.T, wider.log_likelihood, wider.smoothness * spread @ wider.weights @ code.T
-    )
+        return scores
+    near = phi @ wider.coefficients + wider.smoothness * spread @ wider.weights
+    return replace(scores, log_likelihood=wider.log_likelihood, near=near @ code.T + 1 / len(targets))
 
 
 def contrasts(

@@ -64,7 +64,7 @@ def compare_pool(
     pool: Float64[ndarray, "pool rows"],
     *,
     noise: float,
-    units: float,
+    units: float | int,
 ) -> PoolComparison:
     """Compares the pool with the noisy mean of phi over the private units.
 
