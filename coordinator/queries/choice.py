@@ -158,11 +158,12 @@ def _graded(
     """Graded features, and cells of clusters beside them where the pool and the noise are worth it."""
     seed = 0 if choice.seed is None else choice.seed
     features = features_for(pool, "auto" if choice.features is None else choice.features, columns=columns, seed=seed)
-    seen, about = features(pool), {"units": population, "noise": noise}
-    cells = how_many_cells(len(pool), **about)
+    seen, cells = features(pool), how_many_cells(len(pool))
     drawn = int(np.random.default_rng([seed, *b"cells"]).integers(2**31))
     centres = clusters(seen, cells, drawn=drawn) if cells else None
-    return choose(seen, features, classes=classes, centres=centres, **about)
+    return choose(
+        seen, features, units=population, noise=noise, classes=classes, table=bool(columns), centres=centres
+    )
 
 
 def _clusters(

@@ -68,8 +68,8 @@ def carried_by(engine, folder):
 
     "contract": what the contract of transports asks for; "shares", "masked": labellings of teachers' votes, with
     "total" and "opened", their noise; a labelling of records' votes for each level and kind of features; "cast", the
-    votes of teachers that were trained in its workers; and "echo", the observations of the engine contract, with a worker's "death", the
-    processes that it "left", what was "printed", and the "log".
+    votes of teachers that were trained in its workers; and "echo", the observations of the engine contract, with a
+    worker's "death", the processes that it "left", what was "printed", and the "log".
     """
     seen, log = {}, folder / "engine.log"
     host = party_host(folder, transport_contract.STUDY, transport_contract.VOTES)
