@@ -228,28 +228,35 @@ def graded_labels(
     noise's. Raises InvalidInput where a value is out of range, and without scikit-learn.
     """
     phi = queries.phi(features) / NORM_STEPS
-    scores, compared = graded_scores(queries, phi, sums, records=records, sigma=sigma)
+    scores, compared = graded_scores(queries, features, phi, sums, records=records, sigma=sigma)
     squares = (sums**2).mean(axis=1)
-    reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
-    return SoftLabels(scores.of_pool(phi), reliability, compared)
+    reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, max(sigma**2, _TINY)))
+    return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
 
 
 def graded_scores(
     queries: Blocks,
+    features: Float32[ndarray, "pool features"],
     phi: Float64[ndarray, "pool rows"],
     sums: Float64[ndarray, "rows classes"],
     *,
     records: float | int,
     sigma: float | int,
 ) -> tuple[Scores, PoolComparison]:
-    """The scores of every class that the sums give, of a pool that is weighted where it is unlike the records, and how
-    unlike it is. phi: of the pool, of length 1; the rest as in soft_labels."""
-    mean, noise = sums / records, (sigma / records) ** 2
+    """The scores of every class that the sums give, and the pool beside the units' records: it is weighted to match
+    them where it is unlike. phi: of the pool, of length 1; the rest as in soft_labels.
+    """
     targets = queries.targets(sums.shape[1]) / TARGET_STEPS
-    seen, entry = overall(mean, targets=targets, noise=noise)
-    compared = compare_pool(seen, phi, noise=entry, units=records)
-    moment = PublicMoment.of_pool(phi, block_of_rows(queries), compared.weights if compared.unlike else None)
-    return fit(mean, moment, targets=targets, noise=noise, units=records), compared
+    mean, noise = sums / records, (sigma / records) ** 2
+    seen, spread = overall(mean, targets=targets, noise=noise)
+    compared = compare_pool(seen, phi, noise=spread, units=records)
+    weights = compared.weights if compared.unlike else None
+    near = None
+    if weights is None and len(phi) > 1:
+        graph = laplacian(features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(phi))
+        near = (phi, solved(graph.tocsr(), phi, precision=_TOLERANCE, steps=_MOST_SOLVER_STEPS) / len(phi))
+    moment = PublicMoment.of_pool(phi, block_of_rows(queries), weights)
+    return fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near), compared
 
 
 def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[ndarray, "pool votes"]:

@@ -238,11 +238,8 @@ def plan_records(
     records, terms = unit_sums(draft), draft.terms
     if pool.shape[1:] != terms.input_shape:
         raise InvalidInput(f"the pool's records have the shape {pool.shape[1:]}; allowed: {terms.input_shape}")
-    seats = {
-        "names": [seat.party for seat in draft.roster],
-        "epsilon": np.array([seat.epsilon for seat in draft.roster]),
-        "delta": np.array([seat.delta for seat in draft.roster]),
-    }
+    names = [seat.party for seat in draft.roster]
+    epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
     plan = RecordVotesPlan(
         name=draft.name,
         classes=draft.classes,
@@ -253,12 +250,12 @@ def plan_records(
         level=draft.confidentiality,
         quorum=draft.quorum,
     )
-    noise = noise_of_mean(record_study(plan, **seats))
+    noise = noise_of_mean(record_study(plan, names=names, epsilon=epsilon, delta=delta))
     queries = make_queries(
         pool, terms.features, choice, population=records.population, classes=draft.classes, noise=noise
     )
     check_shape(queries, terms.input_shape)
-    made = record_study(replace(plan, queries=queries), **seats)
+    made = record_study(replace(plan, queries=queries), names=names, epsilon=epsilon, delta=delta)
     # Rounded up: more noise costs less, and a person can read it.
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
