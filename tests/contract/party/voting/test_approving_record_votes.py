@@ -17,7 +17,7 @@ from party.voting.answering import Answering
 from party.voting.contribution import count_votes_of, read_votes
 from protocols.errors import InvalidInput
 from protocols.study.queries import QueryBatch, no_inputs
-from protocols.sums.contributions import contribution_sum, said
+from protocols.sums.contributions import contribution_sum, said, squared_norms
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
@@ -107,6 +107,27 @@ def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place
     file = place.home.contribution(place.study.digest, SEAT)
     np.testing.assert_array_equal(read_votes(file, place.study)[0], expected)
     assert file.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_approving_graded_votes_says_so_and_keeps_sums_of_units_of_bounded_norm(tmp_path, capsys, unit):
+    place = Place(tmp_path, unit=unit, kind="graded")
+    assert place.queries.signed
+    capsys.readouterr()
+    assert place.approve() == 0
+    shown = capsys.readouterr().out
+    assert max(len(line) for line in shown.splitlines() if not line.startswith("next: ")) <= 80
+    words = " ".join(shown.split())
+    assert f"Each {unit}'s data are used once, in one noisy sum, and this costs at most epsilon 2" in words
+    assert f"{place.queries.rows} public features together" in words
+    records = load_records(place.home.settings().data, place.study.terms)
+    units = records.units if unit == "patient" else None
+    spoken = said(place.queries, records.inputs, records.labels, classes=2)
+    expected = contribution_sum(place.queries, spoken, units, weight_units=1024, classes=2)
+    kept = read_votes(place.home.contribution(place.study.digest, SEAT), place.study)[0]
+    np.testing.assert_array_equal(kept, expected)
+    assert kept.min() < 0
+    assert squared_norms(kept.reshape(1, -1))[0] <= ((30 if unit == "patient" else 60) * 1024) ** 2
 
 
 def test_all_records_of_a_patient_weigh_as_much_as_one(tmp_path, capsys):
