@@ -80,7 +80,7 @@ def contribution_sum(
     if blocks.plain:
         found = _cell_sum(said, units, weight_units=weight_units, cell_count=blocks.rows * classes)
         return found.reshape(blocks.rows, classes)
-    return _graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight_units)
+    return graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight_units)
 
 
 def _cell_sum(
@@ -121,7 +121,7 @@ def _cell_sum(
     return total
 
 
-def _graded_sum(
+def graded_sum(
     phi: Int64[ndarray, "records rows"],
     labels: Int64[ndarray, " records"],
     units: Int64[ndarray, " records"] | None,
@@ -129,6 +129,7 @@ def _graded_sum(
     targets: Int64[ndarray, "classes columns"],
     weight: int,
 ) -> Sum:
+    """The sum where a record says psi(y) x phi(x), in NORM_STEPS and TARGET_STEPS; a label of -1 says nothing."""
     spoken = labels != _NOTHING
     phi, labels = phi[spoken], labels[spoken]
     total = np.zeros((phi.shape[1], targets.shape[1]), dtype=np.int64)

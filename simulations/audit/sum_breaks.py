@@ -17,8 +17,8 @@ from numpy import ndarray
 from protocols.features.feature_map import FeatureMap
 from protocols.noise import LatticeNoise, Noise
 from protocols.study.study import Study
-from protocols.sums.blocks import Blocks, Nearest
-from protocols.sums.contributions import contribution_sum, said
+from protocols.sums.blocks import NORM_STEPS, Blocks, Features, Nearest, Steps
+from protocols.sums.contributions import contribution_sum, graded_sum, said
 
 # Features, labels and units of one party's records, as simulations.stages.record_votes takes them.
 Holding = tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], Int64[ndarray, " records"]]
@@ -166,6 +166,41 @@ def _rounded_up(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> S
     return sums
 
 
+def _graded(
+    phi: Callable[[Blocks, Features], Steps] = lambda queries, features: queries.of_records(features),
+    targets: Callable[[Int64[ndarray, "classes columns"]], Int64[ndarray, "classes columns"]] = lambda psi: psi,
+) -> Contribute:
+    """Graded votes with other features, or another code of classes."""
+
+    def contribute(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
+        sums = []
+        for seat, (features, labels, units) in zip(study.roster, holdings, strict=True):
+            said_of, psi = phi(queries, features), targets(queries.targets(study.classes))
+            whose = units if study.unit == "patient" else None
+            sums.append(graded_sum(said_of, labels, whose, targets=psi, weight=round(seat.weight * study.units)))
+        return sums
+
+    return contribute
+
+
+def _whole_blocks(queries: Blocks, features: Features) -> Steps:
+    alone = [Blocks(queries.features, (each,)) for each in queries.blocks]
+    return np.concatenate([each.of_records(features) for each in alone], axis=1)
+
+
+def _longest_of_party(queries: Blocks, features: Features) -> Steps:
+    norms = np.linalg.norm(features, axis=1)
+    return np.trunc(queries.of_records(features) * (norms / norms.max())[:, None]).astype(np.int64)
+
+
+def _centred_on_party(queries: Blocks, features: Features) -> Steps:
+    return queries.of_records((features - features.mean(axis=0)).astype(np.float32))
+
+
+def _long_features(queries: Blocks, features: Features) -> Steps:
+    return NORM_STEPS * np.sign(queries.of_records(features))
+
+
 HONEST = SumBreak("nothing is broken")
 NOISE_BREAKS: dict[str, SumBreak] = {
     "half-noise": SumBreak("half of the noise that is accounted for", run=_smaller_noise(0.5)),
@@ -189,7 +224,27 @@ RECORD_BREAKS: dict[str, SumBreak] = {
     "every-query": SumBreak("each record votes in every query, charged once", contribute=_every_query),
     "wrong-weight": SumBreak("the weight of the party with the largest budget for all", contribute=_largest_weight),
 }
-SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS
+GRADED_BREAKS: dict[str, SumBreak] = {
+    "share-ignored": SumBreak("each block of features has the length of all", contribute=_graded(_whole_blocks)),
+    "long-rows": SumBreak(
+        "features are not of norm 1", contribute=_graded(lambda queries, x: queries.of_records(x) * 3 // 2)
+    ),
+    "long-features": SumBreak("each feature is as long as all", contribute=_graded(_long_features)),
+    "long-targets": SumBreak("classes are not of length 1", contribute=_graded(targets=lambda psi: psi * 3 // 2)),
+    "norm-of-party": SumBreak(
+        "features are scaled by the longest record of a party", contribute=_graded(_longest_of_party)
+    ),
+    "centre-of-party": SumBreak(
+        "features are centred on a party's records, not on the pool", contribute=_graded(_centred_on_party)
+    ),
+    "graded-unscaled": SumBreak("a patient's graded votes are not scaled to norm 1", contribute=_unscaled),
+    "graded-twice": SumBreak("each unit is counted twice, in graded votes", contribute=_counted_twice),
+    "graded-weight": SumBreak("the weight of the largest budget for all, in graded votes", contribute=_largest_weight),
+    "noise-of-cells": SumBreak(
+        "noise as if no entry were below 0", contribute=record_contributions, run=_smaller_noise(0.5**0.5)
+    ),
+}
+SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS | GRADED_BREAKS
 
 
 def broken_noise(noise: Noise, broken: SumBreak, *, cells: int) -> Noise:

@@ -34,12 +34,13 @@ from protocols.noise import LatticeNoise, Noise, cryptographic, simulated
 from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Study
 from protocols.study.votes import UnitSums, unit_sums
-from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.blocks import Blocks, Linear, Nearest, Signs
 from simulations.audit.as_run import summed_noise
 from simulations.audit.bounds import Samples
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
 from simulations.audit.settings import Advance, AuditSettings, Claim, Kind, Line, Pair, Prepared, check_between
 from simulations.audit.sum_breaks import (
+    GRADED_BREAKS,
     HONEST,
     RECORD_BREAKS,
     SUM_BREAKS,
@@ -414,6 +415,38 @@ def worst_cases(unit: str) -> list[WorstCase]:
     ]
 
 
+# Features that change their sign with the record.
+GRADED_FEATURES = Blocks(
+    FeatureMap((2,)),
+    (
+        Linear(
+            share=3, columns=np.arange(2), scales=np.ones(2), centre=np.zeros(2, np.int64),
+            matrix=np.zeros((0, 2), np.int64),
+        ),
+        Signs(share=1, columns=np.arange(2), scales=np.ones(2), centre=np.zeros(2, np.int64)),
+    ),
+)  # fmt: skip
+_FAR = 10.0
+
+
+def graded_cases(unit: str) -> list[WorstCase]:
+    """The cases of graded votes: the opposite record moves two weights."""
+    queries = GRADED_FEATURES
+    record = [
+        WorstCase("the opposite record", unit, queries, [(_LEFT, _LEFT, 0)], [(_RIGHT, _RIGHT, 0)]),
+        WorstCase("another label", unit, queries, [(_LEFT, _LEFT, 0)], [(_LEFT, _LEFT, 1)]),
+        WorstCase("a record far away", unit, queries, [(_LEFT, _RIGHT, 1)], [(_FAR, -_FAR, 1)]),
+        WorstCase("far on either side", unit, queries, [(-_FAR, _FAR, 0)], [(_FAR, -_FAR, 0)]),
+    ]
+    if unit == "record":
+        return record
+    return [
+        *record,
+        WorstCase("five records", unit, queries, [(_LEFT, _LEFT, 0)] * 5, [(_RIGHT, _RIGHT, 0)] * 5),
+        WorstCase("five records for one", unit, queries, [(_LEFT, _LEFT, 1)], [(_RIGHT, _RIGHT, 1)] * 5),
+    ]
+
+
 _BYSTANDER = [(_LEFT, _RIGHT, 1)]
 
 
@@ -441,4 +474,7 @@ def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: f
 
 
 RECORDS = AuditedSums("records", ("record", "patient"), worst_cases, _record_study, record_contributions, RECORD_BREAKS)
-SUMS = (RECORDS,)
+GRADED = AuditedSums(
+    "graded", ("record", "patient"), graded_cases, _record_study, record_contributions, GRADED_BREAKS
+)
+SUMS = (RECORDS, GRADED)
