@@ -278,7 +278,7 @@ def order_pool(draft: Path, pool_file: Path, questions: str, features: str | Non
 @click.option(
     "--record-queries",
     "kind",
-    default="columns",
+    default="graded",
     show_default=True,
     help="graded (features with signs, chosen by public figures) | columns (cells of the terms' columns) | clusters:N "
     "(centres of N clusters of the pool) | columns+clusters:N (both).",

@@ -124,7 +124,8 @@ def _figures_of_teachers(data: DemoData, study: DeployedStudy, statement: Mappin
 def _figures_of_records(data: DemoData, study: DeployedStudy, statement: Mapping[str, Any]) -> dict[str, object]:
     sums = unit_sums(study)
     used_once = next(iter(statement["records"]["used_once"].values()))
-    return {"queries": sums.queries, "votes": sums.votes, "pool": study.terms.pool_size, "used_once": used_once}
+    about = {"queries": sums.queries, "votes": sums.votes, "graded": sums.signed}
+    return {**about, "pool": study.terms.pool_size, "used_once": used_once}
 
 
 def _done_by_teachers(figures: Mapping[str, Any], records: str) -> str:
@@ -135,10 +136,12 @@ def _done_by_teachers(figures: Mapping[str, Any], records: str) -> str:
 
 
 def _done_by_records(figures: Mapping[str, Any], records: str) -> str:
+    of = "" if figures["graded"] else f"{figures['votes']} of "
+    kind = "features" if figures["graded"] else "queries"
     return (
-        f"{figures['hospitals']} hospitals; records {records}. Each record voted once with its own label, in "
-        f"{figures['votes']} of {figures['queries']} public queries; the noisy sums give soft labels to "
-        f"{figures['pool']} public records, and a student learned these."
+        f"{figures['hospitals']} hospitals; records {records}. Each record voted once with its own label, in {of}"
+        f"{figures['queries']} public {kind}; the noisy sums give soft labels to {figures['pool']} public records, and "
+        "a student learned these."
     )
 
 

@@ -56,6 +56,7 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
     write_pool(pool, POOL)
     out, whole = tmp_path / "queries.npz", tmp_path / "study.toml"
     made = ["study", "queries", str(file), "--pool", str(pool), "--out", str(out), "--complete", str(whole)]
+    made += ["--record-queries", "columns"]
     assert run_command([*made, *at]) == 0
     said, beside = capsys.readouterr()
     assert f"next: conclave-coordinator study create {shlex.join(at)} {whole} --pool {pool} --queries {out}" in beside
@@ -80,7 +81,7 @@ def test_the_command_writes_queries_and_a_whole_study_that_create_stores(tmp_pat
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        (["--nearest", "2"], "nearest is 2; allowed with record_queries clusters:N only"),
+        (["--nearest", "2"], "nearest is 2; allowed with record_queries columns or clusters:N only"),
         (["--record-queries", "clusters:4", "--bins", "3"], "bins is 3; allowed with record_queries columns only"),
     ],
 )
@@ -102,7 +103,7 @@ def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
         ["create", whole, "--pool", str(pool), "--queries", out],
     ):
         assert run_command(["study", *command, "--home", str(home.folder)]) == 0
-        assert "warning: a query holds about 75 votes, and the noise on each of its sums is" in capsys.readouterr().err
+        assert "warning: the sum is at most 300 votes long, and the noise on each of its entries is" in capsys.readouterr().err
 
 
 def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
