@@ -19,7 +19,7 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.home import CoordinatorSettings
-from coordinator.queries.choice import QueryChoice, make_queries
+from coordinator.queries.choice import GRADED, QueryChoice, make_queries
 from coordinator.store.store import Store
 from protocols.array_files import read_array
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
@@ -250,7 +250,9 @@ def plan_records(
         level=draft.confidentiality,
         quorum=draft.quorum,
     )
-    noise = noise_of_mean(record_study(plan, names=names, epsilon=epsilon, delta=delta))
+    noise = None
+    if choice.kind == GRADED:
+        noise = noise_of_mean(record_study(plan, names=names, epsilon=epsilon, delta=delta))
     queries = make_queries(
         pool, terms.features, choice, population=records.population, classes=draft.classes, noise=noise
     )
