@@ -23,7 +23,7 @@ _STEPS = 14
 _FIRST_VARIANCE = 0.3
 # The prior variance of a row of phi grows with this power of its variance over the pool, if that is likelier.
 _EXPONENTS = (0.0, 0.5)
-# Of the variance of a class: what a constant may move every score by, if that is likelier than the other rows' variance.
+# Of a class's variance: what a constant may move every score by, if that is likelier than the other rows' variance.
 _OF_CONSTANT = (None, 0.1)
 # Of the mean diagonal: makes a singular system solvable.
 _JITTER = 1e-10
@@ -33,8 +33,8 @@ _JITTER = 1e-10
 class PublicMoment:
     """What the public pool says of phi: its second moment, and of how many records.
 
-    of: the number of the prior variance of each row, -1 for a constant (choice.block_of_rows); records: of the pool, where they are weighted 1 / sum w^2 of
-    the weights, whose sum is 1.
+    of: the number of the prior variance of each row, -1 for a constant (choice.block_of_rows); records: of the pool;
+    where they are weighted, 1 / sum w^2 of the weights, whose sum is 1.
     """
 
     second: Float64[ndarray, "rows rows"] = field(repr=False)

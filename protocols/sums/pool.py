@@ -1,8 +1,8 @@
 """Whether the public pool is like the hospitals' records, and weights under which it is.
 
 The released sum tells the mean of phi over the private units (fit.overall). Its difference from the pool's mean has, if
-both are drawn from one population, a known spread: the noise of the release, and what so many units and records leave to
-chance. Nothing private is read but through that noisy sum, so the test costs nothing.
+both are drawn from one population, a known spread: the noise of the release, and what so many units and records leave
+to chance. Nothing private is read but through that noisy sum, so the test costs nothing.
 
 Where they differ, the pool is weighted by exponential tilting (Csiszar 1975; as in entropy balancing, Hainmueller 2012)
 until its mean of phi is as near to the noisy one as noise lets it be told.

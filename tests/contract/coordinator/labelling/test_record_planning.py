@@ -103,7 +103,7 @@ def test_the_operator_is_warned_of_noise_that_hides_the_votes(tmp_path, capsys):
         ["create", whole, "--pool", str(pool), "--queries", out],
     ):
         assert run_command(["study", *command, "--home", str(home.folder)]) == 0
-        assert "warning: the sum is at most 300 votes long, and the noise on each of its entries is" in capsys.readouterr().err
+        assert "warning: the sum is at most 300 votes long, and the noise on each of its" in capsys.readouterr().err
 
 
 def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):

@@ -1,4 +1,4 @@
-"""Features of graded votes follow from public figures: more of them where there is less noise, and no private record."""
+"""Features of graded votes follow from public figures: more of them where there is less noise."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def problem(seed: int, *, rows: int = 6, classes: int = 3, noise: float = 0.02, 
 @pytest.mark.parametrize("seed", range(3))
 def test_the_scores_are_the_posterior_mean_of_a_gaussian_model(seed) -> None:
     mean, pool, of, targets, noise, units = problem(seed)
-    code, seen = contrasts(targets)
+    _, seen = contrasts(targets)
     moment = PublicMoment.of_pool(pool, of)
     entry = noise * (seen**2).sum(axis=0)[0]
     made = _Problem(mean @ seen, moment, entry, 1 / len(targets) / units)
