@@ -63,7 +63,7 @@ def test_noise_whose_low_bits_are_empty_is_refuted_by_the_remainders_of_the_sums
             continue
         assert finding.refuted
         assert finding.law.worst.family == "low bits"
-        assert finding.lower_of_claimed > 5
+        assert finding.lower_of_claimed > 3
 
 
 def test_one_draw_in_5_000_without_noise_is_found_by_the_heavy_centre_of_the_law():
@@ -85,7 +85,7 @@ def test_faults_of_the_noise_below_the_claim_are_found_by_its_law(name):
 def test_each_break_is_found_by_trials(name):
     """At every level; a patient's missing scale only where patients are protected."""
     # Half as much again in mu is the least of them.
-    least = ("whole-in-each", "share-ignored", "noise-of-cells")
+    least = ("whole-in-each", "share-ignored", "noise-of-cells", "long-rows", "long-targets")
     for finding in audit(broken=name, trials=20_000 if name in least else 8000).findings:
         if name in ("unscaled-patients", "graded-unscaled") and finding.line.facts["unit"] == "record":
             assert not finding.failed
