@@ -148,7 +148,7 @@ def test_an_audit_is_json_and_draws_a_line_for_each_finding_and_repeats_itself(h
     document = json.loads(json.dumps(honest.to_json(), allow_nan=False))
     assert document["verdict"] == "passed"
     assert document["votes_by"] == "record"
-    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 6
+    assert [one["verdict"] for one in document["findings"]] == ["passed"] * 12
     labels = [tick.get_text() for tick in audit_figure(honest).axes[0].get_yticklabels()]
     assert "records, unit patient\nreal-valued noise" in labels
     first, again, other = audit(trials=1000), audit(trials=1000), audit(trials=1000, seed=1)
