@@ -120,6 +120,7 @@ def record_votes(task: Task) -> Score:
 
 def _changed(task: Task, *, left_out: set[str], votes_by: type[Votes]) -> Experiment:
     """The task's settings with its epsilon and its seed, for this kind of votes."""
+    left_out = {*left_out, "teacher_features", "student_features"}  # linear models see those of the task
     given = {name: value for name, value in task.settings.chosen.items() if name not in left_out}
     own = {"budgets": repr(task.budget), "seeds": (task.seed,), "baselines": False, "votes_by": votes_by}
     return experiment(**{**given, **own, "student": task.settings.student, "parties": len(task.inputs.shards)})

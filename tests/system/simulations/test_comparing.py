@@ -149,3 +149,13 @@ def test_without_a_mechanism_teachers_are_asked_as_the_plan_says_and_few_labels_
     assert alone["accuracy"] < pooled["accuracy"]
     assert 0 < pate["labels"] <= 60
     assert pate["accuracy"] > 0.2
+
+
+@pytest.mark.usefixtures("folder")
+def test_teachers_and_records_vote_on_images_where_students_are_named_linear_models(capsys):
+    said = ("--dataset", "digits", "--parties", "40", "--queries", "60", "--quiet", "--json", "--engine", "in_process")
+    flags = ("--student", "logistic_regression", "--mechanism", "thresholded_gnmax", "--epsilons", "9")
+    assert run("baselines", *said, *flags, "--methods", "pate,record_votes", "--out", "out") == 0
+    pate, records = json.loads(capsys.readouterr().out)
+    assert pate["labels"] > 0
+    assert min(pate["accuracy"], records["accuracy"]) > 0.2
