@@ -74,15 +74,26 @@ def name(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
+def trained_for(steps: int, patch: pytest.MonkeyPatch) -> None:
+    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=steps, most_steps=steps)
+    for module in (gan, semi_supervised, torch_student):
+        patch.setattr(module, "_SCHEDULE", short)
+
+
 @pytest.fixture
 def kind(name: str, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
-    # Full length is measured by the accuracy test; the contract holds for any length.
-    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=40, most_steps=40)
-    for module in (gan, semi_supervised, torch_student):
-        monkeypatch.setattr(module, "_SCHEDULE", short)
+    """Full length is measured by the accuracy test; the contract holds for any length."""
+    trained_for(6, monkeypatch)
     monkeypatch.setattr(scikit, "FOREST_TREES", 40)
     monkeypatch.setattr(scikit, "BOOSTING_ROUNDS", 10)
     return student_kind(name, device="cpu")
+
+
+@pytest.fixture
+def learning(kind: StudentKind, monkeypatch: pytest.MonkeyPatch) -> StudentKind:
+    """Trained for long enough to tell two classes apart."""
+    trained_for(40, monkeypatch)
+    return kind
 
 
 def fit(kind: StudentKind, images: ndarray, labels: ndarray, rest: ndarray = NOTHING, seed: int = 0) -> Student:
@@ -96,9 +107,10 @@ def test_every_kind_has_a_stated_accuracy() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STUDENTS)
 def test_200_digits_with_5_percent_wrong_labels_make_a_good_student(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Half the steps that a semi-supervised student takes, which are enough here: 0.953 to 0.997 of 297 are right.
+    # A quarter of the steps that a semi-supervised student takes, which are enough here: of 297, 0.923 are right for
+    # gan, and 0.946 to 0.983 for the others.
     for module in (gan, semi_supervised):
-        monkeypatch.setattr(module, "_SCHEDULE", replace(semi_supervised._SCHEDULE, fewest_steps=400))
+        monkeypatch.setattr(module, "_SCHEDULE", replace(semi_supervised._SCHEDULE, fewest_steps=200))
     labels = LABELS[:200].copy()
     labels[::20] = (labels[::20] + 1 + np.arange(10) % 9) % CLASSES
     student = fit(student_kind(name, device="cpu"), IMAGES[:200], labels, IMAGES[200:1500])
@@ -142,9 +154,9 @@ def test_one_label_is_enough_and_is_all_that_is_predicted(kind: StudentKind, res
     assert (student.predict_proba(QUERIES)[:, LABELS[0]] == 1).all()
 
 
-def test_classes_that_no_label_named_have_probability_zero(kind: StudentKind) -> None:
+def test_classes_that_no_label_named_have_probability_zero(learning: StudentKind) -> None:
     rows = np.flatnonzero(np.isin(LABELS, [3, 8]))[:40]
-    student = fit(kind, IMAGES[rows], LABELS[rows], IMAGES[200:400])
+    student = fit(learning, IMAGES[rows], LABELS[rows], IMAGES[200:400])
     assert set(student.predict(QUERIES)) == {3, 8}
     assert (np.delete(student.predict_proba(QUERIES), [3, 8], axis=1) == 0).all()
 
@@ -190,9 +202,7 @@ def test_semi_supervised_kinds_are_better_than_a_supervised_one_with_the_same_ei
 ) -> None:
     """Measured with four seeds: mlp 0.86, FixMatch 0.94, FreeMatch 0.94, SoftMatch 0.95, mean teacher 0.94,
     MixMatch 0.93, VAT 0.95, label spreading 0.93."""
-    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=120, most_steps=120)
-    for module in (gan, semi_supervised, torch_student):
-        monkeypatch.setattr(module, "_SCHEDULE", short)
+    trained_for(120, monkeypatch)
     supervised_alone = mean_accuracy_with_eight_labels("mlp")
     for name in set(SEMI_SUPERVISED) - FOR_IMAGES_ALONE:
         assert mean_accuracy_with_eight_labels(name) > supervised_alone + 0.02, name
@@ -229,21 +239,21 @@ def test_bad_input_is_refused(kind: StudentKind) -> None:
 
 
 @pytest.mark.parametrize("name", [name for name in STUDENTS if name not in FOR_IMAGES_ALONE])
-def test_table_rows_are_learned(name: str, kind: StudentKind) -> None:
+def test_table_rows_are_learned(learning: StudentKind) -> None:
     generator = np.random.default_rng(0)
     rows = generator.standard_normal((600, 6)).astype(np.float32)
     labels = (rows[:, 0] + rows[:, 1] > 0).astype(np.int64)
-    student = kind.fit(rows[:150], one_hot(labels[:150], 2), unlabelled=rows[150:400], classes=2, seed=0)
+    student = learning.fit(rows[:150], one_hot(labels[:150], 2), unlabelled=rows[150:400], classes=2, seed=0)
     assert (student.predict(rows[400:]) == labels[400:]).mean() > 0.85
 
 
 @pytest.mark.parametrize("name", ["cnn", *SEMI_SUPERVISED])
-def test_colours_tell_images_apart_that_are_alike_in_grey(name: str, kind: StudentKind) -> None:
+def test_colours_tell_images_apart_that_are_alike_in_grey(learning: StudentKind) -> None:
     generator = np.random.default_rng(0)
     labels = np.arange(120) % 2
     images = generator.uniform(0, 0.3, (120, 9, 8, 3)).astype(np.float32)
     images[np.arange(120), :, :, 2 * labels] += 0.5  # red or blue
-    student = kind.fit(images[:30], one_hot(labels[:30], 2), unlabelled=images[30:80], classes=2, seed=0)
+    student = learning.fit(images[:30], one_hot(labels[:30], 2), unlabelled=images[30:80], classes=2, seed=0)
     assert (student.predict(images[80:]) == labels[80:]).mean() > 0.9
 
 
