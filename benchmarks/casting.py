@@ -14,7 +14,7 @@ from pathlib import Path
 
 from party.teachers.linear import MAX_ITERATIONS
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.engines import open_engine
 from simulations.setup.partition import parse_partition, partition
 from simulations.stages.cast import cast_votes

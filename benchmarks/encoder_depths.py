@@ -22,7 +22,7 @@ from coordinator.students import student_kind
 from coordinator.students.student import one_hot
 from protocols.features.encoder import Encoder
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 _PARTITIONS, _COMPONENTS = 4, 64
 

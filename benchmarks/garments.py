@@ -13,9 +13,8 @@ import numpy as np
 from jaxtyping import Bool, Float64, Int64
 from numpy import ndarray
 
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.rendered import drawn
-from simulations.datasets.request import DatasetRequest
 
 CLASSES: Final = (
     "t-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "ankle boot"

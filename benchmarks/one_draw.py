@@ -25,8 +25,7 @@ from simulations.planning.objective import OBJECTIVES
 from simulations.planning.predict import PilotVotes, Planner
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import StoredVotes, VoteCounts
-from simulations.stages.votes_file import read_labels, read_votes
+from simulations.stages.stored_votes import StoredVotes, VoteCounts, read_labels, read_votes
 
 DELTAS = {"mnist": 1e-5, "adult": 1e-6}
 LEVELS = (0.95, 0.97, 0.98, 0.99)

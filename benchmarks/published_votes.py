@@ -20,7 +20,7 @@ from protocols.budgets import accountant as accountants
 from protocols.budgets.accountant import Accountant, GaussianRdp
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import label_seed
-from simulations.stages.votes_file import read_labels, read_votes
+from simulations.stages.stored_votes import read_labels, read_votes
 
 
 class ClassicConversion(GaussianRdp):

@@ -39,9 +39,8 @@ from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment, experiment, experiment_budgets, make_study
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes, StoredVotes, VoteCounts, read_labels, read_votes
 from simulations.stages.vote_source import votes_source
-from simulations.stages.votes_file import read_labels, read_votes
 
 NAMES = ("mnist", "adult", "garments", "glyphs")
 ORDERS = ("given", "coverage", "uncertainty")

@@ -32,8 +32,7 @@ from protocols.study.column_queries import bare_columns, column_queries, usual_b
 from protocols.study.levels import Clear
 from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations import datasets
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.setup.experiment import population_of
 from simulations.setup.partition import BySite, Iid, partition
 from simulations.stages.label import mean_and_interval

@@ -26,8 +26,7 @@ from coordinator.students import student_kind
 from protocols.study.levels import Clear
 from protocols.study.record_study import RecordVotesPlan, record_study
 from simulations import datasets
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.partition import Iid, partition
 from simulations.stages.label import mean_and_interval

@@ -36,7 +36,7 @@ from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.membership.attack import ceiling_of, loss
 from simulations.membership.report import Ceiling, Estimate, RateAt, advantage, area, best_threshold, rates
 from simulations.setup.levels import batch_noise

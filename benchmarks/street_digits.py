@@ -12,10 +12,9 @@ import numpy as np
 from jaxtyping import Float32, Int64, UInt8
 from numpy import ndarray
 
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.glyphs import EXTENT, render_templates, sample
 from simulations.datasets.rendered import drawn
-from simulations.datasets.request import DatasetRequest
 
 DIGITS: Final = "0123456789"
 SIDE: Final = 32

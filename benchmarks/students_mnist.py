@@ -33,8 +33,7 @@ from coordinator.queries.questions import in_order
 from coordinator.students import student_kind
 from simulations.setup.experiment import experiment, experiment_budgets, make_study, parse_seeds
 from simulations.stages.label import label_seed, mean_and_interval
-from simulations.stages.stored_votes import VoteCounts
-from simulations.stages.votes_file import read_labels, read_votes
+from simulations.stages.stored_votes import VoteCounts, read_labels, read_votes
 
 POOL = 9000
 _OF_THE_PAPER = {"mechanism": "confident_gnmax", "threshold": 200.0, "sigma_threshold": 150.0, "sigma": 40.0}

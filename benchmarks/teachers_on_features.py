@@ -14,7 +14,7 @@ import numpy as np
 from coordinator.queries.features import features_for
 from party.teachers import teacher_kind
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 _KINDS = ("logistic_regression", "label_spreading")
 

@@ -1,8 +1,9 @@
-"""Arguments of the public interface, checked where they enter."""
+"""Arguments of the public interface, checked where they enter; and results as pandas, which is imported only then."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float64
@@ -11,7 +12,11 @@ from numpy.typing import ArrayLike
 
 from protocols.bounds.rdp import check_budget
 from protocols.errors import InvalidInput
+from protocols.installing import install
 from simulations.setup.budgets import Budgets
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def numbers(called: str, value: ArrayLike) -> Float64[ndarray, "..."]:
@@ -43,3 +48,14 @@ def budgets_of(epsilon: ArrayLike, delta: ArrayLike, *, parties: int, names: Seq
         arrays.append(np.broadcast_to(array, parties).copy())
     check_budget(*arrays)
     return Budgets(called, *arrays)
+
+
+def frame(columns: Mapping[str, object]) -> pd.DataFrame:
+    """A DataFrame of these columns. Raises InvalidInput, with the next step, where pandas is not installed."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as missing:
+        raise InvalidInput(
+            f"a table needs pandas, which is not installed: {install('sim')}, or use the arrays"
+        ) from missing
+    return pd.DataFrame(dict(columns))

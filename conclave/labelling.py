@@ -11,8 +11,7 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from conclave.arguments import budgets_of, check_whole
-from conclave.frames import frame
+from conclave.arguments import budgets_of, check_whole, frame
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.study import Study
 from simulations.pipeline import study_of
@@ -22,8 +21,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import DATA_SETTINGS, Experiment, experiment
 from simulations.stages.inputs import inputs_of_votes
 from simulations.stages.label import SeedResult, label_seed
-from simulations.stages.stored_votes import StoredVotes
-from simulations.stages.votes_file import check_labels, stored_votes
+from simulations.stages.stored_votes import StoredVotes, check_labels, stored_votes
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 from numpy.typing import ArrayLike
 
-from conclave.arguments import budgets_of, check_whole, numbers
-from conclave.frames import frame
+from conclave.arguments import budgets_of, check_whole, frame, numbers
 from protocols.errors import InvalidInput
 from protocols.study.study import Study
 from protocols.sums.contributions import said
@@ -21,8 +20,8 @@ from simulations.setup.experiment import experiment, units_of
 from simulations.stages.inputs import DatasetInputs
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.record_votes import label_record_seed
+from simulations.stages.stored_votes import check_labels
 from simulations.stages.vote_source import record_study_of
-from simulations.stages.votes_file import check_labels
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
-from conclave.frames import frame
+from conclave.arguments import frame
 from protocols.errors import InvalidInput
 from protocols.study import file
 from protocols.study.study import Study

@@ -24,8 +24,8 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research import papernot
 from protocols.votes import plurality
 from simulations import datasets
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.rendered import rendered
-from simulations.datasets.request import DatasetRequest
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.stored_votes import CastVotes

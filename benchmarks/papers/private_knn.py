@@ -20,7 +20,7 @@ from protocols.study.study import Study
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import said
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.sources import published
 from simulations.setup.budgets import parse_budgets
 from simulations.stages.inputs import Host

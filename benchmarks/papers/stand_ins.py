@@ -29,13 +29,11 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.votes import count_votes
 from runtime.files import write_atomically
 from simulations import datasets
-from simulations.datasets.dataset import content_digest
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest, content_digest
 from simulations.setup.budgets import deal
 from simulations.source import source_digest
 from simulations.stages.cached import cached_array, make_cache
-from simulations.stages.encoded import encoded
-from simulations.stages.inputs import Host
+from simulations.stages.inputs import Host, encoded
 
 _RIDGE: Final = 0.1
 _TREES: Final = 100

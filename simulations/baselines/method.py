@@ -26,8 +26,8 @@ from simulations.baselines import METHODS
 from simulations.datasets.dataset import Dataset
 from simulations.progress import Reporter
 from simulations.setup.experiment import Experiment
-from simulations.stages.encoded import encoded as of_features
 from simulations.stages.inputs import DatasetInputs, Host
+from simulations.stages.inputs import encoded as of_features
 
 
 def encoded(inputs: DatasetInputs, features: str) -> DatasetInputs:

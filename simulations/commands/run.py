@@ -59,7 +59,6 @@ def run_flags(**flags: Any) -> None:
     from simulations.pipeline import run, study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
     from simulations.planning.plan import make_plan
-    from simulations.report.headline import advised, compared, doubts
     from simulations.report.terminal import folded, print_summary, print_verdict
     from simulations.results.text import MARK
     from simulations.stages.inputs import read_inputs
@@ -86,7 +85,7 @@ def run_flags(**flags: Any) -> None:
     out = _out(flags, inputs.settings, study, {"study": study.digest.hex(), "data": inputs.fingerprint})
     from simulations.plots.figures import drawings
     from simulations.plots.style import write_figures
-    from simulations.report.page import write_report
+    from simulations.report.page import advised, compared, doubts, write_report
     from simulations.report.private_section import printed, write_private
     from simulations.results.files import write_results
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
 from protocols.plugins import Parts, function_of
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 if TYPE_CHECKING:
     from simulations.datasets.dataset import Dataset

@@ -23,9 +23,8 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 from numpy import ndarray
 
 from protocols.errors import DataUnavailable, InvalidInput
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.rendered import drawn
-from simulations.datasets.request import DatasetRequest
 
 FACES = (
     "DejaVuSans",

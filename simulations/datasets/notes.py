@@ -23,8 +23,7 @@ from numpy import ndarray
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
 from simulations.datasets.columns import encode, text
-from simulations.datasets.dataset import Dataset
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest
 
 CLASSES: Final = ("cardiac", "respiratory", "abdominal", "urinary", "neurological", "musculoskeletal")
 # A finding that is there, and one that is not, is mentioned with this probability.

@@ -27,10 +27,9 @@ from protocols.reading import read_toml
 from protocols.study.features import check_rows, class_ids, read_numbers, record_names
 from runtime.settings import TomlTable
 from simulations.datasets.columns import Column, Standardised, categorical, encode, features_of, numeric, text
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.own_pool import PARTS, Pool, as_dataset, cut_pool
 from simulations.datasets.published_images import class_labels
-from simulations.datasets.request import DatasetRequest
 from simulations.datasets.sources import read_npz
 
 _Named = dict[str, Shaped[ndarray, "*shape"]]

@@ -25,8 +25,7 @@ from jaxtyping import Int64, Shaped, UInt8
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
-from simulations.datasets.dataset import Dataset, Split, choose, cut, fixed_public_and_test
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut, fixed_public_and_test
 from simulations.datasets.sources import (
     DataSource,
     Published,

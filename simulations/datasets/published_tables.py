@@ -16,8 +16,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from simulations.datasets.columns import encode_published
-from simulations.datasets.dataset import Dataset, Split, choose, cut_as_asked, fixed_public_and_test
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut_as_asked, fixed_public_and_test
 from simulations.datasets.sources import Published, check_content, find, line_digests, published, read_lines
 
 ADULT_TEST_SIZE = 1_000  # the rest of adult.test is public

@@ -22,8 +22,7 @@ from protocols.array_files import array_parts, read_array
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_json
 from runtime.files import write_atomically
-from simulations.datasets.dataset import Dataset, content_digest
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, content_digest
 from simulations.source import source_digest
 
 Draw = Callable[[Int64[ndarray, " records"], np.random.Generator], Float32[ndarray, "records ..."]]

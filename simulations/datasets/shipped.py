@@ -11,8 +11,7 @@ import numpy as np
 
 from protocols.errors import DataUnavailable
 from protocols.installing import install
-from simulations.datasets.dataset import Dataset, cut_as_asked
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, cut_as_asked
 
 _DIGITS_SIZES = (400, 300)
 

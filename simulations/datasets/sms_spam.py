@@ -17,8 +17,7 @@ from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
 from simulations.datasets.columns import encode, text
-from simulations.datasets.dataset import Dataset, cut_as_asked
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import Dataset, DatasetRequest, cut_as_asked
 from simulations.datasets.sources import check_content, find, line_digests, published, read_bytes
 
 # Two messages are signs alone.

@@ -153,7 +153,7 @@ def _settings(flags: dict[str, Any]) -> Experiment:
 def _votes(flags: dict[str, Any], settings: Experiment) -> PlannedVotes:
     """The votes that the flags describe."""
     from simulations.planning.predict import AssumedVotes, PilotVotes
-    from simulations.stages.votes_file import read_labels, read_votes
+    from simulations.stages.stored_votes import read_labels, read_votes
 
     if (flags["accuracy"] is None) == (flags["pilot"] is None):
         raise InvalidInput("--optimise needs either --accuracy (the teachers', assumed) or --pilot (public votes)")

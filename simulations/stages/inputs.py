@@ -1,31 +1,40 @@
-"""What a run starts from, read and checked: a data set cut into shards, or stored votes."""
+"""What a run starts from, read and checked: a data set cut into shards, or stored votes.
+
+With it what teachers and students learn from, records or features of them, and the order in which queries are asked.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from jaxtyping import Int64
+import numpy as np
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from coordinator.queries import questions_of_a_batch
 from coordinator.queries.features import features_for
-from coordinator.students import EQUAL, usual_table_student
+from coordinator.queries.questions import by_uncertainty, in_order
+from coordinator.students import EQUAL, student_kind, usual_table_student
 from coordinator.students.choice import AUTO, SIMPLEST, USUAL
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
+from protocols.array_files import array_bytes
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.labelling.questions import Choose
 from protocols.mechanisms import MECHANISMS
+from protocols.study.chosen import GIVEN
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import FEWEST_UNITS
+from runtime.files import write_atomically
 from simulations import datasets
-from simulations.datasets.dataset import Dataset, content_digest
+from simulations.datasets.dataset import Dataset, DatasetRequest, content_digest
 from simulations.datasets.groups import groupings
 from simulations.datasets.rendered import rendered
-from simulations.datasets.request import DatasetRequest
 from simulations.engines import check_engine
 from simulations.progress import Reporter
 from simulations.setup.budgets import split_by_group, upsampling
@@ -38,11 +47,80 @@ from simulations.setup.experiment import (
     seat_units,
 )
 from simulations.setup.partition import BySite, ByTime, parse_partition, partition, teacher_shards
-from simulations.stages.asking import in_order_of_asking
-from simulations.stages.encoded import check_suited, encoded
-from simulations.stages.stored_votes import StoredVotes, VoteCounts
+from simulations.source import source_digest
+from simulations.stages.cached import cached_array
+from simulations.stages.stored_votes import StoredVotes, VoteCounts, read_labels, read_votes
 from simulations.stages.students import check_student
-from simulations.stages.votes_file import read_labels, read_votes
+
+
+def in_order_of_asking(settings: Experiment, dataset: Dataset) -> Dataset:
+    """The data set with its pool in the order in which teachers are asked; as it is, where they are asked in no order
+    that is fixed before. Raises InvalidInput."""
+    if settings.questions == GIVEN or questions_of_a_batch(settings.questions) is not None:
+        return dataset
+    order = in_order(
+        dataset.public_inputs,
+        settings.questions,
+        columns=dataset.columns,
+        features=settings.features or "auto",
+        seed=settings.data_seed,
+    )
+    return replace(dataset, public_inputs=dataset.public_inputs[order], public_labels=dataset.public_labels[order])
+
+
+def choice_between_batches(settings: Experiment, dataset: Dataset) -> Choose | None:
+    """What chooses the questions of the next batch; None where their order is fixed before the first. Raises
+    InvalidInput."""
+    if questions_of_a_batch(settings.questions) is None:
+        return None
+    return by_uncertainty(
+        dataset.public_inputs,
+        columns=dataset.columns,
+        features=settings.features or "auto",
+        seed=settings.data_seed,
+    )
+
+
+def encoded(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -> Dataset:
+    """The same records as rows of features. cache_dir: where they are kept; None: nowhere.
+
+    Raises InvalidInput for records that the map cannot take.
+    """
+
+    def of(records: Float32[ndarray, "records ..."]) -> Float32[ndarray, "records features"]:
+        if cache_dir is None:
+            return features(records)
+        key = content_digest(records, text=f"features {features.digest} {source_digest('protocols.features')}")
+        path = cache_dir / "features" / f"{key}.npy"
+        known = cached_array(path)
+        if known is not None and known.shape == (len(records), features.width) and known.dtype == np.float32:
+            return known
+        made = features(records)
+        write_atomically(path, array_bytes(made))
+        return made
+
+    return replace(
+        dataset,
+        kind="table",
+        columns=(),
+        private_inputs=of(dataset.private_inputs),
+        public_inputs=of(dataset.public_inputs),
+        test_inputs=of(dataset.test_inputs),
+    )
+
+
+def check_suited(settings: Experiment, dataset: Dataset, *, student: str) -> None:
+    """Raises InvalidInput for a teacher or a student that needs images, and would learn from something else."""
+    named = student not in ("none", AUTO, USUAL)
+    for what, name, images, features in (
+        ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images, settings.teacher_features),
+        ("student", student, named and student_kind(student).needs_images, bool(settings.student_features)),
+    ):
+        if images and (dataset.kind != "image" or features):
+            raise InvalidInput(
+                f"{what} is {name!r}, which needs images; allowed for {'features of ' * features}{dataset.name}: "
+                "one for tables, as mlp"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

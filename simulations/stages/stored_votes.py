@@ -1,15 +1,22 @@
-"""Votes that were cast once, so that a study can be replayed: those of each teacher, or only their histogram."""
+"""Votes that were cast once, so that a study can be replayed: those of each teacher, or only their histogram.
+
+They, and true labels, may come from arrays or .npy and .npz files, without data or training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
 
-from protocols.votes import count_votes
+from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
+from protocols.errors import InvalidInput
+from protocols.reading import open_file
+from protocols.votes import check_votes, count_votes
 
 # Histograms of groups of equal weight are kept where they have at most this many cells (8 bytes each).
 _GROUP_CELLS = 20_000_000
@@ -123,3 +130,109 @@ class RecordSums:
 
 
 StoredVotes = CastVotes | VoteCounts
+
+
+_MOST_CLASSES = 10_000
+_LARGEST_COUNT = 10_000_000
+
+
+def read_votes(path: Path, *, kind: str | None, classes: int | None, parties: int | None) -> tuple[StoredVotes, int]:
+    """The votes in a .npy file and the number of parties that cast them.
+
+    kind "ids": integers [parties, queries] or [parties, teachers, queries], -1 for an abstention; "counts": votes per
+    class [queries, classes], non-negative, every row with the same sum. kind None: counts if the dtype is float, else
+    it must be given. classes: None takes the largest id + 1 (ids) or the columns (counts). parties: the requested
+    number, or None.
+
+    Raises DataUnavailable, DataCorrupt, or InvalidInput with the shape, dtype or value at fault.
+    """
+    array = _load(path)
+    if kind is None:
+        if not np.issubdtype(array.dtype, np.floating):
+            raise InvalidInput(
+                f"votes in {path} have dtype {array.dtype}, and no kind is given; allowed: votes_kind ids or counts"
+            )
+        kind = "counts"
+    stored, found = stored_votes(array, kind=kind, classes=classes, called=str(path))
+    if parties is not None and parties != found:
+        raise InvalidInput(f"parties is {parties}; allowed: {found}, whose votes {path} holds")
+    return stored, found
+
+
+def stored_votes(array: ndarray, *, kind: str, classes: int | None, called: str) -> tuple[StoredVotes, int]:
+    """The votes in an array, checked, and the number of parties that cast them; the arguments are as in read_votes.
+
+    called: the array's name in messages. Raises InvalidInput.
+    """
+    return (_counts if kind == "counts" else _ids)(called, array, classes)
+
+
+def check_labels(array: ndarray, *, queries: int, classes: int, called: str) -> Int64[ndarray, " queries"]:
+    """True labels of the queries: the first `queries` of the array. Raises InvalidInput, as read_labels does."""
+    if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
+        raise InvalidInput(
+            f"labels in {called} have dtype {array.dtype} and shape {array.shape}; allowed: integers, one dimension"
+        )
+    if len(array) < queries:
+        raise InvalidInput(f"{called} has {len(array)} labels; allowed: at least the {queries} queries")
+    labels = array[:queries].astype(np.int64)
+    if labels.min() < 0 or labels.max() >= classes:
+        raise InvalidInput(f"labels span [{labels.min()}, {labels.max()}]; allowed: [0, {classes - 1}]")
+    return labels
+
+
+def read_labels(path_text: str, *, queries: int, classes: int) -> Int64[ndarray, " queries"]:
+    """True labels of the queries from FILE.npy or FILE.npz:KEY; the first `queries` of them.
+
+    Raises InvalidInput when there are fewer, or some lie outside the classes.
+    """
+    name, _, key = path_text.partition(".npz:")
+    path = Path(f"{name}.npz") if key else Path(path_text)
+    return check_labels(_load(path, key=key or None), queries=queries, classes=classes, called=path_text)
+
+
+def _counts(path: str, array: ndarray, classes: int | None) -> tuple[VoteCounts, int]:
+    if array.ndim != 2 or array.shape[0] < 1 or array.shape[1] < 2 or array.dtype.kind not in "iuf":
+        raise InvalidInput(
+            f"vote counts in {path} have dtype {array.dtype} and shape {array.shape}; "
+            "allowed: numbers [queries, classes]"
+        )
+    counts = array.astype(np.float64)
+    if not np.isfinite(counts).all() or (counts < 0).any() or (counts != np.rint(counts)).any():
+        bad = int((~np.isfinite(counts) | (counts < 0) | (counts != np.rint(counts))).any(axis=1).argmax())
+        raise InvalidInput(f"vote counts in {path}, row {bad}, are not all whole; allowed: whole numbers >= 0")
+    sums = counts.sum(axis=1)
+    if (sums != sums[0]).any() or not 1 <= sums[0] <= _LARGEST_COUNT:
+        raise InvalidInput(
+            f"rows of {path} sum to {sums.min():g} to {sums.max():g} votes; "
+            f"allowed for counts, a row a query and a column a class: all the same, 1 to {_LARGEST_COUNT}"
+        )
+    if classes is not None and classes != counts.shape[1]:
+        raise InvalidInput(f"classes is {classes}; allowed: {counts.shape[1]}, which {path} has")
+    return VoteCounts(counts.shape[1], counts), int(sums[0])
+
+
+def _ids(path: str, array: ndarray, classes: int | None) -> tuple[CastVotes, int]:
+    if array.ndim not in (2, 3) or array.size == 0 or array.dtype.kind not in "iu":
+        raise InvalidInput(
+            f"votes in {path} have dtype {array.dtype} and shape {array.shape}; allowed: integers [parties, queries] "
+            "or [parties, teachers, queries]"
+        )
+    votes = array if array.ndim == 3 else array[:, None, :]
+    found = max(2, int(votes.max()) + 1)
+    if found > _MOST_CLASSES:
+        raise InvalidInput(f"votes in {path} go to class {found - 1}; allowed: class ids below {_MOST_CLASSES}")
+    check_votes(votes, classes=found if classes is None else classes)
+    return CastVotes(found if classes is None else classes, votes), len(votes)
+
+
+def _load(path: Path, *, key: str | None = None) -> ndarray:
+    """The array of an .npy file, or the named one of an .npz file, which is recognised by its first bytes."""
+    with open_file(path, most=FILE_BYTES) as file:
+        packed = file.read(2) == b"PK"
+    if not packed:
+        return read_array(path)
+    names = array_names(path)
+    if key is None or key not in names:
+        raise InvalidInput(f"{path} holds {', '.join(names)[:300]}; name one of them as {path}:KEY")
+    return read_arrays(path, [key])[key]

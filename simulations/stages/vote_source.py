@@ -19,9 +19,8 @@ from simulations.engines import open_engine
 from simulations.progress import Reporter
 from simulations.setup.budgets import Budgets, upsampling
 from simulations.setup.experiment import Experiment, make_record_study, make_study, units_of
-from simulations.stages.asking import choice_between_batches
 from simulations.stages.cast import Cast, cast_votes
-from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
+from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs, choice_between_batches
 from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.record_cells import RecordCells, find_cells
 from simulations.stages.record_votes import label_record_seed

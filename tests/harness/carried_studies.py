@@ -16,7 +16,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.two_server.aggregation import SharedAggregation
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.engines import open_engine
 from simulations.engines.flower import Flower
 from simulations.setup.partition import parse_partition, partition, teacher_shards

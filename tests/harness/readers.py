@@ -69,7 +69,7 @@ from simulations.datasets.sources import read_lines, read_npz
 from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import read_config
-from simulations.stages import votes_file
+from simulations.stages import stored_votes
 from tests.harness.deployed_records import record_study_of
 from tests.harness.file_contents import (
     INVITATION,
@@ -224,7 +224,7 @@ def readers(folder: Path) -> dict[str, Reader]:
         "votes npy": Reader(
             "votes.npy",
             npy(np.zeros((3, 4), np.int64)),
-            lambda path: votes_file.read_votes(path, kind="ids", classes=2, parties=None),
+            lambda path: stored_votes.read_votes(path, kind="ids", classes=2, parties=None),
         ),
         "data npz": Reader("d.npz", npz(a=INPUTS), read_npz),
         "data lines": Reader("d.txt.gz", gzip.compress(b"a\nb\n", mtime=0), read_lines),

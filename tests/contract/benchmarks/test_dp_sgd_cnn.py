@@ -15,7 +15,7 @@ from benchmarks import dp_sgd_cnn as dp_sgd
 from benchmarks.linear import clipped_sum, noise_multiplier_for
 from benchmarks.methods import DP_SGD_CNN
 from simulations.datasets import load
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 STEP = dp_sgd.Steps(rate=0.5, steps=1, largest=1.0, learning_rate=4.0)
 

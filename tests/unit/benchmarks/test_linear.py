@@ -13,7 +13,7 @@ from scipy.stats import norm
 from benchmarks import dp_ebm, linear
 from simulations.baselines.method import Score
 from simulations.datasets import load
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 DELTA = 1e-5
 FITS = [linear.dp_sgd, linear.idp_sgd, linear.adassp]

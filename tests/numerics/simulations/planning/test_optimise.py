@@ -30,8 +30,7 @@ from simulations.planning.predict import AssumedVotes, Noise, PilotVotes, Planne
 from simulations.setup.experiment import experiment
 from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
-from simulations.stages.stored_votes import CastVotes, VoteCounts
-from simulations.stages.votes_file import read_labels, read_votes
+from simulations.stages.stored_votes import CastVotes, VoteCounts, read_labels, read_votes
 from tests.harness.studies import make_study as study_with
 
 DATA = Path(os.environ.get("CONCLAVE_DATA", ""))

@@ -16,8 +16,7 @@ from simulations.pipeline import RunResult
 from simulations.plots.figures import drawings
 from simulations.plots.style import svg_text
 from simulations.report.compare import compare_runs
-from simulations.report.headline import compared, doubts
-from simulations.report.page import render_report
+from simulations.report.page import compared, doubts, render_report
 from simulations.report.terminal import print_summary, print_verdict
 from simulations.results.files import summary, write_results
 from simulations.results.text import MARK, NOT_FOR_RELEASE, not_for_release

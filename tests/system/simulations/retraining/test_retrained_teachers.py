@@ -6,7 +6,7 @@ import pytest
 from party.teachers.teacher import TeacherKind
 from protocols.errors import InvalidInput
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.retraining import Draw, draw, retrain
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 

@@ -8,7 +8,7 @@ import pytest
 
 from protocols.errors import EngineFailed
 from simulations import datasets
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 from simulations.stages.cast import cast_votes

@@ -8,7 +8,7 @@ import pytest
 from protocols.errors import InvalidInput
 from simulations.baselines.method import encoded
 from simulations.datasets import load
-from simulations.datasets.request import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs
 

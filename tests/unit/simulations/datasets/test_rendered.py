@@ -5,8 +5,8 @@ import pytest
 
 from protocols.errors import StorageFailed
 from simulations import datasets
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.rendered import rendered
-from simulations.datasets.request import DatasetRequest
 
 REQUEST = DatasetRequest(seed=3, private_size=200, public_size=60, test_size=40)
 

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
-from simulations.stages.votes_file import read_labels, read_votes
+from simulations.stages.stored_votes import read_labels, read_votes
 
 
 def save(tmp_path, array, name="votes.npy"):

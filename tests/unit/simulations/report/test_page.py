@@ -2,7 +2,7 @@
 
 import pytest
 
-from simulations.report.headline import advised, doubts
+from simulations.report.page import advised, doubts
 
 
 @pytest.mark.parametrize(
