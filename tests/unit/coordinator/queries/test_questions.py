@@ -71,7 +71,7 @@ def test_the_smallest_pools_are_covered(rows: int) -> None:
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("nearest", "questions is 'nearest'; allowed: given, coverage, centres:N"),
+        ("nearest", "questions is 'nearest'; allowed: given, coverage, centres"),
         ("given:3", "questions is 'given:3'; allowed"),
         ("centres:x", "questions is 'centres:x'; allowed"),
         ("centres", "questions is 'centres'; allowed: centres:N"),

@@ -67,7 +67,7 @@ def refreshed_accountants(tmp_path, monkeypatch):
 def test_an_accountant_of_another_distribution_is_listed_charges_and_converts_as_it_says(refreshed_accountants):
     entries = {"label_only_classic": "classic_conversion:CLASSIC"}
     found = refreshed_accountants("classic_conversion", example("Renyi DP converted"), entries)
-    assert (*found,) == (*ACCOUNTANTS.own, "label_only_classic")
+    assert {*ACCOUNTANTS.own, "label_only_classic"} <= set(found)
     budget = {"epsilon": np.array([1.0, 4.0]), "delta": np.full(2, 1e-5)}
     classic, usual = (
         budget_filters(
@@ -99,4 +99,4 @@ def test_what_a_hospital_could_not_add_up_with_other_studies_is_no_accountant(re
     table = refreshed_accountants("other_accountant", source, {"other": "other_accountant:MADE"})
     with pytest.raises(InvalidInput, match=why):
         _ = table["other"]
-    assert tuple(table.loadable()) == ACCOUNTANTS.own
+    assert set(ACCOUNTANTS.own) <= set(table.loadable()) <= set(table) - {"other"}
