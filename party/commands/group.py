@@ -18,9 +18,9 @@ DEFAULT_HOME: Final = Path("~/.conclave-party")
 SECRETS: Final = ("key.pem",)
 # A command is imported when it is called: most need neither gRPC nor a teacher's packages.
 COMMANDS: Final[dict[str, str]] = {
-    "init": "party.commands.enrolment:init",
-    "enrol": "party.commands.enrolment:enrol",
-    "doctor": "party.commands.enrolment:doctor",
+    "init": "party.commands.homes:init",
+    "enrol": "party.commands.homes:enrol",
+    "doctor": "party.commands.homes:doctor",
     "data": "party.commands.data:data",
     "approve": "party.commands.study:approve",
     "train": "party.commands.study:train",

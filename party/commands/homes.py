@@ -1,7 +1,14 @@
-"""The commands home backup, move, restore, repair and passphrase: a hospital's home through its years."""
+"""A hospital's home through its years: init, enrol, doctor, and home backup, move, restore, repair and passphrase."""
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+import json
+import secrets
+import time
+from collections.abc import Callable
+from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -9,12 +16,239 @@ import click
 
 from party.commands.group import home_option
 from protocols.errors import InvalidInput, Refused
+from protocols.reading import TOML_BYTES, read_bytes
 from protocols.refusals.code import Code
-from runtime.cli import EPILOG, passphrase_command
-from runtime.printing import say_next
+from runtime.cli import EPILOG, json_option, passphrase_command
+from runtime.files import write_atomically
+from runtime.printing import pasteable, say_next
 
 if TYPE_CHECKING:
     from party.home import PartyHome
+    from party.settings import Invitation
+
+# The key of the file that goes with each kind of source.
+_BESIDE: Final = {"sql": "query", "omop": "features", "fhir": "features", "dicom": "labels"}
+_POLL_S: Final = 2.0
+_CALL_S: Final = 15.0
+
+
+@click.command(epilog=EPILOG)
+@click.argument("invitation", type=click.Path(path_type=Path))
+@home_option
+@click.option("--data-name", help="Name of the data set, to which its lifetime caps belong.")
+@click.option("--data", "data_path", type=click.Path(path_type=Path), help="The private records: a file or a folder.")
+@click.option("--loader", help="csv, parquet, npz, images, jsonl, sql, omop, fhir, dicom, or an installed loader.")
+@click.option("--url", help="Of the database, without a password: sql, omop.")
+@click.option(
+    "--with", "beside", type=click.Path(path_type=Path),
+    help="The file that goes with the records: the query (sql), the features (omop, fhir), the labels (dicom).",
+)  # fmt: skip
+@click.option("--patient", help="Column that names the patient; '' if every record belongs to a different patient.")
+@click.option("--teacher", help="Kind of teachers.")
+@click.option("--unit", type=click.Choice(["record", "patient", "party"]), help="Unit of the lifetime cap.")
+@click.option("--epsilon", type=float, help="Lifetime cap: epsilon.")
+@click.option("--delta", type=float, help="Lifetime cap: delta.")
+@click.option("--settle/--no-settle", default=None, help="Whether outcomes lower charges, in studies where they can.")
+@click.option("--new-key", is_flag=True, help="Discard the old key and certificate, for a new invitation.")
+@click.option("--enrol", "ask_now", is_flag=True, help="Ask for the certificate at once; `run` or `enrol` fetches it.")
+def init(
+    invitation: Path,
+    home: PartyHome,
+    data_name: str | None,
+    data_path: Path | None,
+    loader: str | None,
+    url: str | None,
+    beside: Path | None,
+    patient: str | None,
+    teacher: str | None,
+    unit: str | None,
+    epsilon: float | None,
+    delta: float | None,
+    settle: bool | None,
+    new_key: bool,
+    ask_now: bool,
+) -> None:
+    """Create this node's folder and its key, which never leaves it; print the fingerprint for the operator.
+
+    With --enrol the key goes to the operator at once, who approves it once they heard the fingerprint.
+
+    \b
+    Examples:
+      conclave-party init invitation.toml
+      conclave-party init invitation.toml --data records.csv --loader csv --data-name cardiology --patient patient_id
+          --teacher random_forest --unit record --epsilon 3 --delta 1e-6 --enrol
+    """
+    from party.home import make_home
+    from party.settings import read_invitation
+    from protocols.crypto.identity import fingerprint, phrase
+
+    given = (unit, epsilon, delta)
+    if any(value is not None for value in given) and None in given:
+        raise click.UsageError("--unit, --epsilon and --delta go together")
+    invited = read_invitation(invitation)
+    make_home(home.path)
+    if home.invitation_file.exists() and home.invitation().party != invited.party:
+        raise InvalidInput(f"{home.path} is the home of {home.invitation().party!r}; allowed: another --home")
+    if new_key:
+        home.certificate.unlink(missing_ok=True)
+        home.key.unlink(missing_ok=True)
+    if not home.key.exists():
+        write_atomically(home.key, _fresh_key())
+    write_atomically(home.authority, invited.authority)
+    write_atomically(home.invitation_file, read_bytes(invitation, most=TOML_BYTES))
+    if not home.settings_file.exists():
+        cap = "# [lifetime.record]\n# epsilon =\n# delta ="
+        if unit is not None:
+            cap = f"[lifetime.{unit}]\nepsilon = {epsilon!r}\ndelta = {delta!r}"
+        place = _place(loader, data_path, url, beside)
+        template = (files("party") / "commands" / "node.toml").read_text(encoding="utf-8").format(
+            data_name=_line("name", data_name),
+            data_path=place,
+            loader=_line("loader", loader),
+            patient=_line("patient", patient),
+            teacher=_line("kind", teacher),
+            seed=secrets.randbits(62),
+            lifetime=cap,
+            settle="# settle =" if settle is None else f"settle = {json.dumps(settle)}",
+        )
+        write_atomically(home.settings_file, template.encode())
+    key = home.open_key()
+    click.echo(f"home         {home.path}")
+    click.echo(f"party        {invited.party} of {invited.consortium}")
+    own = fingerprint(key.public_key())
+    click.echo(f"fingerprint  {own}")
+    click.echo(f"in words     {phrase(own)}")
+    try:
+        home.settings()
+        first = ""
+    except InvalidInput:
+        first = f"fill in {home.settings_file}, "
+    if ask_now:
+        try:
+            enrol_home(home, 0.0, say=click.echo)
+        except Refused as error:
+            if error.code != Code.PENDING:
+                raise
+            click.echo("asked for a certificate; the operator approves it once you have read them the words")
+        else:
+            click.echo(f"enrolled {invited.party}")
+        say_next(f"{first}conclave-party data check STUDY.toml, once you have the study")
+        return
+    say_next(f"{first}run conclave-party enrol, and read the words to the operator by telephone")
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@click.option("--wait", "wait_s", type=click.FloatRange(0, 86_400), default=0.0, help="Seconds to wait for approval.")
+def enrol(home: PartyHome, wait_s: float) -> None:
+    """Ask the coordinator for this node's certificate, which it issues once the operator has approved the fingerprint.
+
+    \b
+    Example:
+      conclave-party enrol --wait 600
+    """
+    enrol_home(home, wait_s, say=lambda text: click.echo(text, err=True))
+    click.echo(f"enrolled {home.invitation().party}")
+    say_next("conclave-party doctor")
+
+
+def enrol_home(home: PartyHome, wait_s: float, *, say: Callable[[str], None]) -> None:
+    """Asks for the certificate, and fetches it. wait_s: seconds to wait for the approval; say: told of the wait.
+
+    Raises Refused, "pending" where there is none yet.
+    """
+    from party.connection.dialling import enrol as ask
+    from protocols.crypto.identity import certificate_from_pem, certificate_request, fingerprint, phrase, to_pem
+    from protocols.wire.enrolment import Enrol
+
+    invited = home.invitation()
+    key = home.open_key()
+    request = to_pem(certificate_request(key, name=invited.party))
+    authority = certificate_from_pem(invited.authority)
+    words = phrase(fingerprint(key.public_key()))
+    if wait_s:
+        say(f"asking for up to {wait_s:g} s, until the operator has approved these words: {words}")
+    deadline = time.monotonic() + wait_s
+    while True:
+        reply = ask(
+            Enrol(invited.party, invited.token, request),
+            address=invited.enrol_address,
+            authority=authority,
+            timeout_s=_CALL_S,
+        )
+        if reply.certificate:
+            break
+        if reply.code != Code.PENDING:
+            raise Refused(reply.code, reply.reason)
+        if time.monotonic() >= deadline:
+            raise Refused(reply.code, f"{reply.reason or 'the operator has not approved this node yet'}: {words}")
+        time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
+    _keep(home, invited, reply.certificate)
+
+
+@click.command(epilog=EPILOG)
+@home_option
+@json_option
+def doctor(home: PartyHome, as_json: bool) -> int:
+    """Check each step, and name the one that fails: home, connection, certificate, clock, records, studies.
+
+    A step that is still to come is no failure: it is shown with `next`, and the exit code is 0.
+
+    \b
+    Example:
+      conclave-party doctor
+    """
+    from party.doctor import examine
+
+    hops = []
+    for hop in examine(home):
+        hops.append(hop)
+        if not as_json:
+            state = "FAIL" if not hop.ok else "next" if hop.waits else "ok  "
+            click.echo(f"{state}  {hop.name:<12} {hop.found}")
+            if hop.todo:
+                click.echo(pasteable(f"      next: {hop.todo}"))
+    if as_json:
+        click.echo(json.dumps([dataclasses.asdict(hop) for hop in hops], indent=2))
+    return next((hop.exit_code for hop in hops if not hop.ok), 0)
+
+
+def _keep(home: PartyHome, invited: Invitation, pem: bytes) -> None:
+    """Stores the certificate if it is this node's own. Raises Refused."""
+    from protocols.crypto.identity import certificate_from_pem, fingerprint, identify
+
+    certificate = certificate_from_pem(pem)
+    authority = certificate_from_pem(invited.authority)
+    now = datetime.datetime.now(datetime.UTC)
+    own = identify(certificate, authority=authority, now=now, role="party")
+    key = home.open_key()
+    if own.name != invited.party or own.fingerprint != fingerprint(key.public_key()):
+        raise Refused(Code.BAD_CERTIFICATE, f"the certificate is for {own.name!r} or another key; allowed: this node's")
+    write_atomically(home.certificate, pem)
+
+
+def _fresh_key() -> bytes:
+    from protocols.crypto.identity import key_to_pem, new_key
+
+    return key_to_pem(new_key())
+
+
+def _place(loader: str | None, path: Path | None, url: str | None, beside: Path | None) -> str:
+    """The lines of node.toml that say where the records are. Raises InvalidInput for a file without a meaning."""
+    key = _BESIDE.get(loader or "")
+    if beside is not None and key is None:
+        raise InvalidInput(f"--with {beside} is given with --loader {loader}; allowed: with {', '.join(_BESIDE)}")
+    if url is not None and url.startswith("sqlite:///") and not url.startswith("sqlite:////"):
+        url = f"sqlite:///{Path(url.removeprefix('sqlite:///')).expanduser().resolve()}"  # the home is elsewhere
+    lines = [_line("path", None if path is None else str(path.expanduser().resolve()))] if url is None else []
+    lines += [_line("url", url)] if url is not None else []
+    lines += [_line(key, str(beside.expanduser().resolve()))] if key is not None and beside is not None else []
+    return "\n".join(lines)
+
+
+def _line(key: str, value: str | None) -> str:
+    return f"# {key} =" if value is None else f"{key} = {json.dumps(value, ensure_ascii=False)}"
+
 
 _encrypt = click.option(
     "--encrypt", is_flag=True,

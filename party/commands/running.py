@@ -55,7 +55,7 @@ def run(home: PartyHome, page: bool, page_port: int, as_json: bool) -> int:
       conclave-party run
     """
     from party.budget.policy import Policy
-    from party.commands.enrolment import enrol_home
+    from party.commands.homes import enrol_home
     from party.connection.node import Node
     from party.live import Recent, node_page, node_state
     from party.voting.answering import Answering

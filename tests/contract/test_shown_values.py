@@ -80,7 +80,7 @@ SHOWN = {
     "party.voting.suitability.Suitability.patients": _REPORT,
     "party.voting.suitability.Suitability.records": _REPORT,
     "party.lifetime.StudyCost.nano": "what a study may cost, from its public settings",
-    "party.teachers.networks.TeacherNetwork.logits": "a function",
+    "party.teachers.torch_teacher.TeacherNetwork.logits": "a function",
     "party.teachers.trees.TreeKind.model": "a class",
     "protocols.levels.level.ReservedBatch.takes_part": _STUDY,
     "protocols.levels.two_server.conversation.Submission.request": _DIGEST,

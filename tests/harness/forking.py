@@ -30,7 +30,7 @@ _PROGRAMS: Final = ("party", "coordinator", "guardian", "tests")
 _IMPORTED: Final = (
     "coordinator.commands.running", "coordinator.commands.study",
     "coordinator.labelling.training", "coordinator.serving", "guardian.serving", "party.commands.ask",
-    "party.commands.enrolment", "party.commands.running", "party.commands.study", "party.connection.node",
+    "party.commands.homes", "party.commands.running", "party.commands.study", "party.connection.node",
     "party.voting.answering", "party.voting.teacher_child", "protocols.levels.hidden_queries.dealing",
     "protocols.levels.two_server.released", "scipy.stats", "sklearn.linear_model",
 )  # fmt: skip

@@ -48,7 +48,7 @@ ALLOWED = {
     "protocols/refusals/table.py": {".read_text": "this package's own table", "tomllib.loads": "of the same"},
     "runtime/page.py": {".read_text": "this package's own style"},
     "runtime/officers_file.py": {".read_text": "this package's own text"},
-    "party/commands/enrolment.py": {".read_text": "this package's own template"},
+    "party/commands/homes.py": {".read_text": "this package's own template"},
     "runtime/tables.py": {"csv.reader": _TABLE},
     "runtime/parquet_tables.py": {"parquet.ParquetFile": _TABLE},
     "party/data/images.py": {"Image.open": _TABLE},

@@ -221,7 +221,7 @@ def test_a_node_without_a_certificate_asks_for_one_and_says_so_in_its_log(tmp_pa
         say("asking: these-are-words")
         raise Refused("pending", "nobody approved")
 
-    monkeypatch.setattr("party.commands.enrolment.enrol_home", refused)
+    monkeypatch.setattr("party.commands.homes.enrol_home", refused)
     assert run_command(["run", "--home", str(home.path)]) == 4
     line, error, _ = capsys.readouterr().err.splitlines()
     assert json.loads(line)["event"] == "enrolling"

@@ -14,9 +14,18 @@ from sklearn.datasets import load_digits
 from torch.nn import functional
 
 from party.teachers import torch_teacher
-from party.teachers.networks import CNN, MLP, TeacherNetwork
 from party.teachers.teacher import Shard
-from party.teachers.torch_teacher import TorchKind, TorchTeacher, cnn, mlp, train_looped, train_stacked
+from party.teachers.torch_teacher import (
+    CNN,
+    MLP,
+    TeacherNetwork,
+    TorchKind,
+    TorchTeacher,
+    cnn,
+    mlp,
+    train_looped,
+    train_stacked,
+)
 from protocols.errors import DataCorrupt
 
 
