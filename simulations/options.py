@@ -73,12 +73,11 @@ _SETTINGS = [
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
     _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
-    _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, in the public queries "
-          "nearest to it [teacher].",
+    _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, with public features "
+          "of it [teacher].",
           type=click.Choice(["teacher", "record"])),
-    _flag("--record-queries", "--votes-by record: the public queries: columns (cells of each column of a table) | "
-          "clusters:N (of the pool) | columns+clusters:N (both) [columns for tables; else a cluster for every six of "
-          "the pool]."),
+    _flag("--record-queries", "--votes-by record: graded (features that follow from the pool and the noise) | columns "
+          "(cells of each column of a table) | clusters:N (of the pool) | columns+clusters:N (both) [graded]."),
     _flag("--bins", "--votes-by record: cells of a column of numbers [2 below 2,000 units, else 10].",
           type=int),
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),

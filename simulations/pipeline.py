@@ -22,6 +22,7 @@ from party.data.records import Records
 from protocols.errors import InvalidInput
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.plural import counted
+from protocols.study.column_queries import bare_columns
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import plurality
@@ -132,6 +133,8 @@ def run(
         live = _checked_live(study, source, seeds[0], settings, host)
         answered = [len(s.answered) for s in seeds]
         stage.result = f"{answered[0] if len(seeds) == 1 else f'{np.mean(answered):.1f}'} {source.released_words}"
+    for each in pool_warning(source, seeds[0]):
+        reporter.warn(each)
     released = released_students(settings, source, seeds, host)
     students = _accuracies(settings, released, reporter=reporter, title="student", private=False)
     accuracy, plural = _teacher_accuracy(source)
@@ -149,6 +152,17 @@ def run(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
         groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds),
     )  # fmt: skip
+
+
+def pool_warning(source: VoteSource, seed: SeedResult) -> list[str]:
+    """A warning that the pool is unlike the records, which follows from the noisy sums of one seed alone."""
+    if seed.soft is None or seed.soft.compared is None or source.dataset is None:
+        return []
+    pool, columns = source.dataset.public_inputs, source.dataset.columns
+    if source.dataset.kind == "table":
+        columns = columns or bare_columns(pool.shape[1])
+    names = [name for each in columns for name in each.names]
+    return seed.soft.compared.warning(pool.reshape(len(pool), -1).astype(np.float64), names)
 
 
 def _foretold(inputs: Inputs, first: SeedResult) -> int | None:

@@ -37,7 +37,7 @@ from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
 from protocols.sums.choice import block_of_rows
-from protocols.sums.fit import PublicMoment, Scores, fit, overall
+from protocols.sums.fit import Neighbours, PublicMoment, Scores, fit, overall
 from protocols.sums.pool import PoolComparison, compare_pool
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
@@ -191,7 +191,6 @@ _LEAST = 1e-4
 _TOLERANCE, _MOST_SOLVER_STEPS = 1e-4, 500
 # How far a record's own score may lie from its neighbours', where scores are graded: of the graph's prior.
 _ALONE = 0.02
-_TINY = 1e-300
 
 
 def soft_labels_of(
@@ -223,40 +222,26 @@ def graded_labels(
     records: float | int,
     sigma: float | int,
 ) -> SoftLabels:
-    """Soft labels of a pool from sums of graded features, by the scores and by what near records of the pool have in
-    common. Arguments as soft_labels; reliability: of each row of phi, the share of its sums' squares that is not the
-    noise's. Raises InvalidInput where a value is out of range, and without scikit-learn.
+    """Soft labels of a pool from sums of graded features, by scores that are linear in them and by what near records of
+    the pool have in common; a pool that is unlike the units' records is weighted to match them. Arguments as
+    soft_labels; reliability: of each row of phi, the share of its sums' squares that is not the noise's. Raises
+    InvalidInput where a value is out of range, and without scikit-learn.
     """
     phi = queries.phi(features) / NORM_STEPS
-    scores, compared = graded_scores(queries, features, phi, sums, records=records, sigma=sigma)
-    squares = (sums**2).mean(axis=1)
-    reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, max(sigma**2, _TINY)))
-    return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
-
-
-def graded_scores(
-    queries: Blocks,
-    features: Float32[ndarray, "pool features"],
-    phi: Float64[ndarray, "pool rows"],
-    sums: Float64[ndarray, "rows classes"],
-    *,
-    records: float | int,
-    sigma: float | int,
-) -> tuple[Scores, PoolComparison]:
-    """The scores of every class that the sums give, and the pool beside the units' records: it is weighted to match
-    them where it is unlike. phi: of the pool, of length 1; the rest as in soft_labels.
-    """
-    targets = queries.targets(sums.shape[1]) / TARGET_STEPS
     mean, noise = sums / records, (sigma / records) ** 2
-    seen, spread = overall(mean, targets=targets, noise=noise)
-    compared = compare_pool(seen, phi, noise=spread, units=records)
-    weights = compared.weights if compared.unlike else None
+    targets = queries.targets(sums.shape[1]) / TARGET_STEPS
+    seen, entry = overall(mean, targets=targets, noise=noise)
+    compared = compare_pool(seen, phi, noise=entry, units=records)
+    moment = PublicMoment.of_pool(phi, block_of_rows(queries), compared.weights if compared.unlike else None)
     near = None
-    if weights is None and len(phi) > 1:
+    if len(phi) > 1:
         graph = laplacian(features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(phi))
-        near = (phi, solved(graph.tocsr(), phi, precision=_TOLERANCE, steps=_MOST_SOLVER_STEPS) / len(phi))
-    moment = PublicMoment.of_pool(phi, block_of_rows(queries), weights)
-    return fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near), compared
+        weighed = phi * compared.weights[:, None]
+        near = Neighbours(phi, weighed, solved(graph.tocsr(), weighed, precision=_TOLERANCE, steps=_MOST_SOLVER_STEPS))
+    scores = fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near)
+    squares = (sums**2).mean(axis=1)
+    reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
+    return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
 
 
 def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[ndarray, "pool votes"]:

@@ -155,14 +155,19 @@ def _graded(
     classes: int,
     noise: float,
 ) -> Blocks:
-    """Graded features, and cells of clusters beside them where the pool and the noise are worth it."""
+    """Graded features, and cells of clusters beside them where they are expected to explain more."""
     seed = 0 if choice.seed is None else choice.seed
     features = features_for(pool, "auto" if choice.features is None else choice.features, columns=columns, seed=seed)
     seen, cells = features(pool), how_many_cells(len(pool))
     drawn = int(np.random.default_rng([seed, *b"cells"]).integers(2**31))
-    centres = clusters(seen, cells, drawn=drawn) if cells else None
     return choose(
-        seen, features, units=population, noise=noise, classes=classes, table=bool(columns), centres=centres
+        seen,
+        features,
+        units=population,
+        noise=noise,
+        classes=classes,
+        table=any(each.kind != "text" for each in columns) and seen.shape[1:] == pool.shape[1:],
+        centres=clusters(seen, cells, drawn=drawn) if cells else None,
     )
 
 

@@ -82,6 +82,14 @@ class Feature:
             return text_width(self.vectors)
         return len(self.categories) if self.kind == "categorical" else 1 + self.may_miss
 
+    @property
+    def names(self) -> list[str]:
+        """What each of them is, for a person."""
+        if self.kind == "categorical":
+            return [f"{self.column} {each}" for each in self.categories]
+        numeric = [self.column, f"{self.column} missing"][: self.width]
+        return [self.column] * self.width if self.kind == "text" else numeric
+
 
 @dataclass(frozen=True, kw_only=True)
 class Terms:

@@ -2,9 +2,10 @@
 
 The sum over n units of psi(y) x phi(x), over n, is Z = B M + noise, where B phi(x) is the mean of psi(y) at x and M the
 second moment of phi, which the public pool has about the same: a regression on perturbed sufficient statistics (Vu &
-Slavkovic 2009; Foulds et al. 2016), in which M costs no budget. A ridge of a constant is what Wang 2018 (AdaSSP) and
-this avoid: each block of phi has a prior variance of its own, found by expectation maximisation (Dempster et al. 1977;
-for sums with noise, Bernstein & Sheldon 2019). Harder et al. 2021 (DP-MERF) release such sums of phi, class by class.
+Slavkovic 2009; Foulds et al. 2016), in which M costs no budget. How much to shrink, which AdaSSP pays budget for (Wang
+2018), follows from the sum itself: each block of phi has a prior variance, found by expectation maximisation (Dempster
+et al. 1977; for noisy sums, Bernstein & Sheldon 2019). Sums of phi by class are what DP-MERF releases (Harder et al.
+2021).
 
 All of it is post-processing of what was released: it costs nothing.
 """
@@ -55,6 +56,16 @@ class PublicMoment:
 
 
 @dataclass(frozen=True, eq=False)
+class Neighbours:
+    """phi of the pool; the same times each record's weight, of sum 1; and what the graph's prior makes of that: the
+    inverse of its Laplacian times it."""
+
+    phi: Float64[ndarray, "pool rows"] = field(repr=False)
+    weighed: Float64[ndarray, "pool rows"] = field(repr=False)
+    spread: Float64[ndarray, "pool rows"] = field(repr=False)
+
+
+@dataclass(frozen=True, eq=False)
 class Scores:
     """The probability of each class is 1 / classes + phi(x) @ coefficients, cut off at 0 and 1.
 
@@ -93,15 +104,14 @@ def fit(
     targets: Float64[ndarray, "classes columns"],
     noise: float,
     units: float | int,
-    neighbours: tuple[Float64[ndarray, "pool rows"], Float64[ndarray, "pool rows"]] | None = None,
+    neighbours: Neighbours | None = None,
 ) -> Scores:
     """The scores under which the released mean is likeliest, given the prior.
 
     mean: the noisy sum over the number of units; targets: psi of each class, of length 1; noise: the variance of an
-    entry of the mean; units: the public number of units. neighbours: phi of the pool and the product of the inverse of
-    its graph's Laplacian with it, over the pool's size: then the pool's own scores may differ from phi's where
-    neighbours agree (a Gaussian field, Zhu et al. 2003), and do if that makes the mean likelier; other records have no
-    neighbours, and their scores stay.
+    entry of the mean; units: the public number of units; neighbours: in the pool: then its own scores may differ from
+    phi's where neighbours agree (a Gaussian field, Zhu et al. 2003), and do if that makes the mean likelier; other
+    records have no neighbours, and their scores stay.
     Raises InvalidInput where a value is out of range.
     """
     if not (np.isfinite(mean).all() and np.isfinite(noise) and noise >= 0 and units >= 1 and moment.records > 0):
@@ -118,11 +128,10 @@ def fit(
     scores = Scores(found.coefficients @ code.T, found.log_likelihood)
     if neighbours is None:
         return scores
-    phi, spread = neighbours
-    wider = problem.fitted(found.prior, phi.T @ spread / len(phi))
+    wider = problem.fitted(found.prior, neighbours.weighed.T @ neighbours.spread)
     if wider.log_likelihood <= found.log_likelihood:
         return scores
-    near = phi @ wider.coefficients + wider.smoothness * spread @ wider.weights
+    near = neighbours.phi @ wider.coefficients + wider.smoothness * neighbours.spread @ wider.weights
     return replace(scores, log_likelihood=wider.log_likelihood, near=near @ code.T + 1 / len(targets))
 
 

@@ -10,6 +10,7 @@ until its mean of phi is as near to the noisy one as noise lets it be told.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -57,6 +58,20 @@ class PoolComparison:
         moved = (self.weights @ values - values.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
         order = np.argsort(-np.abs(moved), kind="stable")[:_MOST_NAMED]
         return [(int(at), float(moved[at])) for at in order if abs(moved[at]) >= _TOLD]
+
+    def warning(self, values: Float64[ndarray, "pool columns"], names: Sequence[str]) -> list[str]:
+        """A warning where the pool is unlike the records: in what, as far as the weights tell.
+
+        values: of the pool, one column for each number; names: of these columns, none where they have none.
+        """
+        if not self.unlike:
+            return []
+        inside = [
+            f"{names[at]} ({abs(moved):.2g} standard deviations {'higher' if moved > 0 else 'lower'} in theirs)"
+            for at, moved in (self.columns(values) if len(names) == values.shape[1] else [])
+        ]
+        chance = f"chance alone leaves such a difference in {self.p_value:.2g} of 1"
+        return [f"the pool looks unlike the hospitals' records{' in ' * bool(inside)}{', '.join(inside)}: {chance}"]
 
 
 def compare_pool(

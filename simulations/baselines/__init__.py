@@ -70,7 +70,12 @@ _OWN: Final = {
     ),
     "record_votes": Method(
         "simulations.baselines.methods:record_votes",
-        "a student of the soft labels that the parties' records release",
+        "a student of the soft labels that records release by votes in cells",
+        OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
+    ),
+    "graded_votes": Method(
+        "simulations.baselines.methods:graded_votes",
+        "the scores that sums of records' graded features release",
         OF_STUDY, "the coordinator, with sums of votes", "docs/explanation/record-votes.md",
     ),
 }  # fmt: skip

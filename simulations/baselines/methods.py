@@ -12,20 +12,23 @@ from typing import Final
 
 import numpy as np
 
+from coordinator.queries.choice import GRADED
 from coordinator.students import EQUAL, student_kind
 from coordinator.students.choice import usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.sums.blocks import NORM_STEPS
 from simulations.baselines.method import Score, Task
 from simulations.pipeline import study_of
 from simulations.planning.grid import Optimum, optimise_each
 from simulations.planning.objective import OBJECTIVES, default_concentration
 from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
-from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment
+from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment, usual_clusters
 from simulations.stages.inputs import DatasetInputs, with_settings
+from simulations.stages.record_cells import RecordCells
 from simulations.stages.students import ReleasedStudent, alone_right, pooled_student
 from simulations.stages.vote_source import labelled, votes_source
 
@@ -109,13 +112,39 @@ def teacher_votes(task: Task) -> Score:
 
 
 def record_votes(task: Task) -> Score:
-    """The student of the soft labels that records' votes release, as `run --votes-by record` makes it."""
-    left_out = {*OF_TEACHERS, *task.settings.parameters, "votes_by", "view"}
-    settings = _changed(task, left_out=left_out, votes_by=UnitSums)
+    """The student of the soft labels of records that vote in cells: of columns, of clusters, or those named."""
+    dataset = task.inputs.dataset
+    usual = "columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}"
+    settings = _of_records(task, record_queries=task.settings.record_queries or usual)
     try:
         return _score(task, task.inputs, settings)
     except InvalidInput as error:
         return Score(None, note=str(error))
+
+
+def graded_votes(task: Task) -> Score:
+    """The scores that graded votes release, without a student."""
+    settings = _of_records(task, record_queries=GRADED, bins=None, nearest=None, partitions=None)
+    try:
+        given = with_settings(task.inputs, settings.changed(student="none"), reporter=task.reporter)
+        _, study = study_of(given)
+        source = votes_source(given, host=task.host, reporter=task.reporter)
+        result = labelled(study, source, task.seed, given.settings, task.host)
+    except InvalidInput as error:
+        return Score(None, note=str(error))
+    if result.soft is None or result.soft.scores is None:
+        return Score(None, note=f"no sum was released: {result.labelling.stop.reason}")
+    assert isinstance(source.stored, RecordCells)  # records voted
+    dataset = task.inputs.dataset
+    found = result.soft.scores.scores(source.stored.map.of_records(dataset.test_inputs) / NORM_STEPS)
+    details = {"features": float(source.stored.queries), "right": float(result.label_accuracy or 0.0)}
+    return Score(found.argmax(axis=1) == dataset.test_labels, details=details)
+
+
+def _of_records(task: Task, **queries: object) -> Experiment:
+    left_out = {*OF_TEACHERS, *task.settings.parameters, "votes_by", "view"}
+    settings = _changed(task, left_out=left_out, votes_by=UnitSums)
+    return experiment(**{**settings.chosen, **queries})
 
 
 def _changed(task: Task, *, left_out: set[str], votes_by: type[Votes]) -> Experiment:

@@ -18,14 +18,12 @@ from numpy import ndarray
 
 from protocols.budgets.accountant import default_accountant
 from protocols.errors import BudgetExceeded, InvalidInput
-from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import Mechanism, check_view
+from protocols.study.record_study import ANY_SIGNED
 from protocols.study.released_noise import little_released, thin_queries
 from protocols.study.right_labels import LEAST_RIGHT, most_right, needed_agreement
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
-from protocols.sums.blocks import Blocks, Nearest
-from simulations.datasets.dataset import Dataset
 from simulations.planning.plan import StudyPlan, make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.results.text import command
@@ -35,7 +33,6 @@ from simulations.setup.experiment import (
     experiment,
     experiment_budgets,
     make_study,
-    usual_clusters,
 )
 from simulations.setup.partition import ClassSkew, LabelSkew, parse_partition
 from simulations.stages.inputs import DatasetInputs, Inputs
@@ -279,8 +276,8 @@ def _records(study: Study, given: Experiment, inputs: Inputs) -> Affordable | No
     try:
         chosen = experiment(**said, votes_by="record")
         of_records = replace(inputs, settings=chosen.changed(parties=inputs.settings.parties))
-        if not inputs.dataset.has_cells:
-            vars(of_records).update(query_map=_as_many_queries(inputs.dataset))
+        # The noise hardly depends on features, which take a second to choose.
+        vars(of_records).update(query_map=ANY_SIGNED)
         made = record_study_of(of_records, experiment_budgets(of_records.settings, inputs.party_names))
     except InvalidInput:
         return None
@@ -292,14 +289,6 @@ _CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordab
     TeacherVotes: (_budgets, _noise, _parties, _teachers, _records),
     UnitSums: (_budgets, _parties),
 }
-
-
-def _as_many_queries(dataset: Dataset) -> Blocks:
-    """As many queries as a study of images or text has by default, but not where they are: clusters take seconds to
-    find, and the noise depends on their number alone.
-    """
-    points = np.arange(usual_clusters(dataset), dtype=np.float32)[:, None]
-    return Blocks(FeatureMap((1,)), (Nearest.of(points, columns=np.zeros(1, dtype=np.int64)),))
 
 
 def warnings_of(study: Study, given: Experiment, inputs: Inputs, reporter: Reporter) -> list[str]:

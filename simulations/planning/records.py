@@ -23,6 +23,7 @@ from numpy import ndarray
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 
+from coordinator.queries.choice import GRADED
 from coordinator.students import student_kind
 from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
@@ -30,6 +31,7 @@ from protocols.errors import InvalidInput
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.sums.blocks import Blocks
+from protocols.sums.contributions import said
 from simulations.datasets.dataset import Dataset
 from simulations.progress import Stage
 from simulations.setup.budgets import Budgets
@@ -37,6 +39,7 @@ from simulations.setup.experiment import (
     Experiment,
     experiment,
     experiment_budgets,
+    is_graded,
     make_record_study,
     make_study,
     population_of,
@@ -212,6 +215,8 @@ class Candidate:
     def words(self) -> str:
         """The queries in words."""
         kind = str(self.given["record_queries"])
+        if kind == GRADED:
+            return f"{GRADED}, {self.queries.rows} numbers a record"
         if kind == "columns":
             return f"columns, {self.given['bins']} bins"
         return f"{kind}, nearest {self.given['nearest']}"
@@ -281,6 +286,10 @@ def _tasks(
 def _candidates(settings: Experiment, publics: Publics) -> Iterator[dict[str, int | str]]:
     """The settings of queries to try: what was given stays."""
     pool, kind = publics.pool, settings.record_queries
+    if kind == GRADED or is_graded(settings):
+        yield {"record_queries": GRADED}
+    if kind == GRADED:
+        return
     clusters_only = [name for name in ("nearest", "partitions", "features") if getattr(settings, name) is not None]
     if pool.has_cells and kind in (None, "columns") and not clusters_only:
         for bins in [settings.bins] if settings.bins else _BINS:
@@ -303,11 +312,13 @@ def _rehearsed(
     chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
     study = make_record_study(chosen, budgets, classes=pool.classes, queries=queries, population=publics.population)
-    nearest = queries.cells(queries.features(pool.public_inputs))
+    # The class stands in the first number, or in each cell.
+    nearest = said(queries, pool.public_inputs, np.zeros(len(pool.public_inputs), np.int64), classes=pool.classes)
     cell_labels, pool_labels, targets = [], [], []
     for number, task in enumerate(tasks):
         cells = tuple(
-            nearest[rows] * pool.classes + labels[:, None] for rows, labels in zip(task.rows, task.labels, strict=True)
+            nearest[rows] + (labels[:, None] if queries.plain else labels[:, None] * (np.arange(nearest.shape[1]) == 0))
+            for rows, labels in zip(task.rows, task.labels, strict=True)
         )
         stored = RecordCells(pool.classes, publics.population, queries, cells, (None,) * len(cells))
         result = label_record_seed(study, stored, pool=pool.public_inputs, seed=number, dropout=0.0, truth=None)
@@ -315,7 +326,8 @@ def _rehearsed(
             raise InvalidInput(f"the study releases nothing ({result.labelling.stop.reason}); allowed: larger budgets")
         clean = np.sum(stored.sums(study), axis=0)
         right = result.labelling.cells.argmax(axis=1) == clean.argmax(axis=1)
-        cell_labels.append(float(right @ clean.sum(axis=1) / clean.sum()))
+        held = np.abs(clean).sum(axis=1)
+        cell_labels.append(float(right @ held / held.sum()))
         pool_labels.append(task.accuracy(result.soft.probabilities.argmax(axis=1)))
         targets.append(result.soft.probabilities.astype(np.float32))
     error = float(np.std(pool_labels, ddof=1) / np.sqrt(len(tasks)))

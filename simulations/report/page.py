@@ -261,10 +261,12 @@ def _lead(result: RunResult, figures: Summary) -> str:
 
 
 def _lead_of_records(result: RunResult, figures: Summary, parties: str) -> str:
+    how = "gave its own label to its public features" if figures["record_votes"]["graded"] else (
+        "voted with its own label in the public queries that it is nearest to"
+    )  # fmt: skip
     return (
-        f"Every private record of {parties} voted with its own label in the public queries that it is nearest to, "
-        "once in the whole study. A coordinator added up the votes with noise. What came out labels the public "
-        "records, and a student learns from these labels."
+        f"Every private record of {parties} {how}, once in the whole study. A coordinator added up the votes with "
+        "noise. What came out labels the public records, and a student learns from these labels."
     )
 
 
@@ -291,7 +293,8 @@ def _cards(result: RunResult, figures: Summary) -> list[Row]:
         {
             "name": "Noisy sums released",
             "value": count(figures["answered"]),
-            "under": f"queries, each with a sum for every class; noise of {votes['noise_in_votes']:.3g} votes",
+            "under": f"{'features' if votes['graded'] else 'queries'}, each with a sum for every class; noise of "
+            f"{votes['noise_in_votes']:.3g} votes",
         }
         if votes is not None
         else {

@@ -48,8 +48,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         click.echo(f"label accuracy   {accuracy('label_accuracy')}")
     else:
         click.echo(
-            f"sums released    {votes['queries']} queries, noise of {votes['noise_in_votes']:.4g} votes on each class "
-            f"({figures['stop']})"
+            f"sums released    {votes['queries']} {'features' if votes['graded'] else 'queries'}, noise of "
+            f"{votes['noise_in_votes']:.4g} votes on each class ({figures['stop']})"
         )
         click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
     for line in _choices(figures):

@@ -25,7 +25,7 @@ from protocols.study.right_labels import doubtful, seldom_named
 from protocols.study.study import ADJACENCY, Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from runtime.files import write_atomically
-from simulations.pipeline import Baselines, RunResult
+from simulations.pipeline import Baselines, RunResult, pool_warning
 from simulations.results.text import (
     MARK,
     NOT_FOR_RELEASE,
@@ -135,7 +135,7 @@ def _warnings(result: RunResult, names: list[str] | None) -> list[str]:
     first, student = result.seeds[0], result.released_student
     found = [*result.warned, *doubtful(result.study, first.labelling.labels, result.foretold)]
     if first.soft is not None:
-        return found + seldom_named(first.soft.probabilities, names)
+        return found + pool_warning(result.source, first) + seldom_named(first.soft.probabilities, names)
     agreed = None if student is None else student.agreement()
     if agreed is not None and agreed < LEAST_AGREED:
         found.append(f"the student names the released label for {agreed:.0%} of the queries that it learned from")
@@ -165,6 +165,7 @@ def _record_votes(result: RunResult) -> Summary:
     return {
         "queries": sums.queries,
         "votes_per_record": sums.votes,
+        "graded": sums.signed,
         "protected_units": sums.population,
         "noise_in_votes": sums.sigma,
         "pool_records_labelled": 0 if soft is None else len(soft.probabilities),

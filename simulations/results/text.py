@@ -381,6 +381,11 @@ def _teachers(result: RunResult) -> tuple[str, str]:
 
 def _record_votes(result: RunResult) -> tuple[str, str]:
     votes = unit_sums(result.study).votes
+    if unit_sums(result.study).signed:
+        return "Graded votes", (
+            f"no teachers: each private record gives its label to {votes} public features of it, as long together as "
+            "one vote, once in the whole study (noisy sums of features: Vu and Slavkovic 2009)"
+        )
     share = "one vote" if votes == 1 else f"1/√{votes} of a vote in each"
     return "Record votes", (
         f"no teachers: each private record votes with its own label in the {votes} public queries that it is "

@@ -20,7 +20,7 @@ from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.queries import questions_of_a_batch
-from coordinator.queries.choice import BOTH, COLUMNS, QueryChoice, make_queries
+from coordinator.queries.choice import BOTH, COLUMNS, GRADED, QueryChoice, make_queries
 from protocols import reading
 from protocols.budgets.accountant import Accountant, ExactComposition, LabelOnly, accountant, default_accountant
 from protocols.budgets.individualization import vanishing, weights
@@ -31,7 +31,8 @@ from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
 from protocols.study.levels import LEVELS
-from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
+from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
 from protocols.sums.blocks import Blocks
@@ -119,21 +120,34 @@ VOTERS: Mapping[type[Votes], Voters] = {
         check=check_records,
         assumed={"view": UnitSums.view},
         usual_noise=False,
-        counted=frozenset({"unit", "confidentiality", "units"}),
+        counted=frozenset({"unit", "confidentiality", "units", "budgets", "delta", "weights", "colluders", "quorum"}),
         curve=False,
         rehearsed=("accuracy",),
     ),
 }
 
 
-def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
-    """The public queries of the experiment, made of the public pool and constants alone.
+# Lattice units per vote where entries are of any size: enough that rounding leaves them as they are.
+_UNITS_OF_GRADED = 2**16
 
-    columns: the cells of a table's columns; clusters:N: the centres of N clusters of the pool; columns+clusters:N:
-    both. Raises InvalidInput for queries that the data do not have, and for settings that do not go with them.
+
+def is_graded(settings: Experiment) -> bool:
+    """Whether records vote with graded features, as they do if nothing else is named."""
+    return settings.record_queries in (None, GRADED) and all(
+        getattr(settings, name) is None for name in ("bins", "nearest", "partitions")
+    )
+
+
+def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
+    """The public features or queries of the experiment, made of the public pool, public figures and constants alone.
+
+    graded: features chosen by the noise that the budgets need; columns: the cells of a table's columns; clusters:N: the
+    centres of N clusters of the pool; columns+clusters:N: both. Raises InvalidInput for queries that the data do not
+    have, and for settings that do not go with them.
     """
     images = dataset.kind == "image"
-    kind = settings.record_queries or ("columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}")
+    usual = GRADED if is_graded(settings) else "columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}"
+    kind = settings.record_queries or usual
     if kind.partition(":")[0] in (COLUMNS, BOTH) and not dataset.has_cells:
         has = "images" if images else "text"
         raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has {has}: clusters:N")
@@ -147,7 +161,13 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blo
         features=settings.features,
         seed=None if kind == COLUMNS else settings.data_seed,
     )
-    return make_queries(pool, columns, choice, population=population, classes=dataset.classes, noise=None)
+    noise = None
+    if kind == GRADED:
+        budgets = experiment_budgets(settings)
+        noise = noise_of_mean(
+            make_record_study(settings, budgets, classes=dataset.classes, queries=ANY_SIGNED, population=population)
+        )
+    return make_queries(pool, columns, choice, population=population, classes=dataset.classes, noise=noise)
 
 
 def units_of(unit: str, dataset: Dataset, records: Int64[ndarray, " records"]) -> Int64[ndarray, " records"] | None:
@@ -181,7 +201,8 @@ def make_record_study(
 ) -> Study:
     """The study of an experiment in which records vote. Raises InvalidInput for settings that do not go together."""
     seats = len(budgets.names)
-    level = simulated_level(settings.confidentiality, units=settings.units, colluders=settings.colluders, seats=seats)
+    units = settings.units or (_UNITS_OF_GRADED if queries.signed and settings.confidentiality != "clear" else None)
+    level = simulated_level(settings.confidentiality, units=units, colluders=settings.colluders, seats=seats)
     plan = RecordVotesPlan(
         name=f"{settings.dataset}-{settings.parties}",
         classes=classes,

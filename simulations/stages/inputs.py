@@ -41,6 +41,7 @@ from simulations.setup.budgets import split_by_group, upsampling
 from simulations.setup.experiment import (
     Experiment,
     experiment_budgets,
+    is_graded,
     make_study,
     population_of,
     query_map,
@@ -309,7 +310,7 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
         vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
     voters = _OF_VOTERS[settings.votes_by]
-    vars(made).update({name: getattr(inputs, name) for name in voters.kept})
+    vars(made).update({name: getattr(inputs, name) for name in voters.kept(settings)})
     voters.check(made, reporter)
     return made
 
@@ -477,7 +478,7 @@ class _OfVoters:
     check: Callable[[DatasetInputs, Reporter], None]
     check_terms: Callable[[Experiment], None]
     student: Callable[[Experiment, Dataset, int], str]
-    kept: tuple[str, ...]
+    kept: Callable[[Experiment], tuple[str, ...]]
 
 
 _OF_VOTERS = {
@@ -486,13 +487,14 @@ _OF_VOTERS = {
         check=lambda inputs, reporter: None,
         check_terms=_check_terms,
         student=lambda settings, dataset, parties: USUAL,
-        kept=(),
+        kept=lambda settings: (),
     ),
     UnitSums: _OfVoters(
         features=lambda inputs: inputs.query_map.features,
         check=_check_units,
         check_terms=lambda settings: None,
         student=_usual_of_records,
-        kept=("population", "query_map"),
+        # Graded features follow from the budgets, too.
+        kept=lambda settings: ("population",) if is_graded(settings) else ("population", "query_map"),
     ),
 }

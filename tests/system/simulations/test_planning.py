@@ -90,6 +90,10 @@ def test_a_plan_of_record_votes_rehearses_them_and_names_the_command_that_runs_t
     words = plan["command"].split()
     assert run(*words[1:], "--dry-run", "--engine", "in_process", "--quiet") == 0
     capsys.readouterr()
+    assert run("plan", *flags, "--json") == 0
+    tried = [each["record_queries"] for each in json.loads(capsys.readouterr().out)["candidates"]]
+    assert tried[0] == "graded"
+    assert len(tried) > 1
     assert run("plan", *flags, "--bins", "2", "--accuracy", "0.9") == 0
     printed = capsys.readouterr().out
     assert "verdict" in printed

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from protocols.study.terms import Feature
 from protocols.sums.pool import FALSE_ALARMS, compare_pool
 
 WIDTH = 12
@@ -43,6 +44,20 @@ def test_a_pool_half_a_deviation_off_is_nearly_always_found_and_brought_nearer()
             assert each.columns(pool)[0][0] == 0
             assert each.columns(pool)[0][1] < 0
             assert each.records < len(pool)
+
+
+def test_a_warning_names_the_columns_that_differ_and_says_which_way() -> None:
+    pool, _, found = compared(3, moved=1.0)
+    columns = [
+        Feature(column="age", kind="numeric", centre=0.0, scale=1.0),
+        Feature(column="ward", kind="categorical", categories=tuple("abcdefghijk")),
+    ]
+    names = [name for each in columns for name in each.names]
+    (said,) = found.warning(pool, names)
+    assert "age" in said
+    assert "lower in theirs" in said
+    assert "age" not in found.warning(pool, [])[0]
+    assert compared(1, moved=0.0)[2].warning(pool, names) == []
 
 
 def test_weights_are_alike_where_the_pool_is_not_unlike() -> None:

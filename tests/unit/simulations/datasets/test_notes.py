@@ -86,7 +86,11 @@ def test_records_of_text_vote_in_clusters_of_meanings():
         HOSPITALS[at].name for at in draw_notes(12, seed=0, part="test").sites
     ]
     settings = experiment(dataset="notes", votes_by="record")
-    queries = query_map(settings, dataset, population=24)
+    graded = query_map(settings, dataset, population=24)
+    assert graded.signed
+    assert graded.features.width == 30
+    named = settings.model_copy(update={"record_queries": "clusters:5"})
+    queries = query_map(named, dataset, population=24)
     assert (queries.rows, queries.filled, queries.features.width) == (5, 1, 30)
     with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
         query_map(settings.changed(record_queries="columns"), dataset, population=24)
