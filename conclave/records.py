@@ -81,7 +81,7 @@ def label_by_records(
     seed: int = 0,
     **settings: object,
 ) -> PoolLabels:
-    """The labels of a public pool, where each private record votes once in the public queries that it is nearest to.
+    """The labels of a public pool, where each private record votes once, with public features of it.
 
     The same code as `conclave-simulate run --votes-by record`: noise comes from `seed`, so the labels protect nobody
     who can guess it. The noise is the least that every budget affords. Budgets are spent whole, but with
@@ -92,8 +92,8 @@ def label_by_records(
     difference. epsilon > 0 and delta in (0, 1): a number, or one per party. unit: whose data an epsilon protects:
     "record", "patient" (all records of a party with the same number in `patients`) or "party". truth: the pool's true
     labels, for `accuracy` alone. settings: weights, confidentiality, units, colluders, dropout, quorum; and of the
-    queries record_queries ("columns", "clusters:N" or
-    "columns+clusters:N"), bins, nearest, partitions, features, as on the command line.
+    features or queries record_queries ("graded", "columns", "clusters:N" or "columns+clusters:N"), bins, nearest,
+    partitions, features, as on the command line.
 
     Raises InvalidInput, with the value and the allowed range.
 
@@ -105,7 +105,7 @@ def label_by_records(
     >>> truth = (pool[:, 0] + pool[:, 1] > 0).astype(int)
     >>> found = conclave.label_by_records(records, labels, pool, epsilon=1.0, delta=1e-5, unit="record", truth=truth)
     >>> round(found.noise, 2), round(found.accuracy, 2)
-    (5.28, 0.8)
+    (7.46, 0.94)
     """
     check_whole("seed", seed, least=0)
     idle = sorted(set(settings) - _SETTINGS)

@@ -89,7 +89,7 @@ def test_records_of_text_vote_in_clusters_of_meanings():
     graded = query_map(settings, dataset, population=24)
     assert graded.signed
     assert graded.features.width == 30
-    named = settings.model_copy(update={"record_queries": "clusters:5"})
+    named = settings.changed(record_queries="clusters:5")
     queries = query_map(named, dataset, population=24)
     assert (queries.rows, queries.filled, queries.features.width) == (5, 1, 30)
     with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
