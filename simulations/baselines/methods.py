@@ -26,7 +26,7 @@ from simulations.planning.grid import Optimum, optimise_each
 from simulations.planning.objective import OBJECTIVES, default_concentration
 from simulations.planning.plan import make_plan, must_afford
 from simulations.planning.predict import AssumedVotes, Planner
-from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment, usual_clusters
+from simulations.setup.experiment import OF_RECORDS, OF_TEACHERS, Experiment, experiment, usual_cells
 from simulations.stages.inputs import DatasetInputs, with_settings
 from simulations.stages.record_cells import RecordCells
 from simulations.stages.students import ReleasedStudent, alone_right, pooled_student
@@ -113,9 +113,7 @@ def teacher_votes(task: Task) -> Score:
 
 def record_votes(task: Task) -> Score:
     """The student of the soft labels of records that vote in cells: of columns, of clusters, or those named."""
-    dataset = task.inputs.dataset
-    usual = "columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}"
-    settings = _of_records(task, record_queries=task.settings.record_queries or usual)
+    settings = _of_records(task, record_queries=task.settings.record_queries or usual_cells(task.inputs.dataset))
     try:
         return _score(task, task.inputs, settings)
     except InvalidInput as error:

@@ -127,15 +127,13 @@ VOTERS: Mapping[type[Votes], Voters] = {
 }
 
 
-# Lattice units per vote where entries are of any size: enough that rounding leaves them as they are.
-_UNITS_OF_GRADED = 2**16
+_UNITS_OF_GRADED = 2**16  # a vote, where entries are of any size: enough that rounding leaves them as they are
+_OF_CELLS = ("bins", "nearest", "partitions")
 
 
 def is_graded(settings: Experiment) -> bool:
     """Whether records vote with graded features, as they do if nothing else is named."""
-    return settings.record_queries in (None, GRADED) and all(
-        getattr(settings, name) is None for name in ("bins", "nearest", "partitions")
-    )
+    return settings.record_queries in (None, GRADED) and all(getattr(settings, name) is None for name in _OF_CELLS)
 
 
 def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blocks:
@@ -146,21 +144,14 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blo
     have, and for settings that do not go with them.
     """
     images = dataset.kind == "image"
-    usual = GRADED if is_graded(settings) else "columns" if dataset.has_cells else f"clusters:{usual_clusters(dataset)}"
-    kind = settings.record_queries or usual
+    kind = settings.record_queries or (GRADED if is_graded(settings) else usual_cells(dataset))
     if kind.partition(":")[0] in (COLUMNS, BOTH) and not dataset.has_cells:
         has = "images" if images else "text"
         raise InvalidInput(f"record_queries is {kind!r}; allowed for {dataset.name}, which has {has}: clusters:N")
     pool = dataset.public_inputs
     columns = () if images else dataset.columns or bare_columns(pool.shape[1])
-    choice = QueryChoice(
-        kind=kind,
-        bins=settings.bins,
-        nearest=settings.nearest,
-        partitions=settings.partitions,
-        features=settings.features,
-        seed=None if kind == COLUMNS else settings.data_seed,
-    )
+    given = {name: getattr(settings, name) for name in (*_OF_CELLS, "features")}
+    choice = QueryChoice(kind=kind, seed=None if kind == COLUMNS else settings.data_seed, **given)
     noise = None
     if kind == GRADED:
         budgets = experiment_budgets(settings)
@@ -216,9 +207,9 @@ def make_record_study(
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
 
 
-def usual_clusters(dataset: Dataset) -> int:
-    """One centre for about six public records: enough that a cluster's records mostly share a class."""
-    return max(2, len(dataset.public_labels) // 6)
+def usual_cells(dataset: Dataset) -> str:
+    """Cells of columns; or one centre for about six public records: a cluster's records mostly share a class."""
+    return COLUMNS if dataset.has_cells else f"clusters:{max(2, len(dataset.public_labels) // 6)}"
 
 
 _PATTERNS: dict[str, Pattern] = {"vanishing": "periodic", "secret-vanishing": "secret"}
