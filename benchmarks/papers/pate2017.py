@@ -25,8 +25,7 @@ from protocols.mechanisms.lnmax import LNMax
 from protocols.research import papernot
 from protocols.votes import ABSTAIN
 from simulations import datasets
-from simulations.datasets import DatasetRequest
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.published_tables import diabetes130_readmissions
 from simulations.datasets.sources import published
 

@@ -23,7 +23,7 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research import papernot
 from protocols.research.gnss import corrected_cost, understated_published_cost
 from simulations import datasets
-from simulations.datasets import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.sources import DataSource, published
 
 NAME = "pate2018"

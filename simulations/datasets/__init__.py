@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 
 from protocols.errors import InvalidInput
 from protocols.plugins import Parts, function_of
-from simulations.datasets.dataset import DatasetRequest
 
 if TYPE_CHECKING:
-    from simulations.datasets.dataset import Dataset
+    from simulations.datasets.dataset import Dataset, DatasetRequest
 
-__all__ = ["DATASETS", "RENDERED", "DatasetRequest", "load"]
+__all__ = ["DATASETS", "RENDERED", "load"]
 
 # These are computed rather than read, so they are worth keeping, take any size, and can be made harder.
 RENDERED = ("glyphs", "clear_glyphs")

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from benchmarks import garments, street_digits
 from coordinator.queries.features import features_for
 from protocols.errors import InvalidInput
-from simulations.datasets import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 SHAPES = {garments: (28, 28), street_digits: (32, 32, 3)}
 both = pytest.mark.parametrize("module", SHAPES)

@@ -21,7 +21,7 @@ from party.data.records import DataSettings
 from protocols.errors import DataCorrupt
 from protocols.study.terms import Feature, Terms
 from simulations import datasets
-from simulations.datasets import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from tests.harness.terms import terms_of
 
 TABLES = 400

@@ -17,7 +17,8 @@ from sklearn.metrics import roc_auc_score
 
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations import datasets
-from simulations.datasets import DATASETS, DatasetRequest
+from simulations.datasets import DATASETS
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.published_tables import eicu_stays
 from simulations.datasets.sources import published
 from simulations.setup.partition import parse_partition, partition

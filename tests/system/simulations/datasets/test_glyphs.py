@@ -10,7 +10,8 @@ from sklearn.linear_model import LogisticRegression
 
 from protocols.errors import DataUnavailable, InvalidInput
 from simulations import datasets
-from simulations.datasets import DatasetRequest, glyphs
+from simulations.datasets import glyphs
+from simulations.datasets.dataset import DatasetRequest
 
 
 def _load(**options):

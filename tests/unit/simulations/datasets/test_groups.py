@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, InvalidInput
-from simulations.datasets import DatasetRequest, load
+from simulations.datasets import load
 from simulations.datasets.columns import categorical, numeric
-from simulations.datasets.dataset import Dataset
+from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.groups import groupings
 from simulations.setup.partition import ByTime, partition
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.features.texts import words
-from simulations.datasets import DatasetRequest, load
+from simulations.datasets import load
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.notes import (
     CLASSES,
     FORMS,

@@ -8,7 +8,7 @@ import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from simulations import datasets
-from simulations.datasets import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 from tests.harness.simulating import run
 
 SCHEMA = """

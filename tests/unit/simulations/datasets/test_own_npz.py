@@ -7,7 +7,7 @@ import pytest
 
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations import datasets
-from simulations.datasets import DatasetRequest
+from simulations.datasets.dataset import DatasetRequest
 
 
 def _load(path, **options):

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
-from simulations.datasets import DATASETS, DatasetRequest, load
+from simulations.datasets import DATASETS, load
+from simulations.datasets.dataset import DatasetRequest
 from tests.harness.distributions import example, install
 
 

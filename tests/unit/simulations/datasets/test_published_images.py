@@ -8,7 +8,8 @@ from scipy.io import savemat
 
 from protocols.errors import DataCorrupt
 from simulations import datasets
-from simulations.datasets import DatasetRequest, sources
+from simulations.datasets import sources
+from simulations.datasets.dataset import DatasetRequest
 
 TRAIN, TEST = 50, 20
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable
-from simulations.datasets import DatasetRequest, load, sources
+from simulations.datasets import load, sources
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.sources import line_digests
 
 LINES = ['ham\tGo "until" jurong point', 'ham\tOk"', "spam\tFree entry £1.50!!", "ham\tOk lar...\x92"] + [

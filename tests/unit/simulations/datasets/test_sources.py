@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from protocols.errors import DataCorrupt, DataUnavailable
 from simulations import datasets
-from simulations.datasets import DatasetRequest, published_images, sources
+from simulations.datasets import published_images, sources
+from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.sources import (
     DataSource,
     check_content,
