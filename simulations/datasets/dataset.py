@@ -8,14 +8,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.study.terms import Feature
+
+if TYPE_CHECKING:
+    from protocols.study.terms import Feature
 
 
 @dataclass(frozen=True, kw_only=True)
