@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import isqrt
+from typing import TYPE_CHECKING
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -16,9 +17,11 @@ from numpy import ndarray
 
 from protocols.features.feature_map import FeatureMap
 from protocols.noise import LatticeNoise, Noise
-from protocols.study.study import Study
 from protocols.sums.blocks import NORM_STEPS, Blocks, Features, Nearest, Steps
 from protocols.sums.contributions import contribution_sum, graded_sum, said
+
+if TYPE_CHECKING:  # the names of breaks stand in --help, which loads no keys' library
+    from protocols.study.study import Study
 
 # Features, labels and units of one party's records, as simulations.stages.record_votes takes them.
 Holding = tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], Int64[ndarray, " records"]]
@@ -27,7 +30,7 @@ Sums = list[Int64[ndarray, "queries classes"]]
 _ONE_CELL = Blocks(FeatureMap((1,)), (Nearest.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([0])),))
 Draws = Float64[ndarray, "trials cells"] | Int64[ndarray, "trials cells"]
 # Each party's sum, of a study, of what is asked and of what each party holds.
-Contribute = Callable[[Study, Blocks, Sequence[Holding]], Sums]
+Contribute = Callable[["Study", Blocks, Sequence[Holding]], Sums]
 
 
 @dataclass(frozen=True)
