@@ -231,8 +231,9 @@ def graded_labels(
     mean, noise = sums / records, (sigma / records) ** 2
     targets = queries.targets(sums.shape[1]) / TARGET_STEPS
     seen, entry = overall(mean, targets=targets, noise=noise)
-    compared = compare_pool(seen, phi, noise=entry, units=records)
-    moment = PublicMoment.of_pool(phi, block_of_rows(queries), compared.weights if compared.unlike else None)
+    of = block_of_rows(queries)
+    compared = compare_pool(seen, phi, noise=entry, units=records, constant=of < 0)
+    moment = PublicMoment.of_pool(phi, of, compared.weights if compared.unlike else None)
     near = None
     if len(phi) > 1:
         graph = laplacian(features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(phi))

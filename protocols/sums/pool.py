@@ -15,13 +15,16 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import scipy.special
-from jaxtyping import Float64
+from jaxtyping import Bool, Float64
 from numpy import ndarray
 
 # How often a pool that is like the records is said to be unlike, at most.
 FALSE_ALARMS = 0.01
 # Directions of the pool that the test looks at by themselves, the widest first; and then all together.
 _FIRST = 10
+# How far the units that speak may be from as many as are said, as a standard deviation of their share: seats drop out,
+# weigh more or less, and have records that say nothing. What the constant rows of the sum tell of it counts beside it.
+_TURNOUT_SPREAD, _LEAST_TURNOUT = 0.5, 0.1
 # How strongly weights are held back: so many times what noise and chance leave open. Less overfits columns of tables
 # (adult), more leaves images as they are (garments).
 _DOUBTS = 4.0
@@ -80,21 +83,29 @@ def compare_pool(
     *,
     noise: float,
     units: float | int,
+    constant: Bool[ndarray, " rows"] | None = None,
 ) -> PoolComparison:
     """Compares the pool with the noisy mean of phi over the private units.
 
     mean: that mean; pool: phi of the pool; noise: the variance of the mean's noise in each row; units: how many.
+    constant: the rows that are the same for every record: they tell how many units have spoken, and what follows from
+    their number alone makes no pool unlike. None: all have.
     """
-    records = len(pool)
+    records, unsure = len(pool), 0.0
+    if constant is not None and constant.any():
+        turnout, unsure = _turnout(mean[constant], pool[:, constant].mean(axis=0), noise=noise)
+        mean, pool = mean[~constant] / turnout, pool[:, ~constant]
+        noise, units, unsure = noise / turnout**2, units * turnout, unsure / turnout**2
     centre = pool.mean(axis=0)
     spread, axes = np.linalg.eigh((pool - centre).T @ (pool - centre) / records)
     spread, axes = np.maximum(spread[::-1], 0.0), axes[:, ::-1]
     variance = noise + spread * (1 / units + 1 / records)
     told = variance > 0
-    squares = ((mean - centre) @ axes)[told] ** 2 / variance[told]
+    deviation = np.sqrt(variance[told])
+    moved, common = ((each @ axes)[told] / deviation for each in (mean - centre, centre))
     # Each a sum of squares of standard normal numbers, if noise and means are normal.
-    ends = sorted({min(_FIRST, len(squares)), len(squares)} - {0})
-    sums = [float(squares[:end].sum()) for end in ends]
+    ends = sorted({min(_FIRST, len(moved)), len(moved)} - {0})
+    sums = [_squared(moved[:end], common[:end], unsure) for end in ends]
     chances = [float(scipy.special.gammaincc(end / 2, each / 2)) for end, each in zip(ends, sums, strict=True)]
     statistic = max(((each - end) / np.sqrt(2 * end) for end, each in zip(ends, sums, strict=True)), default=0.0)
     p_value = min(1.0, len(ends) * min(chances, default=1.0))
@@ -103,6 +114,21 @@ def compare_pool(
         doubt = noise + 1 / units + 1 / records
         weights = _tilted((pool - centre) @ axes, (mean - centre) @ axes, penalty=_DOUBTS * doubt)
     return PoolComparison(float(statistic), p_value, weights)
+
+
+def _turnout(
+    mean: Float64[ndarray, " constants"], pool: Float64[ndarray, " constants"], *, noise: float
+) -> tuple[float, float]:
+    """The share of the units that have spoken, by the rows that are the same for every record, and its variance."""
+    held, prior = float(pool @ pool), 1 / _TURNOUT_SPREAD**2
+    unsure = noise / (held + noise * prior) if held + noise > 0 else _TURNOUT_SPREAD**2
+    found = 1.0 + (float(mean @ pool) - held) / (held + noise * prior) if held + noise > 0 else 1.0
+    return max(found, _LEAST_TURNOUT), unsure
+
+
+def _squared(moved: Float64[ndarray, " directions"], common: Float64[ndarray, " directions"], unsure: float) -> float:
+    """The squared length of what moved, if it is of variance 1 in each direction and `unsure` along what is common."""
+    return float(moved @ moved - unsure * (moved @ common) ** 2 / (1 + unsure * (common @ common)))
 
 
 def _tilted(

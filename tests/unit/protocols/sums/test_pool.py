@@ -77,3 +77,26 @@ def test_any_noise_gives_weights_with_the_sum_one(noise) -> None:
 def test_a_pool_of_copies_is_no_reason_to_fail() -> None:
     found = compare_pool(np.zeros(3), np.ones((5, 3)), noise=0.0, units=10)
     assert found.weights.sum() == pytest.approx(1)
+
+
+def spoken(seed: int, *, share: float, moved: float = 0.0):
+    """The comparison with a row of .2 in every record, where this share of the units has spoken."""
+    rng = np.random.default_rng(seed)
+    constant = np.arange(WIDTH + 1) == WIDTH
+    pool, records = (
+        np.insert(drawn(count, rng, moved=each) + 0.3, WIDTH, 0.2, axis=1) for count, each in ((250, moved), (500, 0))
+    )
+    seen = share * records.mean(axis=0) + 0.02 * rng.standard_normal(WIDTH + 1)
+    return compare_pool(seen, pool, noise=0.02**2, units=500 / share, constant=constant)
+
+
+@pytest.mark.parametrize("share", [0.6, 1.0, 1.5])
+def test_a_pool_is_not_called_unlike_because_fewer_or_more_units_spoke_than_are_said(share) -> None:
+    trials = 1000
+    alarms = sum(spoken(seed, share=share).unlike for seed in range(trials))
+    assert alarms <= binom.ppf(1 - 1e-4, trials, FALSE_ALARMS)
+
+
+@pytest.mark.parametrize("share", [0.6, 1.5])
+def test_a_pool_half_a_deviation_off_is_mostly_found_whoever_spoke(share) -> None:
+    assert sum(spoken(seed, share=share, moved=0.5).unlike for seed in range(100)) >= 75
