@@ -128,11 +128,17 @@ def fit(
     scores = Scores(found.coefficients @ code.T, found.log_likelihood)
     if neighbours is None:
         return scores
-    wider = problem.fitted(found.prior, neighbours.weighed.T @ neighbours.spread)
+    wider = problem.fitted(found.prior, _covariance(neighbours.weighed.T @ neighbours.spread))
     if wider.log_likelihood <= found.log_likelihood:
         return scores
     near = neighbours.phi @ wider.coefficients + wider.smoothness * neighbours.spread @ wider.weights
     return replace(scores, log_likelihood=wider.log_likelihood, near=near @ code.T + 1 / len(targets))
+
+
+def _covariance(made: Float64[ndarray, "rows rows"]) -> Float64[ndarray, "rows rows"]:
+    """The covariance nearest to one that a solver made, which is as exact as its tolerance and may fall below 0."""
+    values, axes = np.linalg.eigh((made + made.T) / 2)
+    return (axes * np.maximum(values, 0.0)) @ axes.T
 
 
 def contrasts(

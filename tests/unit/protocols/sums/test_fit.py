@@ -146,3 +146,12 @@ def test_a_mean_that_is_not_finite_is_refused() -> None:
             fit(mean, moment, targets=targets, **{"noise": noise, "units": units, **wrong})
     with pytest.raises(InvalidInput):
         fit(mean * np.nan, moment, targets=targets, noise=noise, units=units)
+
+
+def test_neighbours_of_a_solver_that_is_slightly_off_do_not_stop_the_fit() -> None:
+    mean, pool, of, targets, _, _ = problem(1)
+    narrow = pool * np.r_[np.ones(pool.shape[1] - 1), 1e-2]
+    moment = PublicMoment.of_pool(narrow, of)
+    near = Neighbours(narrow, narrow / len(narrow), -1e-3 * narrow)
+    found = fit(mean, moment, targets=targets, noise=1e-16, units=10**9, neighbours=near)
+    assert np.allclose(found.of_pool(narrow).sum(axis=1), 1)
