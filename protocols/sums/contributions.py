@@ -139,10 +139,20 @@ def graded_sum(
         _, member = np.unique(units[spoken], return_inverse=True)
         order = np.argsort(member, kind="stable")
         phi, labels, member = phi[order], labels[order], member[order]
-    for chunk, firsts in _chunks(member, most=max(1, _CHUNK // total.size)):
-        matrices = _matrices(phi[chunk], targets[labels[chunk]], weight=weight)
-        if len(firsts) < len(matrices):
-            matrices = _shortened(np.add.reduceat(matrices, firsts, axis=0), weight=weight)
+    most = max(1, _CHUNK // total.size)
+    for chunk, firsts in _chunks(member, most=most):
+        held, psi = phi[chunk], targets[labels[chunk]]
+        if len(held) <= most:
+            matrices = _matrices(held, psi, weight=weight)
+            if len(firsts) < len(held):
+                matrices = _shortened(np.add.reduceat(matrices, firsts, axis=0), weight=weight)
+        else:
+            # One unit of more records than are held together: its matrices are added up in parts.
+            unit = np.zeros_like(total)
+            for start in range(0, len(held), most):
+                part = slice(start, start + most)
+                unit += _matrices(held[part], psi[part], weight=weight).sum(axis=0)
+            matrices = _shortened(unit[None], weight=weight)
         total += matrices.sum(axis=0)
     return total
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.sums import contributions
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Constant, Linear, Nearest, simplex
 from protocols.sums.contributions import (
     LARGEST_WEIGHT,
@@ -210,6 +211,24 @@ def test_a_unit_says_the_same_in_any_company() -> None:
     )  # fmt: skip
     assert np.array_equal(whole - without, alone)
     assert alone.any()
+
+
+def test_a_unit_of_many_records_is_added_up_in_parts_of_a_bounded_size(monkeypatch) -> None:
+    rng, blocks = np.random.default_rng(9), graded(9)
+    values, labels = rng.normal(size=(300, 3)).astype(np.float32), rng.integers(0, 3, 300)
+    units = np.minimum(np.arange(300), 40)  # one unit has 260 records
+    spoken = said(blocks, values, labels, classes=3)
+    whole = contribution_sum(blocks, spoken, units, weight_units=UNIT, classes=3)
+    most, made, held = 7, contributions._matrices, []
+
+    def matrices(phi, psi, *, weight):
+        held.append(len(phi))
+        return made(phi, psi, weight=weight)
+
+    monkeypatch.setattr(contributions, "_CHUNK", most * whole.size)
+    monkeypatch.setattr(contributions, "_matrices", matrices)
+    assert np.array_equal(contribution_sum(blocks, spoken, units, weight_units=UNIT, classes=3), whole)
+    assert max(held) == most
 
 
 CELLS = Blocks(FeatureMap((3,)), (Nearest.of(np.eye(3, dtype=np.float32), columns=np.arange(3)),))
