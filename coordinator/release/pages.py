@@ -90,7 +90,8 @@ def _report_verdict(statement: Mapping[str, Any]) -> str:
     if statement["records"] is None:
         says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
     else:
-        says = f"Noisy sums of all records' votes in {queries['answered']} public questions are released."
+        asked = "features" if statement["records"]["graded"] else "questions"
+        says = f"Noisy sums of all records' votes in {queries['answered']} public {asked} are released."
     return verdict(
         says,
         [

@@ -10,7 +10,7 @@ from pathlib import Path
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_bytes
 from protocols.study.deployed import DeployedStudy
-from protocols.study.votes import unit_sums
+from protocols.study.votes import UnitSums, unit_sums
 from protocols.sums.blocks import BLOCKS_BYTES, Blocks
 
 
@@ -28,14 +28,19 @@ def read_blocks(path: Path, study: DeployedStudy) -> Blocks:
         raise InvalidInput(
             f"queries file {path} has SHA-256 {queries.digest}; allowed: that of the study, {records.queries_sha256}"
         )
-    if (queries.rows, queries.filled, queries.signed) != (records.queries, records.votes, records.signed):
-        raise InvalidInput(
-            f"queries file {path} has {queries.rows} queries, {queries.filled} votes of a record and signed "
-            f"{queries.signed}; allowed: the {records.queries}, {records.votes} and {records.signed} of the study"
-        )
-    check_kind(queries)
+    check_terms(queries, records)
     check_shape(queries, study.terms.input_shape)
     return queries
+
+
+def check_terms(queries: Blocks, records: UnitSums) -> None:
+    """Raises InvalidInput unless the study says of these queries what they are: what a unit costs follows from it."""
+    if (queries.rows, queries.filled, queries.signed) != (records.queries, records.votes, records.signed):
+        raise InvalidInput(
+            f"there are {queries.rows} queries, {queries.filled} votes of a record and signed {queries.signed}; "
+            f"allowed: the {records.queries}, {records.votes} and {records.signed} of the study"
+        )
+    check_kind(queries)
 
 
 def check_kind(queries: Blocks) -> None:

@@ -17,6 +17,7 @@ from numpy import ndarray
 from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
 from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
+from protocols.study.queries_file import check_terms
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import BLOCKS_BYTES, Blocks
@@ -61,8 +62,10 @@ class RecordCells:
 
         Raises InvalidInput for another map than the study's.
         """
-        if unit_sums(study).queries_sha256 != self.map.digest:
+        records = unit_sums(study)
+        if records.queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
+        check_terms(self.map, records)
         shape = (self.queries, study.classes)
         return [
             np.zeros(shape, dtype=np.int64)

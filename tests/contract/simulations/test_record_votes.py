@@ -243,6 +243,16 @@ def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
         contributions(study_of(), other, HOLDINGS)
 
 
+@pytest.mark.parametrize(
+    "terms", [{"signed": False}, {"votes": GRADED.filled - 1}, {"queries": GRADED.rows + 1}]
+)
+def test_contributions_are_refused_where_the_study_says_less_of_its_queries_than_a_unit_moves(terms) -> None:
+    study = study_of(queries=GRADED)
+    contributions(study, GRADED, HOLDINGS)
+    with pytest.raises(InvalidInput, match="of the study"):
+        contributions(study.voting(**terms), GRADED, HOLDINGS)
+
+
 def test_a_studys_file_gives_the_same_study_back(tmp_path) -> None:
     graded = study_of("secure_sum", unit="patient", queries=GRADED)
     for study in (graded, study_of(), study_of("secure_sum", unit="patient")):
