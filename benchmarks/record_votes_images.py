@@ -25,6 +25,7 @@ from coordinator.queries.features import features_for
 from coordinator.students import student_kind
 from protocols.study.levels import Clear
 from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.sums.contributions import said
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.setup.budgets import parse_budgets
@@ -60,7 +61,7 @@ def main() -> None:
     queries = cluster_queries(data.public_inputs, features, queries=asked.queries, seed=0)
     print(f"{asked.dataset}: {queries.rows} queries in {features.width} features: {_since(began)}", flush=True)
     began = time.perf_counter()
-    cells = queries.cells(data.private_inputs, data.private_labels, classes=data.classes)
+    cells = said(queries, data.private_inputs, data.private_labels, classes=data.classes)
     print(f"features and nearest queries of {len(cells)} private records: {_since(began)}", flush=True)
     settings = [(f"epsilon {each}", each, "uniform") for each in asked.epsilons.split(",")]
     if asked.budgets:
