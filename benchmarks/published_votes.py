@@ -40,7 +40,7 @@ class ClassicConversion(GaussianRdp):
 
 def mean_answers(accountant: Accountant, *, seeds: int = 20) -> tuple[float, float, float]:
     """Mean answers, queries asked and label accuracy under one accountant."""
-    accountants.ACCOUNTANTS = {**accountants.ACCOUNTANTS.loadable(), accountant.name: accountant}
+    accountants.ACCOUNTANTS = {**accountants.ACCOUNTANTS, accountant.name: accountant}
     data = Path(os.environ["CONCLAVE_DATA"])
     stored, parties = read_votes(
         data / "pate_votes/pate2018/mnist_250_teachers.npy", kind=None, classes=None, parties=250

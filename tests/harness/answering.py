@@ -47,7 +47,7 @@ def answered(place, numbers):
 def ended(home, policy, study):
     """What each seat of a study that is withdrawn has spent, and whether its ledger shows it."""
     final = withdraw(home, policy, study, data_set="ward", party=SEAT)
-    return {seat: (each.nano, each.proven) for seat, each in final.items()}
+    return {seat: (each.spent, each.proven) for seat, each in final.items()}
 
 
 def reserved(policy):

@@ -52,7 +52,7 @@ def test_of_images_record_votes_are_advised_with_the_noise_that_their_run_has(ca
     assert run(*shlex.split(said[1])[1:], "--dry-run", "--quiet", "--engine", "in_process") == 0
     has = re.search(r"noise of ([\d.]+)\s+votes", capsys.readouterr().out)
     assert has is not None
-    assert float(has[1]) == pytest.approx(float(said[0]), rel=1e-3)
+    assert float(has[1]) == pytest.approx(float(said[0]), rel=5e-3)  # three digits are said
 
 
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):

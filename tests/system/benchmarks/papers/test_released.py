@@ -9,13 +9,14 @@ from benchmarks.papers.students import counts_of, ensemble_votes, released, stud
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.votes import ABSTAIN
 from simulations import datasets
+from simulations.datasets.dataset import DatasetRequest
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
 
 
 def test_teachers_vote_labels_are_released_and_a_student_learns_them(tmp_path):
     task = Task((0,), Host(data_dir=None, cache_dir=tmp_path, engine="in_process", workers=1), Reporter(quiet=True))
-    dataset = datasets.load("digits", datasets.DatasetRequest(seed=0))
+    dataset = datasets.load("digits", DatasetRequest(seed=0))
     votes = ensemble_votes(task, dataset, teachers=20, kind="nearest_centroid", seed=0)
     counts = counts_of(votes, classes=10)
     assert counts.shape == (len(dataset.public_labels), 10)
