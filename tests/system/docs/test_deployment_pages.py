@@ -59,7 +59,9 @@ def test_every_key_of_a_privacy_statement_is_said_in_words_and_no_other(run_page
         return key == name or key.startswith((f"{name}.", f"{name}[]"))
 
     assert not [key for key in written if not any(covers(name, key) for name in described)]
-    assert not [name for name in described if not any(covers(name, key) for key in written)]
+    # The statement of records has its own noise, which test_record_release.py holds to the page.
+    of_teachers = [name for name in described if not name.startswith("noise.")]
+    assert not [name for name in of_teachers if not any(covers(name, key) for key in written)]
 
 def test_every_command_of_every_program_has_a_heading() -> None:
     text = PAGE.read_text(encoding="utf-8")

@@ -25,6 +25,7 @@ from protocols.study.queries_file import read_blocks
 from runtime.exits import Exit
 from tests.harness.deployed_records import HOSPITALS, POOL, draft, record_study_of, sum_of
 from tests.harness.levels import SEAT_KEYS, GuardianHere, secure_sum, two_server
+from tests.harness.pages import ROOT, names_of, section
 from tests.harness.released import Consortium, failed
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import seat_keys
@@ -74,6 +75,8 @@ def test_the_statement_and_the_study_file_name_no_teacher_and_no_mechanism_where
     stated = json.loads((folder / "privacy.json").read_text())
     assert "mechanism" not in stated
     assert not {"teachers_per_party", "participation"} & set(stated["study"])
+    described = names_of(section(ROOT / "docs" / "how-to" / "read-a-privacy-statement.md", "Every key"))
+    assert {f"noise.{key}" for key in stated["noise"]} == {name for name in described if name.startswith("noise.")}
     assert stated["noise"]["law"] == "discrete_gaussian"
     assert stated["noise"]["sigma"] == stated["noise"]["in_each_sum"] == labelled.study.mechanism.label_sigma
     for name in ("privacy.json", "privacy.html", "study.toml", "report.html", "model_card.md"):
