@@ -17,10 +17,10 @@ import numpy as np
 from scipy.integrate import quad
 from scipy.special import log_ndtr
 
-from protocols.research.label_law import label_log_probabilities
+from benchmarks.label_law import label_log_probabilities
+from benchmarks.typical_case import retraining
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
-from simulations.retraining import retraining
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import DatasetInputs, Host, read_inputs
 from simulations.stages.label import label_seed

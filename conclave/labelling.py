@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 # Settings that the arguments give, that say how votes are made, or that compare and attack trained models.
 _IDLE = frozenset(DATA_SETTINGS) | frozenset(
-    "parties votes votes_kind labels budgets queries seeds data_seed attack baselines retrainings".split()
+    "parties votes votes_kind labels budgets queries seeds data_seed attack baselines".split()
 )
 # A budget that any study affords, to check what does not depend on budgets.
 _AMPLE = 4.0

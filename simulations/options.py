@@ -19,7 +19,7 @@ from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from protocols.reading import parse_json
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
-from simulations.setup.accountants import ANALYSES, BAYESIAN, named_accountants
+from simulations.setup.accountants import ANALYSES, named_accountants
 
 if TYPE_CHECKING:
     from simulations.progress import Reporter
@@ -104,7 +104,6 @@ _SETTINGS = [
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [label_only for labels, else the "
           "tightest]; in a list with it, those that analyse the votes for research: "
           f"{', '.join(ANALYSES)}."),
-    _flag("--retrainings", "Accountant bayesian: retrainings with one record replaced, per party [10].", type=int),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax]. Noise and threshold that are not given are "
           "smaller where budgets would outlast the pool.", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),
@@ -283,8 +282,6 @@ def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes
             f"accountant {analyses[0]!r} analyses votes, and a plan has none; allowed: one that charges budgets "
             f"({', '.join(ACCOUNTANTS)})"
         )
-    if "retrainings" in given and BAYESIAN not in analyses:
-        raise InvalidInput(f"--retrainings has no effect without --accountant {BAYESIAN}; leave it out")
 
 
 def host_from(flags: dict[str, object]) -> Host:

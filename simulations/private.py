@@ -1,7 +1,7 @@
 """Findings: figures computed from a run's private votes and records, all Private, computed after the labels.
 
-Three kinds: data-dependent accountants (`--accountant`), leave-one-out retraining (the accountant "bayesian"), and the
-membership attack on the released student. All are of the first seed. simulations/report/private_section.py shows them.
+Two kinds: data-dependent accountants (`--accountant`), and the membership attack on the released student. Both are of
+the first seed. simulations/report/private_section.py shows them.
 
 An analysis of stored votes without a budget: a fixed number of queries, and what they cost on these votes.
 
@@ -32,8 +32,7 @@ from protocols.votes import ABSTAIN, NOT_ASKED
 from simulations.membership.attack import Controls, make_controls, membership_attack, record_seats
 from simulations.membership.report import MembershipReport
 from simulations.progress import Reporter
-from simulations.retraining import Retraining, retraining
-from simulations.setup.accountants import BAYESIAN, named_accountants
+from simulations.setup.accountants import named_accountants
 from simulations.setup.experiment import Experiment
 from simulations.setup.usual_noise import scaled_mechanism
 from simulations.stages.asked_votes import AskedVotes
@@ -53,7 +52,6 @@ class Findings:
 
     accountants: Mapping[str, Private[Figures]]
     refused: Mapping[str, Private[str]]
-    retraining: Private[Retraining] | None
     attack: Private[MembershipReport] | None
 
 
@@ -74,28 +72,22 @@ def find(
     _, names = named_accountants(inputs.settings.accountant)
     figures: dict[str, Private[Figures]] = {}
     refused: dict[str, Private[str]] = {}
-    retrained = None
     if names and first.asked and not isinstance(stored, RecordCells):
         predictions = _predictions(inputs, study, first, host)
-        wanted = [name for name in names if name != BAYESIAN]
-        if wanted:
-            asked = AskedVotes(study, stored, first, predictions)
-            with reporter.stage("analysis of the votes") as stage:
-                for done, name in enumerate(wanted, 1):
-                    try:
-                        figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
-                    except InvalidInput as error:
-                        # Refusals that do not depend on votes were raised earlier; one that does must not end the run.
-                        refused[name] = Private(str(error))
-                    stage.update(done, len(wanted))
-                stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
-        # check_analyses refuses it for votes of a file, whose records are not known.
-        if BAYESIAN in names and isinstance(inputs, DatasetInputs) and isinstance(stored, CastVotes):
-            retrained = _retrained(inputs, study, stored, first, predictions, reporter)
+        asked = AskedVotes(study, stored, first, predictions)
+        with reporter.stage("analysis of the votes") as stage:
+            for done, name in enumerate(names, 1):
+                try:
+                    figures[name] = DATA_DEPENDENT[name].figures(asked.evidence, asked.units)
+                except InvalidInput as error:
+                    # Refusals that do not depend on votes were raised earlier; one that does must not end the run.
+                    refused[name] = Private(str(error))
+                stage.update(done, len(names))
+            stage.result = f"{', '.join(figures) or 'refused'} (private figures)"
     attack = None
     if isinstance(inputs, DatasetInputs):
         attack = _attack(inputs, study, first, released, host=host, reporter=reporter)
-    return Findings(figures, refused, retrained, attack)
+    return Findings(figures, refused, attack)
 
 
 def _predictions(
@@ -112,36 +104,6 @@ def _predictions(
     before = labels.copy()
     before[round_one:] = NOT_ASKED
     return train(before)
-
-
-def _retrained(
-    inputs: DatasetInputs,
-    study: Study,
-    stored: CastVotes,
-    first: SeedResult,
-    predictions: Float64[ndarray, "queries classes"] | None,
-    reporter: Reporter,
-) -> Private[Retraining]:
-    settings = inputs.settings
-    with reporter.stage("teachers with another record") as stage:
-        found = retraining(
-            study,
-            inputs.taught,
-            inputs.shards,
-            stored.votes,
-            first,
-            teacher=settings.teacher,
-            seed=settings.data_seed,
-            parties=None,
-            retrainings=settings.retrainings,
-            # Half of the smallest delta is left for the conversion.
-            confidence=1 - float(study.budgets.delta.min()) / 2,
-            population="federation",
-            predictions=predictions,
-            on_progress=stage.update,
-        )
-        stage.result = f"{settings.retrainings * len(study.roster)} trainings (private figures)"
-    return found
 
 
 def _attack(
@@ -211,8 +173,8 @@ class VoteAnalysis:
 def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
     """Releases every query once with the noise of `seed`, and lets the accountants look.
 
-    Raises InvalidInput, before any vote is looked at, for an accountant that charges, that needs teachers, or that does
-    not hold for the mechanism.
+    Raises InvalidInput, before any vote is looked at, for an accountant that charges, or that does not hold for the
+    mechanism.
     """
     settings, stored = inputs.settings, inputs.stored
     teachers = settings.teachers_per_party
@@ -292,9 +254,10 @@ def _analyses(settings: Experiment, mechanism: Mechanism) -> tuple[str, ...]:
             raise InvalidInput(f"no accountant analyses votes under {mechanism.name}; allowed: another mechanism")
         return (first,)
     charging, names = named_accountants(settings.accountant)
-    if charging is not None or BAYESIAN in names:
-        why = "trains teachers again" if charging is None else "charges budgets, and here are none"
-        raise InvalidInput(f"accountant {charging or BAYESIAN!r} {why}; allowed: {', '.join(DATA_DEPENDENT)}")
+    if charging is not None:
+        raise InvalidInput(
+            f"accountant {charging!r} charges budgets, and here are none; allowed: {', '.join(DATA_DEPENDENT)}"
+        )
     return names
 
 

@@ -52,8 +52,8 @@ def paper() -> Paper:
 
 
 def _typical(task: Task) -> Sequence[Cell]:
+    from benchmarks.typical_case import retraining
     from simulations.pipeline import study_of
-    from simulations.retraining import retraining
 
     settings = experiment(
         dataset=_DATASET, parties=_PARTIES, queries=_QUERIES, budgets=_EPSILON, weights="uniform", student="none",

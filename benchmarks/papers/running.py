@@ -28,8 +28,9 @@ from simulations.source import source_digest
 
 # What a kept part depends on, besides data and printed figures: the code of papers and stages, and of what they call.
 _CODE = (
-    "benchmarks.papers", "simulations.stages", "simulations.setup", "simulations.datasets",
-    "simulations.retraining", "coordinator.queries", "coordinator.students", "party.teachers", "protocols.mechanisms",
+    "benchmarks.papers", "benchmarks.typical_case", "benchmarks.bayesian", "benchmarks.label_law",
+    "simulations.stages", "simulations.setup", "simulations.datasets",
+    "coordinator.queries", "coordinator.students", "party.teachers", "protocols.mechanisms",
     "protocols.budgets", "protocols.bounds", "protocols.research",
 )  # fmt: skip
 _CELLS_BYTES = 2**24

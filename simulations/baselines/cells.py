@@ -37,7 +37,6 @@ _NOT_HERE = {
     "privacy_groups": "every party has one budget",
     "baselines": "--methods names them",
     "attack": "a comparison has no private figures",
-    "retrainings": "a comparison has no private figures",
 }
 
 

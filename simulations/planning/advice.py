@@ -257,7 +257,7 @@ def _teachers(study: Study, given: Experiment, inputs: Inputs) -> Affordable | N
 
 # What votes of records have no use for.
 _OF_TEACHERS = (
-    "teacher teachers_per_party accountant mechanism individualization weights stop answer_rate retrainings view"
+    "teacher teachers_per_party accountant mechanism individualization weights stop answer_rate view"
 ).split()
 
 

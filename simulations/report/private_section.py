@@ -28,7 +28,7 @@ from simulations.pipeline import RunResult
 from simulations.plots.style import Drawing, png_bytes, svg_text
 from simulations.private import VoteAnalysis
 from simulations.results import text as membership_words
-from simulations.setup.accountants import BAYESIAN, accountant_table
+from simulations.setup.accountants import accountant_table
 
 # Suffixes of figures that belong to another figure.
 DEVIATION: Final = "standard deviation"
@@ -45,8 +45,6 @@ _ABOVE = (
     "bound, which is above the label-only bound that may have charged; '(expected)' covers answers that were expected "
     "but may not have come; a sanitised figure includes the cost of its release."
 )
-_MOVED = "share of retrainings that moved a vote"
-_BAYESIAN = {"typical": "epsilon_typical", "proved": "epsilon_proved", _MOVED: "moved_share"}
 _NO_BUDGET = "no budget was charged and none stopped this, so no label of it may be published, and none is kept"
 # Rows of parties that a page shows.
 _MOST_GROUPS = 100
@@ -55,9 +53,7 @@ _MOST_GROUPS = 100
 def has_findings(result: RunResult) -> bool:
     """Whether the run computed anything private."""
     findings = result.findings
-    return (
-        bool(findings.accountants or findings.refused) or findings.retraining is not None or findings.attack is not None
-    )
+    return bool(findings.accountants or findings.refused) or findings.attack is not None
 
 
 def write_private(result: RunResult, out: Path) -> list[Path]:
@@ -71,7 +67,7 @@ def write_private(result: RunResult, out: Path) -> list[Path]:
     paths = [folder / "READ-FIRST.txt", folder / "findings.json"]
     write_atomically(paths[0], _MARK + "\n")
     write_atomically(paths[1], json.dumps(_findings(result), indent=2, allow_nan=False) + "\n")
-    if result.findings.accountants or result.findings.retraining is not None:
+    if result.findings.accountants:
         paths.append(folder / "parties.csv")
         write_atomically(paths[-1], _parties(result))
     drawing = attack_drawing(result)
@@ -95,7 +91,7 @@ def private_section(result: RunResult) -> Row | None:
             {"name": name, "statement": statements[name].statement, "unit": result.study.unit,
              "view": result.study.view, "adjacency": ADJACENCY, "source": statements[name].source,
              "note": statements[name].note}
-            for name in _names(result)
+            for name in result.findings.accountants
         ],
         "refused": _refused(result),
         "above": _ABOVE if _above(result) else None,
@@ -179,16 +175,12 @@ def _columns_of_analysis(analysis: VoteAnalysis) -> Columns:
     return columns
 
 
-def _names(result: RunResult) -> list[str]:
-    return [*result.findings.accountants, *([BAYESIAN] if result.findings.retraining is not None else [])]
-
-
 def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     """The columns that are epsilons, as this project converts, by name."""
     return {
         name: values
         for name, values in _columns_of(result).items()
-        if not name.endswith((DEVIATION, ORDER, MIRONOV, f"({_MOVED})")) and np.isfinite(values).any()
+        if not name.endswith((DEVIATION, ORDER, MIRONOV)) and np.isfinite(values).any()
     }
 
 
@@ -218,15 +210,6 @@ def _columns_of(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     columns: dict[str, Float64[ndarray, " parties"]] = {}
     for name, private in result.findings.accountants.items():
         columns |= columns_of_figures(name, private.for_research())
-    if result.findings.retraining is not None:
-        rows = {row.party: row for row in result.findings.retraining.for_research().rows}
-        found = [rows.get(seat.party) for seat in result.study.roster]
-        for kind, field in _BAYESIAN.items():
-            columns[f"{BAYESIAN} ({kind})"] = np.array(
-                [np.nan if row is None else float(getattr(row, field)) for row in found]
-            )
-        # The estimate at a power belongs to Renyi order power + 1.
-        columns[f"{BAYESIAN} (typical) {ORDER}"] = np.array([np.nan if r is None else r.power + 1 for r in found])
     return columns
 
 
@@ -275,7 +258,7 @@ def _findings(result: RunResult) -> Row:
         "mechanism": study.mechanism.name,
         "asked": result.seeds[0].asked,
         "answered": len(result.seeds[0].answered),
-        "accountants": {name: asdict(of_name[name]) for name in _names(result)},
+        "accountants": {name: asdict(of_name[name]) for name in result.findings.accountants},
         "refused": _refused(result),
         "parties": [
             {
@@ -288,14 +271,6 @@ def _findings(result: RunResult) -> Row:
             for i, seat in enumerate(study.roster)
         ],
     }
-    if findings.retraining is not None:
-        retraining = findings.retraining.for_research()
-        document["retraining"] = {
-            "statement": retraining.statement,
-            "confidence": retraining.confidence,
-            "population": retraining.population,
-            "rows": [{k: _number(v) for k, v in asdict(row).items()} for row in retraining.rows],
-        }
     if releases := _releases(result):
         document["smooth_sensitivity"] = {"objective": "epsilon + 2 std", "releases": releases}
     if findings.attack is not None:

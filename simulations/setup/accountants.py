@@ -11,17 +11,16 @@ from numpy import ndarray
 
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
-from protocols.mechanisms import GaussianMechanism, check_view
+from protocols.mechanisms import check_view
 from protocols.study.chosen import GIVEN
 from protocols.study.votes import teacher_votes
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
 
-BAYESIAN = "bayesian"
 # The accountants that look at votes and charge nothing. Their code, protocols.research.data_dependent, is not imported
 # for --help.
-ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_sensitivity", BAYESIAN)
+ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_sensitivity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -67,11 +66,7 @@ def accountant_table() -> list[AccountantRow]:
         )
         for d in DATA_DEPENDENT.values()
     ]  # fmt: skip
-    bayesian = AccountantRow(
-        name=BAYESIAN, statement="bayesian_typical_case", charges=False, unit="record", view="label or histogram",
-        adjacency=ADJACENCY, noise="gaussian", source="Triastcyn & Faltings 2020, Thms 3, 4",
-    )  # fmt: skip
-    return [*charging, *looking, bayesian]
+    return [*charging, *looking]
 
 
 def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
@@ -138,17 +133,4 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
         secret=study.secret_coins,
     )
     for name in names:
-        if name in DATA_DEPENDENT:
-            DATA_DEPENDENT[name].check(given)
-        elif (
-            not trains
-            or study.votes.pooled
-            or study.unit != "record"
-            or given.secret
-            or not isinstance(study.mechanism, GaussianMechanism)
-            or len(study.roster) < 2
-        ):
-            raise InvalidInput(
-                f"accountant {name!r} trains teachers again with another record; allowed: unit 'record', two parties "
-                "or more whose teachers this run trains, Gaussian noise, and participation that is public"
-            )
+        DATA_DEPENDENT[name].check(given)

@@ -46,7 +46,7 @@ from simulations.setup.usual_noise import check_parameters, is_usual, least_fact
 # Settings that have a meaning for teachers' votes only, and those for record votes only.
 OF_TEACHERS = (
     "questions teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate "
-    "retrainings teacher_features"
+    "teacher_features"
 ).split()
 OF_RECORDS = "record_queries bins nearest partitions features".split()
 # Settings that say how votes are made; they do not apply to stored votes.
@@ -268,7 +268,6 @@ class Experiment:
     groups: str | None = None
     baselines: bool = True
     attack: bool = False
-    retrainings: Annotated[int, (">=", 2)] = 10
     seeds: tuple[int, ...] = (0,)
     data_seed: Annotated[int, (">=", 0)] = 0
     parameters: Mapping[str, int | float] = field(default_factory=dict, hash=False)

@@ -138,12 +138,12 @@ def _setting(values: dict[str, object], chosen: Mapping[str, object]) -> Experim
         settings = experiment(**values)
         _, analyses = named_accountants(settings.accountant)
         # A run's config.toml, which may be the base, names those that were not asked for, too.
-        usual = {name: SETTINGS[name] for name in ("attack", "retrainings", "groups")}
+        usual = {name: SETTINGS[name] for name in ("attack", "groups")}
         idle = [name for name, default in usual.items() if getattr(settings, name) != default]
         if analyses or idle:
             raise InvalidInput(
                 f"{idle[0] if idle else analyses[0]} adds figures that a sweep does not have; allowed: an accountant "
-                "that charges, and no attack, retrainings or groups (give them to `run`, setting by setting)"
+                "that charges, and no attack or groups (give them to `run`, setting by setting)"
             )
     except InvalidInput as error:
         raise of_setting(error, chosen) from None

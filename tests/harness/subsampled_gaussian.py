@@ -9,7 +9,7 @@ import scipy
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
-from protocols.research.bayesian import check_powers
+from benchmarks.bayesian import check_powers
 from protocols.research.private import Private
 
 Number = float | int

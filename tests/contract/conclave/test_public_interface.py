@@ -230,7 +230,6 @@ def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> 
         ({"names": np.array(["a", "b"])}, "names are 2, 2 distinct; allowed: 60, each once"),
         ({"attack": True}, "attack has no effect on votes of one's own"),
         ({"baselines": False}, "baselines has no effect"),
-        ({"retrainings": 50}, "retrainings has no effect"),
         ({"accountant": "exact"}, "'exact' analyses private votes.*allowed: one that charges budgets"),
         ({"accountant": "gaussian,papernot2018"}, "'papernot2018' analyses private votes"),
         ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),

@@ -13,13 +13,13 @@ import pandas as pd
 import pytest
 from scipy.stats import binom
 
+from benchmarks.bayesian import bayesian_cost
 from benchmarks.papers import find_papers
 from benchmarks.papers.paper import number
 from benchmarks.papers.written import from_tidy, papers_markdown
 from protocols.bounds.label_only import label_rdp
 from protocols.bounds.lattice_label_only import lattice_label_rdp
 from protocols.bounds.secret_sampling import sampled_label_gaussian_rdp
-from protocols.research.bayesian import bayesian_cost
 from simulations.baselines import METHODS
 from simulations.baselines.table import markdown, means
 from simulations.groups import FEWEST

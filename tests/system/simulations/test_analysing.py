@@ -83,7 +83,6 @@ def test_a_threshold_that_no_votes_can_reach_is_warned_of(counts, capsys):
     [
         ([], "votes is missing; allowed: --votes FILE.npy"),
         (["--accountant", "label_only"], "'label_only' charges budgets, and here are none; allowed: papernot2018"),
-        (["--accountant", "bayesian"], "'bayesian' trains teachers again"),
         (["--accountant", "moments2017"], "confident_gnmax; allowed: lnmax"),
         (["--accountant", "exact_own_vote"], "needs the one vote of each unit"),
         (["--unit", "patient"], "unit is 'patient'; allowed"),

@@ -179,9 +179,6 @@ def test_flags_that_stored_votes_make_idle_are_refused(stored, capsys, flags):
 @pytest.mark.parametrize(
     ("command", "flags", "reason"),
     [
-        ("run", ["--retrainings", "4"], "--retrainings has no effect without --accountant bayesian"),
-        ("run", ["--retrainings", "4", "--accountant", "exact"], "--retrainings has no effect"),
-        ("plan", ["--retrainings", "4"], "--retrainings has no effect"),
         ("plan", ["--accountant", "papernot2018"], "analyses votes, and a plan has none; allowed: one that charges"),
         ("plan", ["--accountant", "gaussian,exact"], "'exact' analyses votes"),
         ("plan", ["--optimise", "--classes", "3", "--accuracy", "0.8", "--accountant", "exact"], "'exact' analyses"),

@@ -125,7 +125,7 @@ def test_what_affords_nothing_says_so_and_several_grids_are_one_sweep(stored, tm
          "individualization = vanishing: weights is 'uniform'; allowed: with individualization 'weighting'"),
         ('[grid]\nmechanism = ["lnmax", "gnmax"]\ngamma = [0.1]\n', "gamma is 0.1, which gnmax does not use"),
         ('[grid]\naccountant = ["gaussian,exact"]\n', "exact adds figures that a sweep does not have"),
-        ("[base]\nretrainings = 4\n[grid]\nsigma = [1.0]\n", "retrainings adds figures"),
+        ("[base]\nattack = true\n[grid]\nsigma = [1.0]\n", "attack adds figures"),
         ("[grid\n", "is not TOML"),
     ],
 )  # fmt: skip

@@ -138,7 +138,7 @@ def test_a_run_that_asks_for_none_has_none_and_writes_none(tmp_path):
 
 def test_the_table_has_every_accountant_once_and_only_those_that_charge_are_publishable():
     table = {row.name: row for row in accountant_table()}
-    assert set(table) == set(ACCOUNTANTS) | set(DATA_DEPENDENT) | {"bayesian"}
+    assert set(table) == set(ACCOUNTANTS) | set(DATA_DEPENDENT)
     for name, row in table.items():
         assert row.publishable == (name in ACCOUNTANTS)
         assert row.adjacency == "replace-one"
@@ -255,7 +255,6 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     ("settings", "named"),
     [
         ({"accountant": "moments2017"}, "moments2017.*confident_gnmax; allowed: lnmax"),
-        ({"accountant": "bayesian"}, "trains teachers again"),
         ({"accountant": "exact", "unit": "party", "teachers": 2}, "one vote per query"),
         ({"accountant": "smooth_sensitivity", "dropout": 0.3}, "every party in every query"),
         ({"accountant": "smooth_sensitivity", "stop": "drop-exhausted"}, "every party in every query"),

@@ -109,11 +109,9 @@ def test_privacy_groups_give_every_party_a_seat_for_each_budget(run):
     [
         (["--individualization", "upsampling"], "cannot replay stored votes"),
         (["--mechanism", "interactive_gnmax"], "cannot replay stored votes"),
-        (["--accountant", "bayesian"], "trains teachers again"),
         (["--accountant", "moments2017"], "allowed: lnmax"),
         (["--privacy-groups"], "no effect with --votes"),
         (["--individualization", "vanishing", "--weights", "uniform"], "allowed: with individualization 'weighting'"),
-        (["--retrainings", "1"], "retrainings is 1"),
         (["--gamma", "1"], "gamma"),
         (["--reinforce-confidence", "2"], "reinforce_confidence is 2.0"),
     ],

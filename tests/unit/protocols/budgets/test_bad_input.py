@@ -3,12 +3,13 @@
 import numpy as np
 import pytest
 
+from benchmarks import label_law
 from protocols.bounds import gaussian, laplace, rdp
 from protocols.budgets.accountant import ACCOUNTANTS, accountant
 from protocols.budgets.filter import budget_filters
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
-from protocols.research import label_law, papernot
+from protocols.research import papernot
 
 ONE, TWO = np.ones(1), np.full(1, 2.0)
 DELTA = np.array([1e-5])

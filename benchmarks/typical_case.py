@@ -7,7 +7,7 @@ Leave-one-out retraining: what PATE's labels cost a TYPICAL record, beside the w
 
 For each party, records are drawn; each is replaced by another draw, the teacher that learned it is trained again with
 the same seed, and its votes on the queries that were asked are recomputed. The Renyi divergence between what was
-released before and after is exact (protocols/research/label_law.py), and nothing where no vote moved.
+released before and after is exact (benchmarks/label_law.py), and nothing where no vote moved.
 
 One pair is one composition. Given the pair, the votes on all queries are fixed and their noise is independent, so the
 divergence of the run is the sum over its queries, and x = l sum_q D_{l+1}(q) is one sample of one call: Theorem 4 of
@@ -28,6 +28,8 @@ import numpy as np
 from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
 
+from benchmarks.bayesian import BayesianCurve, bayesian_cost, bounded_cost, check_confidence
+from benchmarks.label_law import log_answered, pair_rdp
 from party.teachers import teacher_kind
 from party.teachers.teacher import TeacherKind
 from protocols.bounds.label_only import ORDERS
@@ -35,8 +37,6 @@ from protocols.budgets.accountant import accountant
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Sensitivity, check_view
-from protocols.research.bayesian import BayesianCurve, bayesian_cost, bounded_cost, check_confidence
-from protocols.research.label_law import log_answered, pair_rdp
 from protocols.research.private import Private
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN

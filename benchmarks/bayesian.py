@@ -1,7 +1,7 @@
 """Bayesian differential privacy: the cost of a TYPICAL pair of neighbours (Triastcyn & Faltings, ICML 2020).
 
 Unit: one record. Adjacency: whatever the sampled pairs are; with and without one record for the subsampled Gaussian of
-the paper, one record replaced for PATE (simulations/retraining.py). View: that of the mechanism whose
+the paper, one record replaced for PATE (benchmarks/typical_case.py). View: that of the mechanism whose
 divergences are given. Only the record that moves is random, drawn from the data's own distribution: the figure says
 little about an outlier and nothing about a chosen worst case.
 

@@ -11,13 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import logsumexp
 
+from benchmarks.label_law import label_log_probabilities, log_answered, pair_rdp
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.research.label_law import label_log_probabilities, log_answered, pair_rdp
 from protocols.research.private import Private
 
-VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "exact_divergence.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "exact_divergence.json").read_text())
 # Of the table of worst cases.
 ORDERS = np.array([1.05, 1.8609, 2.0, 9.6467, 63.7682, 1024.0])
 

@@ -6,17 +6,17 @@ import mpmath
 import numpy as np
 import pytest
 
+from benchmarks import typical_case as module
+from benchmarks.label_law import log_answered
+from benchmarks.typical_case import Draw, draw, retrain, retraining
 from party.teachers import teacher_kind
 from protocols.bounds.label_only import ORDERS
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.noise import simulated
-from protocols.research.label_law import log_answered
 from protocols.research.private import Private
-from simulations import retraining as module
 from simulations.pipeline import study_of
 from simulations.progress import Reporter
-from simulations.retraining import Draw, draw, retrain, retraining
 from simulations.setup.experiment import experiment
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.cast import cast_votes

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
+from benchmarks.typical_case import Draw, draw, retrain
 from party.teachers.teacher import TeacherKind
 from protocols.errors import InvalidInput
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
-from simulations.retraining import Draw, draw, retrain
 from simulations.setup.partition import parse_partition, partition, teacher_shards
 
 DATASET = datasets.load("digits", DatasetRequest(seed=0, private_size=240, public_size=200))

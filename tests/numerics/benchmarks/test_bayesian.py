@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 from scipy.stats import t as student_t
 
+from benchmarks.bayesian import BayesianCurve, bayesian_cost, bounded_cost
 from protocols.errors import InvalidInput
-from protocols.research.bayesian import BayesianCurve, bayesian_cost, bounded_cost
 from protocols.research.private import Private
 from tests.harness.subsampled_gaussian import subsampled_gaussian
 
-RECORDS = json.loads((Path(__file__).parents[3] / "vectors" / "bayesian.json").read_text())["records"]
+RECORDS = json.loads((Path(__file__).parents[2] / "vectors" / "bayesian.json").read_text())["records"]
 SAMPLED = [record for record in RECORDS if "lmu" in record]
 POWERS = np.array([1.0, 2.0, 4.0, 8.0])
 PAIR = np.array([[0.0, 0.0], [0.3, 0.1]])
