@@ -20,7 +20,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import erfc, erfcinv, log_ndtr, logsumexp
 
-from protocols.research.smooth_sensitivity import VoteSetting, distance_bounds, smooth_sensitivity
+from benchmarks.smooth import VoteSetting, distance_bounds, smooth_sensitivity
 
 SIGMA, ORDER, BETA = 40.0, 14.0, 0.46 / 14.0
 

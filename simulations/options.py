@@ -17,9 +17,10 @@ from protocols.budgets.individualization import WEIGHT_RULES
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from protocols.reading import parse_json
+from protocols.research import DATA_DEPENDENT
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
-from simulations.setup.accountants import ANALYSES, named_accountants
+from simulations.setup.accountants import named_accountants
 
 if TYPE_CHECKING:
     from simulations.progress import Reporter
@@ -103,7 +104,7 @@ _SETTINGS = [
           type=click.Choice(["label", "histogram"])),
     _flag("--accountant", f"What charges budgets: {' | '.join(ACCOUNTANTS)} [label_only for labels, else the "
           "tightest]; in a list with it, those that analyse the votes for research: "
-          f"{', '.join(ANALYSES)}."),
+          f"{', '.join(DATA_DEPENDENT)}."),
     _flag("--mechanism", f"{' | '.join(MECHANISMS)} [thresholded_gnmax]. Noise and threshold that are not given are "
           "smaller where budgets would outlast the pool.", type=click.Choice(list(MECHANISMS))),
     *_parameter_flags(),

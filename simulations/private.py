@@ -24,7 +24,8 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ONE_VOTE, Mechanism, Sensitivity
 from protocols.noise import simulated
-from protocols.research.data_dependent import DATA_DEPENDENT, Circumstances, Figures, QueryVotes, Units
+from protocols.research import DATA_DEPENDENT
+from protocols.research.data_dependent import Circumstances, Figures, QueryVotes, Units
 from protocols.research.private import Private
 from protocols.study.study import Study
 from protocols.study.votes import votes_per_unit
@@ -249,7 +250,8 @@ def analyse_votes(inputs: VoteInputs, *, seed: int) -> VoteAnalysis:
 def _analyses(settings: Experiment, mechanism: Mechanism) -> tuple[str, ...]:
     """The accountants that were named, or the first that there is for the mechanism."""
     if settings.accountant is None:
-        first = next((name for name, each in DATA_DEPENDENT.items() if type(mechanism) in each.mechanisms), None)
+        known = DATA_DEPENDENT.loadable().items()
+        first = next((name for name, each in known if type(mechanism) in each.mechanisms), None)
         if first is None:
             raise InvalidInput(f"no accountant analyses votes under {mechanism.name}; allowed: another mechanism")
         return (first,)

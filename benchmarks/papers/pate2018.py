@@ -19,9 +19,9 @@ from benchmarks.papers.votes import (
     published_counts,
     worst_case,
 )
+from benchmarks.sanitised import corrected_cost, understated_published_cost
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research import papernot
-from protocols.research.gnss import corrected_cost, understated_published_cost
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.sources import DataSource, published

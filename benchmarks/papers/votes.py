@@ -12,7 +12,8 @@ from protocols.budgets.accountant import default_accountant
 from protocols.errors import DataUnavailable
 from protocols.mechanisms import Mechanism
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
-from protocols.research.data_dependent import DATA_DEPENDENT, Figures, QueryVotes, Units
+from protocols.research import DATA_DEPENDENT
+from protocols.research.data_dependent import Figures, QueryVotes, Units
 from simulations.datasets.sources import DataSource, data_folder
 from simulations.private import worst_case_epsilon
 

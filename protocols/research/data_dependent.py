@@ -10,7 +10,7 @@ adjacency replace-one, and for the queries that were asked; the unit enters as i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import ClassVar
@@ -29,7 +29,6 @@ from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.research import exact, papernot
-from protocols.research.gnss import BestRelease, best_release, settings_that_hold
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 
@@ -103,14 +102,16 @@ class Figures:
 
     happened: for what happened; expected: the mean over the threshold's noise; each by the conversion that the project
     uses, and (mironov, expected_mironov) by that of the papers' tables, epsilon = R + ln(1/delta)/(a - 1) (Mironov
-    2017, Prop. 3), where Renyi DP is converted; releases: for a sanitised epsilon, how each would be released.
+    2017, Prop. 3), where Renyi DP is converted; std: of the epsilon of each unit, where it is that of a noisy release;
+    details: how the figure of each unit came about, by name, where there is more to say.
     """
 
     happened: Least
     mironov: Least | None = None
     expected: Least | None = None
     expected_mironov: Least | None = None
-    releases: tuple[BestRelease, ...] | None = None
+    std: Float64[ndarray, " units"] | None = None
+    details: tuple[Mapping[str, float], ...] | None = None
 
     @property
     def epsilon(self) -> Float64[ndarray, " units"]:
@@ -121,11 +122,6 @@ class Figures:
     def order(self) -> Float64[ndarray, " units"]:
         """The order at which each unit's epsilon for what happened is least."""
         return self.happened.order
-
-    @property
-    def std(self) -> Float64[ndarray, " units"] | None:
-        """Standard deviation of a sanitised epsilon; None without a release."""
-        return None if self.releases is None else np.array([release.std for release in self.releases])
 
 
 def alike(
@@ -200,7 +196,7 @@ class Papernot2018(DataDependentAccountant):
     mechanisms = (GNMax, ConfidentGNMax, InteractiveGNMax)
 
     def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        decision = _decision(evidence)
+        decision = gaussian_decision(evidence)
         sigma, bit_sigma, threshold = decision.sigma, decision.sigma_threshold, decision.threshold
         tested = partial(papernot.total_threshold_rdp, evidence.top, ORDERS)
         answer = Private(np.ones(len(evidence.counts)))
@@ -274,13 +270,13 @@ class Exact(DataDependentAccountant):
 
     def check(self, given: Circumstances) -> None:
         super().check(given)
-        _check_one_vote(self.name, given)
+        check_one_vote(self.name, given)
         if self._knows_votes and not given.votes_known:
             raise InvalidInput(
                 f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher per party, and no "
                 "votes as counts"
             )
-        _check_weights(self.name, given.sensitivity)
+        check_weights(self.name, given.sensitivity)
         largest, sigma = float(given.sensitivity.max()), given.mechanism.label_sigma
         if largest > exact.LARGEST_MOVE * sigma:
             raise InvalidInput(
@@ -332,58 +328,6 @@ class ExactOwnVote(Exact):
     _knows_votes = True
 
 
-class SmoothSensitivity(DataDependentAccountant):
-    """Papernot 2018 as it could be released: with noise scaled to its smooth sensitivity, at the corrected cost.
-
-    Order, beta and sigma_ss are those of the least epsilon plus two standard deviations on these votes, as the authors
-    chose theirs; a real release must fix them beforehand. Nothing is released here.
-    """
-
-    name = "smooth_sensitivity"
-    statement = "papernot_2018_sanitised"
-    source = "Papernot et al. 2018, Appendix B, with the corrected cost"
-    units = "record, or party with one vote"
-    mechanisms = (GNMax, ConfidentGNMax)
-
-    def check(self, given: Circumstances) -> None:
-        super().check(given)
-        _check_one_vote(self.name, given)
-        if not given.everyone:
-            raise InvalidInput(
-                f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
-            )
-        _check_weights(self.name, given.sensitivity)
-        for s in np.unique(given.sensitivity).tolist():
-            settings_that_hold(sigma=given.mechanism.label_sigma, sensitivity=s, cast=given.cast, classes=given.classes)
-
-    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
-        distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
-        best = [
-            best_release(
-                evidence.counts,
-                answered=evidence.answered,
-                sigma=_decision(evidence).sigma,
-                sigma_threshold=_decision(evidence).sigma_threshold,
-                sensitivity=s,
-                cast=units.cast,
-                delta=delta,
-            )
-            for s, delta in distinct.T.tolist()
-        ]
-
-        def of_units(each: list[BestRelease]) -> Figures:
-            releases = tuple(each[position] for position in at.ravel())
-            epsilon, order = np.array([(release.epsilon, release.order) for release in releases]).T
-            return Figures(happened=Least(epsilon, order), releases=releases)
-
-        return Private.gather(best).map(of_units)
-
-
-DATA_DEPENDENT: dict[str, DataDependentAccountant] = {
-    a.name: a for a in (Papernot2018(), Moments2017(), Exact(), ExactOwnVote(), SmoothSensitivity())
-}
-
-
 def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " units"]) -> Figures:
     """The least epsilon over the orders (Canonne, Kamath, Steinke 2020, Prop. 12), and by Mironov's conversion."""
     each = [convert(rdp, ORDERS[None, :], delta=delta[:, None]) for convert in (rdp_to_epsilon, rdp_to_epsilon_mironov)]
@@ -391,7 +335,8 @@ def _figures(rdp: Float64[ndarray, "units orders"], delta: Float64[ndarray, " un
     return Figures(happened=ours, mironov=mironov)
 
 
-def _decision(evidence: QueryVotes) -> Decision:
+def gaussian_decision(evidence: QueryVotes) -> Decision:
+    """How a query was decided. Raises InvalidInput for noise that is not Gaussian."""
     mechanism = evidence.mechanism
     if not isinstance(mechanism, GaussianMechanism):
         raise InvalidInput(f"{mechanism.name} is not analysed like this; allowed: a mechanism with Gaussian noise")
@@ -399,7 +344,7 @@ def _decision(evidence: QueryVotes) -> Decision:
 
 
 def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
-    decision = _decision(evidence)
+    decision = gaussian_decision(evidence)
     return exact.QuerySetting(
         sigma=decision.sigma,
         threshold=decision.threshold,
@@ -408,7 +353,8 @@ def _query_setting(evidence: QueryVotes) -> exact.QuerySetting:
     )
 
 
-def _check_one_vote(name: str, given: Circumstances) -> None:
+def check_one_vote(name: str, given: Circumstances) -> None:
+    """Raises InvalidInput where a unit has several votes per query."""
     if not given.one_vote:
         raise InvalidInput(
             f"accountant {name!r} is for units with one vote per query; here a unit has several: allowed: unit "
@@ -416,7 +362,8 @@ def _check_one_vote(name: str, given: Circumstances) -> None:
         )
 
 
-def _check_weights(name: str, weights: Float64[ndarray, " units"]) -> None:
+def check_weights(name: str, weights: Float64[ndarray, " units"]) -> None:
+    """Raises InvalidInput for more than MOST_WEIGHTS distinct weights."""
     number = len(np.unique(weights))
     if number > MOST_WEIGHTS:
         raise InvalidInput(

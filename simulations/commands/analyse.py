@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any  # values of flags, as click gives them
 import click
 
 from protocols.errors import InvalidInput
+from protocols.research import DATA_DEPENDENT
 from runtime.files import write_atomically
 from simulations.exits import EPILOG
 from simulations.options import analysis_flags, settings_from
-from simulations.setup.accountants import ANALYSES
 
 if TYPE_CHECKING:
     from simulations.stages.inputs import VoteInputs
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @analysis_flags
 @click.option(
     "--accountant",
-    help=f"A list of {' | '.join(ANALYSES)} [the first that holds for the mechanism].",
+    help=f"A list of {' | '.join(DATA_DEPENDENT)} [the first that holds for the mechanism].",
 )
 @click.option("--seed", help="Seed of the noise.", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--out", help="A JSON file for the figures, which is private too.", type=click.Path())

@@ -20,7 +20,6 @@ from numpy import ndarray
 
 from protocols.plural import at_most
 from protocols.research.data_dependent import Figures
-from protocols.research.gnss import BestRelease
 from protocols.research.private import WHY
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
@@ -190,14 +189,16 @@ def _above(result: RunResult) -> bool:
     return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
 
 
-def _releases(result: RunResult) -> list[Row]:
-    """How a sanitised figure would be released, once for each distinct release."""
-    rows: dict[BestRelease, Row] = {}
-    for private in result.findings.accountants.values():
-        releases = private.for_research().releases
-        for seat, release in zip(result.study.roster, releases, strict=True) if releases else ():
-            rows.setdefault(release, {"delta": seat.delta, "weight": seat.weight, "parties": 0})["parties"] += 1
-    return [row | asdict(release) for release, row in rows.items()]
+def _details(result: RunResult) -> dict[str, list[Row]]:
+    """By accountant, how its figures came about: once for each distinct way, with the parties that it is for."""
+    found: dict[str, list[Row]] = {}
+    for name, private in result.findings.accountants.items():
+        rows: dict[tuple[object, ...], Row] = {}
+        for seat, how in zip(result.study.roster, private.for_research().details or (), strict=False):
+            row = {"delta": seat.delta, "weight": seat.weight, **how}
+            rows.setdefault(tuple(row.values()), {"parties": 0} | row)["parties"] += 1
+        found |= {name: list(rows.values())} if rows else {}
+    return found
 
 
 def _refused(result: RunResult) -> dict[str, str]:
@@ -271,8 +272,8 @@ def _findings(result: RunResult) -> Row:
             for i, seat in enumerate(study.roster)
         ],
     }
-    if releases := _releases(result):
-        document["smooth_sensitivity"] = {"objective": "epsilon + 2 std", "releases": releases}
+    if details := _details(result):
+        document["details"] = details
     if findings.attack is not None:
         document["membership_attack"] = findings.attack.for_research().to_json()
     return document

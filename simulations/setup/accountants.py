@@ -12,15 +12,13 @@ from numpy import ndarray
 from protocols.budgets import accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
+from protocols.research import DATA_DEPENDENT
 from protocols.study.chosen import GIVEN
 from protocols.study.votes import teacher_votes
 
 if TYPE_CHECKING:
     from protocols.study.study import Study
 
-# The accountants that look at votes and charge nothing. Their code, protocols.research.data_dependent, is not imported
-# for --help.
-ANALYSES = ("papernot2018", "moments2017", "exact", "exact_own_vote", "smooth_sensitivity")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,7 +47,6 @@ class AccountantRow:
 
 def accountant_table() -> list[AccountantRow]:
     """Every accountant, those that charge first."""
-    from protocols.research.data_dependent import DATA_DEPENDENT
     from protocols.study.study import ADJACENCY
 
     charging = [
@@ -64,7 +61,7 @@ def accountant_table() -> list[AccountantRow]:
             name=d.name, statement=d.statement, charges=False, unit=d.units, view=" or ".join(d.views),
             adjacency=ADJACENCY, noise=d.noise_law, source=d.source, note=d.note,
         )
-        for d in DATA_DEPENDENT.values()
+        for d in DATA_DEPENDENT.loadable().values()
     ]  # fmt: skip
     return [*charging, *looking]
 
@@ -75,7 +72,7 @@ def named_accountants(text: str | None) -> tuple[str | None, tuple[str, ...]]:
     Raises InvalidInput for an unknown name, for one given twice, and for more than one that charges.
     """
     names = [] if text is None else [name.strip() for name in text.split(",")]
-    known = dict.fromkeys(accountant.ACCOUNTANTS, True) | dict.fromkeys(ANALYSES, False)
+    known = dict.fromkeys(accountant.ACCOUNTANTS, True) | dict.fromkeys(DATA_DEPENDENT, False)
     for name in names:
         if name not in known:
             raise InvalidInput(f"accountant is {name!r}; allowed: {', '.join(known)}")
@@ -110,7 +107,7 @@ def check_analyses(names: tuple[str, ...], study: Study, *, drops: bool, trains:
     drops: whether parties may miss batches; trains: whether teachers are trained rather than votes replayed;
     votes_known: whether each vote will be known, not only their counts.
     """
-    from protocols.research.data_dependent import DATA_DEPENDENT, Circumstances
+    from protocols.research.data_dependent import Circumstances
 
     if names and study.votes.questions != GIVEN:
         raise InvalidInput(

@@ -141,7 +141,7 @@ def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page:
     described |= {name.replace(".svg", ".png") for name in described}
     assert {path.name for path in folder.iterdir()} == described
     findings = json.loads((folder / "findings.json").read_text())
-    assert set(findings) == names_of(section(OUTPUTS, "findings.json")) - {"smooth_sensitivity"}
+    assert set(findings) == names_of(section(OUTPUTS, "findings.json")) - {"details"}
     with (folder / "parties.csv").open() as file:
         columns = next(csv.reader(file))
     assert columns[:2] == ["party", "epsilon_guaranteed"]

@@ -3,21 +3,22 @@
 import csv
 import json
 import re
-from dataclasses import asdict
 
 import numpy as np
 import pytest
 
+from benchmarks.sanitised import corrected_cost, understated_published_cost
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
-from protocols.research import exact
-from protocols.research.data_dependent import DATA_DEPENDENT
-from protocols.research.gnss import corrected_cost, understated_published_cost
+from protocols.research import DATA_DEPENDENT, exact
+from simulations import private
 from simulations.commands.group import run_command
 from simulations.report.page import render_report
 from simulations.report.private_section import has_findings, printed, private_section, write_private
 from simulations.results.files import summary, write_results
+from simulations.setup import accountants
 from simulations.setup.accountants import accountant_table, named_accountants
+from tests.harness.distributions import install, refreshed
 from tests.harness.stored_runs import stored_run
 from tests.harness.studies import make_votes
 
@@ -229,6 +230,19 @@ def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else
     assert all(party["papernot2018 (realised)"] > 0 for party in findings["parties"])
 
 
+@pytest.fixture
+def analyses(tmp_path_factory, monkeypatch):
+    """The analyses with that of the benchmarks, as if they were installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    entries = {"smooth_sensitivity": "benchmarks.sanitised:SmoothSensitivity"}
+    install(folder, name="conclave_benchmarks", group="conclave.analyses", entries=entries)
+    monkeypatch.syspath_prepend(str(folder))
+    found = refreshed(DATA_DEPENDENT)
+    for module in (accountants, private):
+        monkeypatch.setattr(module, "DATA_DEPENDENT", found)
+
+
+@pytest.mark.usefixtures("analyses")
 def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     """Two teachers a party cast twice as many votes as there are parties."""
     result = stored_run(
@@ -241,8 +255,8 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     assert (figures.epsilon > 0).all()
     write_private(result, tmp_path)
     document = json.loads((tmp_path / "private" / "findings.json").read_text())
-    (release,) = document["smooth_sensitivity"]["releases"]
-    assert release == {"parties": 40, "weight": 1.0, "delta": 1e-5} | asdict(figures.releases[0])
+    (release,) = document["details"]["smooth_sensitivity"]
+    assert release == {"parties": 40, "weight": 1.0, "delta": 1e-5} | figures.details[0]
     assert release["std"] == pytest.approx(release["sigma_ss"] * release["sensitivity"], rel=1e-12)
     costs = {"order": release["order"], "beta": release["beta"], "sigma_ss": release["sigma_ss"]}
     assert release["corrected_cost"] == pytest.approx(float(corrected_cost(**costs)), rel=1e-12)
@@ -251,6 +265,7 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     assert f"epsilon {release['epsilon']:.4g}, +- {release['std']:.4g} (standard deviation), order" in line
 
 
+@pytest.mark.usefixtures("analyses")
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

@@ -13,7 +13,7 @@ weight. Why these moves are the extreme ones: docs/explanation/smooth-sensitivit
 Smooth sensitivity of GNMax's data-dependent RDP (Papernot et al. 2018, Appendix B.4).
 
 f(n) = sum_i answered_i curve(q(n_i)) is the data-dependent cost of Theorem 6. It depends on votes, so publishing it
-takes noise (gnss.py), and the noise needs a bound on how much f changes when one unit's votes do, here and nearby:
+takes noise (sanitised.py), and the noise needs a bound on how much f changes when one unit's votes do, here and nearby:
 SS(beta) = max_d e^(-beta d) sum_i answered_i A_i(d), where A_i(d) bounds the change of query i's cost over all votes
 at distance d (Algorithms 3-5). The sum over queries comes first: one unit votes in all of them.
 

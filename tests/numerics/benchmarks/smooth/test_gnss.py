@@ -14,22 +14,22 @@ from hypothesis import strategies as st
 from scipy.special import ndtr
 
 from benchmarks.papers.paper import printed_figures
-from protocols.errors import InvalidInput
-from protocols.research.gnss import (
+from benchmarks.sanitised import (
     GnssParameters,
     best_parameters,
     best_sigma_ss,
     corrected_cost,
     understated_published_cost,
 )
-from protocols.research.smooth_sensitivity import (
+from benchmarks.smooth import (
     VoteSetting,
     distance_bounds,
     gnmax_rdp,
     smooth_sensitivity,
 )
+from protocols.errors import InvalidInput
 
-VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "gnss.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "gnss.json").read_text())
 VOTES = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018"
 needs_data = pytest.mark.skipif(not VOTES.is_dir(), reason="CONCLAVE_DATA has no pate_votes")
 PRINTED = {row["dataset"]: row for row in printed_figures("pate2018")["rows"] if "release" in row}

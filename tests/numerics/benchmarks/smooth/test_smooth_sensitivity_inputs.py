@@ -3,14 +3,14 @@
 import numpy as np
 import pytest
 
-from protocols.errors import InvalidInput
-from protocols.research.private import Private
-from protocols.research.smooth_sensitivity import (
+from benchmarks.smooth import (
     VoteSetting,
     distance_bounds,
     gnmax_rdp,
     smooth_sensitivity,
 )
+from protocols.errors import InvalidInput
+from protocols.research.private import Private
 
 GOOD = {"sigma": 40, "order": 14.0, "classes": 3, "weights": np.ones(250), "sensitivity": 1}
 COUNTS = np.array([[200.0, 30.0, 20.0]])

@@ -3,9 +3,7 @@
 import numpy as np
 import pytest
 
-from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.errors import InvalidInput
-from protocols.research.gnss import (
+from benchmarks.sanitised import (
     ORDERS,
     SMOOTHNESS,
     BestRelease,
@@ -14,13 +12,15 @@ from protocols.research.gnss import (
     corrected_cost,
     settings_that_hold,
 )
-from protocols.research.private import Private
-from protocols.research.smooth_sensitivity import (
+from benchmarks.smooth import (
     VoteSetting,
     distance_bounds,
     gnmax_rdp,
     smooth_sensitivity,
 )
+from protocols.bounds.rdp import rdp_to_epsilon
+from protocols.errors import InvalidInput
+from protocols.research.private import Private
 
 SIGMA, SIGMA_THRESHOLD, PARTIES, DELTA = 8.0, 25.0, 60, 1e-5
 CAST = np.ones(PARTIES)

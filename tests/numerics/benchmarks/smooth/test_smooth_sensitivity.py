@@ -13,11 +13,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from scipy.special import ndtr, ndtri_exp
 
-from benchmarks.smooth_sensitivity import straightforward_bounds
-from protocols.errors import InvalidInput
-from protocols.research import smooth_sensitivity as module
-from protocols.research.private import Private
-from protocols.research.smooth_sensitivity import (
+from benchmarks import smooth as module
+from benchmarks.smooth import (
     VoteSetting,
     critical_points,
     distance_bounds,
@@ -25,8 +22,11 @@ from protocols.research.smooth_sensitivity import (
     gnmax_rdp,
     smooth_sensitivity,
 )
+from benchmarks.smooth_sensitivity import straightforward_bounds
+from protocols.errors import InvalidInput
+from protocols.research.private import Private
 
-VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "smooth_sensitivity.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "smooth_sensitivity.json").read_text())
 VOTES = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018"
 needs_data = pytest.mark.skipif(not VOTES.is_dir(), reason="CONCLAVE_DATA has no pate_votes")
 HOLDS = [row for row in VECTORS["rows"] if all(row.get("C5_C6", [False]))]

@@ -10,28 +10,35 @@ Nothing is released here: parameters that are chosen from private votes are retu
 The best release of a data-dependent cost on given votes: order, beta and sigma_ss by the authors' objective.
 
 Papernot et al. 2018 (Appendix B) chose theirs with the votes in view, and so does this: everything here is Private, and
-nothing is released. A real release fixes its parameters beforehand (gnss.py).
+nothing is released. A real release fixes its parameters beforehand (GnssParameters).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 
 import numpy as np
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
+from benchmarks.smooth import VoteSetting, critical_points, distance_bounds, gnmax_rdp, smooth_sensitivity
 from protocols.bounds.rdp import check_orders, rdp_to_epsilon
 from protocols.errors import InvalidInput
-from protocols.research.private import Private
-from protocols.research.smooth_sensitivity import (
-    VoteSetting,
-    critical_points,
-    distance_bounds,
-    gnmax_rdp,
-    smooth_sensitivity,
+from protocols.mechanisms.confident_gnmax import ConfidentGNMax
+from protocols.mechanisms.gnmax import GNMax
+from protocols.research.data_dependent import (
+    Circumstances,
+    DataDependentAccountant,
+    Figures,
+    Least,
+    QueryVotes,
+    Units,
+    check_one_vote,
+    check_weights,
+    gaussian_decision,
 )
+from protocols.research.private import Private
 
 Number = float | int | Float64[ndarray, "..."]
 
@@ -248,3 +255,50 @@ def _release(delta: float, parts: tuple[GnssParameters, float], rdp: float) -> B
         corrected_cost=given.cost,
         published_cost=float(published),
     )
+
+
+class SmoothSensitivity(DataDependentAccountant):
+    """Papernot 2018 as it could be released: with noise scaled to its smooth sensitivity, at the corrected cost.
+
+    Order, beta and sigma_ss are those of the least epsilon plus two standard deviations on these votes, as the authors
+    chose theirs; a real release must fix them beforehand. Nothing is released here.
+    """
+
+    name = "smooth_sensitivity"
+    statement = "papernot_2018_sanitised"
+    source = "Papernot et al. 2018, Appendix B, with the corrected cost"
+    units = "record, or party with one vote"
+    mechanisms = (GNMax, ConfidentGNMax)
+
+    def check(self, given: Circumstances) -> None:
+        super().check(given)
+        check_one_vote(self.name, given)
+        if not given.everyone:
+            raise InvalidInput(
+                f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
+            )
+        check_weights(self.name, given.sensitivity)
+        for s in np.unique(given.sensitivity).tolist():
+            settings_that_hold(sigma=given.mechanism.label_sigma, sensitivity=s, cast=given.cast, classes=given.classes)
+
+    def figures(self, evidence: QueryVotes, units: Units) -> Private[Figures]:
+        distinct, at = np.unique(np.stack([units.sensitivity, units.delta]), axis=1, return_inverse=True)
+        best = [
+            best_release(
+                evidence.counts,
+                answered=evidence.answered,
+                sigma=gaussian_decision(evidence).sigma,
+                sigma_threshold=gaussian_decision(evidence).sigma_threshold,
+                sensitivity=s,
+                cast=units.cast,
+                delta=delta,
+            )
+            for s, delta in distinct.T.tolist()
+        ]
+
+        def of_units(each: list[BestRelease]) -> Figures:
+            releases = [each[position] for position in at.ravel()]
+            epsilon, order, std = np.array([(one.epsilon, one.order, one.std) for one in releases]).T
+            return Figures(happened=Least(epsilon, order), std=std, details=tuple(asdict(one) for one in releases))
+
+        return Private.gather(best).map(of_units)
