@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar  # Any: the keywords 
 import click
 
 from coordinator.queries import QUESTIONS_HELP
-from coordinator.students import EQUAL, STUDENTS
+from coordinator.students import EQUAL, SCORES, STUDENTS
 from party.teachers import TEACHERS
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.budgets.individualization import WEIGHT_RULES
@@ -131,7 +131,8 @@ _SETTINGS = [
     _flag("--dropout", "Probability that a party misses a batch [0].", type=float),
     _flag(
         "--student",
-        f"{' | '.join(STUDENTS)} | usual | auto (cross-validation on the labels) | none (stop after the labels); "
+        f"{' | '.join(STUDENTS)} | {SCORES} (those of graded votes, untrained) | usual | auto (cross-validation on the "
+        "labels) | none (stop after the labels); "
         f"behind a kind, {EQUAL}: classes count the same "
         "[usual: by the number of labels, or of units where records vote].",
     ),

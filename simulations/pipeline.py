@@ -16,7 +16,9 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from coordinator.students import SCORES
 from coordinator.students.choice import AUTO, Choice
+from coordinator.students.scores import ScoresStudent
 from party.asking.report import Improvement, improve
 from party.data.records import Records
 from protocols.errors import InvalidInput
@@ -221,9 +223,17 @@ def released_students(
             seed=result.seed,
             cache_dir=host.cache_dir,
             linear=source.linear,
+            scores=_scores(source, result) if settings.student == SCORES else None,
         )
         for result in seeds
     ]
+
+
+def _scores(source: VoteSource, result: SeedResult) -> ScoresStudent | None:
+    """The scores of the sums that a seed released; None where it released none."""
+    if result.soft is None or not isinstance(source.stored, RecordCells):
+        return None
+    return ScoresStudent.of(source.stored.map, result.soft.scores)
 
 
 def _accuracies(

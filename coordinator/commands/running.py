@@ -13,7 +13,7 @@ import click
 
 from coordinator.commands.group import home_option, store_of
 from coordinator.commands.study import seat_rows
-from coordinator.students import EQUAL, STUDENTS
+from coordinator.students import EQUAL, SCORES, STUDENTS
 from protocols.errors import InvalidInput, Refused
 from protocols.plural import counted
 from protocols.refusals.code import Code
@@ -200,8 +200,8 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
     "--student",
     "kind",
     required=True,
-    help=f"{' | '.join(STUDENTS)} | auto (cross-validation on the labels); behind a kind, {EQUAL}: classes count the "
-    "same.",
+    help=f"{' | '.join(STUDENTS)} | {SCORES} (those that graded votes give) | auto (cross-validation on the labels); "
+    f"behind a kind, {EQUAL}: classes count the same.",
 )
 @click.option(
     "--features",
@@ -262,7 +262,8 @@ def train(
     for line in () if trained.choice is None else trained.choice.lines:
         click.echo(line)
     learned = "released labels" if labelled.cells is None else "soft labels of the public pool"
-    click.echo(f"{kind} trained on {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
+    made = "made of the sums; of" if kind == SCORES else "trained on"
+    click.echo(f"{kind} {made} {trained.labels} {learned}; it gives {trained.agreement:.1%} of them back")
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
     say_next(f"conclave-coordinator release {study}")

@@ -329,20 +329,21 @@ def who_voted(study: Study, charged: Mapping[str, int]) -> Bool[ndarray, " seats
     return paid if paid.any() else np.full(len(paid), True)
 
 
-def labels_of_pool(
+def soft_labels_of_study(
     study: DeployedStudy,
     cells: Int64[ndarray, "queries classes"],
     queries: Blocks,
     pool: Float32[ndarray, "pool ..."],
     *,
     charged: Mapping[str, int],
-) -> PoolLabels:
-    """The soft labels of a pool. cells: the released sums, in lattice units; charged: what each seat settled for them.
+) -> SoftLabels:
+    """What the sums of a study say of a pool. cells: the released sums, in lattice units; charged: what each seat
+    settled for them.
 
     Raises InvalidInput as soft_labels_of.
     """
     of = _turnout(study, charged)
-    made = soft_labels_of(
+    return soft_labels_of(
         queries,
         pool,
         of.scaled(study, cells),
@@ -350,7 +351,11 @@ def labels_of_pool(
         records_spread=of.records_spread,
         sigma=of.sigma,
     )
-    return PoolLabels(members_of(queries, pool), made.probabilities)
+
+
+def pool_labels(queries: Blocks, pool: Float32[ndarray, "pool ..."], soft: SoftLabels) -> PoolLabels:
+    """The soft labels of a pool as a release has them."""
+    return PoolLabels(members_of(queries, pool), soft.probabilities)
 
 
 def labels_again(

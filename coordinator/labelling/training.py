@@ -16,10 +16,11 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import labels_of_pool
+from coordinator.labelling.soft_labels import SoftLabels, pool_labels, soft_labels_of_study
 from coordinator.store.store import LabelledStudy
-from coordinator.students import student_kind
+from coordinator.students import SCORES, student_kind
 from coordinator.students.choice import AUTO, Choice, choose_student
+from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -31,7 +32,8 @@ from protocols.release.manifest import STUDENT_FEATURES_FILE
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries_file import read_blocks
-from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
+from protocols.sums.blocks import Blocks
 from runtime.files import write_atomically
 
 BETWEEN_ROUNDS_SEED = 0
@@ -48,12 +50,14 @@ def train_student(
     features: FeatureMap | None = None,
 ) -> Trained:
     """A student trained on all labels of a labelling, and on its reinforced labels, if any, where the parties gave
-    none; where records vote, on the soft labels of the whole pool. kind "auto": the one that choose_student names.
-    features: what it sees of a record, None for the record itself.
+    none; where records vote, on the soft labels of the whole pool. kind "auto": the one that choose_student names;
+    "scores": those of the released sums. features: what it sees of a record, None for the record itself.
 
     Raises InvalidInput for an unknown kind, too few labels to choose one, one that does not fit the inputs, features of
     other records, and a labelling without labels.
     """
+    if kind == SCORES:
+        return _scores(labelled, np.asarray(pool), features, seed=seed, device=device)
     seen = pool if features is None else features(np.asarray(pool))
     train = _TRAIN[type(labelled.study.votes)]
     return replace(train(labelled, pool, seen, kind=kind, seed=seed, device=device), features=features)
@@ -102,12 +106,44 @@ def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "querie
 
     Raises DataUnavailable, and InvalidInput unless the stored queries are the study's.
     """
+    made = _released_soft(labelled, np.asarray(pool))
+    return None if made is None else pool_labels(made[0], np.asarray(pool), made[1])
+
+
+def _released_soft(
+    labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]
+) -> tuple[Blocks, SoftLabels] | None:
     if labelled.cells is None:
         return None
     queries = read_blocks(labelled.queries, labelled.study)
     with Ledger(labelled.ledger) as ledger:
         charged = ledger.settled(0)
-    return labels_of_pool(labelled.study, labelled.cells, queries, np.asarray(pool), charged=charged)
+    return queries, soft_labels_of_study(labelled.study, labelled.cells, queries, pool, charged=charged)
+
+
+def _scores(
+    labelled: LabelledStudy,
+    pool: Float32[ndarray, "queries ..."],
+    features: FeatureMap | None,
+    *,
+    seed: int,
+    device: str,
+) -> Trained:
+    """The scores of the released sums, which see the study's own features."""
+    unit_sums(labelled.study)
+    made = _released_soft(labelled, pool)
+    if made is None:
+        raise InvalidInput(_NO_SUMS)
+    queries, soft = made
+    student = ScoresStudent.of(queries, soft.scores)
+    if features is not None and features.digest != queries.features.digest:
+        raise InvalidInput(f"features are given for student {SCORES!r}; allowed: none, it has those of the votes")
+    likeliest = soft.probabilities.argmax(axis=1)
+    agreement = float((student.predict(queries.features(pool)) == likeliest).mean())
+    return Trained(student, SCORES, seed, device, len(pool), 0, 0, agreement, features=queries.features)
+
+
+_NO_SUMS = "no sums were released; allowed: a labelling that released some"
 
 
 def _soft_student(
@@ -121,7 +157,7 @@ def _soft_student(
 ) -> Trained:
     soft = released_pool_labels(labelled, pool)
     if soft is None:
-        raise InvalidInput("no sums were released; allowed: a labelling that released some")
+        raise InvalidInput(_NO_SUMS)
     targets = soft.probabilities.astype(np.float32)
     return _train(seen, targets, seen[:0], kind=kind, seed=seed, device=device)
 

@@ -20,6 +20,8 @@ from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.release.folder import Released
+from coordinator.students import SCORES
+from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
@@ -96,10 +98,15 @@ def write_student(
 
 
 def check_student(
-    folder: Path, released: Released, figures: Mapping[str, Any], pool: Float32[ndarray, "queries ..."] | None
+    folder: Path,
+    released: Released,
+    figures: Mapping[str, Any],
+    pool: Float32[ndarray, "queries ..."] | None,
+    scores: ScoresStudent | None,
 ) -> str:
     """Raises DataCorrupt or InvalidInput unless the student's files are those of its figures, and predict as these say;
-    returns what was not checked, "" if nothing was left. pool: the study's, None where it is not at hand.
+    returns what was not checked, "" if nothing was left. pool: the study's, None where it is not at hand; scores: those
+    that the released sums give, None where they could not be made again: students of that kind are held against them.
     """
     try:
         files, shape = dict(figures["files"]), tuple(map(int, figures["input_shape"]))
@@ -118,6 +125,7 @@ def check_student(
     features = None if digest is None else read_features(folder / STUDENT_FEATURES_FILE, str(digest))
     made = {**said, **_learned(released), "input_shape": list(shape), "kind": kind}
     made["encoders"] = [] if features is None else [each.origin() for each in features.encoders]
+    of_sums = _check_scores(folder, digest, scores, here=pool is not None) if kind == SCORES else []
     without = [f"what {ONNX_FILE} predicts"]
     if pool is not None and find_spec("onnxruntime") is None:
         without = [f"what {ONNX_FILE} predicts, which needs onnxruntime"]
@@ -132,7 +140,20 @@ def check_student(
         raise DataCorrupt(f"the student's figures {different} are not those of its files and of the labels")
     without += [] if SAFETENSORS_FILE not in files else _check_parameters(folder, shape)
     without += [f"{name}, which only its exporter knows" for name in sorted(set(files) - wanted - {SAFETENSORS_FILE})]
-    return " and ".join(without)
+    return " and ".join([*of_sums, *without])
+
+
+def _check_scores(folder: Path, features: object, scores: ScoresStudent | None, *, here: bool) -> list[str]:
+    """Raises DataCorrupt unless the file has the scores of the released sums; says if that cannot be checked. here:
+    whether the pool is at hand."""
+    if not here or find_spec("onnx") is None:
+        return [f"{ONNX_FILE} against the sums" + ", which needs onnx" * here]
+    from coordinator.release.export_scores import check_scores
+
+    if scores is None or features != scores.blocks.features.digest:
+        raise DataCorrupt(f"the sums give no scores of features {str(features)[:16]}; allowed: those of graded votes")
+    check_scores(folder / ONNX_FILE, scores)
+    return []
 
 
 def _learned(released: Released) -> dict[str, int]:

@@ -26,7 +26,7 @@ from jaxtyping import Float32
 from jinja2 import TemplateError
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import labels_again, labels_of_pool
+from coordinator.labelling.soft_labels import SoftLabels, labels_again, members_of, soft_labels_of_study
 from coordinator.labelling.study_creation import check_pool, read_pool
 from coordinator.release import folder as layout
 from coordinator.release.charges import (
@@ -49,6 +49,8 @@ from coordinator.release.folder import (
     student_figures,
 )
 from coordinator.release.statement import statement
+from coordinator.students import SCORES
+from coordinator.students.scores import ScoresStudent
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
 from protocols.ledger.amount import Amount
@@ -185,7 +187,7 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
         checks.skip(*_CONTENT[2:])
         return
     pool = None if pool_file is None else checks.run("pool", lambda: _pool(pool_file, released.study), "give the pool")
-    queries = _OF_VOTES[type(released.study.votes)](checks, path, released, evidence, pool)
+    of_sums = _OF_VOTES[type(released.study.votes)](checks, path, released, evidence, pool)
     guarded_by = released.study.confidentiality.second_server
     if guarded_by:
         checks.run("guardian's signatures", lambda: _guardian(path, released, evidence), _FORGED)
@@ -202,7 +204,7 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
     if stated is None:
         checks.skip("student", "pages")
         return
-    student = checks.run("student", lambda: _student(path, released, pool), _FORGED)
+    student = checks.run("student", lambda: _student(path, released, pool, of_sums.scores), _FORGED)
     if student is None:
         checks.skip("pages")
         return
@@ -214,7 +216,7 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
                 evidence,
                 stated,
                 student or None,
-                queries=queries,
+                queries=of_sums.queries,
                 signatures=read_signatures(path) if guarded_by else None,
                 coordinator=folder.coordinator.certificate,
                 authority=folder.authority,
@@ -280,24 +282,33 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
     return released, f"study {study.digest.hex()[:16]}; {counted(sum(released.counts), 'label')} released", ""
 
 
+@dataclass(frozen=True, eq=False)
+class _OfSums:
+    """What records voted with, and the scores that the released sums give, where both could be made again."""
+
+    queries: Blocks | None = None
+    scores: ScoresStudent | None = None
+
+
 def _made_of_sums(
     checks: _Checks, path: Path, released: Released, evidence: ReleaseEvidence, pool: _Pool | None
-) -> Blocks | None:
-    """Checks the queries, which it returns, and that the soft labels follow from the sums."""
+) -> _OfSums:
+    """Checks the queries, and that the soft labels follow from the sums."""
     paid = (evidence.charges[0].settled or {}) if evidence.charges else {}
     queries = checks.run("queries", lambda: _queries(path, released), _FORGED)
     if queries is None:
         checks.skip(_SOFT)
-    else:
-        checks.run(_SOFT, lambda: _soft_labels(released, queries, pool, paid), _FORGED)
-    return queries
+        return _OfSums()
+    made = checks.run(_SOFT, lambda: _soft_labels(released, queries, pool, paid), _FORGED)
+    scores = None if made is None else made.scores
+    return _OfSums(queries, None if scores is None else ScoresStudent.of(queries, scores))
 
 
 _Pool = Float32[ndarray, "queries ..."]
 # Nothing is made of labels but a student.
 _OF_VOTES: dict[
-    type[Votes], Callable[[_Checks, Path, Released, ReleaseEvidence, _Pool | None], Blocks | None]
-] = {TeacherVotes: lambda *of_release: None, UnitSums: _made_of_sums}
+    type[Votes], Callable[[_Checks, Path, Released, ReleaseEvidence, _Pool | None], _OfSums]
+] = {TeacherVotes: lambda *of_release: _OfSums(), UnitSums: _made_of_sums}
 
 
 def _pool(file: Path, study: DeployedStudy) -> tuple[Float32[ndarray, "queries ..."], str, str]:
@@ -333,26 +344,26 @@ def _soft_labels(
     queries: Blocks,
     pool: Float32[ndarray, "queries ..."] | None,
     charged: Mapping[str, int],
-) -> tuple[bool, str, str]:
+) -> tuple[SoftLabels | None, str, str]:
     """Whether the soft labels are what the released sums give."""
-    study, given, cells = released.study, released.pool, released.cells
+    study, given, cells, soft = released.study, released.pool, released.cells, None
     if cells is None or given is None:
-        return True, "no sums are released, and nothing is made of them", ""
+        return None, "no sums are released, and nothing is made of them", ""
     said = f"the soft labels of {len(given.members)} public records follow from the sums"
     if pool is None:
         made = labels_again(study, cells, queries, given.members, charged=charged)
         said += f", if these lie in the queries that {SOFT_LABELS_FILE} names: that was not checked"
         if made is None:
-            return True, "they follow from the pool too, so they were not made again", _GIVE_POOL
+            return None, "they follow from the pool too, so they were not made again", _GIVE_POOL
     else:
-        found = labels_of_pool(study, cells, queries, pool, charged=charged)
-        if not np.array_equal(found.members, given.members):
+        soft = soft_labels_of_study(study, cells, queries, pool, charged=charged)
+        if not np.array_equal(members_of(queries, pool), given.members):
             raise DataCorrupt(f"{SOFT_LABELS_FILE} names other queries than those in which the pool's records lie")
-        made = found.probabilities
+        made = soft.probabilities
     worst = float(np.abs(made - given.probabilities).max())
-    if worst > _SAME_CHANCE:
+    if not worst <= _SAME_CHANCE:
         raise DataCorrupt(f"a soft label differs by {worst:.3g} from what the sums give; allowed: {_SAME_CHANCE:g}")
-    return True, said, "" if pool is not None else _GIVE_POOL
+    return soft, said, "" if pool is not None else _GIVE_POOL
 
 
 def _evidence(folder: Path) -> tuple[ReleaseEvidence, str, str]:
@@ -441,16 +452,17 @@ def _named(stated: Mapping[str, Any]) -> str:
 
 
 def _student(
-    folder: Path, released: Released, pool: Float32[ndarray, "queries ..."] | None
+    folder: Path, released: Released, pool: Float32[ndarray, "queries ..."] | None, scores: ScoresStudent | None
 ) -> tuple[dict[str, Any], str, str]:
-    """The student's figures, {} for a release without one."""
+    """The student's figures, {} for a release without one. scores: those of the sums, None where not made again."""
     figures = student_figures(folder)
     if figures is None:
         return {}, "no student is released", ""
     from coordinator.release.export import check_student  # slow to import
 
-    left = check_student(folder, released, figures, pool)
-    said = f"{' and '.join(figures['files'])} are those of its figures; how it was trained is the coordinator's word"
+    left = check_student(folder, released, figures, pool, scores)
+    how = "it is what the sums give" if figures["kind"] == SCORES else "how it was trained is the coordinator's word"
+    said = f"{' and '.join(figures['files'])} are those of its figures; {how}"
     return figures, said, "" if not left else f"not checked: {left}" + ("" if pool is not None else f"; {_GIVE_POOL}")
 
 

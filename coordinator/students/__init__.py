@@ -31,9 +31,12 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "label_spreading": "coordinator.students.label_spreading:label_spreading",
     },
     group="conclave.students",
+    reserved=("scores",),
     check=function_of("`device` that returns a StudentKind"),
 )
 
+# No kind that learns labels: the scores that sums of graded votes give (scores.py).
+SCORES: Final = "scores"
 # Behind a kind: every class counts the same in its training (student.py).
 EQUAL: Final = "+equal"
 

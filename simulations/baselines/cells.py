@@ -11,7 +11,7 @@ import tomli_w
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
-from coordinator.students import usual_table_student
+from coordinator.students import SCORES, usual_table_student
 from coordinator.students.choice import AUTO, USUAL
 from protocols.errors import InvalidInput
 from protocols.plural import counted
@@ -133,7 +133,7 @@ def check_comparison(comparison: Comparison, given: Sequence[str]) -> None:
             f"{of_records[0]} is {getattr(settings, of_records[0])!r}; allowed with the method record_votes only: "
             "leave it out"
         )
-    if settings.student in ("none", AUTO, USUAL):
+    if settings.student in ("none", AUTO, SCORES, USUAL):
         raise InvalidInput(f"student is {settings.student!r}; allowed in a comparison: a kind of student")
     for name in comparison.methods:
         method_of(name)

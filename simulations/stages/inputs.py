@@ -17,7 +17,7 @@ from numpy import ndarray
 from coordinator.queries import questions_of_a_batch
 from coordinator.queries.features import features_for
 from coordinator.queries.questions import by_uncertainty, in_order
-from coordinator.students import EQUAL, student_kind, usual_table_student
+from coordinator.students import EQUAL, SCORES, student_kind, usual_table_student
 from coordinator.students.choice import AUTO, MANY_OF_IMAGES, SIMPLEST, USUAL
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
@@ -112,7 +112,13 @@ def encoded(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -
 
 def check_suited(settings: Experiment, dataset: Dataset, *, student: str) -> None:
     """Raises InvalidInput for a teacher or a student that needs images, and would learn from something else."""
-    named = student not in ("none", AUTO, USUAL)
+    named = student not in ("none", AUTO, SCORES, USUAL)
+    graded = settings.votes_by.once and is_graded(settings)
+    if student == SCORES and (not graded or settings.student_features):
+        raise InvalidInput(
+            f"student is {SCORES!r}; allowed where records vote with graded features, which it sees: with --votes-by "
+            "record, without --record-queries and --student-features"
+        )
     for what, name, images, features in (
         ("teacher", settings.teacher, teacher_kind(settings.teacher).needs_images, settings.teacher_features),
         ("student", student, named and student_kind(student).needs_images, bool(settings.student_features)),

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 from numpy import ndarray
 
-from coordinator.students import EQUAL, STUDENTS, student_kind
+from coordinator.students import EQUAL, SCORES, STUDENTS, student_kind
 from coordinator.students.choice import (
     AUTO,
     FOLDS,
@@ -28,6 +28,7 @@ from coordinator.students.choice import (
     folds,
     usual_student,
 )
+from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import Student, one_hot
 from party.teachers import TEACHERS, teacher_kind
 from protocols.array_files import array_bytes
@@ -94,7 +95,8 @@ class ReleasedStudent:
     positions: the public queries that have a label; targets: the weight of each class for each of them (one_hot where
     labels are hard). Semi-supervised students also see the inputs of the rest of the public pool, never its labels.
     student: a kind; "usual", for the one that suits so many labels; or "auto", for the one that cross-validation on
-    these labels names. linear: what linear students see of an input; None: the input.
+    these labels names; or "scores", for those of sums, which are not trained. linear: what linear students see of an
+    input; None: the input.
     """
 
     def __init__(
@@ -107,16 +109,20 @@ class ReleasedStudent:
         seed: int,
         cache_dir: Path,
         linear: FeatureMap | None = None,
+        scores: ScoresStudent | None = None,
     ) -> None:
         self._usual = usual_student(len(targets), image=dataset.kind == "image") if student == USUAL else None
         student = student if self._usual is None else self._usual.kind
-        module = "coordinator.students.choice" if student == AUTO else STUDENTS[student.removesuffix(EQUAL)].__module__
+        named = "coordinator.students.scores" if student == SCORES else "coordinator.students.choice"
+        module = named if student in (AUTO, SCORES) else STUDENTS[student.removesuffix(EQUAL)].__module__
         source = source_digest(module, "coordinator.students", "coordinator.queries", "runtime.torch_networks")
         if student == AUTO:  # chooses among what is installed
             source += " ".join(package for package in ("sklearn", "torch") if find_spec(package))
+        if scores is not None:
+            linear, source = scores.blocks.features, source + content_digest(scores.coefficients)
         features = "" if linear is None else linear.digest
         about = f"released {dataset.public_digest} {student} {seed} {dataset.classes} {features} {source}"
-        self.linear = linear
+        self.linear, self._scores = linear, scores
         self._key = content_digest(positions, targets, text=about)
         self._dataset, self._positions, self._targets = dataset, positions, targets
         self._student, self._seed, self._cache_dir = student, seed, cache_dir
@@ -130,6 +136,11 @@ class ReleasedStudent:
     def kind(self) -> str:
         """The kind of student that is trained."""
         return self._student if self.choice is None else self.choice.kind
+
+    @property
+    def taught_kind(self) -> str:
+        """The kind of a model that learns labels as this one would: of scores, which learn none, a linear one."""
+        return SIMPLEST if self.kind == SCORES else self.kind
 
     @cached_property
     def choice(self) -> Choice | None:
@@ -190,6 +201,8 @@ class ReleasedStudent:
 
     @cached_property
     def _trained(self) -> Student:
+        if self._scores is not None:
+            return self._scores
         inputs, rest = map(self._seen, self._parts())
         return student_kind(self.kind).fit(
             inputs, self._targets, unlabelled=rest, classes=self._dataset.classes, seed=self._seed
@@ -197,7 +210,7 @@ class ReleasedStudent:
 
     def _seen(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries ..."]:
         """The inputs as this kind sees them."""
-        return inputs if self.linear is None or self.kind != SIMPLEST else self.linear(inputs)
+        return inputs if self.linear is None or self.taught_kind != SIMPLEST else self.linear(inputs)
 
     def _parts(self) -> tuple[Float32[ndarray, "answered ..."], Float32[ndarray, "rest ..."]]:
         """The public inputs that have a label, and the others."""
@@ -260,8 +273,8 @@ def foretold(dataset: Dataset, labels: Int64[ndarray, " queries"]) -> int | None
 
 
 def check_student(name: str | None) -> None:
-    """Raises InvalidInput unless `name` is a student, "usual", "auto", "none", or None for what is usual."""
-    if name not in (None, "none", AUTO, USUAL):
+    """Raises InvalidInput unless `name` is a student, "scores", "usual", "auto", "none", or None for what is usual."""
+    if name not in (None, "none", AUTO, SCORES, USUAL):
         try:
             student_kind(str(name))
         except InvalidInput as error:

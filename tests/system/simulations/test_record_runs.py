@@ -82,9 +82,11 @@ def test_a_run_labels_the_pool_charges_every_budget_whole_and_says_all_of_it_in_
 
 
 @pytest.mark.parametrize("flags", [["--units", "1024"], ["--confidentiality", "secure_sum"]])
-def test_with_integer_noise_too_the_live_study_is_the_replay(run, flags):
-    summary = run("--budgets", "1", *flags, "--student", "none", "--no-baselines")
+def test_with_integer_noise_too_the_live_study_is_the_replay_and_its_scores_are_a_student(run, flags):
+    summary = run("--budgets", "1", *flags, "--student", "scores", "--no-baselines")
     assert summary["live_checked"]
+    assert summary["student"] == "scores"
+    assert summary["student_accuracy"] > 0.85
     assert summary["units"] == (1024 if "--units" in flags else 2**16)
 
 
@@ -150,6 +152,7 @@ def test_a_sweep_is_the_run_of_the_same_settings(run, tmp_path, capsys):
         (["--dataset", "digits", "--record-queries", "clusters:1"], "1 queries are asked for; allowed: 2 to"),
         (["--nearest", "2"], "nearest is 2; allowed with record_queries clusters:N only"),
         (["--accountant", "exact"], "accountant is 'exact'"),
+        (["--student", "scores", "--bins", "3"], "student is 'scores'; allowed where records vote with graded"),
     ],
 )
 def test_what_has_no_meaning_is_refused_before_anything_is_written(run, tmp_path, flags, words):

@@ -5,6 +5,7 @@ import shutil
 from dataclasses import replace
 
 import numpy as np
+import onnx
 import pytest
 
 from coordinator.commands.running import verify
@@ -12,13 +13,14 @@ from coordinator.labelling.study_creation import plan_records
 from coordinator.labelling.training import released_pool_labels, train_student
 from coordinator.queries.choice import QueryChoice
 from coordinator.release.verify import verify_release
-from party.audit import audit_seat, released_labels, released_study
+from party.audit import audit_seat, read_student, released_labels, released_study
 from protocols.errors import DataCorrupt
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
+from protocols.release.manifest import sha256_of
 from protocols.release.sums import read_soft_labels, read_sums
 from protocols.study.file import read_deployed
 from protocols.study.queries_file import read_blocks
@@ -293,26 +295,41 @@ def test_graded_sums_give_the_labels_that_records_have_and_verify_with_the_pool(
     assert study.votes.delta_squared == 4
     consortium = Consortium(tmp_path)
     labelled = consortium.label(study, queries=queries)
-    trained = train_student(labelled, POOL, kind="random_forest", seed=0, device="cpu")
+    trained = train_student(labelled, POOL, kind="scores", seed=0, device="cpu")
     folder = consortium.release(labelled, tmp_path / "release", trained=trained)
     np.testing.assert_array_equal(read_sums(folder, study), labelled.cells)
     soft = read_soft_labels(folder, study)
     assert soft.members.shape == (len(POOL), 0)
     assert (soft.probabilities.argmax(axis=1) == (POOL[:, 0] > 0)).mean() > 0.8
-    assert not failed(folder)
-    (alone,) = [each for each in verify_release(folder, None) if each.name == "soft labels"]
-    assert alone.passed is None
-    (whole,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == "soft labels"]
-    assert whole.passed
     made = json.loads((folder / "privacy.json").read_text())
     assert made["records"]["graded"] is True
+    student = read_student(folder, authority=consortium.authority, coordinator="centre")
+    assert (student.predict(POOL) == (POOL[:, 0] > 0)).mean() > 0.8
+    alone, whole = (
+        {check.name: check.passed for check in verify_release(folder, None, pool=pool)}
+        for pool in (None, labelled.pool)
+    )
+    assert [alone["soft labels"], alone["student"]] == [None, None]
+    assert [whole["soft labels"], whole["student"]] == [True, True]
+
+    def failed_of(copy):
+        consortium.sign_again(copy)
+        return {each.name for each in verify_release(copy, None, pool=labelled.pool) if each.passed is False}
+
+    file = shutil.copytree(folder, tmp_path / "moved") / "student.onnx"
+    model = onnx.load(file)
+    (held,) = (each for each in model.graph.initializer if each.name == "coefficients")
+    held.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(held) + 1e-3, "coefficients"))
+    file.write_bytes(model.SerializeToString())
+    figures = json.loads((file.parent / "student.json").read_text())
+    figures["files"]["student.onnx"] = sha256_of(file)
+    (file.parent / "student.json").write_text(json.dumps(figures, indent=2) + "\n")
+    assert "student" in failed_of(file.parent)
     text = (folder / "soft_labels.csv").read_text()
     first = text.splitlines()[1].split(",")
     other = f"{first[0]},{first[1]},{first[3]},{first[2]}"
     (folder / "soft_labels.csv").write_text(text.replace(",".join(first), other, 1))
-    consortium.sign_again(folder)
-    (wrong,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == "soft labels"]
-    assert wrong.passed is False
+    assert "soft labels" in failed_of(folder)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from coordinator.labelling.soft_labels import labels_of_pool, turnout, who_voted
+from coordinator.labelling.soft_labels import soft_labels_of_study, turnout, who_voted
 from coordinator.labelling.training import released_pool_labels
 from coordinator.release.verify import verify_release
 from protocols.study.released_noise import noise_in
@@ -53,7 +53,7 @@ def test_what_is_released_knows_who_voted_and_a_verifier_makes_the_same_of_it(tm
     charged = dict.fromkeys(HOSPITALS, 5) | {HOSPITALS[0]: 0}
     made = released_pool_labels(labelled, POOL)
     two, three = (
-        labels_of_pool(study, labelled.cells, queries, POOL, charged=paid).probabilities for paid in (charged, {})
+        soft_labels_of_study(study, labelled.cells, queries, POOL, charged=paid).probabilities for paid in (charged, {})
     )
     np.testing.assert_array_equal(made.probabilities, two)
     assert np.abs(two - three).max() > 1e-3

@@ -2,6 +2,7 @@ import functools
 import hashlib
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,8 +14,10 @@ from onnx import TensorProto, helper, numpy_helper
 from coordinator.labelling.training import keep_student, kept_student, train_student
 from coordinator.release.export import export_student, predict_onnx
 from coordinator.release.export import write_scikit as write_forest
+from coordinator.release.export_scores import check_scores
 from coordinator.release.verify import verify_release
 from coordinator.students import student_kind
+from coordinator.students.scores import ScoresStudent
 from coordinator.students.student import Student, one_hot
 from coordinator.students.torch_student import Schedule
 from party.audit import read_student
@@ -22,6 +25,7 @@ from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.feature_map import FeatureMap, read_features
 from protocols.features.linear import Scale
+from tests.harness.record_votes import GRADED
 from tests.harness.released import POOL
 
 
@@ -68,6 +72,26 @@ def test_onnx_predicts_as_the_student(exported_of, kind, shape):
     predicted = predict_onnx(folder / "student.onnx", fresh, exported.input_shape)
     assert (predicted == student.predict(fresh)).mean() > 0.999
     assert set(predicted.tolist()) == {0, 2}
+
+
+def test_scores_of_every_block_of_features_are_one_graph_and_another_sum_is_told(tmp_path):
+    rng = np.random.default_rng(5)
+    student = ScoresStudent(GRADED, 0.2 * rng.normal(size=(GRADED.rows, 4)))
+    inputs = (3 * rng.normal(size=(2000, 3))).astype(np.float32)
+    export_student(student, inputs, tmp_path)
+    session = onnxruntime.InferenceSession(tmp_path / "student.onnx")
+    labels, chances = session.run(["label", "probabilities"], {"inputs": inputs})
+    np.testing.assert_allclose(chances, student.predict_proba(inputs), atol=1e-3)
+    assert (labels == student.predict(inputs)).mean() > 0.999
+    check_scores(tmp_path / "student.onnx", student)
+    near, far = (replace(student, coefficients=student.coefficients + each) for each in (1e-5, 1e-3))
+    check_scores(tmp_path / "student.onnx", near)
+    with pytest.raises(DataCorrupt, match="scores differ by"):
+        check_scores(tmp_path / "student.onnx", far)
+    for content in (b"", b"no graph", (tmp_path / "student.onnx").read_bytes()[:-9]):
+        (tmp_path / "other.onnx").write_bytes(content)
+        with pytest.raises(DataCorrupt):
+            check_scores(tmp_path / "other.onnx", student)
 
 
 def test_safetensors_hold_the_networks_parameters(exported_of):
