@@ -7,9 +7,10 @@ import pytest
 
 from coordinator.queries.questions import in_order
 from protocols.errors import InvalidInput
+from protocols.research import DATA_DEPENDENT
 from simulations.pipeline import RunResult, run, study_of
 from simulations.progress import Reporter
-from simulations.setup.accountants import ANALYSES, check_analyses
+from simulations.setup.accountants import check_analyses
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
 from simulations.stages.inputs import Host, read_inputs
 
@@ -42,7 +43,7 @@ def test_a_run_chooses_between_batches_as_its_live_study_does_and_chooses_the_sa
     assert (made.batch_of != other.batch_of).any()
 
 
-@pytest.mark.parametrize("name", ANALYSES)
+@pytest.mark.parametrize("name", DATA_DEPENDENT)
 def test_what_analyses_given_queries_is_refused_where_votes_decide_what_is_asked(name: str) -> None:
     chosen = experiment(parties=2, budgets="8", questions="uncertainty")
     study = make_study(chosen, experiment_budgets(chosen), classes=10, queries=60)
