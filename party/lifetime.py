@@ -246,7 +246,8 @@ def _costs(
     secret = study.secret_coins
     seat = study.roster[position]
     rate = seat.rate if secret and each == 1 and weight is None else 1.0
-    votes = np.array([each * (seat.weight if weight is None else weight)])
+    elsewhere = float(study.charged[position]) - seat.weight
+    votes = np.array([each * ((seat.weight if weight is None else weight) + elsewhere)])
     moved = Sensitivity(votes, np.array([rate]), delta_squared=study.votes.delta_squared)
     view = check_view(study.view)
     charging = accountant(study.accountant_name)

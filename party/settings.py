@@ -142,6 +142,7 @@ def _data_settings(data: TomlTable, base: Path) -> DataSettings:
         source=source_kind(loader).of(data, base),
         patient=data.text("patient", ""),
         group=data.text("group", ""),
+        hospitals=data.text("hospitals", ""),
         mapping=read_mapping(base / data.text("mapping", MAPPING_FILE)),
     )
 

@@ -104,6 +104,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("study", "records.queries"): Range(2, 2**24, "then held against what a level can carry"),
     ("study", "records.votes"): Range(1, 2**24, "at most records.queries"),
     ("study", "records.population"): Range(2, 2**33, "at least two, as a sum of one unit is that unit"),
+    ("study", "records.hospitals_per_patient"): Range(1, 2**10, "at most the hospitals of the study"),
     ("study", "query_limit"): Range(1, QUERIES, "positions in the pool are below it"),
     ("study", "batch_limit"): _SOME,
     ("study", "quorum"): _SOME,

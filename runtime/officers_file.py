@@ -76,7 +76,7 @@ def officers_file(study: DeployedStudy, *, asked: Asked | None = None, hospital:
 def _verdict(study: DeployedStudy, *, before: bool) -> str:
     about = protection_of(study)
     several = [each.figure for each in any_hospitals(study)]
-    short = in_short(about, hospitals=[each.figure for each in each_seat(study)], several=several)
+    short = in_short(about, hospitals=[each.figure for each in each_seat(study)], known_to=several)
     points = short["points"]
     assert isinstance(points, dict)  # as in_short makes it
     wanted = ("Who is protected", "From whom", "Patients of several hospitals", "Who is not protected")
@@ -145,7 +145,7 @@ def _strength(study: DeployedStudy, hospital: Hospital | None) -> str:
     several = [
         _strength_row(f"any {count} hospitals", each.figure)
         for count, each in enumerate(every, 1)
-        if count > 1 and (count <= _MOST_ROWS or count == len(every))
+        if count > study.votes.hospitals_per_patient and (count <= _MOST_ROWS or count == len(every))
     ]
     head = ("data of", "epsilon", "delta", "found by any attack", "in words")
     shown = [table("How strong the guarantee is", head, rows, words=(4,))]

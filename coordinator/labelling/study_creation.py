@@ -249,6 +249,8 @@ def plan_records(
         rule=rule,
         level=draft.confidentiality,
         quorum=draft.quorum,
+        hospitals_per_patient=records.hospitals_per_patient,
+        overlap=records.overlap,
     )
     noise = None
     if choice.kind == GRADED:

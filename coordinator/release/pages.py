@@ -35,12 +35,13 @@ _MOST_NAMES, _NAME = 40, 32
 
 def privacy_page(statement: Mapping[str, Any]) -> str:
     """privacy.html."""
+    several = statement["several_hospitals"]
     body = (
         _pages(autoescape=True)
         .get_template("privacy.html.j2")
         .render(
             s=statement,
-            shown=_shown(len(statement["several_hospitals"]["any"])),
+            shown=_shown(len(several["any"]), first=several["charged_for"]),
             verdict=Markup(_privacy_verdict(statement)),
         )
     )
@@ -151,10 +152,10 @@ def _worst(statement: Mapping[str, Any]) -> Mapping[str, Any]:
     return max(rows, key=lambda each: math.inf if each["epsilon"] is None else each["epsilon"])
 
 
-def _shown(hospitals: int) -> list[int]:
-    """The positions of the rows to show: 2, 3, ... hospitals, and the whole roster."""
-    first = list(range(1, min(hospitals, _MOST_ROWS)))
-    return first if hospitals <= _MOST_ROWS else [*first, hospitals - 1]
+def _shown(hospitals: int, *, first: int) -> list[int]:
+    """The positions of the rows to show: more hospitals than `first`, which are charged for, and the whole roster."""
+    rows = list(range(first, min(hospitals, _MOST_ROWS)))
+    return rows if hospitals <= _MOST_ROWS else [*rows, hospitals - 1]
 
 
 def _epsilon(value: float | None) -> str:

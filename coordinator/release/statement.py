@@ -29,6 +29,7 @@ from protocols.claims.coverage import (
     charged,
     not_covered_by_release,
     publishable,
+    several,
     used_once,
 )
 from protocols.claims.in_short import in_short
@@ -331,8 +332,8 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     if not before["releases"]:
         hospitals = [each["guarantee"] for each in made["seats"]]
         several = [each["guarantee"] for each in made["several_hospitals"]["any"]]
-        return in_short(about, hospitals=_figures(hospitals), several=_figures(several))
-    short = in_short(about, hospitals=_figures(before["parties"]), several=_figures(before["several"]))
+        return in_short(about, hospitals=_figures(hospitals), known_to=_figures(several))
+    short = in_short(about, hospitals=_figures(before["parties"]), known_to=_figures(before["several"]))
     names = ", ".join(each["name"] for each in before["releases"])
     says = f"All figures of this summary are of this release and these earlier ones together: {names}."
     points = short["points"]
@@ -448,8 +449,10 @@ def _several(facts: Facts) -> dict[str, Any]:
         {"hospitals": list(hospitals), "guarantee": guarantee_table(these_hospitals(facts.study, hospitals))}
         for hospitals in facts.stated["named_hospitals"]
     ]
+    about = protection_of(facts.study)
     return {
-        "in_words": SEVERAL_FIGURES,
+        "in_words": SEVERAL_FIGURES if about.hospitals == 1 else several(about),
+        "charged_for": about.hospitals,
         "source": "protocols/budgets/guarantee.py",
         "any": [
             {"hospitals": count, "guarantee": guarantee_table(guarantee)}

@@ -9,7 +9,14 @@ import numpy as np
 from party.lifetime import Forecast, seats_of
 from party.settings import PartySettings
 from protocols.budgets.accountant import accountant
-from protocols.claims.coverage import COUNTED_LIFETIME, WHOLE_PATIENT, charged, not_covered_by_approval, used_once
+from protocols.claims.coverage import (
+    COUNTED_LIFETIME,
+    WHOLE_PATIENT,
+    charged,
+    not_covered_by_approval,
+    several,
+    used_once,
+)
 from protocols.claims.protection import Protection
 from protocols.claims.strength import WEAK, strength
 from protocols.claims.who_sees import who_sees_votes
@@ -153,7 +160,9 @@ def _warnings(study: DeployedStudy, party: str) -> list[str]:
 
 
 def _several(study: DeployedStudy) -> list[str]:
-    """What a patient of two hospitals, and of all, is guaranteed."""
+    """What a patient of two hospitals, and of all, is guaranteed; or the one guarantee that counts them."""
+    if study.votes.hospitals_per_patient > 1:
+        return [f"  {several(protection_of(study))}"]
     every = any_hospitals(study)
     shown = {count: every[count - 1] for count in (2, len(every)) if 1 < count <= len(every)}
     return [

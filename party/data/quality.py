@@ -277,7 +277,8 @@ def _named(
             meant_by = f'"{column}={alike[0] if len(alike) == 1 else "YOURS"}"'
             todo = f"conclave-party data map STUDY --column {meant_by}"
             problems.append(Problem(column, own, f"no column {own!r}{perhaps}", todo, column_is=meant_by))
-    for key, name in (("patient", settings.patient), ("group", settings.group)):
+    named = {"patient": settings.patient, "group": settings.group, "hospitals": settings.hospitals}
+    for key, name in named.items():
         if name and header.count(name) != 1:
             alike = columns_alike(name, header)
             perhaps = f"; perhaps {', '.join(alike)}" if alike else ""

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from runtime.settings import TomlTable
 
 Columns = Mapping[str, Sequence[str]]
+# At how many hospitals a patient may be said to be known.
+_MOST_HOSPITALS = 2**10
 
 
 class Source(ABC):
@@ -114,7 +116,8 @@ class DataSettings:
     name: of the data set, to which lifetime caps belong; loader: the kind of source, a key of party.data.LOADERS;
     source: where the private records are; patient: column that names the patient (images: the separator that ends the
     patient's part of a file name), whose records all go to one teacher, "" if every record is a patient; group: column
-    of the privacy group, "" for none; mapping: how the columns are written.
+    of the privacy group, "" for none; hospitals: column that says at how many hospitals of a study each patient is
+    known, "" for none; mapping: how the columns are written.
     """
 
     name: str
@@ -122,6 +125,7 @@ class DataSettings:
     source: Source
     patient: str = ""
     group: str = ""
+    hospitals: str = ""
     mapping: DataMapping = field(default_factory=DataMapping)
 
     @property
@@ -134,7 +138,8 @@ class DataSettings:
 class Records:
     """Private records. inputs: finite; labels: class ids; patients, groups: one string per record, None if not
     given; used: the records that are used, None for all; names: which of RULES says when two patients' names are one;
-    equal_are_one: whether equal records of a patient, or of nobody named, count as one.
+    equal_are_one: whether equal records of a patient, or of nobody named, count as one; known_at: at how many hospitals
+    each record's patient is known, None if not given.
 
     A record that is not used keeps its place: which teacher learns which other record does not depend on it.
     """
@@ -146,6 +151,7 @@ class Records:
     used: Bool[ndarray, " records"] | None = field(default=None, repr=False)
     names: str = "exact"
     equal_are_one: bool = False
+    known_at: Int64[ndarray, " records"] | None = field(default=None, repr=False)
 
     @property
     def usable(self) -> Bool[ndarray, " records"]:
@@ -236,6 +242,7 @@ def check_records(records: Records, settings: DataSettings, terms: Terms) -> Rec
         records.used,
         names=settings.mapping.names or "exact",
         equal_are_one=settings.mapping.equal_rows == "one",
+        known_at=records.known_at,
     )
 
 
@@ -248,7 +255,8 @@ def wanted(settings: DataSettings, terms: Terms, *, labelled: bool) -> list[str]
         raise DataCorrupt(f"{settings.shown}: the study's terms name no columns; allowed: loader npz, images or dicom")
     own = settings.mapping.own
     names = [own(feature.column) for feature in terms.features]
-    return names + ([own(terms.label), *filter(None, (settings.patient, settings.group))] if labelled else [])
+    beside = filter(None, (settings.patient, settings.group, settings.hospitals))
+    return [*names, own(terms.label), *beside] if labelled else names
 
 
 def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Records:
@@ -265,6 +273,7 @@ def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Rec
         _names(columns, settings.patient, settings),
         _names(columns, settings.group, settings),
         used,
+        known_at=_known_at(columns, settings),
     )
 
 
@@ -377,6 +386,18 @@ def _names(columns: Columns, column: str, settings: DataSettings) -> list[str] |
     if not column:
         return None
     return features.record_names(columns[column], missing=missing_texts(settings), where=_where(settings, column))
+
+
+def _known_at(columns: Columns, settings: DataSettings) -> Int64[ndarray, " records"] | None:
+    """At how many hospitals each record's patient is known, as the hospital says."""
+    if not (column := settings.hospitals):
+        return None
+    numbers = features.read_numbers(columns[column])
+    wrong = ~((numbers >= 1) & (numbers <= _MOST_HOSPITALS) & (numbers == np.rint(numbers)))
+    missing, allowed = missing_texts(settings), f"a whole number from 1 to {_MOST_HOSPITALS}"
+    shown = _hidden(columns[column], missing)
+    features.check_rows(shown, wrong, allowed, missing=missing, where=_where(settings, column))
+    return numbers.astype(np.int64)
 
 
 def _where(settings: DataSettings, column: str) -> str:

@@ -112,6 +112,11 @@ def count_votes_of(
     """
     check_shape(queries, study.terms.input_shape)
     votes, units = unit_sums(study), units_in(records, study)
+    if votes.declared and records.known_at is None:
+        raise InvalidInput(
+            f"study {study.name!r} has declared overlaps, and data.hospitals names no column; allowed: a column of a "
+            "table that says at how many hospitals of the study each patient is known"
+        )
     spoken = said(queries, records.inputs, records.labels, classes=study.classes)
     counted, seats = [], rows_of_seats(records, study, party)
     if records.patients is not None and len(seats) > 1:
@@ -135,12 +140,14 @@ def count_votes_of(
                 f"seat {seat}: {found} protected units ({study.unit}s); allowed: at most the study's population, "
                 f"{votes.population}, of all hospitals together"
             )
+        known_at = records.known_at[rows] if votes.declared and records.known_at is not None else None
         total = contribution_sum(
             queries,
             spoken[rows],
             units[rows] if found < len(rows) else None,
             weight_units=round(study.roster[study.seats[seat]].weight * study.units),
             classes=study.classes,
+            known_at=known_at,
         )
         counted.append(SeatVotes(seat, len(rows), found, total, people))
     return counted

@@ -169,7 +169,8 @@ class Accounting:
     """What the accounting of a study consists of.
 
     budgets: the filters of its seats; votes: the votes that one protected unit of each seat moves, > 0; delta_squared:
-    see Sensitivity; noise_distance: total variation distance between all labels that may be released and those with
+    see Sensitivity; apart: whether what the seats sent is released seat by seat, so that moves add up in squares;
+    noise_distance: total variation distance between all labels that may be released and those with
     ideal noise (0 under the view "histogram").
     """
 
@@ -177,6 +178,7 @@ class Accounting:
     mechanism: Mechanism
     votes: Float64[ndarray, " seats"]
     delta_squared: int
+    apart: bool
     view: View
     classes: int
     noise_distance: float
@@ -227,7 +229,10 @@ def _hospitals(accounting: Accounting, hospitals: Sequence[Sequence[int]], delta
         )
     budgets = accounting.budgets
     cap = budgets.spend(budgets.cap)
-    each = [cap / (budgets.ask + budgets.answer), cap / budgets.ask, accounting.votes]
+    # Where there is one batch, a cap that would pay for more is not spent on another.
+    most = 1.0 if budgets.once else np.inf
+    each = [np.minimum(cap / price, most) for price in (budgets.ask + budgets.answer, budgets.ask)]
+    each.append(accounting.votes)
     answered, refused, votes = (np.array([values[list(seats)].max() for seats in hospitals]) for values in each)
     falling = np.argsort(-answered, kind="stable")
     return _Hospitals(answered[falling], refused[falling], votes[falling])
@@ -271,9 +276,11 @@ def _one_price(accounting: Accounting, hospitals: _Hospitals, theta: float) -> F
 
 def _cost(accounting: Accounting, hospitals: _Hospitals) -> QueryCost:
     """What a query costs with the votes of the first, the first two, ... hospitals together."""
+    power = 2 if accounting.apart else 1
+    moved = np.cumsum(hospitals.votes**power) ** (1 / power)
     return accounting.budgets.accountant.query_cost(
         accounting.mechanism,
-        Sensitivity.always(np.cumsum(hospitals.votes), delta_squared=accounting.delta_squared),
+        Sensitivity.always(moved, delta_squared=accounting.delta_squared),
         view=accounting.view,
         classes=accounting.classes,
     )

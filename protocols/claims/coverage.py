@@ -14,6 +14,10 @@ SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient."
 )
+_TRUSTED: Final = (
+    "This trusts each hospital to say truly at how many of them a patient is known, as nobody can check it: a patient "
+    "whom it calls known to one alone moves the whole of a vote there."
+)
 SEVERAL_COST: Final = (
     "The loss has to be computed anew at the sum of these parties' weights, and grows with the square of that sum: for "
     "k hospitals of equal weight about k² times the spend of one, not k times."
@@ -71,6 +75,18 @@ _OF_A_RELEASE: Final = (
 )
 
 
+def several(study: Protection) -> str:
+    """What an epsilon means for a patient known to several hospitals."""
+    if study.hospitals == 1:
+        return SEVERAL
+    said = (
+        f"A patient may be known to up to {study.hospitals} of the hospitals: every figure is for the patient, with "
+        f"what all of these hold, and is one guarantee. Nothing enforces that {study.hospitals} are enough: a patient "
+        "known to more is protected less."
+    )
+    return f"{said} {_TRUSTED}" if study.declared else said
+
+
 def publishable(study: Protection) -> str:
     """Why the guaranteed figures of a release may be published, and what they rest on."""
     rests = (
@@ -101,7 +117,8 @@ def not_covered_by_release(study: Protection) -> list[str]:
 
 def not_covered_by_approval(study: Protection, *, patient_named: bool) -> list[str]:
     """What a hospital is told before it approves. patient_named: whether its settings name the patient's column."""
-    lines = [_sentence(not_protected_from(study)), f"{SEVERAL} The release's statement says how much it may cost them."]
+    more = " The release's statement says how much it may cost them." if study.hospitals == 1 else ""
+    lines = [_sentence(not_protected_from(study)), several(study) + more]
     lines.append("Other releases about these data that do not go through this node.")
     lines += study.at.elsewhere
     if study.unit == "record" and (unnamed := study.said.unnamed[patient_named]):
@@ -121,10 +138,11 @@ def used_once(study: Protection, figure: Figure, *, voted: bool = True) -> str:
     if not voted:
         return "Nothing that was released depends on data of this seat: it has no vote in the released sums."
     whose = {"record": "Each record's data are", "patient": "Each patient's data are", "party": "All data are"}
+    where = f" at up to {study.hospitals} hospitals together" if study.hospitals > 1 else ""
     return (
         f"{whose[study.unit]} used once, in one noisy sum, and this costs at most epsilon "
-        f"{at_most(figure.epsilon)} at delta {at_most(figure.delta)}, for ever: whatever is made of that sum later "
-        "(labels, students, a choice between them) costs nothing more."
+        f"{at_most(figure.epsilon)} at delta {at_most(figure.delta)}{where}, for ever: whatever is made of that "
+        "sum later (labels, students, a choice between them) costs nothing more."
     )
 
 
@@ -154,7 +172,9 @@ def caveats(study: Protection) -> list[tuple[str, str]]:
         (
             "A patient known to several hospitals is covered by no single party's ε.",
             f"Their data moves the votes of all those hospitals. {SEVERAL_COST}",
-        ),
+        )
+        if study.hospitals == 1
+        else ("A patient known to several hospitals.", several(study)),
     ]
 
 

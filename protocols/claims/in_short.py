@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import inf
 
-from protocols.claims.coverage import SEVERAL
+from protocols.claims.coverage import several
 from protocols.claims.kept import kept, keys, withdrawal
 from protocols.claims.protection import Protection
 from protocols.claims.strength import Figure, attack, odds, strength
@@ -26,13 +26,13 @@ _NOT_CHECKED = (
 )
 
 
-def in_short(study: Protection, *, hospitals: Sequence[Figure], several: Sequence[Figure]) -> dict[str, object]:
+def in_short(study: Protection, *, hospitals: Sequence[Figure], known_to: Sequence[Figure]) -> dict[str, object]:
     """The verdict in one sentence, and points by name.
 
-    hospitals: of each seat; several: of a patient known to any 1, 2, ... hospitals.
+    hospitals: of each seat; known_to: of a patient known to any 1, 2, ... hospitals.
     """
     worst = max(hospitals, key=lambda each: each.epsilon)
-    return {"verdict": _verdict(study, worst), "points": _points(study, hospitals, several, worst)}
+    return {"verdict": _verdict(study, worst), "points": _points(study, hospitals, known_to, worst)}
 
 
 def _verdict(study: Protection, worst: Figure) -> str:
@@ -42,7 +42,9 @@ def _verdict(study: Protection, worst: Figure) -> str:
     return f"{worst.rating.capitalize()} protection of {whose}: {attack(worst)}."
 
 
-def _points(study: Protection, hospitals: Sequence[Figure], several: Sequence[Figure], worst: Figure) -> dict[str, str]:
+def _points(
+    study: Protection, hospitals: Sequence[Figure], known_to: Sequence[Figure], worst: Figure
+) -> dict[str, str]:
     epsilons = dict.fromkeys(at_most(find(each.epsilon for each in hospitals)) for find in (min, max))
     points = {
         "Who is protected": f"{study.unit_in_words[0].upper()}{study.unit_in_words[1:]}. Each hospital has a figure of "
@@ -55,7 +57,7 @@ def _points(study: Protection, hospitals: Sequence[Figure], several: Sequence[Fi
         "usually happens may be much less.",
         "For how long": "For ever, whatever anybody knows or finds out later, and whatever is made of this release. "
         "But a release cannot be called back, and each further release on the same data adds to what is known.",
-        "Patients of several hospitals": _several(several),
+        "Patients of several hospitals": _several(study, known_to),
         "Who is not protected": f"Nobody is protected from {not_protected_from(study)} And nothing protects the people "
         "whom the public pool of questions is about.",
         "What leaves a hospital": leaves(study),
@@ -70,12 +72,13 @@ def _points(study: Protection, hospitals: Sequence[Figure], several: Sequence[Fi
     return points
 
 
-def _several(several: Sequence[Figure]) -> str:
-    """A patient known to two hospitals, and to all of them."""
-    if len(several) < 2:
-        return SEVERAL
-    said = [
-        f"Known to any {count}: epsilon {at_most(each.epsilon)}. {strength(each)}"
-        for count, each in {2: several[1], len(several): several[-1]}.items()
-    ]
-    return f"They are protected less, as their data move the votes of each. {' '.join(said)}"
+def _several(study: Protection, figures: Sequence[Figure]) -> str:
+    """A patient known to two hospitals, or to as many as are charged for and one more, and to all of them."""
+    first = study.hospitals + 1
+    beyond = {count: figures[count - 1] for count in (first, len(figures)) if first <= count <= len(figures)}
+    said = " ".join(
+        f"Known to any {count}: epsilon {at_most(each.epsilon)}. {strength(each)}" for count, each in beyond.items()
+    )
+    if study.hospitals == 1 and said:
+        return f"They are protected less, as their data move the votes of each. {said}"
+    return f"{several(study)} {said}".strip()

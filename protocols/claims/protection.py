@@ -20,7 +20,9 @@ class Protection:
     votes: what votes, "teacher" or "record"; settles: whether a query that is not answered costs less, so that outcomes
     lower charges; counts_epsilon: where teachers vote and a guardian is there, the largest epsilon of
     a seat whose queries are all charged as noisy counts, of which a server that departs from the protocol may see more
-    than labels. Raises InvalidInput for a level, unit or view of which nothing is said here.
+    than labels; hospitals: at how many a unit may be known, as each is charged; declared: whether hospitals say of each
+    unit at how many it is, and divide it among them. Raises InvalidInput for a level, unit or view of which nothing is
+    said here.
     """
 
     level: str
@@ -35,6 +37,8 @@ class Protection:
     votes: str = "teacher"
     settles: bool = True
     counts_epsilon: float = 0.0
+    hospitals: int = 1
+    declared: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("level", LEVELS), ("unit", self.said.units), ("view", self.said.views)):

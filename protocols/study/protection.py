@@ -29,6 +29,8 @@ def protection_of(study: Study) -> Protection:
         pooled=study.votes.pooled,
         votes=study.votes.by,
         settles=study.budgets.settles,
+        hospitals=study.votes.hospitals_per_patient,
+        declared=study.votes.parts > 1,
         counts_epsilon=_COUNTS[type(study.votes)](study) if level.second_server else 0.0,
     )
 

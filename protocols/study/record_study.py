@@ -17,8 +17,8 @@ from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
 from protocols.study.queries_file import check_kind
-from protocols.study.study import Seat, Study
-from protocols.study.votes import UnitSums
+from protocols.study.study import Seat, Study, party_of
+from protocols.study.votes import UNKNOWN, UnitSums
 from protocols.sums.blocks import Blocks, Constant, Signs
 from protocols.votes import LATTICE
 
@@ -49,6 +49,8 @@ class RecordVotesPlan:
     rule: str
     level: Confidentiality
     quorum: int
+    hospitals_per_patient: int = 1
+    overlap: str = UNKNOWN
 
 
 def record_study(
@@ -72,6 +74,8 @@ def record_study(
         queries_sha256=plan.queries.digest,
         population=plan.population,
         sigma=1.0,
+        hospitals_per_patient=plan.hospitals_per_patient,
+        overlap=plan.overlap,
     )
     changed = sums.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
@@ -100,7 +104,7 @@ def record_study(
         accountant=account,
         epsilon=epsilon,
         delta=delta,
-        weights=weight,
+        weights=sums.charged(weight, [party_of(name) for name in names], apart=False),
         delta_squared=sums.delta_squared,
         view="histogram",
         classes=plan.classes,

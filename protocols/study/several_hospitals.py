@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from jaxtyping import Float64
+from numpy import ndarray
+
 from protocols.budgets.guarantee import Accounting, Guarantee, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import check_view
@@ -26,9 +29,15 @@ def each_seat(study: Study) -> list[Guarantee]:
 
 
 def any_hospitals(study: Study) -> list[Guarantee]:
-    """For 1, 2, ... hospitals: the guarantee of the worst choice of so many, at the smallest delta of the roster."""
-    seats = list(_seats(study).values())
-    return worst_known_to(_accounting(study), seats, delta=_delta(study))
+    """For 1, 2, ... hospitals: the guarantee of the worst choice of so many, at the smallest delta of the roster.
+
+    Of as many as each seat is charged for, it is one: what the worst of the seats guarantees."""
+    seats, most = list(_seats(study).values()), study.votes.hospitals_per_patient
+    every = worst_known_to(_accounting(study, study.weights), seats, delta=_delta(study))
+    if most == 1:
+        return every
+    covered = worst_known_to(_accounting(study, study.charged), seats, delta=_delta(study))[0]
+    return [covered] * most + every[most:]
 
 
 def these_hospitals(study: Study, hospitals: Sequence[str]) -> Guarantee:
@@ -37,7 +46,10 @@ def these_hospitals(study: Study, hospitals: Sequence[str]) -> Guarantee:
     unknown = [name for name in hospitals if name not in seats]
     if unknown or not hospitals or len(set(hospitals)) < len(hospitals):
         raise InvalidInput(f"hospitals {list(hospitals)} are named; allowed: each once, from {', '.join(seats)}")
-    return known_to(_accounting(study), [seats[name] for name in hospitals], delta=_delta(study))
+    # A declared overlap leaves a part of the patient at each; of more hospitals than are allowed for, nothing is known.
+    parts = len(hospitals) if len(hospitals) <= study.votes.parts else 1
+    accounting = _accounting(study, study.weights / parts)
+    return known_to(accounting, [seats[name] for name in hospitals], delta=_delta(study))
 
 
 def _seats(study: Study) -> dict[str, list[int]]:
@@ -51,12 +63,13 @@ def _delta(study: Study) -> float:
     return min(seat.delta for seat in study.roster)
 
 
-def _accounting(study: Study) -> Accounting:
+def _accounting(study: Study, weights: Float64[ndarray, " parties"]) -> Accounting:
     return Accounting(
         budgets=study.budgets,
         mechanism=study.mechanism,
-        votes=study.votes_per_unit * study.weights,
+        votes=study.votes_per_unit * weights,
         delta_squared=study.votes.delta_squared,
+        apart=False,
         view=check_view(study.view),
         classes=study.classes,
         noise_distance=noise_distance(study),

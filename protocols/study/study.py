@@ -184,7 +184,12 @@ class Study(AnyStudy):
     def sensitivity(self) -> Sensitivity:
         """What each seat's protected units move. Public patterns amplify nothing: each vote is charged in full."""
         rates = self.rates if self.secret_coins else np.ones(len(self.roster))
-        return Sensitivity(self.votes_per_unit * self.weights, rates, delta_squared=self.votes.delta_squared)
+        return Sensitivity(self.votes_per_unit * self.charged, rates, delta_squared=self.votes.delta_squared)
+
+    @cached_property
+    def charged(self) -> Float64[ndarray, " parties"]:
+        """The weight with which a unit of each seat moves what is released, wherever else it may be known."""
+        return self.votes.charged(self.weights, [party_of(seat.party) for seat in self.roster], apart=False)
 
     @property
     def largest_weight(self) -> float:

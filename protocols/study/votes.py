@@ -7,6 +7,7 @@ party sends, and what is released. `Study` asks it; the tables of the rooms abov
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal  # Any: the values of a study file
@@ -21,6 +22,7 @@ from protocols.mechanisms import ONE_VOTE, GaussianMechanism, GNMax, Lattice, Me
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
+from protocols.study.overlap import Overlap
 from protocols.sums.contributions import check_sums, least_weight
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
@@ -29,6 +31,9 @@ UNITS: tuple[Unit, ...] = ("record", "patient", "party")
 # When a study ends: what happens to parties whose budget is used up.
 StopRule = Literal["first-exhausted", "drop-exhausted"]
 STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
+# Whether hospitals say of each unit at how many of them it is known.
+UNKNOWN, DECLARED = "unknown", "declared"
+OVERLAPS = (UNKNOWN, DECLARED)
 # The units of which a node counts each one's votes: a sum of a whole party's data is that party.
 COUNTED = ("record", "patient")
 # What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
@@ -102,6 +107,9 @@ class TeacherVotes:
     participation_name: str
     by: ClassVar[str] = "teacher"
     delta_squared: ClassVar[int] = ONE_VOTE
+    # At how many hospitals a unit may be known, as each is charged, and into how many parts it is divided among them.
+    hospitals_per_patient: ClassVar[int] = 1
+    parts: ClassVar[int] = 1
     # Whether all queries are asked, and paid for, in one batch.
     once: ClassVar[bool] = False
     # What the two servers of a level open to each other: labels, or the noisy sum.
@@ -173,6 +181,10 @@ class TeacherVotes:
     def moved(self, unit: str) -> float:
         """How many votes a unit moves, each from one class to another; or as many as move the counts as far."""
         return votes_per_unit(unit, teachers=self.teachers)
+
+    def charged(self, weights: Weights, hospitals: Sequence[str], *, apart: bool) -> Weights:
+        """The weight of what a unit of each seat moves, for which the seat is charged; hospitals: of the seats."""
+        return weights
 
     def several(self, study: AnyStudy) -> bool:
         """Whether one protected unit may move more than one vote."""
@@ -258,8 +270,10 @@ class UnitSums:
     queries: how many rows a record's phi has (protocols/sums/blocks.py): cells, of which it fills those that it lies
     in, or graded features; votes: how many of them a record may fill; signed: whether entries may be below 0, as those
     of graded features; queries_sha256: the digest of the Blocks; population: the most protected units that all parties
-    have together, which replace-one makes public; sigma: of the noise in each entry of the sum, in votes. Raises
-    InvalidInput, with the value and the allowed range.
+    have together, which replace-one makes public; sigma: of the noise in each entry of the sum, in votes;
+    hospitals_per_patient: at how many hospitals one unit may be known, for which each is charged; overlap: of OVERLAPS:
+    "declared" where each hospital's data say of a unit at how many it is, so that it gives as small a part at each.
+    Raises InvalidInput, with the value and the allowed range.
     """
 
     queries: int
@@ -268,6 +282,8 @@ class UnitSums:
     queries_sha256: str
     population: int
     sigma: float
+    hospitals_per_patient: int = 1
+    overlap: str = UNKNOWN
     by: ClassVar[str] = "record"
     once: ClassVar[bool] = True
     opened: ClassVar[str] = "histogram"
@@ -285,8 +301,13 @@ class UnitSums:
     voters: ClassVar[int] = 1
 
     def __post_init__(self) -> None:
-        for what in ("queries", "votes", "population"):
+        for what in ("queries", "votes", "population", "hospitals_per_patient"):
             check("study", f"records.{what}", getattr(self, what))
+        if self.overlap not in OVERLAPS or (self.declared and self.hospitals_per_patient == 1):
+            raise InvalidInput(
+                f"records: overlap is {self.overlap!r}, hospitals_per_patient {self.hospitals_per_patient}; allowed: "
+                f"{UNKNOWN}, or {DECLARED} with at least 2"
+            )
         if self.votes > self.queries:
             raise InvalidInput(f"records: votes is {self.votes}; allowed: at most the {self.queries} queries")
         if not re.fullmatch("[0-9a-f]{64}", self.queries_sha256):
@@ -301,9 +322,15 @@ class UnitSums:
 
     def check(self, study: AnyStudy, *, hidden: bool) -> None:
         check_rate(check_pattern(self.participation_name), study.rates)
+        hospitals = len({name.partition("/")[0] for name in study.seats})
+        if self.hospitals_per_patient > hospitals:
+            raise InvalidInput(
+                f"records: hospitals_per_patient is {self.hospitals_per_patient}; allowed: 1 to {hospitals}, the "
+                "hospitals of the study"
+            )
         if self.signed:
             # Entries are of any size: rounded towards zero, too small ones would vanish.
-            least = least_weight(self._filled(study.classes))
+            least = least_weight(self._filled(study.classes)) * self.parts
             if (smallest := round(float(study.weights.min()) * study.units)) < least:
                 raise InvalidInput(
                     f"the smallest weight is {smallest} lattice units for {self._filled(study.classes)} entries of a "
@@ -338,6 +365,20 @@ class UnitSums:
     def moved(self, unit: str) -> float:
         return 1.0
 
+    @property
+    def declared(self) -> bool:
+        """Whether hospitals say of each unit at how many of them it is known."""
+        return self.overlap == DECLARED
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts a unit may be divided among hospitals."""
+        return self.hospitals_per_patient if self.declared else 1
+
+    def charged(self, weights: Weights, hospitals: Sequence[str], *, apart: bool) -> Weights:
+        overlap = Overlap(most=self.hospitals_per_patient, declared=self.declared, apart=apart)
+        return overlap.moved(weights, hospitals)
+
     def several(self, study: AnyStudy) -> bool:
         return False
 
@@ -351,7 +392,8 @@ class UnitSums:
     def cells_changed(self, unit: str, *, classes: int) -> int:
         """Of a record, those that it and its replacement fill."""
         everything = self.queries * classes
-        return min(2 * self._filled(classes), everything) if unit == "record" else everything
+        filled = 2 * self.hospitals_per_patient * self._filled(classes)
+        return min(filled, everything) if unit == "record" else everything
 
     def _filled(self, classes: int) -> int:
         """How many entries a record may fill."""

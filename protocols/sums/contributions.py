@@ -63,13 +63,15 @@ def contribution_sum(
     *,
     weight_units: int,
     classes: int,
+    known_at: Int64[ndarray, " records"] | None = None,
 ) -> Sum:
     """The sum of a party's contributions, in lattice units.
 
     said: as the function of this name gave it; units: the number of each record's protected unit; None: each record is
-    one of its own. weight_units: W, 1 to LARGEST_WEIGHT. Where a unit is longer than W, S its squared norm, its entries
-    x become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer than FEWEST_UNITS records, and on a weight that
-    is out of range, or of which nothing is left.
+    one of its own. weight_units: W, 1 to LARGEST_WEIGHT. known_at: at how many hospitals each record's unit is known; a
+    unit that is known at j, the most of its records, has the weight floor(W / j). None: at this one alone. Where a unit
+    is longer than W, S its squared norm, its entries x become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer
+    than FEWEST_UNITS records, and on a weight that is out of range, or of which nothing is left.
     """
     if len(said) < FEWEST_UNITS:
         raise InvalidInput(
@@ -77,10 +79,27 @@ def contribution_sum(
         )
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
+    if known_at is None:
+        return _sum(blocks, said, units, weight=weight_units, classes=classes)
+    if units is not None:
+        _, member = np.unique(units, return_inverse=True)
+        most = np.zeros(member.max() + 1, np.int64)
+        np.maximum.at(most, member, known_at)
+        known_at = most[member]
+    total = np.zeros((blocks.rows, blocks.targets(classes).shape[1]), np.int64)
+    for hospitals in np.unique(known_at).tolist():
+        rows = known_at == hospitals
+        held = None if units is None else units[rows]
+        total += _sum(blocks, said[rows], held, weight=weight_units // hospitals, classes=classes)
+    return total
+
+
+def _sum(blocks: Blocks, said: Said, units: Int64[ndarray, " records"] | None, *, weight: int, classes: int) -> Sum:
+    """The sum of units that have one weight."""
     if blocks.plain:
-        found = _cell_sum(said, units, weight_units=weight_units, cell_count=blocks.rows * classes)
+        found = _cell_sum(said, units, weight_units=weight, cell_count=blocks.rows * classes)
         return found.reshape(blocks.rows, classes)
-    return graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight_units)
+    return graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight)
 
 
 def _cell_sum(

@@ -251,7 +251,7 @@ def test_who_saw_what_points_to_no_place_on_a_page():
 def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_not_and_what_is_kept(subtests):
     for study in [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS:
         with subtests.test(name_of(study)):
-            epsilons = {"hospitals": (1.0, 8.0), "several": (8.0, 17.5, inf)}
+            epsilons = {"hospitals": (1.0, 8.0), "known_to": (8.0, 17.5, inf)}
             figures = {name: [Figure(each, 1e-5) for each in given] for name, given in epsilons.items()}
             short = in_short(study, **figures)
             points = short["points"]

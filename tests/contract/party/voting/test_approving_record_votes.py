@@ -130,6 +130,33 @@ def test_approving_graded_votes_says_so_and_keeps_sums_of_units_of_bounded_norm(
     assert squared_norms(kept.reshape(1, -1))[0] <= ((30 if unit == "patient" else 60) * 1024) ** 2
 
 
+def test_a_declared_overlap_halves_what_a_shared_patient_says_and_needs_the_hospitals_word(tmp_path):
+    place = Place(tmp_path, unit="patient")
+    place.study = place.study.voting(hospitals_per_patient=2, overlap="declared")
+    with pytest.raises(InvalidInput, match=r"data\.hospitals names no column"):
+        place.counted()
+    records = load_records(place.home.settings().data, place.study.terms)
+    for shared in (1, 2):
+        known_at = np.full(60, shared)
+        with Policy(place.home.settings().policy) as policy:
+            (given,) = count_votes_of(
+                replace(records, known_at=known_at), place.study, place.queries, SEAT, known=policy.known
+            )
+        spoken = said(place.queries, records.inputs, records.labels, classes=2)
+        alone = contribution_sum(place.queries, spoken, records.units, weight_units=1024 // shared, classes=2)
+        assert np.array_equal(given.sums, alone)
+
+
+def test_approving_says_one_guarantee_for_a_patient_of_several_hospitals(tmp_path, capsys):
+    place = Place(tmp_path, unit="patient")
+    file = study_file(tmp_path, place.study.voting(hospitals_per_patient=2))
+    place.approve(file=file)
+    words = " ".join(capsys.readouterr().out.split())
+    assert "at up to 2 hospitals together, for ever" in words
+    assert "A patient may be known to up to 2 of the hospitals" in words
+    assert "known to any" not in words
+
+
 def test_all_records_of_a_patient_weigh_as_much_as_one(tmp_path, capsys):
     place = Place(tmp_path, unit="patient")
     assert place.approve() == 0

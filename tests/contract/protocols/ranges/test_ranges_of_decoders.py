@@ -239,6 +239,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "records.queries"): study("queries", table="[records]"),
     ("study", "records.votes"): study("votes", table="[records]"),
     ("study", "records.population"): study("population", table="[records]"),
+    ("study", "records.hospitals_per_patient"): study("hospitals_per_patient", table="[records]"),
     ("study", "query_limit"): study("query_limit"),
     ("study", "batch_limit"): study("batch_limit"),
     ("study", "quorum"): study("quorum"),

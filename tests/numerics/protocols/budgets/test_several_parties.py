@@ -10,12 +10,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog
 
+from protocols.bounds.gaussian import gdp_epsilon
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import accountant
 from protocols.budgets.filter import NANO, budget_filters
 from protocols.budgets.guarantee import Accounting, known_to, worst_known_to
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
+from protocols.study.levels import Clear
+from protocols.study.overlap import Overlap
+from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
+from protocols.study.several_hospitals import any_hospitals, these_hospitals
 
 GNMAX = make_mechanism("gnmax", sigma=20.0, view="label")
 CONFIDENT = make_mechanism("confident_gnmax", sigma=20.0, sigma_threshold=50.0, threshold=10.0, view="label")
@@ -44,6 +49,7 @@ def accounting(
         mechanism=mechanism,
         votes=votes,
         delta_squared=2,
+        apart=False,
         view="label",
         classes=classes,
         noise_distance=noise_distance,
@@ -196,3 +202,81 @@ def test_a_large_roster_is_finite_and_never_falls():
 def test_bad_input_is_named(hospitals, delta):
     with pytest.raises(InvalidInput, match="allowed"):
         known_to(accounting([1.0, 1.0], [1.0, 1.0]), hospitals, delta=float(delta))
+
+
+def vectors(weight, *, signed):
+    """All that one unit can send: two whole numbers of a norm of at most the weight."""
+    span = range(-weight if signed else 0, weight + 1)
+    return np.array([each for each in itertools.product(span, span) if each[0] ** 2 + each[1] ** 2 <= weight**2])
+
+
+def farthest(sets, *, apart):
+    """The largest squared distance of two neighbours: one vector replaced by another at each hospital of a patient."""
+    moves = [(each[:, None] - each[None]).reshape(-1, 2) for each in sets]
+    moves = [np.unique(each, axis=0) for each in moves]
+    if apart:
+        return sum(int((each**2).sum(axis=1).max()) for each in moves)
+    total = moves[0]
+    for each in moves[1:]:
+        total = np.unique((total[:, None] + each[None]).reshape(-1, 2), axis=0)
+    return int((total**2).sum(axis=1).max())
+
+
+@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize("apart", [False, True])
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_seat_is_charged_for_the_farthest_move_of_a_patient_of_up_to_k_hospitals(signed, apart, declared):
+    """Every choice of hospitals, and every integer vector of a unit at each: the charge is a bound, and nearly met."""
+    weights, delta_squared = (6, 3, 2), 4 if signed else 2
+    for most in (1, 2, 3):
+        charged = Overlap(most=most, declared=declared, apart=apart).moved(np.array(weights, float), ("a", "b", "c"))
+        reached = np.zeros(3)
+        for size in range(1, most + 1):
+            for chosen in itertools.combinations(range(3), size):
+                parts = size if declared else 1
+                sets = [vectors(weights[at] // parts, signed=signed) for at in chosen]
+                move = farthest(sets, apart=apart)
+                for at in chosen:
+                    assert move <= delta_squared * charged[at] ** 2 + 1e-9
+                    reached[at] = max(reached[at], move / (delta_squared * charged[at] ** 2))
+        assert (reached > (0.4 if declared else 0.99)).all()  # 3 // 2 and 2 // 3 lose a half and all
+
+
+def test_two_hospitals_of_equal_weight_cost_what_their_summed_move_costs():
+    """Epsilon 1 for one hospital: mu of it, doubled where sums are added, times sqrt 2 where they are apart."""
+    accountant_of_one = accountant("gaussian_dp")
+    spend = float(accountant_of_one.affords(np.array([1.0]), np.array([DELTA]))[0, 0])
+    for apart, epsilon in ((False, 2.155), (True, 1.465)):
+        (moved, _) = Overlap(most=2, declared=False, apart=apart).moved(np.ones(2), ("a", "b"))
+        found = gdp_epsilon(np.array([moved * math.sqrt(spend)]), np.array([DELTA]))
+        assert float(found[0]) == pytest.approx(epsilon, abs=1e-3)
+
+
+def test_patients_of_one_hospital_speak_in_one_of_its_groups():
+    charged = Overlap(most=2, declared=False, apart=False).moved(np.array([3.0, 1.0, 2.0]), ("a", "a", "b"))
+    assert charged.tolist() == [5.0, 3.0, 5.0]
+
+
+@pytest.mark.parametrize("overlap", ["unknown", "declared"])
+def test_every_hospitals_epsilon_holds_for_a_patient_of_as_many_hospitals_as_it_is_charged_for(overlap):
+    one, two = (
+        record_study(
+            RecordVotesPlan(
+                name="k", classes=2, unit="patient", population=100, queries=ANY_SIGNED, rule="exhaustive",
+                level=Clear(units=2**16), quorum=3, hospitals_per_patient=most, overlap=how,
+            ),
+            names=("a", "b", "c"), epsilon=np.array([1.0, 1.0, 2.0]), delta=np.full(3, DELTA),
+        )
+        for most, how in ((1, "unknown"), (2, overlap))
+    )  # fmt: skip
+    assert (two.budgets.epsilon_guaranteed <= np.array([1.0, 1.0, 2.0]) + 1e-9).all()
+    for study, most in ((one, 1), (two, 2)):
+        for pair in itertools.combinations(range(3), most):
+            names = [study.roster[at].party for at in pair]
+            least = min(study.budgets.epsilon_guaranteed[list(pair)])
+            assert these_hospitals(study, names).epsilon <= least + 1e-6
+        every = [each.epsilon for each in any_hospitals(study)]
+        assert every[most - 1] <= 2.0 + 1e-6
+        assert every[most] > 1.3 * every[most - 1]
+    noise = two.mechanism.label_sigma / one.mechanism.label_sigma
+    assert noise < 1.5 if overlap == "declared" else noise > 2

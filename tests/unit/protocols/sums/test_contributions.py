@@ -231,6 +231,22 @@ def test_a_unit_of_many_records_is_added_up_in_parts_of_a_bounded_size(monkeypat
     assert max(held) == most
 
 
+def test_a_unit_known_at_several_hospitals_says_a_part_of_the_weight_at_each():
+    """Alone it is what a unit of a smaller weight says, to the last integer; together all hospitals see one unit."""
+    rng = np.random.default_rng(5)
+    for blocks in (graded(1), CELLS):
+        values, labels = rng.normal(size=(8, 3)).astype(np.float32), rng.integers(0, 3, 8)
+        units, known_at = np.array([0, 0, 1, 1, 2, 3, 3, 3]), np.array([1, 3, 2, 2, 1, 1, 1, 1])
+        spoken = said(blocks, values, labels, classes=3)
+        whole = contribution_sum(blocks, spoken, units, weight_units=UNIT, classes=3, known_at=known_at)
+        parts = [
+            contribution_sum(blocks, spoken[rows], units[rows], weight_units=UNIT // j, classes=3)
+            for j, rows in ((1, units >= 2), (2, units == 1), (3, units == 0))
+        ]
+        assert np.array_equal(whole, sum(parts))
+        assert squared_norms(parts[2].reshape(1, -1))[0] <= (UNIT // 3) ** 2
+
+
 CELLS = Blocks(FeatureMap((3,)), (Nearest.of(np.eye(3, dtype=np.float32), columns=np.arange(3)),))
 
 
