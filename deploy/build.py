@@ -20,7 +20,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 # What a distribution is made of.
 _PACKAGES = ("conclave", "party", "coordinator", "guardian", "runtime", "protocols", "simulations")
-_SOURCES = ("pyproject.toml", "README.md", "LICENSE", *_PACKAGES)
+_SOURCES = ("pyproject.toml", "README.md", "LICENSE", "NOTICE", *_PACKAGES)
 _HOOK = "import sys, setuptools.build_meta as build; getattr(build, sys.argv[1])(sys.argv[2])"
 
 

@@ -1,7 +1,7 @@
 """The demo: a coordinator and four hospitals as real processes on this machine, from nothing to a verified release.
 
-It calls the programs as people would, one after the other, and shows every command. Nothing leaves the machine: all
-processes talk over loopback, with mutual TLS.
+It calls the programs as people would, one after the other, and writes every command down. Nothing leaves the machine:
+all processes talk over loopback, with mutual TLS.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Final
 import numpy as np
 
 from party.demo.demo_data import DRAFTS, DemoData, demo_data
-from party.demo.figures import figures_of
+from party.demo.figures import PAGE, figures_of, page
 from protocols.errors import EngineFailed, InvalidInput, Refused
 from protocols.installing import install
 from protocols.refusals.code import Code
@@ -34,7 +34,7 @@ from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import LEVELS, Clear, GuardedLevel, TwoServer
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from runtime.address import free_port
-from runtime.files import alone
+from runtime.files import alone, write_atomically
 
 Say = Callable[[str], None]
 _STEP_S, _LOOK_S = 600.0, 0.5
@@ -90,7 +90,7 @@ class LocalConsortium:
 
     def add_guardian(self) -> None:
         """Creates a guardian's keys, which the study then names."""
-        self.say("Another organisation creates a guardian's keys; the study names them.")
+        self._step("Another organisation creates a guardian's keys; the study names them.")
         self.guardian_address = f"127.0.0.1:{free_port()}"
         made = json.loads(
             self.guardian(
@@ -114,7 +114,7 @@ class LocalConsortium:
         """Sets up the consortium and the study; every hospital joins and approves, and trains teachers if they vote."""
         self._files()
         address, enrol = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-        self.say("The operator sets up the consortium and the study.")
+        self._step("The operator sets up the consortium and the study.")
         self.coordinator(
             "init", "--consortium", "demo", "--coordinator", "centre", "--address", address, "--enrol-address", enrol,
             "--listen", address, "--enrol-listen", enrol, "--metrics-port", "0",
@@ -123,7 +123,7 @@ class LocalConsortium:
             self.certify_guardian()
         self.start("centre")
         self._wait_until_it_listens(enrol)
-        self.say("Each hospital creates a key and is approved by its fingerprint; the study names these keys.")
+        self._step("Each hospital creates a key and is approved by its fingerprint; the study names these keys.")
         for name in self.data.hospitals:
             self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
         with ThreadPoolExecutor(max_workers=2) as pairs:
@@ -140,18 +140,18 @@ class LocalConsortium:
         self.study = read_deployed(created)
         if self.guardian_address:
             self.approve_at_guardian()
-        self.say(f"Each hospital approves the study{kind.approves}.")
+        self._step(f"Each hospital approves the study{kind.approves}.")
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._approve, self.data.hospitals))
 
     def finish(self) -> dict[str, object]:
         """Labels the pool, trains the student, releases and verifies; returns the figures."""
-        self.say("The operator has the pool labelled, trains a student, and signs the release.")
+        self._step("The operator has the pool labelled, trains a student, and signs the release.")
         self.coordinator("label", "demo", "--wait")
         self.coordinator("train", "demo", "--student", _KINDS[type(self.study.votes)].student)
         release = self.folder / "release"
         self.coordinator("release", "demo", "--out", str(release))
-        self.say("Anybody can verify the release; each hospital also compares it with what was signed to it.")
+        self._step("Anybody can verify the release; each hospital also compares it with what was signed to it.")
         verified = self.call(
             "coordinator",
             None,
@@ -166,7 +166,9 @@ class LocalConsortium:
             spent = dict(zip(self.data.hospitals, pairs.map(self._budget, self.data.hospitals), strict=True))
             list(pairs.map(lambda name: self.party(name, "verify", "--release", str(release)), self.data.hospitals))
         self.say(f"  {verified.strip().splitlines()[-1]}")
-        return figures_of(release, self.data, self.study, spent)
+        figures = {**figures_of(self.folder, self.data, self.study, spent), "commands": str(self.folder / COMMANDS)}
+        write_atomically(self.folder / PAGE, page(figures, self.study))
+        return figures
 
     def _plan(self, pool: list[str]) -> None:
         """Has the operator's command make the queries, and the noise and weights that the budgets afford."""
@@ -246,7 +248,7 @@ class LocalConsortium:
         """
         where = [] if home is None else ["--home", str(home)]
         shown = " ".join(_short(each, self.folder) for each in (*arguments, *where))
-        self.say(f"  $ conclave-{program} {shown}")
+        self._note(f"conclave-{program} {shown}")
         with subprocess.Popen(
             [sys.executable, "-m", program, *arguments, *where],
             stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=_environment(),
@@ -307,11 +309,20 @@ class LocalConsortium:
         servers = {"centre": ("coordinator", "serve"), "guardian": ("guardian", "serve")}
         program, *command = servers.get(name, ("party", "run"))
         home = self.folder / name
-        self.say(f"  $ conclave-{program} {' '.join(command)} --home {name} &")
+        self._note(f"conclave-{program} {' '.join(command)} --home {name} &")
         with (self.folder / f"{name}.log").open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-m", program, *command, "--home", str(home)], stderr=log, env=_environment()
             )
+
+    def _step(self, what: str) -> None:
+        """Says what is done now, and heads the commands that follow with it."""
+        self.say(what)
+        self._note(f"\n# {what}")
+
+    def _note(self, line: str) -> None:
+        with (self.folder / COMMANDS).open("a", encoding="utf-8") as file:
+            file.write(f"{line}\n")
 
     def stop(self) -> None:
         """Ends the processes that were started."""
@@ -340,6 +351,8 @@ def _short(text: str, folder: Path) -> str:
     return os.path.relpath(text, folder) if text.startswith(str(folder)) else text
 
 
+# Every command that the demo called, in the order of their start; a path in it is below the demo's folder.
+COMMANDS: Final = "commands.txt"
 # Names a folder as a demo's, whose content the next demo may delete; it is locked while one runs.
 MARK: Final = ".conclave-demo"
 # What the operator's programs and the teachers import; that of the node itself is there when this runs.

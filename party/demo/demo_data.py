@@ -1,13 +1,10 @@
 """The demo's studies, in which teachers or records vote, and their data: records, public queries and labels that judge.
 
-The four hospitals of the UCI Heart Disease data set (Janosi, Steinbrunn, Pfisterer & Detrano 1989, doi 10.24432/C52P4X)
-if available, otherwise scikit-learn's breast cancer data set (Wolberg, Mangasarian, Street & Street 1993, doi
-10.24432/C5DW2B), split among four hospitals.
+They are the patients of the four real hospitals of the UCI Heart Disease data set, which come with the package.
 """
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,8 +14,7 @@ from numpy import ndarray
 
 from party.data.files import CsvFile
 from party.data.records import DataSettings, table_records
-from protocols.errors import DataUnavailable, InvalidInput
-from protocols.installing import install
+from protocols.errors import InvalidInput
 from protocols.mechanisms import ThresholdedGNMax
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import Clear
@@ -26,29 +22,10 @@ from protocols.study.queries import pool_digest
 from protocols.study.study import Seat
 from protocols.study.terms import Feature, Terms
 from protocols.study.votes import TeacherVotes, UnitSums
+from runtime.shipped import heart_disease
 
-_HEART_HOSPITALS = ("cleveland", "hungarian", "switzerland", "va")
-# Those to which the breast cancer data, which are of one hospital, are dealt.
-HOSPITALS = ("north", "east", "south", "west")
-_FILES = "heart_disease/processed.{}.data"
-_HEADER = "age sex cp trestbps chol fbs restecg thalach exang oldpeak slope ca thal num".split()
-# Codes as in heart-disease.names; centres and scales are round clinical constants.
-_FEATURES = (
-    Feature(column="age", kind="numeric", centre=55.0, scale=10.0),
-    Feature(column="sex", kind="categorical", categories=("0", "1")),
-    Feature(column="cp", kind="categorical", categories=("1", "2", "3", "4")),
-    Feature(column="trestbps", kind="numeric", centre=130.0, scale=20.0, may_miss=True),
-    Feature(column="chol", kind="numeric", centre=230.0, scale=60.0, may_miss=True),
-    Feature(column="fbs", kind="categorical", categories=("0", "1"), may_miss=True),
-    Feature(column="restecg", kind="categorical", categories=("0", "1", "2"), may_miss=True),
-    Feature(column="thalach", kind="numeric", centre=140.0, scale=25.0, may_miss=True),
-    Feature(column="exang", kind="categorical", categories=("0", "1"), may_miss=True),
-    Feature(column="oldpeak", kind="numeric", centre=1.0, scale=1.0, may_miss=True),
-    Feature(column="slope", kind="categorical", categories=("1", "2", "3"), may_miss=True),
-    Feature(column="ca", kind="numeric", centre=0.5, scale=1.0, may_miss=True),
-    Feature(column="thal", kind="categorical", categories=("3", "6", "7"), may_miss=True),
-)
-_CHOLESTEROL = _HEADER.index("chol")
+TASK = "Tell patients with narrowed coronary vessels from patients without."
+HOSPITALS = tuple(heart_disease.about()["checksums"])
 _PUBLIC, _TEST = 250, 170
 
 
@@ -56,12 +33,10 @@ _PUBLIC, _TEST = 250, 170
 class DemoData:
     """What each hospital holds (header and rows of a CSV), and what is public.
 
-    source: in words; task: of the study; pool: public queries; test_inputs and their labels judge the student.
+    pool: public queries; test_inputs and their labels judge the student.
     """
 
-    source: str
-    task: str
-    class_names: tuple[str, str]
+    class_names: tuple[str, ...]
     label: str
     features: tuple[Feature, ...]
     header: list[str]
@@ -77,93 +52,32 @@ class DemoData:
 
 
 def demo_data(folder: Path | None) -> DemoData:
-    """The four hospitals' heart disease records from `folder`, if available; otherwise the breast cancer data."""
-    if folder is not None and all((folder / _FILES.format(name)).is_file() for name in _HEART_HOSPITALS):
-        return _hearts(folder)
-    return _breasts()
+    """The four hospitals' records: of the copy in `folder`, if it has one, else of the one that comes with the package.
 
-
-def _hearts(folder: Path) -> DemoData:
-    rows = {}
-    for name in _HEART_HOSPITALS:
-        with (folder / _FILES.format(name)).open(encoding="utf-8", newline="") as file:
-            read = [row for row in csv.reader(file) if len(row) == len(_HEADER)]
-        # The hospitals write the same code as 1 or as 1.0.
-        plain = [[value.removesuffix(".0") for value in row] for row in read]
-        for row in plain:
-            if row[_CHOLESTEROL] == "0":
-                row[_CHOLESTEROL] = "?"  # none was measured
-        rows[name] = [row[:-1] + ["no disease" if row[-1] == "0" else "disease"] for row in plain]
-    return _cut(
-        source="UCI Heart Disease: the records of four real hospitals",
-        task="Tell patients with narrowed coronary vessels from patients without.",
-        class_names=("no disease", "disease"),
-        features=_FEATURES,
-        header=_HEADER,
-        rows=rows,
-    )
-
-
-def _breasts() -> DemoData:
-    try:
-        from sklearn.datasets import load_breast_cancer
-    except ModuleNotFoundError:
-        raise DataUnavailable(
-            "the demo needs the four hospitals' heart disease data (--data-dir) or scikit-learn: "
-            + install("party", "coordinator", "sklearn")
-        ) from None
-    bunch = load_breast_cancer()
-    names = [str(name).replace(" ", "_") for name in bunch.feature_names[:10]]
-    values = bunch.data[:, :10]
-    # Public knowledge in a real study; here round figures near those of the whole data set.
-    features = tuple(
-        Feature(column=name, kind="numeric", centre=float(f"{column.mean():.1g}"), scale=float(f"{column.std():.1g}"))
-        for name, column in zip(names, values.T, strict=True)
-    )
-    texts = [
-        [*(f"{value:g}" for value in row), "benign" if label else "malignant"]
-        for row, label in zip(values, bunch.target, strict=True)
-    ]
-    order = np.random.default_rng(0).permutation(len(texts))
-    rows = {name: [texts[at] for at in order[number::4]] for number, name in enumerate(HOSPITALS)}
-    return _cut(
-        source="Breast Cancer Wisconsin (Diagnostic), shipped with scikit-learn, dealt to four made-up hospitals",
-        task="Tell malignant from benign tumours.",
-        class_names=("benign", "malignant"),
-        features=features,
-        header=[*names, "num"],
-        rows=rows,
-    )
-
-
-def _cut(
-    *,
-    source: str,
-    task: str,
-    class_names: tuple[str, str],
-    features: tuple[Feature, ...],
-    header: list[str],
-    rows: dict[str, list[list[str]]],
-) -> DemoData:
-    """Takes out public queries and test records, in proportion from every hospital; the rest stays private."""
+    Public queries and test records are taken out, in proportion from every hospital; the rest stays private. Raises
+    DataUnavailable and DataCorrupt for a copy that is not whole.
+    """
+    about, features = heart_disease.about(), heart_disease.features()
+    class_names, header, rows = tuple(about["classes"]), about["header"], {}
+    for name, lines in heart_disease.hospital_lines(folder).items():
+        rows[name] = [[*row[:-1], class_names[row[-1] != "0"]] for row in heart_disease.cleaned(lines)]
     rng, total = np.random.default_rng(1), sum(len(each) for each in rows.values())
     public: list[list[str]] = []
     tests: list[list[str]] = []
     private = {}
     for name, each in rows.items():
         order = rng.permutation(len(each))
-        asked, kept = (round(size * len(each) / total) for size in (min(_PUBLIC, total // 3), min(_TEST, total // 5)))
+        asked, kept = (round(size * len(each) / total) for size in (_PUBLIC, _TEST))
         public += [each[at] for at in order[:asked]]
         tests += [each[at] for at in order[asked : asked + kept]]
         private[name] = [each[at] for at in order[asked + kept :]]
-    label = header[-1]
     pool, _ = encoded(public, header, features, class_names)
     test_inputs, test_labels = encoded(tests, header, features, class_names)
-    return DemoData(source, task, class_names, label, features, header, private, pool, test_inputs, test_labels)
+    return DemoData(class_names, header[-1], features, header, private, pool, test_inputs, test_labels)
 
 
 def encoded(
-    rows: list[list[str]], header: list[str], features: tuple[Feature, ...], class_names: tuple[str, str]
+    rows: list[list[str]], header: list[str], features: tuple[Feature, ...], class_names: tuple[str, ...]
 ) -> tuple[Float32[ndarray, "rows features"], Int64[ndarray, " rows"]]:
     """Inputs and class ids of rows, encoded as the hospitals' nodes would."""
     terms = Terms(
@@ -257,7 +171,7 @@ def _roster(data: DemoData, epsilon: float) -> tuple[Seat, ...]:
 
 def _terms(data: DemoData) -> Terms:
     return Terms(
-        task=data.task,
+        task=TASK,
         class_names=data.class_names,
         label=data.label,
         input_shape=data.pool.shape[1:],

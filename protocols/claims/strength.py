@@ -75,6 +75,20 @@ class Figure:
             return most
         return min(most, _normal(_quantile(accused + self.distance) + self.mu) + self.distance)
 
+    @property
+    def guessed(self) -> float:
+        """The largest share of guesses that are right, of who guesses which of two values, equally likely before, a
+        unit's data have; 1/2 is a coin's.
+
+        (1 + d)/2 for the total variation distance d between the two releases. The smaller of two bounds: of (epsilon,
+        delta), d <= (e^epsilon - 1 + 2 delta)/(e^epsilon + 1) (Kairouz, Oh and Viswanath 2015, Theorem 2.1, where
+        caught - accused is largest); of mu-GDP, d <= 2 Phi(mu/2) - 1 (Dong, Roth, Su 2022, section 2.2), and twice the
+        distance.
+        """
+        shrinks = exp(-min(self.epsilon, _MOST))
+        most = min(1.0, (1.0 + self.delta * shrinks) / (1.0 + shrinks))
+        return most if self.mu is None else min(most, _normal(self.mu / 2) + self.distance)
+
 
 def attack(figure: Figure) -> str:
     """What finding out who took part costs an attacker at least, as the main clause of a sentence."""

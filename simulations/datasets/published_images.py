@@ -25,17 +25,9 @@ from jaxtyping import Int64, Shaped, UInt8
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt
+from runtime.checked_files import check_content, read_bytes
 from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut, fixed_public_and_test
-from simulations.datasets.sources import (
-    DataSource,
-    Published,
-    check_content,
-    find,
-    published,
-    read_bytes,
-    read_npz,
-    row_digests,
-)
+from simulations.datasets.sources import DataSource, Published, find, published, read_npz, row_digests
 
 _NAMES: Final = (
     "train-images-idx3-ubyte",

@@ -15,9 +15,11 @@ import pandas as pd
 from jaxtyping import Int64
 from numpy import ndarray
 
+from runtime.checked_files import check_content, line_digests, read_lines
+from runtime.shipped import heart_disease as hospitals
 from simulations.datasets.columns import encode_published
 from simulations.datasets.dataset import Dataset, DatasetRequest, Split, choose, cut_as_asked, fixed_public_and_test
-from simulations.datasets.sources import Published, check_content, find, line_digests, published, read_lines
+from simulations.datasets.sources import Published, data_folder, find, published
 
 ADULT_TEST_SIZE = 1_000  # the rest of adult.test is public
 LONG_STAY_DAYS = 5
@@ -88,19 +90,10 @@ def heart_disease(request: DatasetRequest) -> Dataset:
     patient (one row is one patient) from the seed, stratified by hospital and label: every part holds all hospitals.
     """
     about, tables = published("heart_disease"), []
-    for site, hospital in enumerate(about.checksums):
-        name = f"processed.{hospital}.data"
-        path = find(about.source, request.data_dir, [name, f"{name}.gz"])
-        lines = read_lines(path)
-        check_content(path, line_digests(lines), about.checksums[hospital], ordered=False)
-        rows = [line.split(",") for line in sorted(lines)]
+    for site, lines in enumerate(hospitals.hospital_lines(data_folder(request.data_dir)).values()):
+        rows = hospitals.cleaned(sorted(lines))
         tables.append(pd.DataFrame(rows, columns=about.more["header"], dtype=str).assign(site=site))
-    # Missing values as NaN, codes as whole numbers: files write 1 and 1.0, and a cholesterol of 0 where none was taken.
     table = pd.concat(tables, ignore_index=True).replace("?", np.nan)
-    for column in about.columns:
-        if column.kind == "categorical":
-            table[column.column] = table[column.column].str.removesuffix(".0")
-    table["chol"] = table["chol"].mask(table["chol"] == "0")
     sites = table["site"].to_numpy(dtype=np.int64)
     labels = (table["num"] != "0").to_numpy(dtype=np.int64)
     parts = cut_as_asked(request, 2 * sites + labels, sizes=about.sizes, name=about.name)

@@ -16,9 +16,10 @@ import numpy as np
 from protocols.errors import DataCorrupt
 from protocols.features.texts import USUAL_VECTORS
 from protocols.study.features import MISSING
+from runtime.checked_files import check_content, line_digests, read_bytes
 from simulations.datasets.columns import encode, text
 from simulations.datasets.dataset import Dataset, DatasetRequest, cut_as_asked
-from simulations.datasets.sources import check_content, find, line_digests, published, read_bytes
+from simulations.datasets.sources import find, published
 
 # Two messages are signs alone.
 COLUMNS = (text("message", USUAL_VECTORS, may_miss=True),)

@@ -1,18 +1,10 @@
-"""Files of data sets: where they are looked for, and the check that they hold what was published.
-
-A checksum here is taken over decoded content: the SHA-256 of the SHA-256 digests of the single rows, sorted
-first where the order of rows carries no meaning. An official download, a recompressed copy and a shuffled one
-all pass; a changed pixel, a missing or a doubled row does not.
-"""
+"""Files of data sets: where they are looked for, and what published.json says of them."""
 
 from __future__ import annotations
 
-import gzip
 import hashlib
-import io
 import os
-import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -26,10 +18,9 @@ from protocols import reading
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable
 from protocols.study.terms import Feature
+from runtime.shipped import heart_disease
 
 ENVIRONMENT = "CONCLAVE_DATA"
-_FILE_BYTES = 2**31
-_CHUNK_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -80,7 +71,7 @@ def published(name: str, *, task: str | None = None) -> Published:
 def _published() -> dict[str, dict[str, Any]]:
     found = reading.read_json(Path(__file__).with_name("published.json"))
     assert isinstance(found, dict)  # a file of this project
-    return found
+    return {**found, heart_disease.FOLDER: heart_disease.about()}
 
 
 def data_folder(data_dir: Path | None) -> Path | None:
@@ -110,35 +101,8 @@ def find(source: DataSource, data_dir: Path | None, names: Sequence[str]) -> Pat
     raise DataUnavailable(
         f"the data set {source.folder} was not found: {looked}. To get it: {source.steps} (from "
         f"{source.url}), put the files into DIR/{source.folder}/, then set {ENVIRONMENT}=DIR or give "
-        f"--data-dir DIR. The data set glyphs needs no file."
+        f"--data-dir DIR. The data sets glyphs and heart_disease need no file."
     )
-
-
-def read_bytes(path: Path) -> bytes:
-    """The file's content, decompressed when its name ends in .gz. Raises DataCorrupt when it cannot be
-    read."""
-    try:
-        content = reading.read_bytes(path, most=_FILE_BYTES)
-        if path.suffix != ".gz":
-            return content
-        with gzip.open(io.BytesIO(content)) as file:
-            parts = []
-            while part := file.read(_CHUNK_BYTES):  # in chunks, as a read allocates what it is asked for
-                parts.append(part)
-                if len(parts) * _CHUNK_BYTES > _FILE_BYTES:
-                    raise DataCorrupt(f"{path} unpacks to more than {_FILE_BYTES} bytes; allowed: at most that")
-        return b"".join(parts)
-    except (DataUnavailable, OSError, EOFError, zlib.error) as error:
-        raise DataCorrupt(f"{path} cannot be read: {error}; allowed: a readable, complete file") from error
-
-
-def read_lines(path: Path) -> list[str]:
-    """The file's lines without trailing blanks; empty lines are left out. Raises DataCorrupt."""
-    try:
-        text = read_bytes(path).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise DataCorrupt(f"{path} is not UTF-8 text: {error}; allowed: UTF-8") from error
-    return [line.rstrip() for line in text.splitlines() if line.strip()]
 
 
 def read_npz(path: Path, names: Sequence[str] | None = None) -> dict[str, Shaped[ndarray, "*shape"]]:
@@ -159,18 +123,3 @@ def row_digests(inputs: Shaped[ndarray, "rows ..."], labels: Shaped[ndarray, "ro
     if labels is not None:
         rows = np.concatenate([rows, labels.reshape(len(rows), -1).astype(np.uint8)], axis=1)
     return [hashlib.sha256(row.data).digest() for row in rows]
-
-
-def line_digests(lines: Iterable[str]) -> list[bytes]:
-    """The SHA-256 of each line."""
-    return [hashlib.sha256(line.encode()).digest() for line in lines]
-
-
-def check_content(path: Path, digests: list[bytes], expected: str, *, ordered: bool) -> None:
-    """Raises DataCorrupt unless the rows, in any order unless `ordered`, are those that were published."""
-    content = hashlib.sha256(b"".join(digests if ordered else sorted(digests))).hexdigest()
-    if content != expected:
-        raise DataCorrupt(
-            f"{path} does not hold the published rows{' in their order' if ordered else ''}: {len(digests)} "
-            f"rows with content checksum {content}; expected {expected}"
-        )

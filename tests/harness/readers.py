@@ -63,9 +63,10 @@ from protocols.study.queries import pool_digest
 from protocols.study.queries_file import read_blocks
 from protocols.study.terms import Feature
 from protocols.sums.blocks import BLOCKS_BYTES, Blocks
+from runtime.checked_files import read_lines
 from simulations.datasets.columns import Standardised
 from simulations.datasets.own import Schema, load_table, read_schema
-from simulations.datasets.sources import read_lines, read_npz
+from simulations.datasets.sources import read_npz
 from simulations.report.compare import _read as read_summary
 from simulations.setup.budgets import parse_budgets
 from simulations.setup.experiment import read_config

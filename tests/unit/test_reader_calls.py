@@ -55,7 +55,7 @@ ALLOWED = {
     "protocols/release/labels.py": {"csv.reader": _TABLE},
     "protocols/release/sums.py": {"csv.reader": _TABLE},
     "simulations/setup/budgets.py": {"csv.DictReader": _TABLE},
-    "simulations/datasets/sources.py": {"gzip.open": _TABLE},
+    "runtime/checked_files.py": {"gzip.open": _TABLE},
     "simulations/datasets/sms_spam.py": {"csv.reader": "of a published file whose content is checked"},
     "simulations/datasets/published_tables.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/source.py": {".read_bytes": _OWN_SOURCE},
@@ -81,7 +81,6 @@ ALLOWED = {
         ".read_text": "of the release that it has just made",
         "onnxruntime.InferenceSession": "of the release that it has just made",
     },
-    "party/demo/demo_data.py": {"csv.reader": "of published files, for the demonstration alone"},
 }
 
 

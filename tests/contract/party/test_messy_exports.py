@@ -3,10 +3,8 @@
 The files are written from the published ones, with encodings, signs and words of their own. Values are those published.
 """
 
-import os
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +12,11 @@ import pytest
 from party.commands.group import run_command
 from party.data import load_records
 from protocols.study.terms import Feature
+from runtime.shipped import heart_disease
 from tests.harness.certifying import Certifying
 from tests.harness.homes import make_member, study_file
 from tests.harness.studies import deployed_study
 
-FOLDER = Path(os.environ.get("CONCLAVE_DATA", "nowhere")) / "heart_disease"
-pytestmark = pytest.mark.skipif(not FOLDER.is_dir(), reason="CONCLAVE_DATA names no folder with heart_disease")
 FEATURES = (
     Feature(column="age", kind="numeric", centre=54.0, scale=9.0, least=18, most=110),
     Feature(column="sex", kind="categorical", categories=("female", "male")),
@@ -29,8 +26,7 @@ FEATURES = (
 
 
 def published(hospital):
-    lines = (FOLDER / f"processed.{hospital}.data").read_text().split()
-    return [line.split(",") for line in lines]
+    return [line.split(",") for line in heart_disease.hospital_lines(None)[hospital]]
 
 
 def written(header, rows, *, delimiter, missing, sexes, ill, comma=False, encoding="utf-8", end="\n"):

@@ -51,6 +51,22 @@ def test_the_best_attack_on_the_worst_pair_catches_what_is_said_and_accuses_what
     assert figure.accused(min(found, 1.0)) <= share + 1e-9
 
 
+@given(st.floats(0, 8), DELTA)
+def test_no_more_guesses_are_right_than_is_said_and_of_the_worst_pair_as_many(epsilon, delta):
+    one, other = worst_pair(epsilon, delta)
+    # The best guess names the likelier value; both are equally likely before.
+    assert np.maximum(one, other).sum() / 2 == pytest.approx(Figure(epsilon, delta).guessed, abs=1e-12)
+
+
+@pytest.mark.parametrize("mu", [0.1, 0.2681, 1.0, 3.0])
+def test_of_a_gaussian_mechanism_as_many_guesses_are_right_as_is_said(mu):
+    right = np.maximum(*gaussian_pair(mu)).sum() / 2
+    figure = Figure(1.0, float(gdp_delta(np.array([mu]), np.array([1.0]))[0]), mu)
+    assert right <= Figure(40.0, 0.9, mu).guessed + 1e-9
+    assert right == pytest.approx(Figure(40.0, 0.9, mu).guessed, abs=2e-3)
+    assert right <= figure.guessed + 1e-9
+
+
 @pytest.mark.parametrize("mu", [0.1, 0.2681, 1.0, 3.0])
 def test_the_best_attack_on_a_gaussian_mechanism_reaches_its_curve_and_no_more(mu):
     members, others = gaussian_pair(mu)

@@ -1,19 +1,19 @@
-"""The demo, as a person runs it, on embedded data: a verified release, and a table of what it is worth."""
+"""The demo, as a person runs it, on the data of the package: a verified release, and a page of what it is worth."""
 
 import json
 import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 from typing import ClassVar
 
+import numpy as np
 import pytest
 
 from party.commands.group import run_command
 from party.demo.demo import MARK, LocalConsortium, _own_folder
 from party.demo.demo_data import HOSPITALS, demo_data, demo_study
-from party.demo.figures import in_words
+from party.demo.figures import gain, in_words, verdict_in_words
 from protocols.crypto.identity import fingerprint, phrase, private_key_from_pem
 from protocols.errors import EngineFailed, Refused
 from protocols.installing import install
@@ -72,38 +72,40 @@ def test_fingerprints_come_from_each_hospital_s_own_terminal(demo):
 
 
 @pytest.mark.slow
-def test_it_ends_with_each_hospital_alone_all_together_and_pooled_on_the_same_records_and_names_its_pages(demo):
-    figures, _, _ = demo
-    said = in_words(figures)
-    table = said[said.index("Accuracy on the same") :].split("\n\n")[0].splitlines()
-    assert table[0] == f"Accuracy on the same {figures['test_records']} test records"
-    rows = [re.fullmatch(r"  (.+?)  +(\d\.\d{3})", line).groups() for line in table[1:]]
-    assert [what for what, _ in rows] == [
-        *(f"{name} alone" for name in HOSPITALS),
-        "together, with privacy (epsilon 1)",
-        "all records pooled, without privacy",
-        "always the commonest class",
-    ]
-    assert rows[4][1] == f"{figures['student_accuracy']:.3f}"
-    assert "Each record's data are used once" in said
-    for page in figures["pages"]:
-        assert os.path.relpath(page) in said
-    assert "made-up hospitals" in said
-    assert "cleveland" not in said
+def test_it_ends_with_one_sentence_of_verdict_one_page_and_a_file_of_commands(demo):
+    figures, folder, said = demo
+    found = figures["gain"]
+    assert found["low"] < found["mean"] < found["high"]
+    assert found["mean"] == pytest.approx(figures["student_accuracy"] - np.mean(list(figures["alone"].values())))
+    ends = " ".join(in_words(figures).split())
+    assert f"{100 * found['low']:+.1f} to {100 * found['high']:+.1f}" in ends
+    assert os.path.relpath(folder / "demo.html") in ends
+    assert os.path.relpath(folder / "commands.txt") in ends
+    page = (folder / "demo.html").read_text()
+    for name, accuracy in figures["alone"].items():
+        assert f"{name} alone" in page
+        assert f"{100 * accuracy:.1f} %" in page
+    for link in re.findall(r'href="([^"]+)"', page):
+        assert (folder / link).is_file()
+    # Commands are in their file, and not on the terminal.
+    commands = (folder / "commands.txt").read_text()
+    assert not any("conclave-" in line for line in said)
+    assert "conclave-coordinator serve" in commands
 
 
-def test_teachers_are_shown_with_what_four_hospitals_cannot_achieve():
-    figures = {
-        "votes_by": "teacher", "data": "d", "hospitals": 4, "teachers_per_hospital": 12, "records": {"a": 1},
-        "labels_released": 9, "asked": 30, "test_records": 5, "student_accuracy": None, "alone": {"a": 0.5},
-        "pooled": 0.75, "commonest_class": 0.5, "epsilon": 8.0, "delta": 1e-5, "unit": "record",
-        "epsilon_of_a_patient_at_all_hospitals": None, "confidentiality": "clear", "seconds": 1.0, "pages": [],
-        "labels_if_a_whole_hospital_were_the_unit": 0,
-    }  # fmt: skip
-    said = in_words(figures)
-    assert "9 labels released of 30 queries asked" in said
-    assert "onnxruntime is not installed" in said
-    assert "a guarantee for a whole hospital (0 labels at this budget)" in said
+def test_a_gain_is_paired_and_the_verdict_is_good_only_where_its_whole_interval_is():
+    rng = np.random.default_rng(0)
+    alone = rng.random((4, 200)) < 0.7
+    draws = [gain(rng.random(200) < share, alone) for share in (0.95, 0.7, 0.4)]
+    # By hand, from the definition: the standard error of one mean of 200 differences.
+    together = rng.random(200) < 0.8
+    differences = [float(one) - np.mean(each) for one, each in zip(together, alone.T, strict=True)]
+    found, error = gain(together, alone), np.std(differences, ddof=1) / np.sqrt(200)
+    assert found["low"] == pytest.approx(np.mean(differences) - 1.96 * error, abs=1e-4)
+    shown = {"epsilon": 1.0, "hospitals": 4, "student_accuracy": 0.8, "test_records": 200}
+    tones = [verdict_in_words({**shown, "gain": each}) for each in draws]
+    assert [tone for tone, _ in tones] == ["good", "warn", "warn"]
+    assert [each["high"] < 0 for each in draws] == [False, False, True]
 
 
 def test_a_folder_that_is_in_use_is_refused(tmp_path, capsys):
@@ -148,11 +150,3 @@ def test_what_is_not_installed_is_said_before_anything_is_made(tmp_path, monkeyp
     said = capsys.readouterr().err
     assert f"missing: jinja2, onnxruntime; {install('party', 'coordinator', 'sklearn')}" in said
     assert not (tmp_path / "demo").exists()
-
-
-def test_the_four_hospitals_of_the_heart_disease_data_keep_their_names():
-    data = demo_data(Path(os.environ["CONCLAVE_DATA"])) if "CONCLAVE_DATA" in os.environ else None
-    if data is not None:
-        assert data.hospitals == ("cleveland", "hungarian", "switzerland", "va")
-    assert demo_data(None).hospitals == HOSPITALS
-    assert not {"cleveland", "va"} & set(HOSPITALS)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import shutil
 from functools import cache
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
-from protocols.errors import DataCorrupt, InvalidInput
+from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
+from runtime.shipped import heart_disease
 from simulations import datasets
 from simulations.datasets import DATASETS
 from simulations.datasets.dataset import DatasetRequest
@@ -26,7 +26,7 @@ from simulations.setup.partition import parse_partition, partition
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
-WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes")
+WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes", "heart_disease")
 # Tested on small files of their formats: test_published_images.py and test_sms_spam.py of tests/unit.
 ELSEWHERE = ("fashion_mnist", "svhn", "cifar10", "sms_spam")
 ALL = [
@@ -68,7 +68,7 @@ def test_every_data_set_loads_with_its_name_and_says_how_it_is_split(name):
         assert inputs.ndim == (2 if dataset.kind == "table" else 3)
 
 
-@pytest.mark.parametrize("name", ["digits", "breast_cancer", pytest.param("heart_disease", marks=needs_files)])
+@pytest.mark.parametrize("name", ["digits", "breast_cancer", "heart_disease"])
 def test_classes_other_than_the_data_sets_own_and_options_of_glyphs_are_refused(name):
     classes = _load(name).classes
     with pytest.raises(InvalidInput, match=f"classes is {classes + 1}; allowed: {classes}"):
@@ -161,7 +161,6 @@ def test_diabetes_patients_are_in_one_part_and_a_long_stay_can_be_told():
     assert 0.7 <= _logistic(dataset) <= 0.8
 
 
-@needs_files
 def test_heart_disease_has_four_unlike_hospitals_in_every_part_and_about_80_percent_accuracy():
     dataset = _load("heart_disease")
     assert dataset.site_names == ("cleveland", "hungarian", "switzerland", "va")
@@ -273,25 +272,28 @@ def test_a_changed_medmnist_file_is_refused(change, breast):
         breast(change)
 
 
-@needs_files
-def test_a_missing_or_changed_row_of_a_table_is_refused_and_a_compressed_copy_is_not(tmp_path):
+def test_heart_disease_comes_with_the_package_and_a_copy_goes_first_whose_rows_must_be_the_published_ones(
+    tmp_path, monkeypatch
+):
+    monkeypatch.delenv("CONCLAVE_DATA", raising=False)
+    shipped = datasets.load("heart_disease", DatasetRequest(seed=0))
     folder = tmp_path / "heart_disease"
     folder.mkdir()
-    for path in Path(os.environ["CONCLAVE_DATA"], "heart_disease").glob("processed.*.data"):
-        shutil.copyfile(path, folder / path.name)
+    for name, lines in heart_disease.hospital_lines(None).items():
+        (folder / f"processed.{name}.data.gz").write_bytes(gzip.compress("\r\n".join(reversed(lines)).encode()))
     request = DatasetRequest(seed=0, data_dir=tmp_path)
+    np.testing.assert_array_equal(datasets.load("heart_disease", request).private_inputs, shipped.private_inputs)
+    content = "\n".join(heart_disease.hospital_lines(None)["va"])
     victim = folder / "processed.va.data"
-    content = victim.read_bytes()
-    victim.unlink()
-    (folder / "processed.va.data.gz").write_bytes(gzip.compress(content.replace(b"\n", b"\r\n")))
-    np.testing.assert_array_equal(
-        datasets.load("heart_disease", request).private_inputs, _load("heart_disease").private_inputs
-    )
-    for wrong in (content.split(b"\n", 1)[1], content.replace(b"63,1,4,140", b"64,1,4,140", 1)):
+    for wrong in (content.split("\n", 1)[1], content.replace("63,1,4,140", "64,1,4,140", 1)):
         assert wrong != content
-        victim.write_bytes(wrong)
+        victim.write_text(wrong)
         with pytest.raises(DataCorrupt, match=r"processed\.va\.data does not hold the published rows.*expected"):
             datasets.load("heart_disease", request)
+    victim.unlink()
+    (folder / "processed.va.data.gz").unlink()
+    with pytest.raises(DataUnavailable, match=r"without processed\.va\.data"):
+        datasets.load("heart_disease", request)
 
 
 def test_an_unknown_data_set_is_refused_with_the_known_names():

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from protocols.errors import DataCorrupt, DataUnavailable
+from runtime.checked_files import line_digests
 from simulations.datasets import load, sources
 from simulations.datasets.dataset import DatasetRequest
-from simulations.datasets.sources import line_digests
 
 LINES = ['ham\tGo "until" jurong point', 'ham\tOk"', "spam\tFree entry £1.50!!", "ham\tOk lar...\x92"] + [
     f"{'spam' if number % 4 == 0 else 'ham'}\tmessage {number}" for number in range(8)

@@ -12,21 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import DataCorrupt, DataUnavailable
+from runtime.checked_files import check_content, line_digests, read_bytes, read_lines
 from simulations import datasets
 from simulations.datasets import published_images, sources
 from simulations.datasets.dataset import DatasetRequest
-from simulations.datasets.sources import (
-    DataSource,
-    check_content,
-    find,
-    line_digests,
-    read_bytes,
-    read_lines,
-    read_npz,
-    row_digests,
-)
+from simulations.datasets.sources import DataSource, find, read_npz, row_digests
 
-FILE_DATASETS = ("mnist", "adult", "diabetes130", "heart_disease", "eicu_demo", "pneumoniamnist") + ("breastmnist",)
+FILE_DATASETS = ("mnist", "adult", "diabetes130", "eicu_demo", "pneumoniamnist", "breastmnist")
 SOURCE = DataSource(folder="toy", url="https://example.org/toy.npz", steps="download toy.npz")
 
 
