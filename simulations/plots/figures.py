@@ -58,7 +58,9 @@ def accuracy_bars(figures: Summary) -> list[Bar]:
 
 def against_baselines(figures: Summary) -> Drawing:
     """Labels released and accuracies beside the baselines, with 95 % confidence intervals over seeds."""
-    seeds = len(figures["seeds"])
+    seeds, votes = len(figures["seeds"]), figures["record_votes"]
+    released = "Labels released" if votes is None else "Noisy sums released"
+    ended = "ended by the smallest budget" if votes is None else "with the noise that the smallest budget affords"
     labels = [Bar("this run", figures["answered"], figures["answered_ci95"], "run")]
     uniform = figures["baselines"]["minimum_budget_uniform"]["answered"]
     if uniform is not None:
@@ -80,7 +82,7 @@ def against_baselines(figures: Summary) -> Drawing:
             upper.set_xlabel(note)
         longest = max(bar.value + (bar.half or 0.0) for bar in labels)
         _bars(upper, labels, text=lambda bar: count(bar.value), longest=max(longest, 1.0))
-        upper.set_title("Labels released" + ("" if uniform is None else " (grey: not for release)"))
+        upper.set_title(released + ("" if uniform is None else " (grey: not for release)"))
         upper.xaxis.set_major_locator(MaxNLocator(nbins=6, integer=True))
     spoken = "; ".join(f"{bar.words} {percent(bar.value)}" for bar in accuracies) or "no accuracy was measured"
     measured = (
@@ -90,12 +92,11 @@ def against_baselines(figures: Summary) -> Drawing:
     )
     return Drawing(
         "baselines",
-        f"{measured}'Minimum budget for all' is the same study with every vote weighing 1, ended by the "
-        "smallest budget. Grey and hatched bars are computed from votes and records, hatched ones without privacy, "
-        "only for comparison: not for release. "
+        f"{measured}'Minimum budget for all' is the same study with every vote weighing 1, {ended}. Grey and hatched "
+        "bars are computed from votes and records, hatched ones without privacy, only for comparison: not for release. "
         f"{note[0].upper()}{note[1:]}; a bar without whisker does not vary over the seeds, or was not kept "
         "seed by seed.",
-        f"Bar charts. Labels released: {'; '.join(f'{bar.words} {count(bar.value)}' for bar in labels)}. "
+        f"Bar charts. {released}: {'; '.join(f'{bar.words} {count(bar.value)}' for bar in labels)}. "
         f"Accuracy: {spoken}.",
         figure,
     )
@@ -323,8 +324,12 @@ def shares(result: RunResult, groups: BudgetGroups) -> Drawing:
     return Drawing(
         "budget_used",
         f"The ledger over the cap, the mean of each group's parties{' and seeds' if several else ''}. "
-        "What is left of a budget would have paid for more labels: with the best weights, all come near 100 % "
-        "together. A budget has run out when it does not fit one more query.",
+        + (
+            "The one draw of noise is charged at once: with the best weights, it spends all budgets whole."
+            if result.study.budgets.once
+            else "What is left of a budget would have paid for more labels: with the best weights, all come near 100 % "
+            "together. A budget has run out when it does not fit one more query."
+        ),
         f"Share of the cap used by {len(groups)} budget groups, from {percent(mean.min())} to "
         f"{percent(mean.max())}; {_who(groups)}.",
         figure,

@@ -38,7 +38,7 @@ _AXES = {
     "dropout": "probability that a party misses a batch",
 }
 _PANELS = {
-    "answered": "labels released",
+    "answered": "labels or sums released",
     "student_accuracy": "student accuracy",
     "label_accuracy": "label accuracy",
 }

@@ -25,7 +25,7 @@ from simulations.stages.label import mean_and_interval
 
 # Figures of summary.json that are compared; the last entry is their name in the list of seeds, if they are there.
 _FIGURES = (
-    ("labels released", ("answered",), "answered"),
+    ("labels or sums released", ("answered",), "answered"),
     ("queries asked", ("asked",), "asked"),
     ("label accuracy", ("label_accuracy",), "label_accuracy"),
     ("student accuracy", ("student_accuracy",), "student_accuracy"),

@@ -17,7 +17,7 @@ from markupsafe import Markup
 from protocols.claims.coverage import SIMULATED, caveats
 from protocols.claims.strength import Figure, strength
 from protocols.labelling.schedule import STOP_MEANINGS
-from protocols.plural import at_most
+from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
 from protocols.study.study import ADJACENCY, Study
 from protocols.study.votes import TeacherVotes, UnitSums
@@ -46,6 +46,8 @@ from simulations.stages.students import measured_parties
 # By how much a student of record votes is far behind pooled data; how many clusters are then named, and the fewest
 # records of the pool in each.
 _FAR, _CLUSTERS, _EACH = 0.03, 50, 6
+# Below this share of what it gets right of all records, a student leaves a group behind.
+_HALF = 0.5
 
 
 def run_verdict(result: RunResult, figures: Summary) -> str:
@@ -61,26 +63,23 @@ def compared(result: RunResult, figures: Summary) -> str:
         return f"Who asks alone {percent(asker['before'])}, with the labels {percent(asker['after'])}, on test records."
     alone, together, pooled = (figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"],
                                figures["baselines"]["non_private_student_accuracy"])  # fmt: skip
-    said = [
-        f"{name} {percent(value)}"
-        for name, value in (
-            ("one party alone", alone),
-            ("together", together),
-            ("pooled without privacy", pooled),
-        )
-        if value is not None
-    ]
+    gets, right = [], "of the same test records right"
+    if together is not None:
+        gets.append(f"Together, {parties_words(figures['parties'])} get {percent(together)} {right}.")
+    if alone is not None:
+        gets.append(f"One alone gets {percent(alone)}{'' if gets else f' {right}'}.")
+    if pooled is not None:
+        gets.append(f"All records pooled, without privacy, get {percent(pooled)}{'' if gets else f' {right}'}.")
     if together is None:
-        said.append(f"together not measured: {not_measured(result, 'student')}")
-    words = ", ".join(said)
-    same = ", on the same test records" if len(said) > 1 and together is not None else ""
-    return f"{words[0].upper()}{words[1:]}{same}."
+        gets.append(f"Together not measured: {not_measured(result, 'student')}.")
+    return " ".join(gets)
 
 
 def doubts(figures: Summary) -> list[tuple[str, bool]]:
     """Sentences of the verdict on what makes its figures doubtful, poor labels and a student better than the ceiling,
     and whether each may be released."""
     found = [(f"Doubtful: {warning}.", True) for warning in figures["warnings"]]
+    found += [(f"Doubtful: {said}.", True) for said in _left_behind(figures)]
     cost = figures["baselines"]["cost"]
     if cost is not None and cost["cost_high"] < 0:
         said = (
@@ -90,6 +89,22 @@ def doubts(figures: Summary) -> list[tuple[str, bool]]:
         )
         found.append((said, False))
     return found
+
+
+def _left_behind(figures: Summary) -> list[str]:
+    """A group of test records, a class among them, on which the student is right less than _HALF as often as on all, by
+    the whole of its interval: the worst, and how many there are."""
+    together = figures["student_accuracy"]
+    groups = [row for row in figures["by_group"] or () if row["accuracy_high"] < _HALF * together]
+    if not groups:
+        return []
+    worst = min(groups, key=lambda row: row["accuracy"])
+    more = f", and {counted(len(groups) - 1, 'more group')} as bad" if len(groups) > 1 else ""
+    return [
+        f"of {counted(worst['records'], 'test record')} of {worst['attribute']} {worst['group']} the student gets "
+        f"{percent(worst['accuracy'])} right (95 %: {percent(worst['accuracy_low'])} to "
+        f"{percent(worst['accuracy_high'])}){more}"
+    ]
 
 
 def advised(figures: Summary, *, of_columns: bool) -> str | None:
@@ -124,8 +139,7 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
     points: list[tuple[str, str]] = []
     if alone is not None and together is not None:
         measured = figures["baselines"]
-        gain = f"{measured['single_parties_that_gain']} of {measured['single_parties_measured']} parties gain."
-        points.append(("Was it worth it?", f"{_worth(figures, together - alone)} {gain}"))
+        points.append(("Was it worth it?", f"{_worth(figures, together - alone)} {gains(figures)}."))
         if (majority := measured["majority_class_accuracy"]) is not None and together <= majority:
             points.append(
                 (
@@ -152,6 +166,13 @@ def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
             )
         )
     return points
+
+
+def gains(figures: Summary) -> str:
+    """How many parties gain, of those that were measured."""
+    measured = figures["baselines"]["single_parties_measured"]
+    of = "" if measured == figures["parties"] else f" that were measured, of {count(figures['parties'])},"
+    return f"{count(figures['baselines']['single_parties_that_gain'])} of {parties_words(measured)}{of} gain"
 
 
 def _worst(study: Study) -> Figure:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from coordinator.students.choice import Choice, Score
+from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
 from simulations.results.text import MARK, pays_most_words
 
@@ -44,12 +45,12 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     released, asked = (f"{figures[key]:.{decimals}f}" for key in ("answered", "asked"))
     votes = figures["record_votes"]
     if votes is None:
-        click.echo(f"labels released  {released} of {asked} asked ({figures['stop']})")
+        click.echo(f"labels released  {released} of {asked} asked: {STOP_MEANINGS[figures['stop']]}")
         click.echo(f"label accuracy   {accuracy('label_accuracy')}")
     else:
         click.echo(
             f"sums released    {votes['queries']} {'features' if votes['graded'] else 'queries'}, noise of "
-            f"{votes['noise_in_votes']:.4g} votes on each class ({figures['stop']})"
+            f"{votes['noise_in_votes']:.4g} votes on each class"
         )
         click.echo(f"pool labels      {votes['pool_records_labelled']}, of accuracy {accuracy('label_accuracy')}")
     for line in _choices(figures):
@@ -78,7 +79,9 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
         known = measured[key]
         click.echo(f"{MARK}{name} {'not measured' if known is None else f'{known:.4f}'}")
     if (gain := measured["single_parties_that_gain"]) is not None:
-        click.echo(f"{MARK}parties that gain {gain} of {measured['single_parties_measured']}")
+        of = measured["single_parties_measured"]
+        all_of = "" if of == figures["parties"] else f" measured, of {figures['parties']}"
+        click.echo(f"{MARK}parties that gain {gain} of {of}{all_of}")
     if (most := measured["pays_most"]) is not None:
         said = f"pays most for privacy: {pays_most_words(most, seeds=len(figures['seeds']))}"
         click.echo(folded(said, first=MARK, rest=MARK))

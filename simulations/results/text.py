@@ -268,8 +268,8 @@ def pays_most_words(most: GroupRow, *, seeds: int) -> str:
     if most["cost"] <= 0:
         return f"none of {most['compared']} groups loses accuracy"
 
-    def points(name: str) -> str:
-        return f"{100 * most[name]:+.1f}"
+    def wrong(name: str) -> str:
+        return f"{100 * most[name]:.1f}"
 
     chance = (
         "the difference may be chance"
@@ -277,9 +277,9 @@ def pays_most_words(most: GroupRow, *, seeds: int) -> str:
         else f"more than the choice of {'test records and seeds' if seeds > 1 else 'test records'} explains"
     )
     return (
-        f"{most['attribute']} {most['group']}: {points('cost')} points (95 %: {points('cost_low')} to "
-        f"{points('cost_high')}; {most['records']:,} test records), the others {points('cost_of_the_others')}: "
-        f"{chance}, among {most['compared']} groups"
+        f"{most['attribute']} {most['group']}: {wrong('cost')} more of 100 records are wrong than with the pooled "
+        f"model (95 %: {wrong('cost_low')} to {wrong('cost_high')}; {most['records']:,} test records), of the others "
+        f"{wrong('cost_of_the_others')}: {chance}, among {most['compared']} groups"
     )
 
 

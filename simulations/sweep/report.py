@@ -180,6 +180,7 @@ def printed_columns(settings: pd.DataFrame, varied: tuple[str, ...]) -> tuple[li
 
 # Rows shown on the page; the rest is in intervals.csv.
 _MOST_ROWS = 300
+_MOST_EPSILONS = 8
 _SHARES = ("label_accuracy", "student_accuracy", "share_of_budget_used_min")
 
 
@@ -248,6 +249,13 @@ def _verdict(settings: pd.DataFrame, varied: tuple[str, ...]) -> str:
     what = "the best student" if name == "student_accuracy" else "the most labels"
     said = f"{what[0].upper()}{what[1:]}: {_figure(best, name)}, at {words({key: best[key] for key in varied})}."
     points = [("Intervals:", covered(settings))]
+    epsilons = pd.to_numeric(ranked["epsilon_guaranteed_max"])
+    if epsilons.nunique() > 1:
+        if best["epsilon_guaranteed_max"] == epsilons.max():
+            said += " It is also the least private of them."
+        kept = ranked.assign(_epsilon=epsilons).drop_duplicates("_epsilon").sort_values("_epsilon")
+        each = [f"ε {at_most(row['_epsilon'])}: {_figure(row, name)}" for row in kept.to_dict("records")]
+        points.append(("The best at each ε:", f"{'; '.join(each[:_MOST_EPSILONS])}."))
     if len(ranked) > 1 and best["repetitions"] > 1:
         second = ranked.iloc[1]
         apart = best[f"{name}_low"] > second[f"{name}_high"]

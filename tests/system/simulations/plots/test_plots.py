@@ -285,7 +285,7 @@ def test_a_sweep_shows_the_accuracies_that_its_table_has_beside_the_most_frequen
     table = sweep_table(student_accuracy=0.9, label_accuracy=None, majority_share=0.6)
     table = table.assign(student_accuracy_low=None, student_accuracy_high=None)
     axes = swept_axes(table)
-    assert [each.get_ylabel() for each in axes] == ["labels released", "student accuracy"]
+    assert [each.get_ylabel() for each in axes] == ["labels or sums released", "student accuracy"]
     assert "always the most frequent class" in [text.get_text() for text in axes[1].texts]
 
 

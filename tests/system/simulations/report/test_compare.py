@@ -57,7 +57,7 @@ def test_figures_stand_side_by_side_with_their_paired_interval(runs):
     # Differences 0.05, 0.06, 0.07; Student's t with two degrees of freedom: 4.3027 * 0.01 / sqrt(3).
     assert student.difference == pytest.approx(0.06)
     assert student.half_width == pytest.approx(0.024841, abs=1e-6)
-    labels = figures["labels released"]
+    labels = figures["labels or sums released"]
     assert (labels.a, labels.b) == tuple(summary["answered"] for summary in summaries)
     assert labels.difference == labels.b - labels.a
     assert figures["not for release: non-private model"].half_width is None
