@@ -233,7 +233,7 @@ def graded_labels(
     seen, entry = overall(mean, targets=targets, noise=noise)
     of = block_of_rows(queries)
     compared = compare_pool(seen, phi, noise=entry, units=records, constant=of < 0)
-    moment = PublicMoment.of_pool(phi, of, compared.weights if compared.unlike else None)
+    moment = PublicMoment.of_pool(phi, of, compared.weights)
     near = None
     if len(phi) > 1:
         graph = laplacian(features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(phi))

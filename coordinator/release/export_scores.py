@@ -103,11 +103,7 @@ def _model(student: ScoresStudent) -> ModelProto:
     moved = graph.add("MatMul", phi, graph.constant(student.coefficients, _COEFFICIENTS))
     scores = graph.add("Add", moved, 1 / classes)
     label = graph.add("ArgMax", scores, axis=1, keepdims=0)
-    cut = graph.add("Clip", scores, 0.0, 1.0)
-    total = graph.add("ReduceSum", cut, np.array([1]), keepdims=1)
-    shares = graph.add("Div", cut, total)
-    alike = np.full((1, classes), 1 / classes)
-    chances = graph.add("Where", graph.add("Greater", total, 0.0), shares, alike)
+    chances = graph.add("Softmax", graph.add("Mul", scores, float(classes)), axis=1)
     graph.nodes += [
         helper.make_node("Identity", [label], ["label"], name="label"),
         helper.make_node("Cast", [chances], ["probabilities"], name="probabilities", to=TensorProto.FLOAT),

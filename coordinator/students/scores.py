@@ -40,7 +40,7 @@ class ScoresStudent(Student):
         return np.asarray(self._scores(inputs).argmax(axis=1), np.int64)
 
     def predict_proba(self, inputs: Float32[ndarray, "queries ..."]) -> Float32[ndarray, "queries classes"]:
-        """Scores cut off at 0 and 1, with the sum 1. Raises InvalidInput as predict does."""
+        """The softmax of scores times classes. Raises InvalidInput as predict does."""
         return as_probabilities(self._scores(inputs)).astype(np.float32)
 
     def _scores(self, inputs: Float32[ndarray, "queries features"]) -> Float64[ndarray, "queries classes"]:

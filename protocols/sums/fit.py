@@ -1,4 +1,4 @@
-"""Scores of every class from one noisy sum of graded votes: noisy least squares with a prior, fitted by its likelihood.
+"""Scores of every class from one noisy sum of graded votes: a softmax regression by its moments, with a prior.
 
 The sum over n units of psi(y) x phi(x), over n, is Z = B M + noise, where B phi(x) is the mean of psi(y) at x and M the
 second moment of phi, which the public pool has about the same: a regression on perturbed sufficient statistics (Vu &
@@ -6,6 +6,10 @@ Slavkovic 2009; Foulds et al. 2016), in which M costs no budget. How much to shr
 2018), follows from the sum itself: each block of phi has a prior variance, found by expectation maximisation (Dempster
 et al. 1977; for noisy sums, Bernstein & Sheldon 2019). Sums of phi by class are what DP-MERF releases (Harder et al.
 2021).
+
+Least squares say how strong the prior is. What is released is a softmax regression under it: for one, the sum of
+psi(y) x phi(x) is sufficient, given the records' phi (McCullagh & Nelder 1989, section 4.3), and the pool's phi stand
+in for those.
 
 All of it is post-processing of what was released: it costs nothing.
 """
@@ -15,6 +19,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import scipy.linalg
+import scipy.optimize
+import scipy.special
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
@@ -26,18 +33,27 @@ _FIRST_VARIANCE = 0.3
 _EXPONENTS = (0.0, 0.5)
 # Of a class's variance: what a constant may move every score by, if that is likelier than the other rows' variance.
 _OF_CONSTANT = (None, 0.1)
+# Of a class's variance: what a constant may move every score by, if classes alone are told; and by how much this must
+# be likelier than nothing at all (in log-likelihood), or noise would be taken for unequal classes.
+_OF_CLASSES, _CLEARLY = (0.1, 0.5), 2.0
+# A softmax has a prior of so many times the variance of least squares', over the number of classes.
+_SOFTER = 2.0
+# Records of the pool that a softmax looks at, and steps of its solver, at most.
+_MOST_FITTED, _MOST_STEPS = 4000, 500
 # Of the mean diagonal: makes a singular system solvable.
 _JITTER = 1e-10
 
 
 @dataclass(frozen=True, eq=False)
 class PublicMoment:
-    """What the public pool says of phi: its second moment, and of how many records.
+    """What the public pool says of phi: its records and their weights, of sum 1; and its second moment.
 
-    of: the number of the prior variance of each row, -1 for a constant (choice.block_of_rows); records: of the pool;
-    where they are weighted, 1 / sum w^2 of the weights, whose sum is 1.
+    of: the number of the prior variance of each row, -1 for a constant (choice.block_of_rows); records: how many
+    records of the same weight the pool is worth, 1 / sum w^2.
     """
 
+    phi: Float64[ndarray, "pool rows"] = field(repr=False)
+    weights: Float64[ndarray, " pool"] = field(repr=False)
     second: Float64[ndarray, "rows rows"] = field(repr=False)
     of: Int64[ndarray, " rows"] = field(repr=False)
     records: float
@@ -51,8 +67,8 @@ class PublicMoment:
     ) -> PublicMoment:
         """The moment of a pool. weights: of its records, with the sum 1; None: all alike."""
         if weights is None:
-            return cls(phi.T @ phi / len(phi), of, float(len(phi)))
-        return cls((phi * weights[:, None]).T @ phi, of, float(1 / (weights**2).sum()))
+            weights = np.full(len(phi), 1 / len(phi))
+        return cls(phi, weights, (phi * weights[:, None]).T @ phi, of, float(1 / (weights**2).sum()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,10 +83,10 @@ class Neighbours:
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """The probability of each class is 1 / classes + phi(x) @ coefficients, cut off at 0 and 1.
+    """The score of each class is 1 / classes + phi(x) @ coefficients; its probability the softmax of classes x score.
 
-    log_likelihood: of the released sum, up to a constant; near: the scores of the pool itself, where its neighbours
-    count too (fit).
+    log_likelihood: of the released sum under least squares, up to a constant; near: the probabilities of the pool
+    itself, where its neighbours count too (fit).
     """
 
     coefficients: Float64[ndarray, "rows classes"] = field(repr=False)
@@ -78,7 +94,7 @@ class Scores:
     near: Float64[ndarray, "pool classes"] | None = field(default=None, repr=False)
 
     def scores(self, phi: Float64[ndarray, "records rows"]) -> Float64[ndarray, "records classes"]:
-        """What least squares say of each class; the largest is the class."""
+        """The scores of each class; the largest is the class."""
         return phi @ self.coefficients + 1 / self.coefficients.shape[1]
 
     def probabilities(self, phi: Float64[ndarray, "records rows"]) -> Float64[ndarray, "records classes"]:
@@ -87,11 +103,17 @@ class Scores:
 
     def of_pool(self, phi: Float64[ndarray, "pool rows"]) -> Float64[ndarray, "pool classes"]:
         """The probability of each class for each record of the pool that was given to fit."""
-        return as_probabilities(self.scores(phi) if self.near is None else self.near)
+        return self.probabilities(phi) if self.near is None else self.near
 
 
 def as_probabilities(scores: Float64[ndarray, "records classes"]) -> Float64[ndarray, "records classes"]:
-    """Scores cut off at 0 and 1, with the sum 1; the classes of a row of nothing are alike."""
+    """The softmax of scores times the number of classes: where a score moves a little from 1 / classes, the probability
+    moves as much."""
+    return np.asarray(scipy.special.softmax(scores * scores.shape[1], axis=1))
+
+
+def _cut(scores: Float64[ndarray, "records classes"]) -> Float64[ndarray, "records classes"]:
+    """Scores of least squares cut off at 0 and 1, with the sum 1; the classes of a row of nothing are alike."""
     cut = np.clip(scores, 0.0, 1.0)
     total = cut.sum(axis=1, keepdims=True)
     return np.where(total > 0, cut / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
@@ -125,14 +147,15 @@ def fit(
     problem = _Problem(z, moment, entry, 1 / (columns + 1) / units)
     priors = [problem.prior(exponent, constant) for exponent in _EXPONENTS for constant in _OF_CONSTANT]
     found = max(map(problem.fitted, priors), key=lambda each: each.log_likelihood)
-    scores = Scores(found.coefficients @ code.T, found.log_likelihood)
+    mixed = problem.with_classes(found)
+    scores = Scores(problem.softmax(mixed, code) @ code.T, found.log_likelihood)
     if neighbours is None:
         return scores
     wider = problem.fitted(found.prior, _covariance(neighbours.weighed.T @ neighbours.spread))
-    if wider.log_likelihood <= found.log_likelihood:
+    if wider.log_likelihood <= mixed.log_likelihood:
         return scores
     near = neighbours.phi @ wider.coefficients + wider.smoothness * neighbours.spread @ wider.weights
-    return replace(scores, log_likelihood=wider.log_likelihood, near=near @ code.T + 1 / len(targets))
+    return replace(scores, log_likelihood=wider.log_likelihood, near=_cut(near @ code.T + 1 / len(targets)))
 
 
 def _covariance(made: Float64[ndarray, "rows rows"]) -> Float64[ndarray, "rows rows"]:
@@ -178,7 +201,10 @@ class _Prior:
 
 @dataclass(frozen=True, eq=False)
 class _Found:
+    """variances: of each row of B, before anything was seen."""
+
     coefficients: Float64[ndarray, "rows contrasts"]
+    variances: Float64[ndarray, " rows"]
     log_likelihood: float
     prior: _Prior
     smoothness: float
@@ -210,8 +236,10 @@ class _Problem:
         variance = constant / (self.z.shape[1] + 1) / np.maximum(diagonal, _JITTER)
         return _Prior(of, np.where(is_constant, 0.0, base), np.where(is_constant, variance, 0.0))
 
-    def fitted(self, prior: _Prior, smooth: Float64[ndarray, "rows rows"] | None = None) -> _Found:
-        """The posterior mean after _STEPS steps of expectation maximisation over the prior variances.
+    def fitted(
+        self, prior: _Prior, smooth: Float64[ndarray, "rows rows"] | None = None, *, steps: int = _STEPS
+    ) -> _Found:
+        """The posterior mean after so many steps of expectation maximisation over the prior variances.
 
         smooth: the covariance of the sum under the graph's prior; its own variance is found by fixed points (MacKay
         1992).
@@ -221,24 +249,82 @@ class _Problem:
         free = prior.base > 0
         counts = np.maximum(np.bincount(prior.of, weights=free), 1)
         variance, smoothness, mismatch = np.full(len(counts), _FIRST_VARIANCE), 0.0 if smooth is None else 0.1, 0.0
-        for _ in range(_STEPS):
+        for _ in range(steps):
             each = variance[prior.of] * prior.base + prior.fixed
             moved = second * each
             system = moved @ second + self.entry * np.eye(rows) + (self.sampling + mismatch) * second
             if smooth is not None:
                 system = system + smoothness * smooth
             root = np.linalg.cholesky(system + _JITTER * np.trace(system) / rows * np.eye(rows))
-            whitened = np.linalg.solve(root, np.concatenate([self.z, moved], axis=1))
+            whitened = scipy.linalg.solve_triangular(root, np.concatenate([self.z, moved], axis=1), lower=True)
             z, moved = whitened[:, :contrasts], whitened[:, contrasts:]
             coefficients = moved.T @ z
-            weights = np.linalg.solve(root.T, z)
+            weights = scipy.linalg.solve_triangular(root.T, z)
             likelihood = -((z * z).sum() / 2 + contrasts * np.log(np.diag(root)).sum())
             used = smoothness
             spread = (coefficients**2).sum(axis=1) / contrasts + each - (moved * moved).sum(axis=0)
             variance = np.bincount(prior.of, weights=np.where(free, spread / np.where(free, prior.base, 1), 0)) / counts
             mismatch = float((coefficients * (second @ coefficients)).sum()) / contrasts / self.moment.records
             if smooth is not None:
-                held = np.linalg.solve(root, smooth)
-                degrees = float(np.trace(np.linalg.solve(root.T, held)))
+                degrees = float(np.trace(scipy.linalg.cho_solve((root, True), smooth)))
                 smoothness *= float((weights * (smooth @ weights)).sum()) / contrasts / max(degrees, _JITTER)
-        return _Found(coefficients, float(likelihood), prior, used, weights)
+        return _Found(coefficients, each, float(likelihood), prior, used, weights)
+
+    def with_classes(self, found: _Found) -> _Found:
+        """What was found, averaged by likelihood with how often each class occurs and nothing else, if that is clearly
+        likelier than nothing at all (Bayesian model averaging, Hoeting et al. 1999)."""
+        is_constant, diagonal = self.moment.of < 0, np.maximum(np.diag(self.moment.second), _JITTER)
+        nothing = self._given(np.zeros(len(diagonal)), found.prior)
+        alone = [
+            self._given(np.where(is_constant, share / (self.z.shape[1] + 1) / diagonal, 0.0), found.prior)
+            for share in _OF_CLASSES
+        ]
+        if max(each.log_likelihood for each in alone) < nothing.log_likelihood + _CLEARLY:
+            return found
+        every = [found, *alone]
+        weights = scipy.special.softmax([each.log_likelihood for each in every])
+        return replace(
+            found,
+            coefficients=sum(weight * each.coefficients for weight, each in zip(weights, every, strict=True)),
+            variances=sum(weight * each.variances for weight, each in zip(weights, every, strict=True)),
+            log_likelihood=max(each.log_likelihood for each in every),
+        )
+
+    def _given(self, each: Float64[ndarray, " rows"], prior: _Prior) -> _Found:
+        """The posterior mean under these variances of rows."""
+        return self.fitted(_Prior(prior.of, 0 * prior.base, each), steps=2)  # of which one finds the mismatch
+
+    def softmax(
+        self, found: _Found, code: Float64[ndarray, "classes contrasts"]
+    ) -> Float64[ndarray, "rows contrasts"]:
+        """The coefficients, over the number of classes, of the softmax regression whose moments over the pool are
+        nearest to the released ones, by the covariance of least squares, under a prior of their variances times
+        _SOFTER over the number of classes."""
+        classes, rows = len(code), len(found.variances)
+        every = -(-len(self.moment.phi) // _MOST_FITTED)
+        phi, weights = self.moment.phi[::every], self.moment.weights[::every] / self.moment.weights[::every].sum()
+        second = self.moment.second
+        mismatch = float((found.coefficients * (second @ found.coefficients)).sum()) / (classes - 1)
+        noise = self.entry * np.eye(rows) + (self.sampling + mismatch / self.moment.records) * second
+        root = np.linalg.cholesky(noise + _JITTER * np.trace(noise) / rows * np.eye(rows))
+        seen, wanted = (
+            scipy.linalg.solve_triangular(root, each, lower=True) for each in ((phi * weights[:, None]).T, self.z)
+        )
+        # Of coefficients over this the prior is standard normal.
+        scale = np.sqrt(_SOFTER * classes * found.variances)[:, None]
+        phi = phi * scale.T
+
+        def loss(flat: Float64[ndarray, " parameters"]) -> tuple[float, Float64[ndarray, " parameters"]]:
+            moved = flat.reshape(rows, -1)
+            chances = scipy.special.softmax(phi @ moved @ code.T, axis=1)
+            rest = seen @ (chances @ code) - wanted
+            pull = seen.T @ rest @ code.T
+            slope = chances * (pull - (pull * chances).sum(axis=1, keepdims=True))
+            return float((rest * rest).sum() + (flat * flat).sum()) / 2, (phi.T @ (slope @ code)).ravel() + flat
+
+        first = found.coefficients * classes / np.where(scale > 0, scale, np.inf)
+        start = np.asarray(first.ravel(), np.float64)
+        solved = scipy.optimize.minimize(
+            loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _MOST_STEPS, "maxfun": 2 * _MOST_STEPS}
+        )
+        return np.asarray(solved.x.reshape(rows, -1) * scale / classes)

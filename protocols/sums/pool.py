@@ -25,9 +25,11 @@ _FIRST = 10
 # How far the units that speak may be from as many as are said, as a standard deviation of their share: seats drop out,
 # weigh more or less, and have records that say nothing. What the constant rows of the sum tell of it counts beside it.
 _TURNOUT_SPREAD, _LEAST_TURNOUT = 0.5, 0.1
-# How strongly weights are held back: so many times what noise and chance leave open. Less overfits columns of tables
-# (adult), more leaves images as they are (garments).
-_DOUBTS = 4.0
+# A pool is weighted where chance alone leaves such a difference less often than this: more readily than it is said to
+# be unlike, as weights cost little where it was not.
+WEIGHED = 0.1
+# How strongly weights are held back: so many times what noise and chance leave open.
+_DOUBTS = 2.0
 _STEPS, _HALVINGS, _SMALL = 50, 30, 1e-9
 # Deviations of the pool's values from which a column is said to differ, and how many are named.
 _TOLD, _MOST_NAMED = 0.1, 5
@@ -38,7 +40,7 @@ class PoolComparison:
     """The pool beside the hospitals' records.
 
     statistic: how far their means lie apart, in standard deviations of what chance leaves; p_value: how often chance
-    alone leaves so much; weights: of the pool's records, with the sum 1: all alike where the pool is not unlike.
+    alone leaves so much; weights: of the pool's records, with the sum 1: all alike from a p_value of WEIGHED on.
     """
 
     statistic: float
@@ -110,7 +112,7 @@ def compare_pool(
     statistic = max(((each - end) / np.sqrt(2 * end) for end, each in zip(ends, sums, strict=True)), default=0.0)
     p_value = min(1.0, len(ends) * min(chances, default=1.0))
     weights = np.full(records, 1 / records)
-    if p_value < FALSE_ALARMS:
+    if p_value < WEIGHED:
         doubt = noise + 1 / units + 1 / records
         weights = _tilted((pool - centre) @ axes, (mean - centre) @ axes, penalty=_DOUBTS * doubt)
     return PoolComparison(float(statistic), p_value, weights)

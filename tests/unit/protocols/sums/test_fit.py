@@ -9,7 +9,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from protocols.sums.blocks import TARGET_STEPS, simplex
-from protocols.sums.fit import Neighbours, PublicMoment, _Problem, as_probabilities, contrasts, fit, overall
+from protocols.sums.fit import Neighbours, PublicMoment, _Problem, contrasts, fit, overall
 
 
 def problem(seed: int, *, rows: int = 6, classes: int = 3, noise: float = 0.02, units: int = 400):
@@ -67,7 +67,7 @@ def _slow(made: _Problem, exponent: float):
 @pytest.mark.parametrize("seed", range(5))
 def test_every_step_makes_the_sum_likelier_where_the_pool_is_large(seed) -> None:
     mean, pool, of, targets, noise, units = problem(seed)
-    moment = PublicMoment(pool.T @ pool / len(pool), of, 1e12)  # so that no step changes the noise
+    moment = replace(PublicMoment.of_pool(pool, of), records=1e12)  # so that no step changes the noise
     _, seen = contrasts(targets)
     made = _Problem(mean @ seen, moment, noise, 1 / units)
     likelihoods, _, _ = _slow(made, 0.0)
@@ -111,11 +111,6 @@ def test_the_mean_of_phi_is_told_by_a_constant_column_and_by_one_hot_sums_alone(
         assert noise == pytest.approx(times, rel=1e-3)
     with pytest.raises(InvalidInput):
         overall(np.zeros((3, 2)), targets=simplex(3) / TARGET_STEPS, noise=1.0)
-
-
-def test_scores_out_of_range_are_cut_off() -> None:
-    found = as_probabilities(np.array([[2.0, -1.0], [-1.0, -1.0], [0.25, 0.75]]))
-    assert found.tolist() == [[1.0, 0.0], [0.5, 0.5], [0.25, 0.75]]
 
 
 def test_neighbours_count_only_where_they_make_the_sum_likelier() -> None:
