@@ -12,8 +12,8 @@ BYTES = (
     "bytes. It sets no date by which anything else is deleted."
 )
 _GUARDIAN = (
-    "the studies that it approved, its ledger and the seeds of its noise, and one sealing key for all studies. Whoever "
-    "gets that key and a hospital's ledger has that hospital's votes."
+    "the studies that it approved, its ledger, the seeds of its noise of batches that it did not settle, and one "
+    "sealing key for all studies. Whoever gets that key and a hospital's ledger has that hospital's votes."
 )
 
 

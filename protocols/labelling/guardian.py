@@ -64,7 +64,8 @@ from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.votes import ABSTAIN
 
 _COORDINATOR = "coordinator"
-_SUBMISSION, _NOISE_SEED = "submission", "noise_seed"
+# _OPENED: this server's noisy share of a sum, which needs no seed of noise to be repeated.
+_SUBMISSION, _NOISE_SEED, _OPENED = "submission", "noise_seed", "opened share"
 
 
 class Guardian:
@@ -115,14 +116,14 @@ class Guardian:
                 return serve_deals(channel, arrays, self._study, key=self._signing_key, source=self._source)
             submission = Submission.read(arrays)
             shares, taken = self._open(submission)
-            noise_seed = self._accept(submission)
+            self._accept(submission)
         except (Refused, MalformedMessage, BudgetExceeded) as error:
             code = error.code if isinstance(error, Refused) else Code.BUDGET_EXCEEDED
             self._ledger.log.append("guardian_refused", code=code)
             send(channel, (), code=Code.MALFORMED if isinstance(error, MalformedMessage) else code)
             raise
         send(channel, (taken, head_array(self._ledger.log.head())))
-        self._answer(channel, submission, noise_seed, shares, taken)
+        self._answer(channel, submission, shares, taken)
 
     def _open(self, submission: Submission) -> tuple[list[GuardianShare], UInt8[ndarray, " seats"]]:
         """The shares of the seats whose votes are checked: signature, seal and form are valid, and none is barred.
@@ -167,8 +168,8 @@ class Guardian:
             return np.frombuffer(noted[HASH_BYTES:], dtype=np.bool_)
         return self._refusals.barred(self._study.roster[seat].party for seat in submission.seats.tolist())
 
-    def _accept(self, submission: Submission) -> bytes:
-        """Reserves the batch and notes a noise seed, in one transaction; or finds both again. Returns the seed.
+    def _accept(self, submission: Submission) -> None:
+        """Reserves the batch and notes a noise seed, in one transaction; or finds both again. A settled batch has none.
 
         Until the votes of a submission are checked, or their sum is opened, another with the same members and queries
         may replace it.
@@ -184,11 +185,13 @@ class Guardian:
             evaluated = is_evaluated(self._notes(submission))
             if ledger.noted(digest, _attempt(MOST_ATTEMPTS - 1)) is not None and not evaluated:
                 raise Refused(Code.TOO_MANY_ATTEMPTS, f"labels of the batch were evaluated {MOST_ATTEMPTS} times")
-            noise_seed = ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
             queries_asked = study.participation.votes(submission.ids).sum(axis=1)
             worst = study.budgets.tagged(study.budgets.amount(queries_asked, queries_asked))
             amounts = {study.roster[seat].party: worst[seat] for seat in submission.members.tolist()}
-            if ledger.stored(submission.number) is None:
+            stored = ledger.stored(submission.number)
+            if stored is None or not stored.settled:
+                ledger.note(digest, _NOISE_SEED, self._noise_source(NOISE_SEED_BYTES))
+            if stored is None:
                 ids, limit = submission.ids.tolist(), study.query_limit
                 ledger.reserve(submission.number, digest, amounts, b"", queries=ids, limit=limit)
             elif ledger.number_of(digest) != submission.number:
@@ -198,26 +201,23 @@ class Guardian:
                 submission.ids.tolist(),
             ):
                 raise Refused(Code.OTHER_SUBMISSION, "the batch was reserved for other queries or members")
-        return noise_seed
 
     def _answer(
         self,
         channel: Channel,
         submission: Submission,
-        noise_seed: bytes,
         shares: list[GuardianShare],
         taken: UInt8[ndarray, " seats"],
     ) -> None:
         if np.count_nonzero(taken == Fate.COUNTED) < self._study.quorum:
             return self._below_quorum(submission)
         answer = _ANSWER[type(self._study.votes)]
-        answer(self, channel, submission, noise_seed, GuardianShare.of_all(shares), taken)
+        answer(self, channel, submission, GuardianShare.of_all(shares), taken)
 
     def _label(
         self,
         channel: Channel,
         submission: Submission,
-        noise_seed: bytes,
         share: GuardianShare,
         taken: UInt8[ndarray, " seats"],
     ) -> None:
@@ -239,8 +239,8 @@ class Guardian:
         if valid.sum() < study.quorum:
             return self._below_quorum(submission)
         notes = self._notes(submission)
-        enter = partial(bound_inputs, channel, study, keyed, ballots, seats=seats, valid=valid, seed=noise_seed)
-        labels = self._labels(channel, submission, notes, partial(enter, leads=False, notes=notes))
+        enter = partial(bound_inputs, channel, study, keyed, ballots, seats=seats, valid=valid, notes=notes)
+        labels = self._labels(channel, submission, notes, lambda: enter(seed=self._seed(submission), leads=False))
         statement = self._settle(submission, taken, seats[valid], labels != ABSTAIN)
         signature = self._signing_key.sign(labels_statement(study.digest, submission.request, ids.tolist(), labels))
         signed = np.frombuffer(signature, dtype=np.uint8)
@@ -263,7 +263,6 @@ class Guardian:
         self,
         channel: Channel,
         submission: Submission,
-        noise_seed: bytes,
         share: GuardianShare,
         taken: UInt8[ndarray, " seats"],
     ) -> None:
@@ -271,16 +270,27 @@ class Guardian:
         study, request, sizes = self._study, submission.request, {"shape": shape_of(self._study)}
         bits = ring_bits(study)
         theirs = check_sum_share(receive(channel), bits=bits, **sizes).words
-        total = guardian_total(share, bits=bits, context=request, **sizes)
-        mine = noisy_share(study, total, self._noise(noise_seed))
+        kept = self._ledger.noted(request, _OPENED)
+        if kept is None:
+            total = guardian_total(share, bits=bits, context=request, **sizes)
+            mine = noisy_share(study, total, self._noise(self._seed(submission)))
+        else:
+            mine = np.frombuffer(kept, dtype=theirs.dtype).reshape(theirs.shape)
         with self._ledger.log.together():
             self._fix(submission, taken)
             pin_share(self._ledger, request, theirs, own=False)
-            pin_share(self._ledger, request, mine, own=True)
+            self._ledger.note(request, _OPENED, mine.tobytes())
             answered = np.ones(len(submission.ids), dtype=bool)
             statement = self._settle(submission, taken, submission.seats[taken == Fate.COUNTED], answered)
         sums = self._signing_key.sign(opened_statement(study.digest, request, opened(mine, theirs)))
         send(channel, (mine, as_array(statement), as_array(sums), head_array(self._ledger.log.head())))
+
+    def _seed(self, submission: Submission) -> bytes:
+        """The noise seed of a batch that is not settled."""
+        seed = self._ledger.noted(submission.request, _NOISE_SEED)
+        if seed is None:
+            raise Refused(Code.OTHER_SUBMISSION, "the batch is settled; allowed: what was opened of it, again")
+        return seed
 
     def _noise(self, seed: bytes) -> LatticeNoise:
         return lattice_noise(expanded_source(seed, label=GUARDIAN_NOISE), units=self._units)
@@ -302,7 +312,10 @@ class Guardian:
         due = study.budgets.amount(takes_part.sum(axis=1), (takes_part & answered).sum(axis=1))
         counts = study.budgets.tagged(np.where([seat in voted for seat in study.seats], due, 0))
         amounts = {name: counts[study.seats[name]] for name in ledger.charged(submission.number)}
-        ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
+        with ledger.log.together():
+            ledger.settle(submission.number, submission.request, amounts, payload=answered.tobytes())
+            # What was opened is noted, and repeated from there: nothing needs the noise any more.
+            ledger.forget(submission.request, _NOISE_SEED)
         fates = np.full(len(study.roster), Fate.NOT_ASKED, dtype=np.uint8)
         fates[submission.members] = Fate.NOT_SUBMITTED
         fates[submission.seats] = np.where(taken == Fate.COUNTED, Fate.BAD_VOTES, taken)

@@ -124,7 +124,7 @@ class InputCheck:
         first = self._coin(0, answer[:_HASH_BYTES], one)
         holder = Holder(sender.keys(answer[_HASH_BYTES:]), repetitions=INPUT_REPETITIONS)
         keeper = Keeper(bits, receiver.keys, repetitions=INPUT_REPETITIONS)
-        held, kept = self._entered(exchange, holder, keeper, self._law.rows(self._pool.seeds, first))
+        held, kept = self._entered(exchange, holder, keeper, self._pool.rows(self._law, first))
         second = self._coin(1, exchange.of("second number", self._pool.numbers[1], _HASH_BYTES), two)
         coin = self._drawn(second)
         own, keyed = self._products(coin)

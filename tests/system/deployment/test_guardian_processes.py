@@ -76,22 +76,26 @@ def test_a_guardian_that_is_killed_at_any_message_charges_once_and_never_draws_n
     process, kills, deadline = Process(world), 0, time.monotonic() + TIME_S
     killed_at: set[int] = set()
     at_coordinator: dict[bytes, bytes] = {}
+    at_guardian: dict[bytes, bytes] = {}
+
+    def drawn_once() -> None:
+        for digest, seed in world.seeds(world.guardians_ledger()).items():
+            assert at_guardian.setdefault(digest, seed) == seed, "noise was drawn again"
 
     def kill_once(number: int) -> None:
         nonlocal kills
         at_coordinator.update(world.seeds(world.folder / "coordinator.sqlite"))
+        drawn_once()
         if number not in killed_at:
             killed_at.add(number)
             kills += 1
             process.kill()
 
     world.on_message = kill_once
-    at_guardian: dict[bytes, bytes] = {}
     try:
         while (labelling := world.label()).stop.reason == "guardian_lost":
             assert time.monotonic() < deadline, "the study did not go on"
-            for digest, seed in world.seeds(world.guardians_ledger()).items():
-                assert at_guardian.setdefault(digest, seed) == seed, "noise was drawn again"
+            drawn_once()
             process.start()
         assert process.end() == 0
     finally:
@@ -110,7 +114,6 @@ def test_a_guardian_that_is_killed_at_any_message_charges_once_and_never_draws_n
             np.testing.assert_array_equal(np.frombuffer(charged.payload, dtype=np.bool_), labels >= 0)
             assert guardians.settled(number) == world.ledger.settled(number)
             released.append((at_both.digest, labels))
-    at_guardian = world.seeds(world.guardians_ledger())
     for number, (digest, labels) in enumerate(released):
         expected = labels_of_seeds(world, number, at_coordinator[digest], at_guardian[digest])
         np.testing.assert_array_equal(labels, expected, err_msg=f"batch {number} has other noise than was noted")

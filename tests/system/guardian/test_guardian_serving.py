@@ -67,14 +67,16 @@ class Served:
     lines: list
     health: bytes
     page: str
+    seeds: dict
 
 
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     world = TwoOrganisations(tmp_path_factory.mktemp("served"), more=TWO_BATCHES)
     port = free_port()
-    settings = world.guardian.settings_file
+    settings, seeds = world.guardian.settings_file, {}
     settings.write_text(settings.read_text().replace("metrics_port = 0", f"metrics_port = {port}"))
+    world.on_message = lambda number: seeds.update(world.seeds(world.guardians_ledger()))
     with serving(world) as log:
         assert check_guardian(world.study, world.line()).name == "notary"
         labelling, status = world.label(), guardian_status(world.guardian)
@@ -86,7 +88,7 @@ def served(tmp_path_factory):
         with pytest.raises(Refused):
             check_guardian(world.study, world.line())
         lines = log()
-    yield Served(world, labelling, status, lines, seen[0], seen[1].decode())
+    yield Served(world, labelling, status, lines, seen[0], seen[1].decode(), seeds)
     world.close()
 
 
@@ -113,7 +115,8 @@ def test_what_is_logged_has_allowed_fields_alone_and_no_secret(served):
     for line in served.lines:
         assert set(line) <= {"time", "event", *FIELDS}
     secrets = [key.private_bytes_raw() for key in (world.guardian.sealing_key(), world.guardian.signing_key())]
-    secrets += [*world.seeds(world.guardians_ledger()).values()]
+    assert not world.seeds(world.guardians_ledger())  # forgotten when a batch is settled
+    secrets += [*served.seeds.values()]
     assert len(secrets) > 2
     for secret in secrets:
         assert secret.hex() not in text.lower()

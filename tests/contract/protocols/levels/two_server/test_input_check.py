@@ -57,11 +57,27 @@ def test_a_server_that_has_one_hospitals_keys_is_not_noticed(cheater) -> None:
     assert not noticed(0, KnowingAHospitalsKeys, cheater)
 
 
+def test_one_seed_for_all_rows_is_noise_of_its_own_in_each() -> None:
+    """Else a server would have one draw in every query of a batch, and could choose the best of a few batches."""
+    checks = sides(0, queries=30, cheat=OneSeed)[2]
+    assert not any(isinstance(each, Refused) for each in outcomes(checks))
+    rows = checks[0]._pool.rows(LAW, bytes(32))
+    assert len(np.unique(rows, axis=0)) == len(rows)
+
+
+class OneSeed(type(sides(0)[2][0])):
+    """Commits to one seed for all rows of noise."""
+
+    def __init__(self, *given, seed, digest):
+        super().__init__(*given, seed=seed, digest=digest)
+        self._pool.seeds[:] = self._pool.seeds[0]
+
+
 def test_noise_falsified_in_rows_goes_unnoticed_as_often_as_stated() -> None:
     falsified, trials, rows = 2, 600, ROWS_A_QUERY * QUERIES
     rng = np.random.default_rng(3)
     pool, coin = NoisePool.of(rng.bytes(32), queries=QUERIES), rng.bytes(32)
-    numbers = from_integers(LAW.rows(pool.seeds, coin))
+    numbers = from_integers(pool.rows(LAW, coin))
     numbers[:falsified, 0] = plus(numbers[:falsified, 0], np.array([1000], dtype=np.uint32))
     alphas, macs = (rng.integers(0, P, shape).astype(np.uint32) for shape in (2, (2, numbers.size)))
     held = Held(numbers.reshape(-1), macs)

@@ -78,8 +78,9 @@ def rows_of(case, seed, coin):
     stream = expand_bytes(key, 16 * 4 * case["queries"])
     seeds = [stream[at : at + 16] for at in range(0, len(stream), 16)]
     rows = []
-    for each in seeds:
-        octets = hashlib.shake_256(b"conclave noise row" + coin + each).digest(16 * case["classes"])
+    for number, each in enumerate(seeds):
+        row = number.to_bytes(4, "little") + each
+        octets = hashlib.shake_256(b"conclave noise row" + coin + row).digest(16 * case["classes"])
         words = [int.from_bytes(octets[at : at + 8], "little") for at in range(0, len(octets), 8)]
         rows.append([least((words[2 * at] << 64) + words[2 * at + 1], case["sigma"]) for at in range(case["classes"])])
     return rows, seeds
@@ -149,7 +150,10 @@ def test_what_the_page_says_gives_what_both_servers_opened_and_bound(case) -> No
     words = expand_bytes(H("order of rows", coins[1]), 8 * 4 * queries)
     order = sorted(range(4 * queries), key=lambda row: int.from_bytes(words[8 * row : 8 * row + 8], "little"))
     for each, (_, row_seeds) in zip(said, pools, strict=True):
-        leaves = [hashlib.sha256(b"conclave noise seed" + one).digest() for one in row_seeds]
+        leaves = [
+            hashlib.sha256(b"conclave noise seed" + number.to_bytes(4, "little") + one).digest()
+            for number, one in enumerate(row_seeds)
+        ]
         assert each["promise"][:32] == inputs
         assert each["promise"][96:128] == H("noise pool", b"".join(leaves))
 

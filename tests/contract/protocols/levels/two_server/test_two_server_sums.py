@@ -236,13 +236,14 @@ def test_a_coordinator_that_opens_another_share_of_its_own_is_refused(world) -> 
     assert world.here.faults[-1].code == Code.OTHER_SUMS
 
 
-def test_a_guardian_whose_noise_is_another_opens_no_other_share_of_its_own(world, monkeypatch) -> None:
+def test_a_guardian_that_settled_has_no_noise_left_and_opens_the_same_share_again(world, monkeypatch) -> None:
     world.wrap = lambda channel: Breaking(channel, MESSAGES - 1)
     assert world.label().stop.reason == "guardian_lost"
-    monkeypatch.setattr(guardian_module, "noisy_share", lambda study, total, noise: total + np.uint32(1))
+    assert world.guardians.stored(0).settled
+    assert world.guardians.noted(world.own.stored(0).digest, "noise_seed") is None
+    monkeypatch.setattr(guardian_module, "noisy_share", None)
     world.wrap = lambda channel: channel
-    assert world.label().stop.reason == "guardian_lost"
-    assert world.here.faults[-1].code == Code.OTHER_SUMS
+    assert world.label().stop.reason == "pool_exhausted"
 
 
 def test_a_coordinator_that_asks_for_part_of_the_queries_is_refused_before_anything_is_charged(world) -> None:
