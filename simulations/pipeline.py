@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray
 
+from coordinator.labelling.soft_labels import pool_facts, pool_words
 from coordinator.students import SCORES
 from coordinator.students.choice import AUTO, Choice
 from coordinator.students.scores import ScoresStudent
@@ -158,13 +159,13 @@ def run(
 
 def pool_warning(source: VoteSource, seed: SeedResult) -> list[str]:
     """A warning that the pool is unlike the records, which follows from the noisy sums of one seed alone."""
-    if seed.soft is None or seed.soft.compared is None or source.dataset is None:
+    if seed.soft is None or source.dataset is None:
         return []
     pool, columns = source.dataset.public_inputs, source.dataset.columns
     if source.dataset.kind == "table":
         columns = columns or bare_columns(pool.shape[1])
-    names = [name for each in columns for name in each.names]
-    return seed.soft.compared.warning(pool.reshape(len(pool), -1).astype(np.float64), names)
+    said = pool_words(pool_facts(seed.soft.compared, pool), columns)
+    return [said] if said else []
 
 
 def _foretold(inputs: Inputs, first: SeedResult) -> int | None:

@@ -22,7 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
-from coordinator.labelling.study_creation import choice_between_batches, stored_inputs
+from coordinator.labelling.study_creation import choice_between_batches, stored_inputs, stored_pool
 from coordinator.labelling.training import between_rounds
 from coordinator.store.store import Job, JobState, Store, ledger_path
 from protocols.crypto.channel import Channel
@@ -35,7 +35,9 @@ from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
+from protocols.release.sums import QUERIES_FILE
 from protocols.study.deployed import DeployedStudy
+from protocols.study.queries_file import read_blocks
 from protocols.study.study import Study, party_of
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, Transport, VoteRequest
 from runtime.logs import Event
@@ -318,11 +320,26 @@ class ServedStudy:
             self._on_event("job_failed", {"study": self.name, "job": job.number, "reason": reason})
             return
         state: JobState = "stopped" if message else "finished"
-        said = "; ".join(filter(None, (message or STOP_MEANINGS[labelling.stop.reason], self._late.summary())))
+        ended = message or STOP_MEANINGS[labelling.stop.reason]
+        said = "; ".join(filter(None, (ended, self._late.summary(), self._of_pool(labelling))))
         self._store.end_job(job.number, state, said, labelling)
         self._on_event(
             "job_ended", {"study": self.name, "job": job.number, "state": state, "code": labelling.stop.reason}
         )
+
+    def _of_pool(self, labelling: Labelling) -> str:
+        """What the released sums say against the pool; "" if nothing, or if it cannot be worked out here."""
+        if labelling.cells is None:
+            return ""
+        from coordinator.labelling.soft_labels import pool_beside, pool_facts, pool_words  # slow to import
+
+        folder = self._store.home.study(self.name)
+        try:
+            queries, pool = read_blocks(folder / QUERIES_FILE, self.study), stored_pool(folder / "pool.npy", self.study)
+            found = pool_beside(self.study, labelling.cells, queries, pool, charged=self._ledger.settled(0))
+        except ConclaveError:  # the labelling has ended; `release` reads the same files, and says what they lack
+            return ""
+        return pool_words(pool_facts(found, pool), self.study.terms.features)
 
     def _label(self, job: Job, patience_s: float) -> tuple[Labelling, str]:
         """The labelling, and why it stopped before its end ("" if it did not)."""

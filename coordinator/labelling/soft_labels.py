@@ -18,8 +18,9 @@ where L is the normalised Laplacian of the graph of nearest neighbours (their Eq
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any  # figures of JSON
 
 import numpy as np
 import scipy.optimize
@@ -34,11 +35,12 @@ from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
+from protocols.study.terms import Feature, differences
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
 from protocols.sums.choice import block_of_rows
 from protocols.sums.fit import Neighbours, PublicMoment, Scores, fit, overall
-from protocols.sums.pool import PoolComparison, compare_pool
+from protocols.sums.pool import PoolComparison, compare_pool, unlike_words
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -227,12 +229,10 @@ def graded_labels(
     soft_labels; reliability: of each row of phi, the share of its sums' squares that is not the noise's. Raises
     InvalidInput where a value is out of range, and without scikit-learn.
     """
-    phi = queries.phi(features) / NORM_STEPS
+    phi, of = queries.phi(features) / NORM_STEPS, block_of_rows(queries)
     mean, noise = sums / records, (sigma / records) ** 2
     targets = queries.targets(sums.shape[1]) / TARGET_STEPS
-    seen, entry = overall(mean, targets=targets, noise=noise)
-    of = block_of_rows(queries)
-    compared = compare_pool(seen, phi, noise=entry, units=records, constant=of < 0)
+    compared = _compared(phi, of, mean, targets=targets, noise=noise, records=records)
     moment = PublicMoment.of_pool(phi, of, compared.weights)
     near = None
     if len(phi) > 1:
@@ -243,6 +243,60 @@ def graded_labels(
     squares = (sums**2).mean(axis=1)
     reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
     return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
+
+
+def _compared(
+    phi: Float64[ndarray, "pool rows"],
+    of: Int64[ndarray, " rows"],
+    mean: Float64[ndarray, "rows columns"],
+    *,
+    targets: Float64[ndarray, "classes columns"],
+    noise: float,
+    records: float | int,
+) -> PoolComparison:
+    """The pool beside the units' records; of: as of choice.block_of_rows."""
+    seen, entry = overall(mean, targets=targets, noise=noise)
+    return compare_pool(seen, phi, noise=entry, units=records, constant=of < 0)
+
+
+def pool_beside(
+    study: DeployedStudy,
+    cells: Int64[ndarray, "queries classes"],
+    queries: Blocks,
+    pool: Float32[ndarray, "pool ..."],
+    *,
+    charged: Mapping[str, int],
+) -> PoolComparison | None:
+    """The pool of a study beside the units' records; None where votes are in cells alone. Arguments as
+    soft_labels_of_study; it needs no scikit-learn."""
+    if queries.plain:
+        return None
+    of = _turnout(study, charged)
+    return _compared(
+        queries.phi(queries.features(pool)) / NORM_STEPS,
+        block_of_rows(queries),
+        of.scaled(study, cells) / of.records,
+        targets=queries.targets(study.classes) / TARGET_STEPS,
+        noise=(of.sigma / of.records) ** 2,
+        records=of.records,
+    )
+
+
+def pool_facts(compared: PoolComparison | None, pool: Float32[ndarray, "pool ..."]) -> dict[str, Any] | None:
+    """What a release says of its pool beside the units' records, rounded: how often chance leaves so much, and in which
+    features, by how much, and by how many standard deviations they differ; None where votes are in cells alone."""
+    if compared is None:
+        return None
+    found = compared.columns(pool.reshape(len(pool), -1).astype(np.float64)) if compared.unlike else []
+    return {
+        "p_value": float(f"{compared.p_value:.3g}"),
+        "differs": [[at, *(float(f"{each:.3g}") for each in rest)] for at, *rest in found],
+    }
+
+
+def pool_words(facts: Mapping[str, Any] | None, columns: Sequence[Feature]) -> str:
+    """These facts for a person; "" unless the pool is unlike the records. columns: of the pool, if they are known."""
+    return "" if facts is None else unlike_words(facts["p_value"], differences(columns, facts["differs"]))
 
 
 def members_of(queries: Blocks, pool: Float32[ndarray, "pool ..."]) -> Int64[ndarray, "pool votes"]:

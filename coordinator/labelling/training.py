@@ -106,13 +106,14 @@ def released_pool_labels(labelled: LabelledStudy, pool: Float32[ndarray, "querie
 
     Raises DataUnavailable, and InvalidInput unless the stored queries are the study's.
     """
-    made = _released_soft(labelled, np.asarray(pool))
+    made = released_soft_labels(labelled, np.asarray(pool))
     return None if made is None else pool_labels(made[0], np.asarray(pool), made[1])
 
 
-def _released_soft(
+def released_soft_labels(
     labelled: LabelledStudy, pool: Float32[ndarray, "queries ..."]
 ) -> tuple[Blocks, SoftLabels] | None:
+    """The queries, and what the released sums say of the pool. Raises as released_pool_labels."""
     if labelled.cells is None:
         return None
     queries = read_blocks(labelled.queries, labelled.study)
@@ -131,7 +132,7 @@ def _scores(
 ) -> Trained:
     """The scores of the released sums, which see the study's own features."""
     unit_sums(labelled.study)
-    made = _released_soft(labelled, pool)
+    made = released_soft_labels(labelled, pool)
     if made is None:
         raise InvalidInput(_NO_SUMS)
     queries, soft = made

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any  # parsed JSON, checked below
@@ -189,6 +189,13 @@ def signed_statement(folder: Path, authority: x509.Certificate) -> EarlierReleas
     return read_statement(folder / STATEMENT_FILE)
 
 
+def _pool_facts(*, p_value: float, differs: Sequence[Sequence[float]]) -> dict[str, Any]:
+    return {
+        "p_value": float(p_value),
+        "differs": [[int(at), float(by), float(deviations)] for at, by, deviations in differs],
+    }
+
+
 def facts_of(
     released: Released,
     evidence: ReleaseEvidence,
@@ -213,6 +220,7 @@ def facts_of(
             named=tuple(tuple(str(name) for name in each) for each in given["named_hospitals"]),
             unproven=tuple(str(seat) for seat in given["unproven"]),
             libraries={str(name): str(version) for name, version in given["libraries"].items()},
+            pool=None if given["pool"] is None else _pool_facts(**given["pool"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise DataCorrupt(f"{STATEMENT_FILE}: the coordinator's stated facts are incomplete: {error!r:.200}") from None

@@ -6,6 +6,7 @@ import datetime
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any  # facts of JSON
 
 import numpy as np
 from cryptography import x509
@@ -13,7 +14,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jaxtyping import Float32
 from numpy import ndarray
 
-from coordinator.labelling.training import released_pool_labels
+from coordinator.labelling.soft_labels import pool_facts, pool_labels
+from coordinator.labelling.training import released_soft_labels
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered, missing_votes
 from coordinator.release.evidence import ReleaseEvidence, collect, receipts
@@ -86,6 +88,7 @@ def make_release(
     opened = receipts(evidence, authority=authority)
     check_covered(labelled.study, evidence, opened, unproven=unproven)
     given = [_earlier(path, authority, now) for path in earlier]
+    released, beside_records = _released(labelled)
     stated = stated_facts(
         created=now.isoformat(),
         software=installed_version(),
@@ -95,8 +98,8 @@ def make_release(
         named=tuple(tuple(each) for each in named),
         unproven=tuple(unproven),
         libraries=libraries(),
+        pool=beside_records,
     )
-    released = _released(labelled)
     before = _before(labelled.study, given, own, authority)
     ordered = tuple(each for _, each in before)
     made = statement(Facts(released.study, released.labels, released.reinforced, evidence, opened, ordered, stated))
@@ -161,13 +164,21 @@ def _officers_file(labelled: LabelledStudy, now: datetime.datetime) -> str:
     return officers_file(labelled.study, asked=asked)
 
 
-def _released(labelled: LabelledStudy) -> Released:
-    """What is released of a labelling. Raises DataUnavailable, DataCorrupt, InvalidInput."""
+def _released(labelled: LabelledStudy) -> tuple[Released, dict[str, Any] | None]:
+    """What is released of a labelling, and of its pool beside the records. Raises DataUnavailable, DataCorrupt,
+    InvalidInput."""
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
-    soft = None if labelled.cells is None else released_pool_labels(labelled, _pool(labelled))
-    if soft is not None:  # as the file will have them, so that whoever reads it counts the same likeliest classes
-        soft = replace(soft, probabilities=np.round(soft.probabilities, SOFT_DIGITS))
-    return Released(labelled.study, labelled.labels, reinforced, soft, labelled.cells)
+    if labelled.cells is None:
+        return Released(labelled.study, labelled.labels, reinforced), None
+    pool = _pool(labelled)
+    made = released_soft_labels(labelled, pool)
+    assert made is not None  # there are sums
+    queries, soft = made
+    labels = pool_labels(queries, pool, soft)
+    # As the file will have them, so that whoever reads it counts the same likeliest classes.
+    given = replace(labels, probabilities=np.round(labels.probabilities, SOFT_DIGITS))
+    released = Released(labelled.study, labelled.labels, reinforced, given, labelled.cells)
+    return released, pool_facts(soft.compared, pool)
 
 
 def _signatures(labelled: LabelledStudy, evidence: ReleaseEvidence) -> dict[int, bytes] | None:

@@ -18,6 +18,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.labelling.soft_labels import pool_words
 from coordinator.release.charges import charges_by_seat, left_out, refused_receipts, uncovered, voted
 from coordinator.release.evidence import Receipt, ReleaseEvidence
 from protocols.budgets.guarantee import Composition, Guarantee, compose
@@ -237,13 +238,15 @@ def stated_facts(
     named: tuple[tuple[str, ...], ...],
     unproven: tuple[str, ...],
     libraries: Mapping[str, str],
+    pool: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """The facts that nothing in a release proves: time, software, how the labelling ended, why votes are missing, ...
 
     left_out: seat to batch (its number as text) to the reason. Reasons are text from the other side, so only their code
     is kept. named: sets of hospitals, for each of which the
     guarantee of a patient known to all of them is stated; unproven: seats whose charges no receipt covers; libraries:
-    the distributions that were loaded, with their versions.
+    the distributions that were loaded, with their versions; pool: how the public pool compares with the units' records
+    (coordinator.labelling.soft_labels.pool_facts), which whoever has the pool can make again.
     """
     return {
         "created": created,
@@ -257,6 +260,7 @@ def stated_facts(
         "named_hospitals": [list(each) for each in named],
         "unproven": sorted(unproven),
         "libraries": {name: each for name, each in sorted(libraries.items()) if _LIBRARY.fullmatch(name + each)},
+        "pool": None if pool is None else dict(pool),
     }
 
 
@@ -359,6 +363,7 @@ def _records(facts: Facts) -> dict[str, Any]:
         "queries_sha256": sums.queries_sha256,
         "population": sums.population,
         "pool": study.terms.pool_size,
+        "pool_unlike": pool_words(facts.stated["pool"], study.terms.features),
         "used_once": {
             seat.party: used_once(about, each.figure, voted=voted(facts.evidence, seat.party))
             for seat, each in zip(study.roster, guaranteed, strict=True)

@@ -26,7 +26,7 @@ from jaxtyping import Float32
 from jinja2 import TemplateError
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import SoftLabels, labels_again, members_of, soft_labels_of_study
+from coordinator.labelling.soft_labels import SoftLabels, labels_again, members_of, pool_facts, soft_labels_of_study
 from coordinator.labelling.study_creation import check_pool, read_pool
 from coordinator.release import folder as layout
 from coordinator.release.charges import (
@@ -72,6 +72,8 @@ _CLOCK_SKEW = datetime.timedelta(minutes=5)
 _RELATIVE = 1e-9
 # Soft labels are fitted by an optimiser, which may stop a little earlier on another machine.
 _SAME_CHANCE = 1e-3
+# Figures of three digits, of which the last may be rounded otherwise there.
+_ROUNDED = 0.02
 # What a statement says in words alone, which another version may order otherwise.
 _IN_WORDS: Final = ("in_short", "who_saw_what", "kept", "not_covered", "how_to_verify")
 _T = TypeVar("_T")
@@ -200,7 +202,7 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
         checks.skip(_COVERED)
     else:
         checks.run(_COVERED, lambda: _covered(path, released, evidence, opened), _UNCOVERED)
-    stated = checks.run("statement", lambda: _statement(folder, released, evidence, opened), _FORGED)
+    stated = checks.run("statement", lambda: _statement(folder, released, evidence, opened, of_sums.pool), _FORGED)
     if stated is None:
         checks.skip("student", "pages")
         return
@@ -284,10 +286,12 @@ def _released(folder: _Folder) -> tuple[Released, str, str]:
 
 @dataclass(frozen=True, eq=False)
 class _OfSums:
-    """What records voted with, and the scores that the released sums give, where both could be made again."""
+    """What records voted with; and where they could be made again, the scores that the released sums give, and what
+    they say of the pool."""
 
     queries: Blocks | None = None
     scores: ScoresStudent | None = None
+    pool: Mapping[str, Any] | None = None
 
 
 def _made_of_sums(
@@ -300,8 +304,9 @@ def _made_of_sums(
         checks.skip(_SOFT)
         return _OfSums()
     made = checks.run(_SOFT, lambda: _soft_labels(released, queries, pool, paid), _FORGED)
-    scores = None if made is None else made.scores
-    return _OfSums(queries, None if scores is None else ScoresStudent.of(queries, scores))
+    if made is None or made.scores is None or pool is None:
+        return _OfSums(queries)
+    return _OfSums(queries, ScoresStudent.of(queries, made.scores), pool_facts(made.compared, pool))
 
 
 _Pool = Float32[ndarray, "queries ..."]
@@ -423,11 +428,19 @@ def _covered(
 
 
 def _statement(
-    folder: _Folder, released: Released, evidence: ReleaseEvidence, opened: list[Receipt]
+    folder: _Folder,
+    released: Released,
+    evidence: ReleaseEvidence,
+    opened: list[Receipt],
+    of_pool: Mapping[str, Any] | None,
 ) -> tuple[dict[str, Any], str, str]:
+    """of_pool: what the sums say of the pool, None where that was not made again."""
     stated = read_json(folder.path / STATEMENT_FILE)
     earlier = read_earlier(folder.path, folder.authority)
-    made = statement(facts_of(released, evidence, opened, earlier, stated))
+    facts = facts_of(released, evidence, opened, earlier, stated)
+    if of_pool is not None and not _same_pool(of_pool, facts.stated["pool"]):
+        raise DataCorrupt(f"of the pool the sums say {of_pool}; the statement says otherwise")
+    made = statement(facts)
     differing = list(_differences(stated, made, "statement"))
     other = next((each for each in differing if each.figure), None)
     if other is not None:
@@ -443,6 +456,14 @@ def _statement(
     if differing:
         return stated, f"{said}; not its words in {len(differing)} places", _OTHER_VERSION.format(stated["software"])
     return stated, said, ""
+
+
+def _same_pool(made: Mapping[str, Any], given: Mapping[str, Any] | None) -> bool:
+    """Whether two facts of a pool differ by no more than rounding of rounded figures."""
+    if given is None or len(made["differs"]) != len(given["differs"]):
+        return False
+    one, other = (np.array([each["p_value"], *np.ravel(each["differs"])]) for each in (made, given))
+    return bool(np.allclose(one, other, rtol=_ROUNDED, atol=1e-300))
 
 
 def _named(stated: Mapping[str, Any]) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import isfinite, prod
 
@@ -89,6 +90,30 @@ class Feature:
             return [f"{self.column} {each}" for each in self.categories]
         numeric = [self.column, f"{self.column} missing"][: self.width]
         return [self.column] * self.width if self.kind == "text" else numeric
+
+    def difference(self, place: int, by: float, deviations: float) -> str:
+        """What two sets of records differ in, for a person. place: of one of the column's features; by: how much larger
+        its mean is in the one than in the other; deviations: the same in standard deviations."""
+        if self.kind == "text":
+            return f"{self.column} has other words"
+        if self.kind == "categorical" or place > 0:
+            what = "missing" if self.kind == "numeric" else self.categories[place]
+            return f"{self.column} is {what} {'more' if by > 0 else 'less'} often (by {abs(by):.0%} of records)"
+        size = f"{abs(deviations):.2g} standard deviations"
+        if not self.log and self.scale not in (None, 1.0):
+            size = f"{abs(by) * float(self.scale or 1):.2g}, or {size}"
+        if self.column.lower() == "age":
+            return f"people are {'older' if by > 0 else 'younger'} (by {size})"
+        return f"{self.column} is {'higher' if by > 0 else 'lower'} (by {size})"
+
+
+def differences(columns: Sequence[Feature], found: Sequence[tuple[int, float, float]]) -> list[str]:
+    """Of positions among all features of these columns, with what `difference` takes, the words; none without columns,
+    and where a position is beyond them."""
+    places = [(column, place) for column in columns for place in range(column.width)]
+    if any(not 0 <= at < len(places) for at, *_ in found):
+        return []
+    return [places[at][0].difference(places[at][1], by, deviations) for at, by, deviations in found]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -33,6 +33,8 @@ _DOUBTS = 2.0
 _STEPS, _HALVINGS, _SMALL = 50, 30, 1e-9
 # Deviations of the pool's values from which a column is said to differ, and how many are named.
 _TOLD, _MOST_NAMED = 0.1, 5
+# Chances below this are not told apart.
+_SELDOM = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,26 +59,24 @@ class PoolComparison:
         """How many records of the same weight the weighted pool is worth."""
         return float(1 / (self.weights**2).sum())
 
-    def columns(self, values: Float64[ndarray, "pool columns"]) -> list[tuple[int, float]]:
-        """The columns of the pool whose weighted mean differs most, and by how many of their standard deviations."""
+    def columns(self, values: Float64[ndarray, "pool columns"]) -> list[tuple[int, float, float]]:
+        """The columns of the pool whose weighted mean differs most: by how much, and by how many of their standard
+        deviations."""
         spread = values.std(axis=0)
-        moved = (self.weights @ values - values.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+        by = self.weights @ values - values.mean(axis=0)
+        moved = by / np.where(spread > 0, spread, np.inf)
         order = np.argsort(-np.abs(moved), kind="stable")[:_MOST_NAMED]
-        return [(int(at), float(moved[at])) for at in order if abs(moved[at]) >= _TOLD]
+        return [(int(at), float(by[at]), float(moved[at])) for at in order if abs(moved[at]) >= _TOLD]
 
-    def warning(self, values: Float64[ndarray, "pool columns"], names: Sequence[str]) -> list[str]:
-        """A warning where the pool is unlike the records: in what, as far as the weights tell.
 
-        values: of the pool, one column for each number; names: of these columns, none where they have none.
-        """
-        if not self.unlike:
-            return []
-        inside = [
-            f"{names[at]} ({abs(moved):.2g} standard deviations {'higher' if moved > 0 else 'lower'} in theirs)"
-            for at, moved in (self.columns(values) if len(names) == values.shape[1] else [])
-        ]
-        chance = f"chance alone leaves such a difference in {self.p_value:.2g} of 1"
-        return [f"the pool looks unlike the hospitals' records{' in ' * bool(inside)}{', '.join(inside)}: {chance}"]
+def unlike_words(p_value: float, differences: Sequence[str]) -> str:
+    """What is said of a pool that is unlike the records; "" of one that is not. differences: in words, if any can be
+    named."""
+    if p_value >= FALSE_ALARMS:
+        return ""
+    inside = f": in theirs {', '.join(dict.fromkeys(differences))}" if differences else ""
+    chance = f"{p_value:.2g}" if p_value >= _SELDOM else f"less than {_SELDOM:g}"
+    return f"the pool looks unlike the hospitals' records{inside}; of pools like them {chance} of 1 look so unlike"
 
 
 def compare_pool(

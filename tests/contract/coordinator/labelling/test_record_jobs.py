@@ -13,7 +13,15 @@ from coordinator.store.store import Store
 from party.party import Party
 from runtime.exits import Exit
 from tests.harness.clocks import wait_until
-from tests.harness.deployed_records import HOSPITALS, POOL, record_study_of, record_voter, sum_of, write_queries
+from tests.harness.deployed_records import (
+    FEATURES,
+    HOSPITALS,
+    POOL,
+    record_study_of,
+    record_voter,
+    sum_of,
+    write_queries,
+)
 from tests.harness.homes import study_file
 from tests.harness.operators import FakeHub, make_home
 from tests.harness.studies import NOW
@@ -69,6 +77,16 @@ def records(tmp_path, quiet):
     yield make
     for each in made:
         each.store.__exit__()
+
+
+def test_the_status_of_a_study_says_that_its_pool_is_unlike_the_records(records, monkeypatch):
+    moved = (POOL + 2 * np.eye(len(FEATURES))[1]).astype(np.float32)
+    for module in ("tests.harness.deployed_records", __name__):
+        monkeypatch.setattr(f"{module}.POOL", moved)
+    made = records(kind="graded", epsilon=50.0)
+    assert made.run().state == "finished"
+    said = study_status(made.store, "test", set())["message"]
+    assert f"looks unlike the hospitals' records: in theirs {FEATURES[1].column} is lower" in said
 
 
 def test_all_queries_are_asked_in_one_batch_and_the_sums_are_kept(records):

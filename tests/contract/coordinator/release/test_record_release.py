@@ -1,8 +1,10 @@
 """The release of a study in which records voted: the sums, what is made of them, and what a verifier finds."""
 
 import json
+import re
 import shutil
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import onnx
@@ -25,7 +27,8 @@ from protocols.release.sums import read_soft_labels, read_sums
 from protocols.study.file import read_deployed
 from protocols.study.queries_file import read_blocks
 from runtime.exits import Exit
-from tests.harness.deployed_records import HOSPITALS, POOL, draft, record_study_of, sum_of
+from tests.harness import deployed_records
+from tests.harness.deployed_records import FEATURES, HOSPITALS, POOL, draft, record_study_of, sum_of
 from tests.harness.levels import SEAT_KEYS, GuardianHere, secure_sum, two_server
 from tests.harness.pages import ROOT, names_of, section
 from tests.harness.released import Consortium, failed
@@ -330,6 +333,25 @@ def test_graded_sums_give_the_labels_that_records_have_and_verify_with_the_pool(
     other = f"{first[0]},{first[1]},{first[3]},{first[2]}"
     (folder / "soft_labels.csv").write_text(text.replace(",".join(first), other, 1))
     assert "soft labels" in failed_of(folder)
+
+
+def test_a_pool_unlike_the_records_is_named_and_another_claim_of_it_is_found(tmp_path, monkeypatch):
+    monkeypatch.setattr(deployed_records, "POOL", (POOL + 2 * np.eye(len(FEATURES))[1]).astype(np.float32))
+    study, queries = record_study_of("graded", epsilon=50.0)
+    consortium = Consortium(tmp_path)
+    labelled = consortium.label(study, queries=queries)
+    folder = consortium.release(labelled, tmp_path / "release")
+    said = json.loads((folder / "privacy.json").read_text())["records"]["pool_unlike"]
+    assert f"in theirs {FEATURES[1].column} is lower (by " in said
+    assert all(said in unescape((folder / name).read_text()) for name in ("report.html", "model_card.md"))
+    checked = {each.name: each.passed for each in verify_release(folder, None, pool=labelled.pool)}
+    assert checked["statement"]
+    stated = (folder / "privacy.json").read_text()
+    p_value = re.search(r'"p_value": ([^,]*),', stated)[1]
+    (folder / "privacy.json").write_text(stated.replace(p_value, "0.5", 1))
+    consortium.sign_again(folder)
+    (wrong,) = [each for each in verify_release(folder, None, pool=labelled.pool) if each.name == "statement"]
+    assert "of the pool the sums say" in wrong.message
 
 
 @pytest.fixture(scope="module")

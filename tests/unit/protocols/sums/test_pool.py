@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
-from protocols.study.terms import Feature
-from protocols.sums.pool import FALSE_ALARMS, compare_pool
+from protocols.study.terms import Feature, differences
+from protocols.sums.pool import FALSE_ALARMS, compare_pool, unlike_words
 
 WIDTH = 12
 SPREAD = 0.9 ** np.arange(WIDTH)
@@ -52,12 +52,15 @@ def test_a_warning_names_the_columns_that_differ_and_says_which_way() -> None:
         Feature(column="age", kind="numeric", centre=0.0, scale=1.0),
         Feature(column="ward", kind="categorical", categories=tuple("abcdefghijk")),
     ]
-    names = [name for each in columns for name in each.names]
-    (said,) = found.warning(pool, names)
-    assert "age" in said
-    assert "lower in theirs" in said
-    assert "age" not in found.warning(pool, [])[0]
-    assert compared(1, moved=0.0)[2].warning(pool, names) == []
+    words = differences(columns, found.columns(pool))
+    assert words[0].startswith("people are younger (by ")
+    assert "in theirs people are younger (by" in unlike_words(found.p_value, words)
+    assert unlike_words(compared(1, moved=0.0)[2].p_value, words) == ""
+    assert differences(columns, [(12, 1.0, 1.0)]) == []
+    ward, stay = columns[1], Feature(column="stay", kind="numeric", centre=4.0, scale=3.0, may_miss=True)
+    assert ward.difference(2, -0.123, -0.4) == "ward is c less often (by 12% of records)"
+    assert stay.difference(0, 0.5, 0.52) == "stay is higher (by 1.5, or 0.52 standard deviations)"
+    assert stay.difference(1, 0.1, 0.3) == "stay is missing more often (by 10% of records)"
 
 
 def test_weights_are_alike_where_the_pool_is_not_unlike() -> None:
