@@ -268,9 +268,12 @@ class _Running:
             if not self._ended.is_set():
                 self._start_jobs()
             sessions = [
-                SessionRecord(name, each.since, each.last_seen, each.address, each.software, each.wire_version)
+                SessionRecord(
+                    name, each.since, each.last_seen, each.address, each.software, each.wire_version,
+                    tuple(sorted((study.hex(), seat) for study, seat in each.seats)),
+                )
                 for name, each in self._hub.connected().items()
-            ]
+            ]  # fmt: skip
             silent = [SilenceRecord(name, each.since_s, each.times) for name, each in self._hub.silent().items()]
             self._store.write_sessions(sessions, Serving(os.getpid(), time.time(), *ports), silent)
             self._looked = time.monotonic()

@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -40,6 +40,8 @@ _TROUBLES: Final[Mapping[str, str]] = {
     "renewal_failed": "renewed",
     "clock_skew": "connected",
     "stopped": "",
+    # Told again at each connection.
+    "asked_without": "connected",
 }
 _ENDS: Final = ("disconnected", "goodbye", "stopped", "malformed")
 
@@ -85,7 +87,7 @@ _SHOWN = ("reserved", "settled", "given_up", "refused", "withdrawn", "votes_not_
 class SeatState:
     """One seat. left, total: answers; used, reserved, cap: epsilon at delta: settled, with what is reserved, and the
     most; bound: of the first two; unsettled: batches whose outcome is not known yet; ends: the study's last day; once:
-    whether it is asked once.
+    whether it is asked once; missed: whether it was, without this hospital.
     """
 
     study: str
@@ -100,6 +102,7 @@ class SeatState:
     unsettled: int
     ends: str
     once: bool
+    missed: bool = False
     bound: Bound = Bound.EXACT
 
 
@@ -168,7 +171,11 @@ def node_state(
         since=datetime.datetime.fromtimestamp(recent.since_s, datetime.UTC),
         certificate_days=days_left(home.certificate, now),
         troubles=[*dict.fromkeys(f"{each}; {meaning_of(code_of(each)).next_step}" for each in doubts), *troubles],
-        seats=[seat_state(each) for each in found.seats if not each.approval.withdrawn],
+        seats=[
+            replace(seat_state(each), missed=("asked_without", each.study.name) in recent.troubles)
+            for each in found.seats
+            if not each.approval.withdrawn
+        ],
         lifetime=found.lifetime,
         lifetime_bound=found.bound,
         approvals=policy.own_approvals(home),
@@ -310,6 +317,8 @@ def _left(seat: SeatState) -> str:
     who = seat.study if seat.seat.count("/") == 0 else f"{seat.study} ({seat.seat})"
     if seat.bound is not Bound.EXACT:
         return f"{who}: what it spent cannot be proved"
+    if seat.missed:
+        return f"{who}: asked once, without this hospital"
     if seat.once:
         return f"{who}: {'not asked yet, and then once' if seat.left else 'asked once, and never again'}"
     return f"{who}: {seat.left} of {counted(seat.total, 'answer')} left"

@@ -147,35 +147,50 @@ _wait_option = click.option(
     "--wait", is_flag=True, help="Follow the labelling to its end; the exit code is 7 if it stops early."
 )
 
+_without_option = click.option(
+    "--without", multiple=True, metavar="SEAT",
+    help="Of a study that is asked once: do without this seat, for ever, where it is not there. Can be repeated.",
+)  # fmt: skip
+
 
 @click.command(epilog=EPILOG)
 @click.argument("study")
 @_student_option
+@_without_option
 @_wait_option
 @home_option
 @json_option
-def label(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
+def label(
+    study: str, student: str | None, without: tuple[str, ...], wait: bool, home: CoordinatorHome, as_json: bool
+) -> int:
     """Have `serve` label the pool of STUDY, in batches that every budget can pay for.
+
+    A study in which records vote is asked once: it waits until every hospital is connected and has approved it, or
+    until you decide to do without one.
 
     \b
     Examples:
       conclave-coordinator label heart --wait
+      conclave-coordinator label heart --without west
       conclave-coordinator label heart --student mlp      (an interactive study)
     """
     with store_of(home) as store:
         job = store.job(study)
-        if job is None or (job.ended and job.state != "finished"):
-            job = _ask(store, study, student)
+        if job is None or job.state != "finished":
+            job = _ask(store, study, student, without)
         return _follow(store, job, wait=wait, as_json=as_json)
 
 
 @click.command(epilog=EPILOG)
 @click.argument("study")
 @_student_option
+@_without_option
 @_wait_option
 @home_option
 @json_option
-def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
+def resume(
+    study: str, student: str | None, without: tuple[str, ...], wait: bool, home: CoordinatorHome, as_json: bool
+) -> int:
     """Resume a stopped labelling of STUDY: open requests are repeated unchanged, which costs nothing more.
 
     \b
@@ -189,8 +204,8 @@ def resume(study: str, student: str | None, wait: bool, home: CoordinatorHome, a
         if job is None:
             check_labelled_here(store.study(study))
             raise InvalidInput(f"study {study!r} was never labelled; allowed: label {study}")
-        if job.ended and job.state != "finished":
-            job = _ask(store, study, student or job.student)
+        if job.state != "finished":
+            job = _ask(store, study, student or job.student, without)
         return _follow(store, job, wait=wait, as_json=as_json)
 
 
@@ -269,7 +284,7 @@ def train(
     say_next(f"conclave-coordinator release {study}")
 
 
-def _ask(store: Store, name: str, student: str | None) -> Job:
+def _ask(store: Store, name: str, student: str | None, without: tuple[str, ...]) -> Job:
     from coordinator.store.store import check_labelled_here
 
     study = store.study(name)
@@ -278,7 +293,11 @@ def _ask(store: Store, name: str, student: str | None) -> Job:
     if interactive != (student is not None) or student not in (None, *STUDENTS):
         allowed = ", ".join(STUDENTS) if interactive else f"none for {study.mechanism.name}"
         raise InvalidInput(f"--student is {student!r}; allowed: {allowed}")
-    return store.ask_job(name, student=student)
+    for seat in without:
+        if seat not in study.seats or not study.votes.once:
+            allowed = "a seat of its roster" if study.votes.once else "no --without: it is asked batch by batch"
+            raise InvalidInput(f"--without is {seat!r}; allowed for study {name!r}: {allowed}")
+    return store.ask_job(name, student=student, without=without)
 
 
 def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:

@@ -405,6 +405,7 @@ class Hub:
         session.refused.update((each.study, each.seat) for each in refused)
         self._admission.seats_refused(peer.name, refused)
         session.serves = bool(served)
+        session.seats = frozenset((heads.study, heads.seat) for heads in served)
         return session, served, refused
 
     async def _read(self, session: Session, context: _Context) -> None:

@@ -265,3 +265,10 @@ def check_heads(opened: OpenStudy, party: str, heads: SeatHeads, *, own: Identit
         opened.fault = Refused(Code.COORDINATOR_ROLLED_BACK, f"the coordinator's ledger is not the newest: {error}")
         raise opened.fault from None
     log.check_newer(heads.seat, heads.own)
+    # A seat that was charged and not told is served: it is told the outcome.
+    if opened.study.votes.once and not heads.untold and not opened.ledger.settled(0).get(heads.seat, True):
+        raise Refused(
+            Code.ASKED_WITHOUT,
+            f"study {opened.study.name!r} is asked once, and was, while the seat {heads.seat!r} was not there: it has "
+            "no vote in what is released, and is charged nothing",
+        )

@@ -184,13 +184,15 @@ class SessionEnded(Exception):
 
 @dataclass(frozen=True)
 class Connected:
-    """A connected node: since and last_seen in seconds since 1970, its address, and its software."""
+    """A connected node: since and last_seen in seconds since 1970, its address, its software, and the seats that it may
+    be asked for, by the study's digest: those that its hospital approved."""
 
     since: float
     last_seen: float
     address: str
     software: str
     wire_version: int
+    seats: frozenset[tuple[bytes, str]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -205,9 +207,9 @@ class Question:
 class Session:
     """One open stream of a party. send: writes bytes to it, or raises SessionEnded.
 
-    serves: whether it offered a seat that was not refused; late: requests whose answer may still come though nobody
-    waits for it; unasked: number of unrequested frames; rivals: how often another node of the party dialled; writes:
-    whether a frame is being written.
+    seats: those that it offered and that were not refused; serves: whether there is one; late: requests whose answer
+    may still come though nobody waits for it; unasked: number of unrequested frames; rivals: how often another node of
+    the party dialled; writes: whether a frame is being written.
     """
 
     party: Identity
@@ -220,6 +222,7 @@ class Session:
     last_seen: float = field(default_factory=time.time)
     round: int = 0
     refused: set[tuple[bytes, str]] = field(default_factory=set)
+    seats: frozenset[tuple[bytes, str]] = frozenset()
     serves: bool = False
     late: int = 0
     unasked: int = 0
@@ -235,7 +238,7 @@ class Session:
     @property
     def connected(self) -> Connected:
         """The session as an operator sees it."""
-        return Connected(self.since, self.last_seen, self.address, self.software, self.version)
+        return Connected(self.since, self.last_seen, self.address, self.software, self.version, self.seats)
 
     def answered(self, answer: Answer, signed: bytes) -> None:
         """Passes an answer to whoever waits for it; drops a late one.

@@ -22,6 +22,7 @@ from typing import Protocol
 
 import numpy as np
 
+from coordinator.connection.sessions import Connected
 from coordinator.labelling.study_creation import choice_between_batches, stored_inputs, stored_pool
 from coordinator.labelling.training import between_rounds
 from coordinator.store.store import Job, JobState, Store, ledger_path
@@ -224,6 +225,8 @@ def is_late(reply: Reply | None) -> bool:
 AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
 _MISSING = AWAY | LATE
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
+# Between two looks for the seats of a study that is asked once, in seconds: an operator may decide meanwhile.
+_LONGEST_LOOK_S = 2.0
 # A round that lasts longer reports what it waits for.
 _SAY_AFTER_S = 1.0
 
@@ -236,7 +239,7 @@ class OpensStudies(Protocol):
     ) -> Transport:
         """A transport to the nodes of the study."""
 
-    def connected(self) -> Mapping[str, object]:
+    def connected(self) -> Mapping[str, Connected]:
         """The parties that are connected now."""
 
 
@@ -345,6 +348,12 @@ class ServedStudy:
         """The labelling, and why it stopped before its end ("" if it did not)."""
         pool = stored_inputs(self._store.home.study(self.name) / "pool.npy", self.study)
         train, choose = self._train(job, pool), choice_between_batches(self.study, pool)
+        if away := self._wait_for_all(job, patience_s):
+            return self._so_far("quorum_lost"), (
+                f"{', '.join(away)} did not connect with the study approved, and it is asked once: nothing was asked. "
+                f"Once they are back: resume {self.name}; to do without them, for ever: resume {self.name} "
+                f"{' '.join(f'--without {seat}' for seat in away)}"
+            )
         wait_s, waited_from = _FIRST_WAIT_S, None
         while True:
             progress = JobProgress(self._store, job, noting=self._late.left_out)
@@ -380,6 +389,29 @@ class ServedStudy:
             self._on_event("waiting", {"study": self.name, "seats": ",".join(missing), "quorum": self.study.quorum})
             self._wait({party_of(seat) for seat in missing}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_WAIT_S)
+
+    def _wait_for_all(self, job: Job, patience_s: float) -> list[str]:
+        """Waits, before a study that is asked once is asked, for every seat but those that have withdrawn, or that the
+        operator does without; returns the seats that did not come in time."""
+        began, wait_s, said = time.monotonic(), _FIRST_WAIT_S, list[str]()
+        while self.study.votes.once and self._ledger.stored(0) is None:
+            found, withdrawn = self._store.job(self.name) or job, self._store.withdrawals.of(self.name)
+            ready = {seat for node in self._hub.connected().values() for study, seat in node.seats
+                     if study == self.study.digest}  # fmt: skip
+            away = [
+                seat.party
+                for seat in self.study.roster
+                if seat.party not in ready and seat.party not in found.without and party_of(seat.party) not in withdrawn
+            ]
+            if not away or time.monotonic() - began > patience_s:
+                return away
+            if away != said:
+                self._store.say_job(job.number, f"asked once, so it waits for {', '.join(away)}; see label --without")
+                self._on_event("waiting", {"study": self.name, "seats": ",".join(away), "quorum": len(ready)})
+                said = away
+            self._wait({party_of(seat) for seat in away}, wait_s)
+            wait_s = min(2 * wait_s, _LONGEST_LOOK_S)
+        return []
 
     def _so_far(self, reason: StopReason) -> Labelling:
         """What has been released so far, for a labelling that ends without a result of its own."""

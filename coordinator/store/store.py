@@ -10,9 +10,9 @@ import json
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
-from typing import Final, Literal
+from typing import Any, Final, Literal  # Any: columns of a database
 
 import numpy as np
 from jaxtyping import Int64
@@ -40,7 +40,8 @@ ENDED: tuple[JobState, ...] = ("finished", "stopped", "failed")
 
 @dataclass(frozen=True)
 class Job:
-    """A requested labelling. student: for an interactive mechanism; message: its progress, in words."""
+    """A requested labelling. student: for an interactive mechanism; message: its progress, in words; without: seats
+    that a study which is asked once is to do without, as the operator decided."""
 
     number: int
     study: str
@@ -50,6 +51,7 @@ class Job:
     asked: int
     answered: int
     message: str
+    without: tuple[str, ...] = ()
 
     @property
     def ended(self) -> bool:
@@ -70,7 +72,8 @@ class Fault:
 
 @dataclass(frozen=True)
 class SessionRecord:
-    """A connected party, as serve last wrote it. Times in seconds since 1970."""
+    """A connected party, as serve last wrote it. Times in seconds since 1970; seats: those that it may be asked for,
+    each with the study's digest in hexadecimal digits."""
 
     party: str
     since_s: float
@@ -78,6 +81,7 @@ class SessionRecord:
     address: str
     software: str
     wire_version: int
+    seats: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -237,7 +241,8 @@ CREATE TABLE IF NOT EXISTS job (
     number INTEGER PRIMARY KEY, study TEXT NOT NULL REFERENCES study, student TEXT,
     state TEXT NOT NULL DEFAULT 'waiting' CHECK (state IN ('waiting', 'running', 'finished', 'stopped', 'failed')),
     batches INTEGER NOT NULL DEFAULT 0, asked INTEGER NOT NULL DEFAULT 0, answered INTEGER NOT NULL DEFAULT 0,
-    message TEXT NOT NULL DEFAULT '', CHECK (0 <= answered AND answered <= asked AND batches <= asked)
+    message TEXT NOT NULL DEFAULT '', without_seats TEXT NOT NULL DEFAULT '',
+    CHECK (0 <= answered AND answered <= asked AND batches <= asked)
 ) STRICT;
 CREATE UNIQUE INDEX IF NOT EXISTS one_open_job ON job (study) WHERE state IN ('waiting', 'running');
 CREATE TRIGGER IF NOT EXISTS job_forward BEFORE UPDATE ON job
@@ -254,7 +259,7 @@ CREATE TABLE IF NOT EXISTS fault (
 ) STRICT;
 CREATE TABLE IF NOT EXISTS session (
     party TEXT PRIMARY KEY, since_s REAL NOT NULL, last_seen_s REAL NOT NULL, address TEXT NOT NULL,
-    software TEXT NOT NULL, wire_version INTEGER NOT NULL
+    software TEXT NOT NULL, wire_version INTEGER NOT NULL, seats TEXT NOT NULL
 ) STRICT;
 CREATE TABLE IF NOT EXISTS silence (party TEXT PRIMARY KEY, since_s REAL NOT NULL, times INTEGER NOT NULL) STRICT;
 CREATE TABLE IF NOT EXISTS serving (
@@ -336,16 +341,23 @@ class Store:
             raise InvalidInput(f"{path} was changed since the study was created; allowed: the file as it was")
         return study
 
-    def ask_job(self, study: str, *, student: str | None) -> Job:
-        """The open job of a study, or a new one."""
+    def ask_job(self, study: str, *, student: str | None, without: Sequence[str] = ()) -> Job:
+        """The open job of a study, or a new one. without: see Job; added to those of an open one."""
         with self._database.transaction():
             last = self.job(study)
             if last is not None and not last.ended:
+                if without:
+                    both = tuple(dict.fromkeys((*last.without, *without)))
+                    query = "UPDATE job SET without_seats = ? WHERE number = ?"
+                    self._database.execute(query, (" ".join(both), last.number))
+                    self.trail.append("job_without", study=study, job=last.number, seats=",".join(without))
+                    return replace(last, without=both)
                 return last
             done = (last.batches, last.asked, last.answered) if last else (0, 0, 0)
             self._database.execute(
-                "INSERT INTO job (study, student, batches, asked, answered, message) VALUES (?, ?, ?, ?, ?, ?)",
-                (study, student, *done, "waiting for serve"),
+                "INSERT INTO job (study, student, batches, asked, answered, message, without_seats) "
+                "VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (study, student, *done, "waiting for serve", " ".join(without)),
             )
             (made,) = self._newest_job(study)
             self.trail.append("job_asked", study=study, job=made.number)
@@ -357,11 +369,11 @@ class Store:
 
     def _newest_job(self, study: str) -> list[Job]:
         rows = self._database.rows(f"{_JOBS} WHERE study = ? ORDER BY number DESC LIMIT 1", (study,))
-        return [Job(*row) for row in rows]
+        return [_job(*row) for row in rows]
 
     def open_jobs(self) -> list[Job]:
         """The jobs that are waiting or under way."""
-        return [Job(*row) for row in self._database.rows(f"{_JOBS} WHERE state IN ('waiting', 'running')")]
+        return [_job(*row) for row in self._database.rows(f"{_JOBS} WHERE state IN ('waiting', 'running')")]
 
     def start_job(self, number: int) -> None:
         """Marks the job as running (again, after serve was stopped)."""
@@ -484,8 +496,8 @@ class Store:
             self._database.execute("DELETE FROM session")
             for each in sessions:
                 self._database.execute(
-                    "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?)",
-                    (each.party, each.since_s, each.last_seen_s, each.address, each.software, each.wire_version),
+                    "INSERT INTO session VALUES (?, ?, ?, ?, ?, ?, ?)",
+                    (*astuple(each)[:-1], json.dumps(each.seats)),
                 )
             self._database.execute(
                 "INSERT OR REPLACE INTO serving VALUES (1, ?, ?, ?, ?, ?)",
@@ -501,8 +513,11 @@ class Store:
 
     def sessions(self) -> list[SessionRecord]:
         """Who was connected when serve last wrote."""
-        query = "SELECT party, since_s, last_seen_s, address, software, wire_version FROM session ORDER BY party"
-        return [SessionRecord(*row) for row in self._database.rows(query)]
+        query = "SELECT party, since_s, last_seen_s, address, software, wire_version, seats FROM session ORDER BY party"
+        return [
+            replace(SessionRecord(*row[:-1]), seats=tuple(map(tuple, parse_json(row[-1], where="store.sqlite"))))
+            for row in self._database.rows(query)
+        ]
 
     def silent(self) -> list[SilenceRecord]:
         """The parties for which rounds did not wait when serve last wrote."""
@@ -514,7 +529,11 @@ class Store:
         return Serving(*rows[0]) if rows else None
 
 
-_JOBS = "SELECT number, study, student, state, batches, asked, answered, message FROM job"
+_JOBS = "SELECT number, study, student, state, batches, asked, answered, message, without_seats FROM job"
+
+
+def _job(*row: Any) -> Job:  # the columns of _JOBS
+    return replace(Job(*row[:-1]), without=tuple(row[-1].split()))
 
 
 def ledger_path(home: CoordinatorHome, study: str) -> Path:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from party.commands.group import home_option
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput, Refused, Unreachable
 from protocols.reading import TOML_BYTES, read_bytes
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option, passphrase_command
@@ -155,7 +155,8 @@ def enrol(home: PartyHome, wait_s: float) -> None:
 def enrol_home(home: PartyHome, wait_s: float, *, say: Callable[[str], None]) -> None:
     """Asks for the certificate, and fetches it. wait_s: seconds to wait for the approval; say: told of the wait.
 
-    Raises Refused, "pending" where there is none yet.
+    While it waits, a coordinator that cannot be reached is asked again. Raises Refused, "pending" where there is none
+    yet, and Unreachable.
     """
     from party.connection.dialling import enrol as ask
     from protocols.crypto.identity import certificate_from_pem, certificate_request, fingerprint, phrase, to_pem
@@ -168,20 +169,29 @@ def enrol_home(home: PartyHome, wait_s: float, *, say: Callable[[str], None]) ->
     words = phrase(fingerprint(key.public_key()))
     if wait_s:
         say(f"asking for up to {wait_s:g} s, until the operator has approved these words: {words}")
-    deadline = time.monotonic() + wait_s
+    deadline, lost = time.monotonic() + wait_s, False
     while True:
-        reply = ask(
-            Enrol(invited.party, invited.token, request),
-            address=invited.enrol_address,
-            authority=authority,
-            timeout_s=_CALL_S,
-        )
-        if reply.certificate:
-            break
-        if reply.code != Code.PENDING:
-            raise Refused(reply.code, reply.reason)
-        if time.monotonic() >= deadline:
-            raise Refused(reply.code, f"{reply.reason or 'the operator has not approved this node yet'}: {words}")
+        try:
+            reply = ask(
+                Enrol(invited.party, invited.token, request),
+                address=invited.enrol_address,
+                authority=authority,
+                timeout_s=_CALL_S,
+            )
+        except Unreachable as error:
+            if time.monotonic() >= deadline:
+                raise
+            if not lost:
+                say(f"{error}; asking again until then")
+            lost = True
+        else:
+            lost = False
+            if reply.certificate:
+                break
+            if reply.code != Code.PENDING:
+                raise Refused(reply.code, reply.reason)
+            if time.monotonic() >= deadline:
+                raise Refused(reply.code, f"{reply.reason or 'the operator has not approved this node yet'}: {words}")
         time.sleep(min(_POLL_S, max(0.0, deadline - time.monotonic())))
     _keep(home, invited, reply.certificate)
 

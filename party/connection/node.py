@@ -12,7 +12,7 @@ import os
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -242,7 +242,7 @@ class Node:
                         raise Refused(frame.code, frame.reason)
                     return
                 if isinstance(frame, Welcome):
-                    self._welcome(frame, session)
+                    self._welcome(frame, session, seats)
                     session.welcomed_at = time.monotonic()
                     self._renewal.ask(send)
                 elif isinstance(frame, Renewed):
@@ -263,7 +263,9 @@ class Node:
                 self._on_event("refused", {"code": error.code, "reason": str(error)[:200]})
                 return
 
-    def _welcome(self, welcome: Welcome, session: _Session) -> None:
+    def _welcome(
+        self, welcome: Welcome, session: _Session, seats: Mapping[tuple[bytes, str], ServedSeat]
+    ) -> None:
         if welcome.session != session.nonce:
             raise Refused(Code.REPLAYED, "the welcome belongs to another session")
         check_version(welcome.version, offered=WIRE_VERSIONS)
@@ -272,7 +274,10 @@ class Node:
         if abs(skew_ms) > _CLOCK_TOLERANCE_MS:
             self._on_event("clock_skew", {"skew_ms": skew_ms})
         for refused in welcome.refused:
-            self._on_event("seat_refused", {"seat": refused.seat, "code": refused.code, "reason": refused.reason})
+            known = seats.get((refused.study, refused.seat))
+            name = {} if known is None else {"study": known.study.name}
+            about = {"seat": refused.seat, "code": refused.code, "reason": refused.reason}
+            self._on_event("asked_without" if refused.code == Code.ASKED_WITHOUT else "seat_refused", {**name, **about})
             if refused.code == Code.PEER_ROLLED_BACK:  # the coordinator's peer is this node
                 raise Refused(Code.LEDGER_ROLLED_BACK, refused.reason)
             if refused.code in _FATAL:

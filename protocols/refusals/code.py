@@ -101,6 +101,7 @@ class Code(StrEnum):
     OTHER_STUDY = auto()
     OTHER_COORDINATOR = auto()
     STUDY_ENDED = auto()
+    ASKED_WITHOUT = auto()
     WRONG_SEAT = auto()
     OTHER_POOL = auto()
     OTHER_SHAPE = auto()

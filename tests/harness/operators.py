@@ -95,7 +95,11 @@ class FakeHub:
 
     def connected(self):
         now = time.time()
-        return {name: Connected(now, now, "ipv4:127.0.0.1:1", "conclave 0", 1) for name in sorted(self.present)}
+        return {
+            name: Connected(now, now, "ipv4:127.0.0.1:1", "conclave 0", 1, frozenset(
+                (self.study.digest, seat) for seat in self.ledgers if party_of(seat) == name))
+            for name in sorted(self.present)
+        }  # fmt: skip
 
     def silent(self):
         return {}

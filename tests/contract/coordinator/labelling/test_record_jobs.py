@@ -1,16 +1,23 @@
 """A job of a study in which records vote: one batch, asked again unchanged, charged once; a student of soft labels."""
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from coordinator.commands.group import run_command
+from coordinator.connection.open_study import OpenStudy, check_all
 from coordinator.labelling.jobs import ServedStudy
 from coordinator.labelling.study_creation import create_study, write_pool
 from coordinator.status import study_status
-from coordinator.store.store import Store
+from coordinator.store.store import Store, ledger_path
 from party.party import Party
+from protocols.crypto.identity import Identity
+from protocols.ledger.audit_log import EMPTY
+from protocols.ledger.ledger import Ledger
+from protocols.refusals.code import Code
+from protocols.wire.frames import SeatHeads
 from runtime.exits import Exit
 from tests.harness.clocks import wait_until
 from tests.harness.deployed_records import (
@@ -59,9 +66,9 @@ class Records:
     def open(self):
         return ServedStudy(self.store, "test", self.hub, guardians=None, stop=self.stop, on_event=self.log)
 
-    def run(self):
+    def run(self, *, without=(), patience_s=120.0):
         opened = self.open()
-        opened.run(self.store.ask_job("test", student=None), patience_s=120.0)
+        opened.run(self.store.ask_job("test", student=None, without=without), patience_s=patience_s)
         opened.close()
         return self.store.job("test")
 
@@ -109,7 +116,9 @@ def test_a_job_waits_for_its_quorum_asks_the_very_same_and_charges_nobody_twice(
     made = records(quorum=3, present=set(HOSPITALS[:2]))
     opened = made.open()
     thread = threading.Thread(
-        target=opened.run, args=(made.store.ask_job("test", student=None),), kwargs={"patience_s": 120.0}
+        target=opened.run,
+        args=(made.store.ask_job("test", student=None, without=HOSPITALS[2:]),),
+        kwargs={"patience_s": 120.0},
     )
     thread.start()
     wait_until(lambda: len(made.hub.asked) >= 2)
@@ -133,11 +142,44 @@ def test_a_serve_that_ends_and_begins_again_releases_the_same_sums_and_asks_nobo
 
 def test_a_hospital_that_is_absent_is_left_out_and_the_others_records_count(records):
     made = records(present=set(HOSPITALS[:2]))
-    assert made.run().state == "finished"
+    assert made.run(without=HOSPITALS[2:]).state == "finished"
     found = made.store.labelled("test")
     assert found.left_out == {0: {HOSPITALS[2]: "absent"}}
     exact = sum(sum_of(made.study, made.queries, seat) for seat in HOSPITALS[:2])
     assert np.abs(found.cells - exact).max() / made.study.units < 6 * made.study.mechanism.label_sigma
+
+
+def test_a_study_that_is_asked_once_waits_for_every_hospital_or_for_the_operator_to_decide(records, capsys):
+    made = records(present=set(HOSPITALS[:2]))
+    job = made.run(patience_s=0.0)
+    assert (job.state, job.asked, made.hub.asked) == ("stopped", 0, [])
+    assert f"resume test --without {HOSPITALS[2]}" in job.message
+    at = ["--home", str(made.home.folder)]
+    assert run_command(["resume", "test", "--without", "nobody", *at]) == Exit.INVALID_INPUT
+    # While it waits, the operator decides: the job that is open goes on.
+    opened = made.open()
+    thread = threading.Thread(
+        target=opened.run, args=(made.store.ask_job("test", student=None),), kwargs={"patience_s": 120.0}
+    )
+    thread.start()
+    wait_until(lambda: HOSPITALS[2] in made.store.job("test").message)
+    assert made.hub.asked == []
+    assert run_command(["label", "test", "--without", HOSPITALS[2], *at]) == 0
+    thread.join()
+    opened.close()
+    assert made.store.job("test").state == "finished"
+    # A hospital that was not there is told when it comes back, and one that was is served.
+    with Ledger(ledger_path(made.home, "test")) as ledger:
+        place = OpenStudy(made.study, ledger, None)
+        own = Identity("coordinator", "coordinator", None)
+        seats = [SeatHeads(made.study.digest, name, EMPTY, EMPTY, ()) for name in HOSPITALS]
+        assert [
+            refused.code
+            for each in seats
+            for refused in check_all({made.study.digest: place}, each.seat, [each], own=own)[1]
+        ] == [Code.ASKED_WITHOUT]
+        assert check_all({made.study.digest: place}, HOSPITALS[2], [replace(seats[2], untold=(b"1" * 32,))],
+                         own=own)[1] == ()  # fmt: skip
 
 
 def test_the_commands_train_a_student_on_soft_labels_and_release_it(records, tmp_path, capsys):

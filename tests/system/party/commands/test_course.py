@@ -15,9 +15,10 @@ import pytest
 
 from party.budget.spending import spending
 from party.commands.group import run_command
+from party.commands.homes import enrol_home
 from party.live import last_audit
 from protocols.crypto.identity import private_key_from_pem, request_from_pem, to_pem
-from protocols.errors import Refused
+from protocols.errors import Refused, Unreachable
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
 from protocols.wire.enrolment import Enrolled
@@ -227,6 +228,28 @@ def test_a_node_without_a_certificate_asks_for_one_and_says_so_in_its_log(tmp_pa
     assert json.loads(line)["event"] == "enrolling"
     assert json.loads(line)["reason"] == "asking: these-are-words"
     assert error.startswith("error [pending]: ")
+
+
+def test_a_wait_for_the_certificate_outlives_a_lost_connection_and_without_a_wait_it_is_an_error(
+    tmp_path, consortium, monkeypatch
+):
+    home, calls = make_member(tmp_path / "a", consortium), []
+
+    def ask(message, **how):
+        calls.append(message)
+        if len(calls) < 3:
+            raise Unreachable("centre does not answer")
+        return Enrolled(b"", "revoked", "no longer")
+
+    monkeypatch.setattr("party.connection.dialling.enrol", ask)
+    monkeypatch.setattr("party.commands.homes._POLL_S", 0.0)
+    with pytest.raises(Unreachable):
+        enrol_home(home, 0.0, say=print)
+    said = []
+    with pytest.raises(Refused, match="no longer"):
+        enrol_home(home, 60.0, say=said.append)
+    assert len(calls) == 3
+    assert len([each for each in said if "does not answer" in each]) == 1
 
 
 def test_nobody_there_is_an_error_of_the_network(tmp_path, consortium, capsys):
