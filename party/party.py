@@ -138,6 +138,8 @@ class Party:
             raise Refused(Code.QUERY_LIMIT, f"query {batch.ids.max()} asked; allowed: 0 to {limit - 1}")
         stored = self._ledger.stored(batch.number)
         if stored is None:
+            if self._study.votes.judge(batch.ids) and self._ledger.ever_reserved(self.name) == 0:
+                raise Refused(Code.UNKNOWN_BATCH, "judges are asked; allowed after votes, of whose charge they are")
             reply = self._ballot.cast(request, lambda coins_from: self._votes(batch, coins_from))
             # Spend, then speak: charge and reply are written together, before anything leaves.
             takes_part = int(self._takes_part(batch.ids).sum())
@@ -205,12 +207,12 @@ class Party:
         coins_from: as in Cast.
         """
         study, queries = self._study, len(batch.ids)
-        study.votes.check_batch(queries)
+        study.votes.check_batch(batch.ids)
         given, shape = np.asarray(self._voter(batch)), study.votes.shape(queries=queries, classes=study.classes)
         if not np.issubdtype(given.dtype, np.integer) or given.shape != shape:
             raise CannotVote(f"votes are {given.dtype} of shape {given.shape}; allowed: integers, {shape}")
         votes = given.astype(np.int64)
-        study.votes.check_cast(study, self.name, votes)
+        study.votes.check_cast(study, self.name, votes, batch.ids)
         enters = self._takes_part(batch.ids)
         if self._coins_from is not None:
             rate = study.roster[self._seat].rate

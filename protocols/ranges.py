@@ -105,6 +105,8 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("study", "records.votes"): Range(1, 2**24, "at most records.queries"),
     ("study", "records.population"): Range(2, 2**33, "at least two, as a sum of one unit is that unit"),
     ("study", "records.hospitals_per_patient"): Range(1, 2**10, "at most the hospitals of the study"),
+    ("study", "evaluation.bins"): Range(2, 100, "edges are six digits apart"),
+    ("study", "evaluation.rows"): Range(4, 2**24, "two decisions and two bins at least"),
     ("study", "query_limit"): Range(1, QUERIES, "positions in the pool are below it"),
     ("study", "batch_limit"): _SOME,
     ("study", "quorum"): _SOME,

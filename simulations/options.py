@@ -84,6 +84,8 @@ _SETTINGS = [
     _flag("--nearest", "--record-queries clusters:N: in how many of them a record votes [1].", type=int),
     _flag("--partitions", "--record-queries clusters:N: how often N, from other seeds [1; beside columns as many, at "
           "most 12].", type=int),
+    _flag("--evaluate", "--votes-by record: share of the units that do not vote and judge the student, at no further "
+          "cost, 0.05 to 0.5 [nobody judges].", type=float),
     _flag("--features", "What clusters and --questions compare records by, and what teachers and students learn "
           "from if the next two say so: auto | raw | hog | pca:N | projection:N | lsa:N | onnx:FILE, "
           "then +standard, +pca:N or +projection:N [auto: raw for tables, lsa for text, gradients for images]."),

@@ -38,6 +38,7 @@ from simulations.setup.budgets import Budgets
 from simulations.setup.experiment import Experiment, experiment_budgets, make_study
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
+from simulations.stages.evaluation import Evaluated, evaluate_student
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
@@ -71,7 +72,8 @@ class RunResult:
     released_student: of the first seed; None where none was trained. choices: for each seed how the kind of its student
     was chosen, None if it was named. by_group: None where no student was. findings: private. warned: what was said of
     the labels before anything was spent; foretold: of the first seed's labels, see `foretold`. improved: the model of
-    the hospital that asks, before and after, for each seed; empty where none asks.
+    the hospital that asks, before and after, for each seed; empty where none asks. evaluated: what judges found of each
+    seed's student; empty where nobody judges.
     """
 
     settings: Experiment
@@ -91,6 +93,7 @@ class RunResult:
     warned: tuple[str, ...] = ()
     foretold: int | None = None
     improved: tuple[Improvement, ...] = ()
+    evaluated: tuple[Evaluated, ...] = ()
 
 
 def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
@@ -105,6 +108,8 @@ def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, S
 def _study_of_records(inputs: Inputs, budgets: Budgets) -> Study:
     if isinstance(inputs, VoteInputs):
         raise InvalidInput("votes are given; allowed where records vote: a data set")
+    if (share := inputs.settings.evaluate) is not None and inputs.settings.student == "none":
+        raise InvalidInput(f"evaluate is {share}; allowed with a student, which judges score")
     return record_study_of(inputs, budgets)
 
 
@@ -150,11 +155,26 @@ def run(
     groups = _by_group(settings, source, released, pooled)
     first = released[0] if released else None
     choices = [student.choice for student in released] or [None] * len(seeds)
+    evaluated = _evaluated(study, source, seeds, released)
     findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
-        groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds),
+        groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds), evaluated,
     )  # fmt: skip
+
+
+def _evaluated(
+    study: Study, source: VoteSource, seeds: list[SeedResult], students: list[ReleasedStudent]
+) -> tuple[Evaluated, ...]:
+    """What judges find of each seed's student."""
+    stored, studied = source.stored, source.studied
+    if study.votes.evaluation is None or not isinstance(stored, RecordCells) or studied is None:
+        return ()
+    return tuple(
+        evaluate_student(study, stored, studied, student, seed.labelling, seed=seed.seed)
+        for seed, student in zip(seeds, students, strict=True)
+        if student.trained_on
+    )
 
 
 def pool_warning(source: VoteSource, seed: SeedResult) -> list[str]:

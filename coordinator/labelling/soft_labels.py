@@ -366,13 +366,15 @@ class Turnout:
 
 
 def turnout(study: Study, voted: Bool[ndarray, " seats"], *, population: float | int) -> Turnout:
-    """What to expect of the sums of these seats. population: records of all seats together."""
+    """What to expect of the sums of these seats. population: records of all seats together; that judges are some of
+    them is counted by their nominal share."""
     present, sums = float(voted.mean()), unit_sums(study)
+    votes = sums.expected / sums.population
     entry = float(study.weights[voted].mean() / np.sqrt(1 if sums.signed else sums.votes))
     return Turnout(
         entry=entry,
-        records=max(1.0, population * present),
-        records_spread=population * (1 - present),
+        records=max(1.0, population * votes * present),
+        records_spread=float(np.hypot(population * votes * (1 - present), np.sqrt(population * votes * (1 - votes)))),
         sigma=noise_in(study, voted=int(voted.sum())) / entry,
     )
 

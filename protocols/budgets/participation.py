@@ -33,8 +33,9 @@ assert LATTICE == 1 << _BITS
 
 @dataclass(frozen=True, eq=False)
 class Participation:
-    """Who takes part in which query, as far as that is public. Built by `participation`.
+    """Who takes part in, and so pays for, which query, as far as that is public. Built by `participation`.
 
+    paid: queries from this one on are paid for with those before; None: there are none.
     steps: rates in units of 1/LATTICE, in [1, LATTICE]; phases: where in the pattern each party starts, in [0,
     LATTICE). Party p takes part in query q where floor((q + 1) rate + phase) is above floor(q rate + phase): a
     rotation. Parties of the same rate start evenly spread, so that the number of them that vote varies by at most one.
@@ -43,6 +44,7 @@ class Participation:
     pattern: Pattern
     steps: Int64[ndarray, " parties"]
     phases: Int64[ndarray, " parties"]
+    paid: int | None = None
 
     @property
     def everyone(self) -> bool:
@@ -51,7 +53,7 @@ class Participation:
 
     def of(self, seat: int) -> Participation:
         """The participation of one seat alone."""
-        return Participation(self.pattern, self.steps[seat : seat + 1], self.phases[seat : seat + 1])
+        return Participation(self.pattern, self.steps[seat : seat + 1], self.phases[seat : seat + 1], self.paid)
 
     def among(self, start: int, stop: int) -> Int64[ndarray, " parties"]:
         """The number of queries among start, ..., stop - 1 in which each party takes part."""
@@ -75,25 +77,29 @@ class Participation:
     def _before(self, queries: int | Int64[ndarray, "..."]) -> Int64[ndarray, "..."]:
         """The number of the first `queries` queries in which each party takes part."""
         steps, phases = self.steps, self.phases
+        if self.paid is not None:
+            queries = np.minimum(queries, self.paid)
         if isinstance(queries, np.ndarray):
             steps, phases = steps[:, None], phases[:, None]
         return (queries * steps + phases) >> _BITS
 
 
-def participation(pattern: Pattern, rate: Float64[ndarray, " parties"]) -> Participation:
-    """The public part of who takes part, for rates that `check_rate` accepts.
+def participation(
+    pattern: Pattern, rate: Float64[ndarray, " parties"], *, paid: int | None = None
+) -> Participation:
+    """The public part of who takes part, for rates that `check_rate` accepts. paid: see Participation.
 
     Only a periodic pattern leaves parties out in public; in the others every party takes part in every query.
     """
     steps = np.rint(rate * LATTICE).astype(np.int64)
     if pattern != "periodic":
-        return Participation(pattern, np.full_like(steps, LATTICE), np.zeros_like(steps))
+        return Participation(pattern, np.full_like(steps, LATTICE), np.zeros_like(steps), paid)
     _, member, size = np.unique(steps, return_inverse=True, return_counts=True)
     # The position of each party among those of its rate.
     order = np.argsort(member, kind="stable")
     position = np.empty_like(order)
     position[order] = np.arange(len(order)) - np.repeat(np.cumsum(size) - size, size)
-    return Participation(pattern, steps, (position * LATTICE) // size[member])
+    return Participation(pattern, steps, (position * LATTICE) // size[member], paid)
 
 
 def coins(source: RandomSource, rate: float, *, teachers: int, queries: int) -> Bool[ndarray, "teachers queries"]:

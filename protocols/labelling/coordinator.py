@@ -26,7 +26,7 @@ from protocols.levels.table import statement_of
 from protocols.levels.two_server.statement import Statement
 from protocols.mechanisms.interactive_gnmax import check_predictions
 from protocols.refusals.code import Code
-from protocols.study.queries import QueryBatch
+from protocols.study.queries import QueryBatch, no_inputs
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, Settled, Transport, VoteRequest
@@ -35,6 +35,29 @@ from protocols.wire.messages import Outcome, Settled, Transport, VoteRequest
 def stored_payload(counted: Counted) -> bytes:
     """The bytes to store of a batch that was counted."""
     return b"".join(each.astype("<i8").tobytes() for each in (counted.labels, counted.cells) if each is not None)
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """What judges said of a model.
+
+    cells: the noisy sums, rows x classes, in lattice units: where votes are clear those of each seat of the roster one
+    below the other, else the total; None without a quorum: nothing was released, and asking again continues. counted:
+    of the roster, whose sum is in it. refusals: why other seats' are not.
+    """
+
+    cells: Int64[ndarray, "rows classes"] | None = field(repr=False)
+    counted: Bool[ndarray, " seats"]
+    refusals: dict[str, str] = field(default_factory=dict)
+
+
+def stored_judgement(study: Study, ledger: Ledger) -> Judgement | None:
+    """What judges said, if it was released."""
+    stored = ledger.stored(JUDGES)
+    if stored is None or not stored.settled:
+        return None
+    counted, cells = np.split(np.frombuffer(stored.payload, dtype="<i8")[stored.queries :], [len(study.roster)])
+    return Judgement(cells.reshape(-1, study.classes).astype(np.int64), counted > 0)
 
 
 def stored_labels(stored: StoredBatch) -> Int64[ndarray, " queries"]:
@@ -48,6 +71,8 @@ def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries c
     return cells.reshape(-1, study.classes).astype(np.int64) if len(cells) else None
 
 
+# The number of the batch in which judges are asked: after that of votes.
+JUDGES = 1
 # The note that keeps a guardian's statement of a batch.
 GUARDIAN = "guardian"
 
@@ -184,12 +209,12 @@ class Coordinator:
             if train is not None and predictions is None and round_one is not None and asked >= round_one:
                 predictions = train(released.labels.copy())
                 check_predictions(predictions, shape=(len(inputs), study.classes))
-            stored = self._ledger.stored(number)
             ids = np.array(self._ledger.queries(number), dtype=np.int64)
+            stored = None if asked and asked == len(inputs) else self._ledger.stored(number)
             labels = None if stored is None else self._ended(stored)
             if stored is not None and labels is not None:
                 if self._ledger.noted(stored.digest, _TOLD) is None:
-                    self._forget(stored, inputs)
+                    self._forget(stored, QueryBatch(number, ids, inputs[ids]))
                     self._tell(stored, released)
             else:
                 if stored is not None:
@@ -215,20 +240,51 @@ class Coordinator:
         """What was released of a pool of that many queries, without asking anybody and without the labels that a
         student reinforced."""
         released = self._nothing(queries)
-        while (stored := self._ledger.stored(len(released.batches))) is not None:
+        while (stored := self._ledger.stored(len(released.batches))) is not None and (released.batch_of < 0).any():
             labels = self._ended(stored)
             if labels is None:
                 break
             self._add(released, np.array(self._ledger.queries(stored.number), dtype=np.int64), labels)
         return self._with_cells(replace(released, stop=Stop(reason, np.zeros(len(self._parties), dtype=bool))))
 
+    def judge(self, model: bytes) -> Judgement:
+        """Asks the judges of the seats that voted about a model, an ONNX file; once, and about no other. It costs
+        nobody anything more (docs/explanation/mathematics.md, section 2.5).
+
+        Raises Refused before votes were released, and for another model than was asked about before; ChannelClosed if
+        the guardian is gone: another call continues.
+        """
+        study, votes = self._study, self._ledger.stored(0)
+        ids = np.arange(study.query_limit - study.votes.judged_rows, study.query_limit)
+        if votes is None or not votes.settled or not len(ids):
+            raise Refused(Code.UNKNOWN_BATCH, "judges are asked; allowed in a study that has some, after its votes")
+        batch = QueryBatch(JUDGES, ids, no_inputs(len(ids)), model)
+        released, stored = self._nothing(0), self._ledger.stored(JUDGES)
+        if stored is not None and stored.digest != VoteRequest(study.digest, self.run, batch).digest:
+            raise Refused(Code.BATCH_REUSED, "judges were asked about another model; allowed: that one alone")
+        if self._ledger.given_up(JUDGES):
+            raise Refused(Code.GIVEN_UP, "the batch of judges was given up; allowed: no further one")
+        if stored is not None and stored.settled:
+            if self._ledger.noted(stored.digest, _TOLD) is None:
+                self._forget(stored, batch)
+                self._tell(stored, released)
+        else:
+            paid = self._ledger.settled(0)
+            voted = np.array([bool(paid.get(party)) for party in self._parties])
+            asked = voted if stored is None else self._members(JUDGES)
+            self._batch(batch, asked, None, released, reserved=stored is not None)
+        found = stored_judgement(study, self._ledger)
+        nobody = Judgement(None, np.zeros(len(self._parties), dtype=bool), released.refusals)
+        return nobody if found is None else replace(found, refusals=released.refusals)
+
     @property
     def open_batch(self) -> int | None:
         """The number of the batch that is neither released nor given up, or None."""
         return next((number for number in self._ledger.unsettled() if not self._ledger.given_up(number)), None)
 
-    def give_up(self, number: int, inputs: Float32[ndarray, "queries ..."]) -> None:
-        """Ends a reserved batch for ever, without labels. inputs: the pool. Calling it again changes nothing.
+    def give_up(self, number: int, inputs: Float32[ndarray, "queries ..."], *, model: bytes = b"") -> None:
+        """Ends a reserved batch for ever, without labels. inputs: the pool; model: that judges were asked about.
+        Calling it again changes nothing.
 
         Its charges stand, here and at the parties: what they sent may have been opened, and nobody can prove that it
         was not. Its queries are never asked again: noise is never drawn twice for one query. If telling the
@@ -240,7 +296,9 @@ class Coordinator:
         if stored is None:
             raise Refused(Code.UNKNOWN_BATCH, f"batch {number} was never charged")
         self._ledger.give_up(number, stored.digest)
-        self._forget(stored, inputs)
+        ids = np.array(self._ledger.queries(number), dtype=np.int64)
+        asked = no_inputs(len(ids)) if self._study.votes.judge(ids) else inputs[ids]
+        self._forget(stored, QueryBatch(number, ids, asked, model))
 
     def outcome_for(self, party: str, request: bytes) -> Outcome | None:
         """The outcome of a request that a party still waits for, if released with the party's vote; None otherwise.
@@ -254,7 +312,9 @@ class Coordinator:
         if self._ledger.given_up(number):
             waits = party in self._ledger.charged(number)
         else:
-            paid = bool(self._ledger.settled(number).get(party))
+            settled = self._ledger.settled(number)
+            # Judges were paid for before, so that nobody's amount says whose count.
+            paid = bool(settled.get(party)) or (party in settled and not any(settled.values()))
             # With a guardian's statement, a party learns why its votes did not count.
             guarded = kept_statement(self._study, self._ledger, stored) is not None
             waits = paid or (guarded and party in self._ledger.charged(number))
@@ -280,7 +340,7 @@ class Coordinator:
         if statement is not None:  # also those whose votes came and were not counted
             parties = [self._parties[at] for at in statement.submitted]
         elif parties is None:
-            parties = [party for party, amount in settled.items() if amount]
+            parties = [party for party, amount in settled.items() if amount or not any(charged.values())]
         outcomes = outcomes_of(self._study, self._ledger, stored, parties)
         for party, reply in self._exchange(outcomes).items():
             if isinstance(reply, Settled):
@@ -291,11 +351,10 @@ class Coordinator:
                 released.ledger_differences[party] = difference
         self._ledger.note(stored.digest, _TOLD, b"")
 
-    def _forget(self, stored: StoredBatch, inputs: Float32[ndarray, "queries ..."]) -> None:
-        ids = np.array(self._ledger.queries(stored.number), dtype=np.int64)
-        request = VoteRequest(self._study.digest, self.run, QueryBatch(stored.number, ids, inputs[ids]))
+    def _forget(self, stored: StoredBatch, batch: QueryBatch) -> None:
+        request = VoteRequest(self._study.digest, self.run, batch)
         seats = tuple(self._ledger.charged(stored.number))
-        takes_part = self._study.participation.votes(ids)
+        takes_part = self._study.participation.votes(batch.ids)
         self._aggregation.released(
             ReservedBatch(self._study, self._ledger, request, seats, takes_part, None, self._exchange)
         )
@@ -373,6 +432,10 @@ class Coordinator:
         if counted.guardian:
             self._ledger.note(request.digest, GUARDIAN, counted.guardian)
         payload = stored_payload(counted)
+        if study.votes.judge(batch.ids) and counted.cells is not None:
+            # Nothing was charged that would say whose sum is in it.
+            seats = np.array([party in votes for party in self._parties], dtype="<i8")
+            payload = np.concatenate([np.zeros(len(labels), "<i8"), seats, counted.cells.ravel()]).tobytes()
         self._ledger.settle(batch.number, request.digest, amounts, payload=payload)
         self._aggregation.released(asking)
         settled = StoredBatch(batch.number, request.digest, payload, True, len(labels))

@@ -49,7 +49,6 @@ from protocols.levels.two_server.shared_sums import (
     opened,
     pin_share,
     ring_bits,
-    shape_of,
 )
 from protocols.levels.two_server.shares import GuardianShare, check_guardian_share
 from protocols.levels.two_server.signed_labels import labels_statement
@@ -136,7 +135,7 @@ class Guardian:
         if (seat := submission.members[-1]) >= len(study.roster) or submission.ids[-1] >= study.query_limit:
             raise Refused(Code.QUERY_LIMIT, f"seat {seat} or query {submission.ids[-1]} is not one of the study's")
         try:
-            study.votes.check_batch(len(submission.ids))
+            study.votes.check_batch(submission.ids)
         except InvalidInput as error:
             raise Refused(Code.QUERY_LIMIT, str(error)) from None
         verify, queries = roster_verifier(study), submission.ids.tolist()
@@ -267,7 +266,8 @@ class Guardian:
         taken: UInt8[ndarray, " seats"],
     ) -> None:
         """Opens the noisy sums of the other seats' records, of this submission and no other; see shared_sums.py."""
-        study, request, sizes = self._study, submission.request, {"shape": shape_of(self._study)}
+        study, request = self._study, submission.request
+        sizes = {"shape": (len(submission.ids), study.classes)}
         bits = ring_bits(study)
         theirs = check_sum_share(receive(channel), bits=bits, **sizes).words
         kept = self._ledger.noted(request, _OPENED)

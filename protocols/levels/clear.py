@@ -57,9 +57,23 @@ class ClearAggregation(Aggregation):
         if len(votes) < study.quorum:
             return Counted(None, tuple(votes), left_out)
         seats = np.array([study.seats[seat] for seat in votes])
-        tally = study.votes.tally(study, np.stack(list(votes.values())), seats, reserved.takes_part[seats])
+        cast = np.stack(list(votes.values()))
+        if study.votes.judge(request.batch.ids):
+            answered = np.zeros(cast.shape[1], dtype=np.int64)
+            return Counted(answered, tuple(votes), left_out, cells=self._apart(study, cast, seats))
+        tally = study.votes.tally(study, cast, seats, reserved.takes_part[seats])
         labels, cells = study.released(tally / study.units, self._noise, predictions=reserved.predictions)
         return Counted(labels, tuple(votes), left_out, cells=cells)
+
+    def _apart(
+        self, study: Study, cast: Int64[ndarray, "seats rows classes"], seats: Int64[ndarray, " seats"]
+    ) -> Int64[ndarray, "stacked classes"]:
+        """Each seat's sum of its judges under the full noise by itself, one below the other in the roster's order, so
+        that no exact sum enters anything; noise alone of a seat without one."""
+        each = np.zeros((len(study.roster), *cast.shape[1:]), dtype=np.int64)
+        each[seats] = cast
+        counts = each.reshape(-1, study.classes) / study.units
+        return np.rint(study.gaussian.noisy(counts, self._noise, view="histogram") * study.units).astype(np.int64)
 
     def released(self, reserved: ReservedBatch) -> None:
         """Does nothing: nothing was kept."""
@@ -72,7 +86,7 @@ def _checked(seat: str, reply: object, reserved: ReservedBatch) -> Int64[ndarray
     if not isinstance(reply, VoteReply) or reply.votes.shape != shape:
         raise LeftOut(Code.BAD_VOTES)
     try:
-        study.votes.check_cast(study, seat, reply.votes)
+        study.votes.check_cast(study, seat, reply.votes, reserved.request.batch.ids)
     except InvalidInput:
         raise LeftOut(Code.BAD_VOTES) from None
     return reply.votes

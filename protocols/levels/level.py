@@ -95,14 +95,15 @@ class Counted:
 
     labels: class ids or ABSTAIN; None without a quorum: then nothing was released, and asking again continues; voted:
     the seats whose votes were counted; left_out: for each other seat, the code why not; guardian: its signed statement;
-    cells: the noisy histograms in lattice units, where records vote.
+    cells: the noisy histograms in lattice units, where records vote; of judges at `clear`, of each seat of the roster
+    one below the other.
     """
 
     labels: Int64[ndarray, " queries"] | None = field(repr=False)
     voted: tuple[str, ...]
     left_out: dict[str, str] = field(default_factory=dict)
     guardian: bytes = field(default=b"", repr=False)
-    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+    cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
 
 
 class Aggregation(ABC):

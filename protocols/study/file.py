@@ -18,6 +18,7 @@ from protocols.study.levels import LEVELS, Confidentiality, Level
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.sums.judging import Evaluation
 
 NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
@@ -127,7 +128,8 @@ def _votes(table: dict[str, Any], path: Path) -> Votes:
     own = [field.name for field in fields(DeployedStudy) if field.name not in ("votes", "roster")]
     given = {key: table.pop(key) for key in list(table) if key not in own}
     units = "records" in given
-    allowed, beside = (["records"], " beside [records]") if units else ([f.name for f in fields(TeacherVotes)], "")
+    sums = (["records", "evaluation"], " beside [records]")
+    allowed, beside = sums if units else ([f.name for f in fields(TeacherVotes)], "")
     if unknown := sorted(set(given) - set(allowed)):
         raise InvalidInput(
             f"study file {path}: unknown key {unknown[0]!r}; allowed{beside}: {', '.join([*own, *allowed])}"
@@ -135,13 +137,16 @@ def _votes(table: dict[str, Any], path: Path) -> Votes:
     if not units:
         given["mechanism"] = _mechanism(given.get("mechanism"), given.get("view"), path)
         return TeacherVotes(**_typed(TeacherVotes, given, path))
-    if not isinstance(given["records"], dict):
-        raise InvalidInput(f"study file {path}: records is {given['records']!r}; allowed: a table [records]")
-    return UnitSums(**_typed(UnitSums, given["records"], path))
+    for key, each in given.items():
+        if not isinstance(each, dict):
+            raise InvalidInput(f"study file {path}: {key} is {each!r}; allowed: a table [{key}]")
+    judges = given.get("evaluation")
+    evaluation = None if judges is None else Evaluation(**_typed(Evaluation, judges, path))
+    return UnitSums(**_typed(UnitSums, given["records"] | {"evaluation": evaluation}, path))
 
 
 def _typed(
-    kind: type[Seat | Study | Votes | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
+    kind: type[Seat | Study | Votes | Evaluation | Terms | Feature | Confidentiality], table: dict[str, Any], path: Path
 ) -> dict[str, Any]:
     """The keyword arguments of `kind` in `table`, integers widened to float where a float is wanted."""
     wanted = {field.name: field for field in fields(kind)}
@@ -180,6 +185,7 @@ _PLAIN: dict[str, type | UnionType] = {
     "Terms": Terms,
     "StopRule": str,
     "Votes": TeacherVotes | UnitSums,
+    "Evaluation": Evaluation,
     "Confidentiality": Level,
     "Mechanism": Mechanism,
 }

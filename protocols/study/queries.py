@@ -18,12 +18,14 @@ from protocols.ranges import check, check_ascending
 class QueryBatch:
     """Queries to every party. `number` counts batches of a study from 0.
 
-    ids: position of each query in the public pool, ascending, see ranges.py; inputs: f32, one row per query, finite.
+    ids: position of each query in the public pool, ascending, see ranges.py; inputs: f32, one row per query, finite;
+    model: where judges are asked, the ONNX file of the model that they score; else empty.
     """
 
     number: int
     ids: Int64[ndarray, " queries"]
     inputs: Float32[ndarray, "rows ..."] = field(repr=False)
+    model: bytes = field(default=b"", repr=False)
 
     def __post_init__(self) -> None:
         check("VoteRequest", "number", self.number)
@@ -37,8 +39,9 @@ class QueryBatch:
 
     @cached_property
     def digest(self) -> bytes:
-        """SHA-256 of number, ids, shape and inputs, in little-endian bytes."""
-        header = f"conclave batch 1 {self.number} {self.inputs.shape}\n".encode()
+        """SHA-256 of number, ids, shape, the model's SHA-256 if there is one, and inputs, in little-endian bytes."""
+        model = f" {hashlib.sha256(self.model).hexdigest()}" if self.model else ""
+        header = f"conclave batch 1 {self.number} {self.inputs.shape}{model}\n".encode()
         body = self.ids.astype("<i8").tobytes() + np.ascontiguousarray(self.inputs, dtype="<f4").tobytes()
         return hashlib.sha256(header + body).digest()
 

@@ -20,6 +20,7 @@ from protocols.study.queries_file import check_kind
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.votes import UNKNOWN, UnitSums
 from protocols.sums.blocks import Blocks, Constant, Signs
+from protocols.sums.judging import Evaluation
 from protocols.votes import LATTICE
 
 _LEAST_SIGMA, _MOST_SIGMA = 2.0**-6, 2.0**20
@@ -51,6 +52,7 @@ class RecordVotesPlan:
     quorum: int
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
+    evaluation: Evaluation | None = None
 
 
 def record_study(
@@ -76,6 +78,7 @@ def record_study(
         sigma=1.0,
         hospitals_per_patient=plan.hospitals_per_patient,
         overlap=plan.overlap,
+        evaluation=plan.evaluation,
     )
     changed = sums.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
@@ -108,7 +111,7 @@ def record_study(
         delta_squared=sums.delta_squared,
         view="histogram",
         classes=plan.classes,
-        query_limit=sums.queries,
+        query_limit=sums.query_limit,
         low=low,
         high=_MOST_SIGMA,
     )

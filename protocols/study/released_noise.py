@@ -27,7 +27,7 @@ def noise_in(study: Study, *, voted: int | None = None) -> float:
 
 def noise_of_mean(study: Study) -> float:
     """The standard deviation of the noise in each entry of a sum over the population, if all seats vote."""
-    return noise_in(study) / (float(study.weights.mean()) * unit_sums(study).population)
+    return noise_in(study) / (float(study.weights.mean()) * unit_sums(study).expected)
 
 
 def little_released(study: Study) -> str | None:
@@ -85,7 +85,7 @@ def thin_queries(study: Study) -> str | None:
         return None
     if unit_sums(study).signed:
         return (
-            f"the sum is at most {unit_sums(study).population * float(study.weights.mean()):.3g} votes long, and the "
+            f"the sum is at most {unit_sums(study).expected * float(study.weights.mean()):.3g} votes long, and the "
             f"noise on each of its entries is {noise:.3g}: expect labels little better than a guess; larger budgets or "
             "more records help"
         )

@@ -178,7 +178,7 @@ class Study(AnyStudy):
     @cached_property
     def participation(self) -> Participation:
         """Who takes part in which query, as far as that is public."""
-        return participation(check_pattern(self.votes.participation_name), self.rates)
+        return participation(check_pattern(self.votes.participation_name), self.rates, paid=self.votes.paid)
 
     @property
     def sensitivity(self) -> Sensitivity:

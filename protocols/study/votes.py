@@ -24,6 +24,7 @@ from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.overlap import Overlap
 from protocols.sums.contributions import check_sums, least_weight
+from protocols.sums.judging import Evaluation, cells_of, judge_weight
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
 Unit = Literal["record", "patient", "party"]
@@ -41,6 +42,7 @@ Cast = Int64[ndarray, "rows columns"]
 Counts = Float64[ndarray, "queries classes"]
 Cells = Int64[ndarray, "queries classes"]
 Seats = Int64[ndarray, " parties"]
+Ids = Int64[ndarray, " queries"]
 Weights = Float64[ndarray, " parties"]
 
 
@@ -114,6 +116,10 @@ class TeacherVotes:
     once: ClassVar[bool] = False
     # What the two servers of a level open to each other: labels, or the noisy sum.
     opened: ClassVar[str] = "label"
+    # How many queries are paid for, if later ones are paid for with them; and what the terms fix about judges.
+    paid: ClassVar[None] = None
+    judged_rows: ClassVar[int] = 0
+    evaluation: ClassVar[None] = None
     # The option by which a hospital is given what is asked, and what makes a batch smaller.
     given: ClassVar[str] = "--pool"
     smaller: ClassVar[str] = "a smaller batch_limit"
@@ -223,15 +229,20 @@ class TeacherVotes:
         if pool > self.query_limit:
             raise InvalidInput(f"the pool has {pool} queries; allowed: at most the query_limit, {self.query_limit}")
 
-    def check_batch(self, queries: int) -> None:
-        """Raises InvalidInput unless a batch may have so many queries, within the limits."""
+    def check_batch(self, ids: Ids) -> None:
+        """Raises InvalidInput unless a batch may have these queries, within the limits."""
+
+    def judge(self, ids: Ids) -> bool:
+        """Whether judges are asked in these rows, after all votes."""
+        return False
 
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
         """The shape of what a seat sends of a batch."""
         return (self.teachers, queries)
 
-    def check_cast(self, study: AnyStudy, seat: str, cast: Cast) -> None:
-        """Raises InvalidInput for values that the seat cannot have sent, if it follows the protocol."""
+    def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
+        """Raises InvalidInput for values that the seat cannot have sent of these queries, if it follows the
+        protocol."""
         check_votes(cast, classes=study.classes)
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
@@ -272,8 +283,10 @@ class UnitSums:
     of graded features; queries_sha256: the digest of the Blocks; population: the most protected units that all parties
     have together, which replace-one makes public; sigma: of the noise in each entry of the sum, in votes;
     hospitals_per_patient: at how many hospitals one unit may be known, for which each is charged; overlap: of OVERLAPS:
-    "declared" where each hospital's data say of a unit at how many it is, so that it gives as small a part at each.
-    Raises InvalidInput, with the value and the allowed range.
+    "declared" where each hospital's data say of a unit at how many it is, so that it gives as small a part at each;
+    evaluation: of the units that judge the model and do not vote, in a second batch whose rows follow those of the
+    first and whose noise is of the same sigma (protocols/sums/judging.py); None: all vote. Raises InvalidInput, with
+    the value and the allowed range.
     """
 
     queries: int
@@ -284,6 +297,7 @@ class UnitSums:
     sigma: float
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
+    evaluation: Evaluation | None = None
     by: ClassVar[str] = "record"
     once: ClassVar[bool] = True
     opened: ClassVar[str] = "histogram"
@@ -328,18 +342,25 @@ class UnitSums:
                 f"records: hospitals_per_patient is {self.hospitals_per_patient}; allowed: 1 to {hospitals}, the "
                 "hospitals of the study"
             )
-        if self.signed:
-            # Entries are of any size: rounded towards zero, too small ones would vanish.
-            least = least_weight(self._filled(study.classes)) * self.parts
-            if (smallest := round(float(study.weights.min()) * study.units)) < least:
-                raise InvalidInput(
-                    f"the smallest weight is {smallest} lattice units for {self._filled(study.classes)} entries of a "
-                    f"record; allowed: at least {least}, with more units a vote"
-                )
+        # Entries are of any size: rounded towards zero, too small ones would vanish.
+        filled = self._filled(study.classes) if self.signed else 0
+        if self.evaluation is not None:
+            self.evaluation.check(study.classes)
+            if study.unit not in COUNTED:
+                raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(COUNTED)}")
+            filled = max(filled, 2 * cells_of(study.classes))
+        least = least_weight(filled) * self.parts if filled else 0
+        if (smallest := round(float(study.weights.min()) * study.units)) < least:
+            raise InvalidInput(
+                f"the smallest weight is {smallest} lattice units for {filled} entries of a record; allowed: at least "
+                f"{least}, with more units a vote"
+            )
 
     @property
     def values(self) -> dict[str, Any]:
-        return {"records": asdict(self)}
+        own = asdict(self)
+        judges = own.pop("evaluation")
+        return {"records": own} if judges is None else {"records": own, "evaluation": judges}
 
     @property
     def delta_squared(self) -> int:
@@ -348,19 +369,34 @@ class UnitSums:
 
     @property
     def query_limit(self) -> int:
-        """Queries that may be asked in total."""
-        return self.queries
+        """Queries that may be asked in total: with the rows of judges."""
+        return self.queries + self.judged_rows
 
     @property
     def batch_limit(self) -> int:
         """Queries in one message."""
+        return max(self.queries, self.judged_rows)
+
+    @property
+    def judged_rows(self) -> int:
+        """How many rows judges fill; 0 where nobody judges."""
+        return 0 if self.evaluation is None else self.evaluation.rows
+
+    @property
+    def paid(self) -> int:
+        """The queries of the one charge, which covers judges, too."""
         return self.queries
+
+    @property
+    def expected(self) -> float:
+        """How many units vote: of the population all, or all but the nominal share of judges."""
+        return self.population * (1.0 if self.evaluation is None else 1.0 - self.evaluation.share)
 
     @property
     def held(self) -> float:
         """How many votes a query holds in the mean, if each unit's weight is 1 and it votes evenly; of graded features,
         how many one of a few directions holds that the classes differ in."""
-        return self.population / 10 if self.signed else self.population * self.votes**0.5 / self.queries
+        return self.expected / 10 if self.signed else self.expected * self.votes**0.5 / self.queries
 
     def moved(self, unit: str) -> float:
         return 1.0
@@ -390,20 +426,21 @@ class UnitSums:
         return True
 
     def cells_changed(self, unit: str, *, classes: int) -> int:
-        """Of a record, those that it and its replacement fill."""
-        everything = self.queries * classes
-        filled = 2 * self.hospitals_per_patient * self._filled(classes)
-        return min(filled, everything) if unit == "record" else everything
+        """Of a record, those that it and its replacement fill, each in either sum."""
+        everything = self.query_limit * classes
+        filled = max(self._filled(classes), 0 if self.evaluation is None else cells_of(classes))
+        return min(2 * self.hospitals_per_patient * filled, everything) if unit == "record" else everything
 
     def _filled(self, classes: int) -> int:
-        """How many entries a record may fill."""
+        """How many entries a record may fill that votes."""
         return self.votes * (classes if self.signed else 1)
 
     def total(self, weights: Weights) -> float:
         return float(weights.sum())
 
     def total_units(self, weights: Weights, *, units: int) -> int:
-        return self.population * round(float(weights.max()) * units)
+        largest = round(float(weights.max()) * units)
+        return self.population * (largest if self.evaluation is None else judge_weight(largest, signed=self.signed))
 
     def asked(self, pool: int) -> int:
         return self.queries
@@ -416,9 +453,15 @@ class UnitSums:
         if unit not in COUNTED:
             raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(COUNTED)}")
 
-    def check_batch(self, queries: int) -> None:
-        if queries != self.queries:
-            raise InvalidInput(f"{queries} queries are asked; allowed: all {self.queries}, as records vote once")
+    def check_batch(self, ids: Ids) -> None:
+        start, stop = (self.queries, self.query_limit) if self.judge(ids) else (0, self.queries)
+        if not np.array_equal(ids, np.arange(start, stop)):
+            raise InvalidInput(
+                f"{len(ids)} queries are asked; allowed: all {stop - start} from {start} on, as records speak once"
+            )
+
+    def judge(self, ids: Ids) -> bool:
+        return bool(ids[0] >= self.queries)
 
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
         return (queries, classes)
@@ -432,8 +475,12 @@ class UnitSums:
         entries = self._filled(classes) if unit == "record" else self.queries * classes
         return self.population * weight_units, self.population * isqrt(weight_units**2 * entries)
 
-    def check_cast(self, study: AnyStudy, seat: str, cast: Cast) -> None:
+    def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
         weight_units = round(float(study.weights[study.seats[seat]]) * study.units)
+        if self.judge(ids):
+            norm = judge_weight(weight_units, signed=self.signed)
+            most, most_in_all = self.population * norm, self.population * isqrt(norm**2 * cells_of(study.classes))
+            return check_sums(cast, least=0, most=most, most_in_all=most_in_all)
         most, most_in_all = self.bounds(study.unit, weight_units=weight_units, classes=study.classes)
         check_sums(cast, least=-most if self.signed else 0, most=most, most_in_all=most_in_all)
 

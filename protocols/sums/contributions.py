@@ -64,24 +64,24 @@ def contribution_sum(
     weight_units: int,
     classes: int,
     known_at: Int64[ndarray, " records"] | None = None,
+    fewest: int = FEWEST_UNITS,
 ) -> Sum:
     """The sum of a party's contributions, in lattice units.
 
     said: as the function of this name gave it; units: the number of each record's protected unit; None: each record is
     one of its own. weight_units: W, 1 to LARGEST_WEIGHT. known_at: at how many hospitals each record's unit is known; a
-    unit that is known at j, the most of its records, has the weight floor(W / j). None: at this one alone. Where a unit
-    is longer than W, S its squared norm, its entries x become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer
-    than FEWEST_UNITS records, and on a weight that is out of range, or of which nothing is left.
+    unit that is known at j, the most of its records, has the weight floor(W / j). None: at this one alone. fewest: 0
+    where others judge, so that nothing depends on how many vote. Where a unit is longer than W, S its squared norm, its
+    entries x become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer records than `fewest`, and on a weight
+    that is out of range, or of which nothing is left.
     """
-    if len(said) < FEWEST_UNITS:
-        raise InvalidInput(
-            f"the party has {len(said)} record{'s' * (len(said) != 1)}; allowed: at least {FEWEST_UNITS}"
-        )
+    if len(said) < fewest:
+        raise InvalidInput(f"the party has {len(said)} record{'s' * (len(said) != 1)}; allowed: at least {fewest}")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
     if known_at is None:
         return _sum(blocks, said, units, weight=weight_units, classes=classes)
-    if units is not None:
+    if units is not None and len(units):
         _, member = np.unique(units, return_inverse=True)
         most = np.zeros(member.max() + 1, np.int64)
         np.maximum.at(most, member, known_at)

@@ -143,6 +143,7 @@ def encode(message: Message) -> bytes:
             body.study, body.run, body.number = message.study, message.run, message.batch.number
             _fill(body.ids, message.batch.ids.astype("<i8"))
             _fill(body.inputs, message.batch.inputs.astype("<f4"))
+            body.model = message.batch.model
             _fill_all(body.relayed, message.relayed)
         case VoteReply():
             envelope.vote_reply.batch_digest = message.batch_digest
@@ -183,7 +184,7 @@ def decode(data: bytes) -> Message:
     body = getattr(envelope, kind)
     try:
         if kind == "vote_request":
-            batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"))
+            batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"), body.model)
             if len(body.run) > 64:
                 raise MalformedMessage(f"run has {len(body.run)} bytes; allowed: at most 64")
             return VoteRequest(_digest(body.study), body.run, batch, _arrays(body.relayed))

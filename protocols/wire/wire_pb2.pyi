@@ -17,20 +17,22 @@ class Array(_message.Message):
     def __init__(self, dtype: _Optional[str] = ..., shape: _Optional[_Iterable[int]] = ..., data: _Optional[bytes] = ...) -> None: ...
 
 class VoteRequest(_message.Message):
-    __slots__ = ("study", "run", "number", "ids", "inputs", "relayed")
+    __slots__ = ("study", "run", "number", "ids", "inputs", "relayed", "model")
     STUDY_FIELD_NUMBER: _ClassVar[int]
     RUN_FIELD_NUMBER: _ClassVar[int]
     NUMBER_FIELD_NUMBER: _ClassVar[int]
     IDS_FIELD_NUMBER: _ClassVar[int]
     INPUTS_FIELD_NUMBER: _ClassVar[int]
     RELAYED_FIELD_NUMBER: _ClassVar[int]
+    MODEL_FIELD_NUMBER: _ClassVar[int]
     study: bytes
     run: bytes
     number: int
     ids: Array
     inputs: Array
     relayed: _containers.RepeatedCompositeFieldContainer[Array]
-    def __init__(self, study: _Optional[bytes] = ..., run: _Optional[bytes] = ..., number: _Optional[int] = ..., ids: _Optional[_Union[Array, _Mapping]] = ..., inputs: _Optional[_Union[Array, _Mapping]] = ..., relayed: _Optional[_Iterable[_Union[Array, _Mapping]]] = ...) -> None: ...
+    model: bytes
+    def __init__(self, study: _Optional[bytes] = ..., run: _Optional[bytes] = ..., number: _Optional[int] = ..., ids: _Optional[_Union[Array, _Mapping]] = ..., inputs: _Optional[_Union[Array, _Mapping]] = ..., relayed: _Optional[_Iterable[_Union[Array, _Mapping]]] = ..., model: _Optional[bytes] = ...) -> None: ...
 
 class VoteReply(_message.Message):
     __slots__ = ("batch_digest", "votes")

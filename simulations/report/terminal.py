@@ -16,6 +16,7 @@ from rich.table import Table
 from coordinator.students.choice import Choice, Score
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
+from protocols.sums.judged import rows as figure_rows
 from simulations.results.text import MARK, pays_most_words
 
 _WIDTH: Final = 80
@@ -58,6 +59,10 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
+    if (judged := figures["evaluation"]) is not None:
+        click.echo(f"judges           about {judged['judges'][0]:.0f} units that did not vote; 95 % intervals")
+        for name, words in figure_rows(judged, figures["class_names"]):
+            click.echo(f"  {name:<22} {words}")
     click.echo(f"report           {out / 'report.html'}")
     if (asker := figures["asker"]) is not None:
         click.echo(

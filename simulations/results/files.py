@@ -82,6 +82,7 @@ def summary(result: RunResult) -> Summary:
         "record_votes": _FILES[type(study.votes)].figures(result),
         "by_group": groups_summary(result.by_group),
         "calibration": calibration_summary(result.by_group),
+        "evaluation": result.evaluated[0].summary() if result.evaluated else None,
         "asker": _asker(result),
         "baselines": {**_baselines(result.baselines, student_mean), **baseline_groups(result.by_group)},
         "stop": seeds[0].labelling.stop.reason,

@@ -1,9 +1,8 @@
 """Experiment: everything needed to repeat a run, as one validated value; its TOML file; and the study it describes.
 
-With it what an experiment fixes where records vote: which settings apply, the public queries, and the units.
-
-Only the simulator's command line has defaults for unit, view and delta; they are defined here and printed first. Noise
-and threshold scale with the number of votes unless they are given.
+With it what an experiment fixes where records vote: which settings apply, the public queries, and the units. Only the
+simulator's command line has defaults for unit, view and delta; they are defined here and printed first. Noise and
+threshold scale with the number of votes unless they are given.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ from protocols.votes import LATTICE
 from simulations.datasets.dataset import Dataset
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets, group_budgets, parse_budgets, upsampling
-from simulations.setup.levels import simulated_level
+from simulations.setup.levels import simulated_judges, simulated_level
 from simulations.setup.usual_noise import check_parameters, is_usual, least_factor_for, scaled_mechanism
 
 # Settings that have a meaning for teachers' votes only, and those for record votes only.
@@ -48,7 +47,7 @@ OF_TEACHERS = (
     "questions teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate "
     "teacher_features"
 ).split()
-OF_RECORDS = "record_queries bins nearest partitions features".split()
+OF_RECORDS = "record_queries bins nearest partitions features evaluate".split()
 # Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
     "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
@@ -120,7 +119,7 @@ VOTERS: Mapping[type[Votes], Voters] = {
         check=check_records,
         assumed={"view": UnitSums.view},
         usual_noise=False,
-        counted=frozenset({"unit", "confidentiality", "units", "budgets", "delta", "weights", "colluders", "quorum"}),
+        counted=frozenset("unit confidentiality units budgets delta weights colluders quorum evaluate".split()),
         curve=False,
         rehearsed=("accuracy",),
     ),
@@ -203,6 +202,7 @@ def make_record_study(
         rule=settings.weight_rule,
         level=level,
         quorum=settings.quorum or level.usual_quorum(seats),
+        evaluation=simulated_judges(settings.evaluate, population, classes=classes, seed=settings.data_seed),
     )
     return record_study(plan, names=budgets.names, epsilon=budgets.epsilon, delta=budgets.delta)
 
@@ -242,6 +242,7 @@ class Experiment:
     nearest: Annotated[int | None, (">=", 1)] = None
     partitions: Annotated[int | None, (">=", 1), ("<=", 64)] = None
     features: str | None = None
+    evaluate: float | None = None
     teacher_features: bool = False
     student_features: bool | None = None
     votes: str | None = None

@@ -24,6 +24,7 @@ from protocols.levels.two_server.conversation import GUARDIAN_NOISE
 from protocols.noise import Noise
 from protocols.study.levels import LEVELS, Confidentiality, Simulated
 from protocols.study.study import Study
+from protocols.sums.judging import Evaluation, usual_bins
 
 # The order of P-256; a private key is a nonzero residue of it.
 _P256 = 0xFFFFFFFF00000000FFFFFFFFFFFFFFFFBCE6FAADA7179E84F3B9CAC2FC632551
@@ -106,3 +107,11 @@ def _sealing_key() -> X25519PrivateKey:
 
 def _signing_key() -> Ed25519PrivateKey:
     return Ed25519PrivateKey.from_private_bytes(hashlib.sha256(b"conclave simulated guardian, signing").digest())
+
+
+def simulated_judges(share: float | None, population: int, *, classes: int, seed: int) -> Evaluation | None:
+    """What a simulated study fixes about judges; None where none are asked for."""
+    if share is None:
+        return None
+    key = hashlib.sha256(b"conclave simulated judges %d" % seed).digest()
+    return Evaluation.of(share=share, key=key, bins=usual_bins(share * population), classes=classes, threshold=0.5)

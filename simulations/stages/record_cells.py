@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
@@ -38,7 +38,8 @@ class RecordCells:
     """What every record says, seat by seat.
 
     cells: of each seat, as `said` in protocols/sums/contributions.py; units: of each seat, the number of each record's
-    protected unit (None: each record is one of its own); population: how many units there are in all.
+    protected unit (None: each record is one of its own); population: how many units there are in all; records: of each
+    seat, the positions of its records in the data set.
     """
 
     classes: int
@@ -46,6 +47,15 @@ class RecordCells:
     map: Blocks
     cells: tuple[Int64[ndarray, "records numbers"], ...] = field(repr=False)
     units: tuple[Int64[ndarray, " records"] | None, ...] = field(repr=False)
+    records: tuple[Int64[ndarray, " records"], ...] = field(default=(), repr=False)
+
+    def judges(self, study: Study) -> list[Bool[ndarray, " records"]]:
+        """Of each seat, which records are of a unit that judges and does not vote: by its patient, or its place."""
+        evaluation = unit_sums(study).evaluation
+        if evaluation is None:
+            return [np.zeros(len(cells), dtype=bool) for cells in self.cells]
+        ids = (places if units is None else units for places, units in zip(self.records, self.units, strict=True))
+        return [evaluation.judges([str(each) for each in of_seat.tolist()]) for of_seat in ids]
 
     @property
     def queries(self) -> int:
@@ -66,15 +76,17 @@ class RecordCells:
         if records.queries_sha256 != self.map.digest:
             raise InvalidInput("the queries are not those of the study; allowed: the map whose digest it names")
         check_terms(self.map, records)
-        shape = (self.queries, study.classes)
-        return [
-            np.zeros(shape, dtype=np.int64)
-            if _units(study.unit, cells, units) < FEWEST_UNITS
-            else contribution_sum(
-                self.map, cells, units, weight_units=round(seat.weight * study.units), classes=self.classes
+        shape, found = (self.queries, study.classes), []
+        for seat, cells, units, judges in zip(study.roster, self.cells, self.units, self.judges(study), strict=True):
+            weight, spoken = round(seat.weight * study.units), None if units is None else units[~judges]
+            found.append(
+                np.zeros(shape, dtype=np.int64)
+                if _units(study.unit, cells, units) < FEWEST_UNITS
+                else contribution_sum(
+                    self.map, cells[~judges], spoken, weight_units=weight, classes=self.classes, fewest=0
+                )
             )
-            for seat, cells, units in zip(study.roster, self.cells, self.units, strict=True)
-        ]
+        return found
 
 
 def _units(unit: str, cells: ndarray, units: ndarray | None) -> int:

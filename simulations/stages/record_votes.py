@@ -46,7 +46,7 @@ def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int, 
     def voter(position: int) -> Voter:
         return lambda batch: sums[position]
 
-    return live_labelling(study, voter, queries=study.query_limit, seed=seed, dropout=dropout)
+    return live_labelling(study, voter, queries=unit_sums(study).queries, seed=seed, dropout=dropout)
 
 
 def label_record_seed(

@@ -156,7 +156,7 @@ def _record_cells(inputs: DatasetInputs, *, host: Host, reporter: Reporter) -> R
             cache_dir=host.cache_dir,
             on_stage=on_stage,
         )
-    return RecordCells(dataset.classes, inputs.population, inputs.query_map, tuple(cells), units)
+    return RecordCells(dataset.classes, inputs.population, inputs.query_map, tuple(cells), units, tuple(holdings))
 
 
 def record_study_of(inputs: DatasetInputs, budgets: Budgets) -> Study:

@@ -60,7 +60,7 @@ LEVELS = ("clear", "secure_sum", "two_server")
 
 def study_of(
     level="clear", *, unit="record", rule="exhaustive", epsilon=(1.0, 2.0, 1.0), quorum=3, names=NAMES, colluders=1,
-    queries=QUERIES,
+    queries=QUERIES, evaluation=None,
 ):  # fmt: skip
     """level: a name, for known keys and three parties, or a level of confidentiality itself."""
     if not isinstance(level, Confidentiality):
@@ -73,8 +73,9 @@ def study_of(
     if level.signs:
         level = replace(level, seat_keys=level.seat_keys[: len(names)])
     plan = RecordVotesPlan(
-        name="records", classes=2, unit=unit, population=79, queries=queries, rule=rule, level=level, quorum=quorum
-    )
+        name="records", classes=2, unit=unit, population=79, queries=queries, rule=rule, level=level, quorum=quorum,
+        evaluation=evaluation,
+    )  # fmt: skip
     return record_study(plan, names=names, epsilon=np.array(epsilon), delta=np.full(3, 1e-5))
 
 
@@ -87,7 +88,7 @@ def simulated_labelling(study, exchange, *, seed):
 def labelling_of(study, aggregation, exchange, ledger):
     """One coordinator's run of the one batch."""
     coordinator = Coordinator(study, ledger=ledger, aggregation=aggregation, exchange=exchange, run=bytes(16))
-    return coordinator.label(np.zeros((study.query_limit, 1), np.float32))
+    return coordinator.label(np.zeros((study.votes.queries, 1), np.float32))
 
 
 def parties_of(study, sums, ledgers, *, ballot=lambda position, ledger: None):

@@ -44,7 +44,6 @@ from protocols.levels.two_server.shared_sums import (
     opened,
     pin_share,
     ring_bits,
-    shape_of,
 )
 from protocols.levels.two_server.shares import CoordinatorShare, check_coordinator_share
 from protocols.levels.two_server.signed_labels import coordinator_labels
@@ -216,7 +215,8 @@ class SharedAggregation(Aggregation):
         answer = receive(channel)
         if len(answer) != 4:
             raise MalformedMessage(f"the guardian's opening has {len(answer)} arrays; allowed: 4")
-        theirs = check_sum_share(answer[:1], shape=shape_of(study), bits=ring_bits(study)).words
+        shape = (len(reserved.request.batch.ids), study.classes)
+        theirs = check_sum_share(answer[:1], shape=shape, bits=ring_bits(study)).words
         statement, sums = check_bytes(answer[1], answer[1].size), check_bytes(answer[2], SIGNATURE_BYTES)
         cells = opened(mine, theirs)
         key = bytes.fromhex(guarded(study.confidentiality).signing_key)
@@ -318,7 +318,8 @@ def _vote_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartySh
 
 
 def _sum_share(arrays: tuple[ndarray, ...], reserved: ReservedBatch) -> PartyShare:
-    return check_sum_share(arrays, shape=shape_of(reserved.study), bits=ring_bits(reserved.study))
+    study, queries = reserved.study, len(reserved.request.batch.ids)
+    return check_sum_share(arrays, shape=(queries, study.classes), bits=ring_bits(study))
 
 
 def _pack(reserved: ReservedBatch, received: dict[str, tuple[bytes, PartyShare]]) -> bytes:

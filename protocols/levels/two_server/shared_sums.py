@@ -109,11 +109,6 @@ def ring_bits(study: Study) -> int:
     return check_shared_sums(study, level.name, units=level.units)
 
 
-def shape_of(study: Study) -> tuple[int, int]:
-    """(queries, classes) of a sum: always all of the study's, as records vote once."""
-    return study.query_limit, study.classes
-
-
 def noisy_share(study: Study, total: ndarray, noise: LatticeNoise) -> ndarray:
     """A server's share of the sum with all of that server's noise, in the words of the share."""
     drawn = server_noise(study, noise, queries=len(total))
