@@ -40,7 +40,7 @@ from protocols.study.votes import unit_sums
 from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks
 from protocols.sums.choice import block_of_rows
 from protocols.sums.fit import Neighbours, PublicMoment, Scores, fit, overall
-from protocols.sums.pool import PoolComparison, compare_pool, unlike_words
+from protocols.sums.pool import PoolComparison, compare_pool, spoken, unlike_words
 
 # Prior variance of the effects of all of a record's queries together, in ln of probabilities.
 _PRIOR_VARIANCE = 1.0
@@ -209,7 +209,8 @@ def soft_labels_of(
     """
     features = queries.features(pool)
     if not queries.plain:
-        return graded_labels(queries, features, cells, records=records, sigma=sigma)
+        said = {"records": records, "sigma": sigma, "records_spread": records_spread}
+        return graded_labels(queries, features, cells, **said)
     members = queries.cells(features)
     if is_propagated(queries, len(pool)):
         return propagated_labels(cells, members, features, records=records, sigma=sigma, records_spread=records_spread)
@@ -223,16 +224,22 @@ def graded_labels(
     *,
     records: float | int,
     sigma: float | int,
+    records_spread: float = 0.0,
 ) -> SoftLabels:
     """Soft labels of a pool from sums of graded features, by scores that are linear in them and by what near records of
-    the pool have in common; a pool that is unlike the units' records is weighted to match them. Arguments as
-    soft_labels; reliability: of each row of phi, the share of its sums' squares that is not the noise's. Raises
-    InvalidInput where a value is out of range, and without scikit-learn.
+    the pool have in common; a pool that is unlike the units' records is weighted to match them. Where the number of
+    records is not known, the constant rows of phi tell it as far as noise lets them. Arguments as soft_labels;
+    reliability: of each row of phi, the share of its sums' squares that is not the noise's. Raises InvalidInput where a
+    value is out of range, and without scikit-learn.
     """
     phi, of = queries.phi(features) / NORM_STEPS, block_of_rows(queries)
     mean, noise = sums / records, (sigma / records) ** 2
     targets = queries.targets(sums.shape[1]) / TARGET_STEPS
     compared = _compared(phi, of, mean, targets=targets, noise=noise, records=records)
+    if records_spread > 0 and (of < 0).any():
+        seen, entry = overall(mean[of < 0], targets=targets, noise=noise)
+        share, _ = spoken(seen, phi[:, of < 0].mean(axis=0), noise=entry, spread=records_spread / records)
+        records, mean, noise = records * share, mean / share, noise / share**2
     moment = PublicMoment.of_pool(phi, of, compared.weights)
     near = None
     if len(phi) > 1:

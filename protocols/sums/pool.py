@@ -95,7 +95,8 @@ def compare_pool(
     """
     records, unsure = len(pool), 0.0
     if constant is not None and constant.any():
-        turnout, unsure = _turnout(mean[constant], pool[:, constant].mean(axis=0), noise=noise)
+        seen = pool[:, constant].mean(axis=0)
+        turnout, unsure = spoken(mean[constant], seen, noise=noise, spread=_TURNOUT_SPREAD)
         mean, pool = mean[~constant] / turnout, pool[:, ~constant]
         noise, units, unsure = noise / turnout**2, units * turnout, unsure / turnout**2
     centre = pool.mean(axis=0)
@@ -118,12 +119,16 @@ def compare_pool(
     return PoolComparison(float(statistic), p_value, weights)
 
 
-def _turnout(
-    mean: Float64[ndarray, " constants"], pool: Float64[ndarray, " constants"], *, noise: float
+def spoken(
+    mean: Float64[ndarray, " constants"], pool: Float64[ndarray, " constants"], *, noise: float, spread: float
 ) -> tuple[float, float]:
-    """The share of the units that have spoken, by the rows that are the same for every record, and its variance."""
-    held, prior = float(pool @ pool), 1 / _TURNOUT_SPREAD**2
-    unsure = noise / (held + noise * prior) if held + noise > 0 else _TURNOUT_SPREAD**2
+    """The share of the units that have spoken, by the rows that are the same for every record, and its variance.
+
+    mean, pool, noise: as in compare_pool, of these rows; spread: above 0, how far that share may be from 1, as a
+    standard deviation.
+    """
+    held, prior = float(pool @ pool), 1 / spread**2
+    unsure = noise / (held + noise * prior) if held + noise > 0 else spread**2
     found = 1.0 + (float(mean @ pool) - held) / (held + noise * prior) if held + noise > 0 else 1.0
     return max(found, _LEAST_TURNOUT), unsure
 

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from coordinator.labelling.soft_labels import propagated_labels, soft_labels, soft_labels_of
+from coordinator.labelling.soft_labels import graded_labels, propagated_labels, soft_labels, soft_labels_of
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.sums.blocks import Blocks, Nearest
+from protocols.sums.blocks import NORM_STEPS, TARGET_STEPS, Blocks, Constant, Linear, Nearest
 
 RNG = np.random.default_rng(8)
 # Two rings, one inside the other: which one a record lies on is its label. A query is a sector of 24.
@@ -87,3 +87,16 @@ def test_values_out_of_range_are_refused(change, words) -> None:
     given = {"cells": np.zeros((48, 2)), "members": MEMBERS, "records": 10, "sigma": 1.0} | change
     with pytest.raises(InvalidInput, match=words):
         propagated_labels(given.pop("cells"), given.pop("members"), POOL, **given)
+
+
+def test_sums_tell_how_many_records_of_graded_features_have_voted_where_that_is_not_known() -> None:
+    none = np.zeros((0, 2), np.int64)
+    sides = Linear(share=96, columns=np.arange(2), scales=np.ones(2), centre=np.zeros(2, np.int64), matrix=none)
+    blocks = Blocks(FeatureMap((2,)), (Constant(share=4), sides))
+    right = (POOL[:, 0] > 0).astype(int)
+    sums = 5 * (blocks.phi(POOL) / NORM_STEPS).T @ (blocks.targets(2) / TARGET_STEPS)[right]  # of 3,000 records
+    known = graded_labels(blocks, POOL, sums, records=3000, sigma=5)
+    told = graded_labels(blocks, POOL, sums, records=6000, sigma=5, records_spread=3000)
+    wrong = graded_labels(blocks, POOL, sums, records=6000, sigma=5)
+    far = [np.abs(each.probabilities - known.probabilities).max() for each in (told, wrong)]
+    assert far[0] < 0.02 < 0.1 < far[1]
