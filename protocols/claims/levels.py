@@ -40,9 +40,9 @@ class LevelWords:
 
 _TOGETHER = "{asks} and the guardian together: if they collude they see {every}"
 _COMPUTATIONAL = "as the public; {figures}; computational, if it does not collude with"
-_ALONE = (
-    "Either of them alone can read hospitals' votes, without noise, if it departs from the protocol: no epsilon holds "
-    "against it. The figures hold, computationally, while both run the software unchanged."
+_OTHERWISE = (
+    "Either of them can also ask a model something else than the query, by departing from the computation: what comes "
+    "out is still one vote, of which it learns no more."
 )
 _TWO_SERVER = LevelWords(
     not_protected_from=f"{_TOGETHER}. {{departs}} Against one server alone the figures are computational.",
@@ -102,12 +102,11 @@ LEVELS: Final = {
     "two_server": _TWO_SERVER,
     "hidden_queries": replace(
         _TWO_SERVER,
-        not_protected_from=f"{_TOGETHER}, and the models that answered. {_ALONE}",
-        who_sees_votes="nobody sees a vote if {asks} and the guardian {guardian} run the software unchanged and do not "
-        "collude: one of them alone that departs from it reads votes. Each adds noise",
+        not_protected_from=f"{_TOGETHER}, and the models that answered. {{departs}} {_OTHERWISE} Against one server "
+        "alone the figures are computational.",
         servers=(),
         guardian_sees="{guardian_sees}",
-        departs=_ALONE,
+        departs=f"{{departs}} {_OTHERWISE}",
         asked="questions that only the hospital that asks can read",
         public=(),
         elsewhere=("Queries of other hospitals, in studies of their own: all count against the cap above.",),

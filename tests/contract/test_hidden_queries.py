@@ -113,9 +113,9 @@ def test_absent_and_malformed_parties_are_named_and_the_rest_goes_on():
 
     class BadVotes(PrivateBallot):
         def _sealed(self, request, own, guardians):
-            share = own[2].copy()
-            share[0, 0, 0] ^= 1  # no longer one-hot
-            return super()._sealed(request, (*own[:2], share, *own[3:]), guardians)
+            votes = own[0].copy()
+            votes[0, :, 0, 0] ^= 1  # no longer one-hot, whichever is chosen
+            return super()._sealed(request, (votes, *own[1:]), guardians)
 
     for name, kind in {"p2": BadStep, "p3": BadOffer, "p4": BadVotes}.items():
         parties.parties[name]._ballot.__class__ = kind

@@ -98,13 +98,13 @@ def test_a_guardian_deals_to_those_whose_offers_are_signed_by_their_party_and_to
         offer(queries=7),
         offer(seat=2),
     )
-    assert [len(answer) for answer in answers] == [3, 0, 0, 0, 0, 3]
+    assert [len(answer) for answer in answers] == [4, 0, 0, 0, 0, 4]
     assert [len(answer) for answer in dealt((np.array([1], dtype=np.int64), *good[1:]))] == [0]
 
 
 @pytest.mark.parametrize("number", sorted(LOW_ORDER) + [PRIME])
 def test_a_hospital_that_signs_a_key_of_low_order_gets_nothing_and_the_others_get_theirs(number):
-    assert [len(answer) for answer in dealt(offer(key=encoded(number)), offer(seat=1))] == [0, 3]
+    assert [len(answer) for answer in dealt(offer(key=encoded(number)), offer(seat=1))] == [0, 4]
 
 
 def test_a_hospital_that_offers_a_key_of_low_order_is_left_out_named_and_the_batch_goes_on():
@@ -127,7 +127,7 @@ def test_a_hospital_that_offers_a_key_of_low_order_is_left_out_named_and_the_bat
 def test_every_deal_is_fresh():
     first, second = dealt(offer(), offer())
     assert first[0].tobytes() != second[0].tobytes()
-    assert first[1].tobytes() != second[1].tobytes()
+    assert first[2].tobytes() != second[2].tobytes()
 
 
 def test_an_architecture_of_another_precision_or_of_other_classes_is_refused():

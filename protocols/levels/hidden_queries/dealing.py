@@ -14,7 +14,7 @@ another; the guardian signs what it sealed, so that nobody can replace it. Each 
 again gives fresh randomness for a fresh key.
 
 The guardian sees architectures, who answers, and its own randomness: no query, weight, or message of the computation.
-Semi-honest, and not colluding with the querying party, with a party that answers, or with whoever relays between them.
+Not colluding with the querying party, with a party that answers, or with whoever relays between them.
 """
 
 from __future__ import annotations
@@ -236,9 +236,9 @@ def ask_deals(
         answer = receive(channel)
         if not answer:
             continue
-        if len(answer) != 3:
-            raise MalformedMessage(f"the guardian dealt {len(answer)} arrays; allowed: 3")
-        dealt[seat] = Dealt(answer[:1], answer[1], answer[2])
+        if len(answer) != 4:
+            raise MalformedMessage(f"the guardian dealt {len(answer)} arrays; allowed: 4")
+        dealt[seat] = Dealt(answer[:2], answer[2], answer[3])
     return dealt, frozenset(offers) - set(dealt)
 
 

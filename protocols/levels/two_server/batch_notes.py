@@ -23,10 +23,10 @@ The notes of one batch in a server's ledger: what must be found again after a st
 
 How often a guardian refused a seat's votes where queries are hidden: after three batches it takes no more of them.
 
-A hospital whose votes are refused cheats, or its software is broken, or else the querying party spoilt them: inside
-private inference it can make a vote malformed or not by what the vote is, so that each refusal tells it a bit without
-noise. Nobody but the hospital can tell these apart, and all three end here. At `two_server` a refusal tells nothing
-of a vote, and a bar would let one server shut a hospital out: none is kept there.
+A hospital whose votes are refused cheats, or its software is broken, or else a server moved its share of them. A
+refusal tells the servers nothing of a vote; but a hospital that offers votes of which some are malformed learns by it a
+bit of the queries (inference/vote.py). At `two_server` these are public, and a bar would let one server shut a hospital
+out: none is kept there.
 """
 
 from __future__ import annotations

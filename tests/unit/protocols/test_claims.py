@@ -90,7 +90,7 @@ def test_no_sentence_claims_more_than_the_level_gives(subtests):
             assert ("collude" in said) == (study.level != "clear")
             assert ("guardian" in said) == study.guarded
             assert ("computational" in said) == study.guarded
-            assert ("nobody sees a vote, unless" in said) == (study.level == "two_server")
+            assert ("nobody sees a vote, unless" in said) == study.guarded
             assert ("more than 2 parties" in said) == (study.level == "secure_sum")
             assert ("the models that answered" in said) == (study.level == "hidden_queries")
 
@@ -128,7 +128,7 @@ def test_a_guardian_is_warned_of_the_server_that_holds_the_other_share(subtests)
 
 
 def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospitals_and_to_the_guardian(subtests):
-    for study in [each for each in ALL if each.level == "two_server"]:
+    for study in [each for each in ALL if each.guarded]:
         with subtests.test(name_of(study)):
             for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
                 assert "With one hospital's help it can shift the counts and so flip labels, unnoticed" in said
@@ -138,14 +138,12 @@ def test_what_a_server_that_departs_from_the_protocol_can_do_is_said_to_hospital
             assert "honest hospitals' votes refused" in not_covered_by_guardian(study)[1]
 
 
-def test_no_epsilon_is_stated_against_one_server_that_departs_where_queries_are_hidden(subtests):
-    for study in [replace(each, counts_epsilon=3.25) for each in ALL if each.level == "hidden_queries"]:
+def test_where_queries_are_hidden_a_hospital_is_told_what_a_wrong_dealer_and_a_wrong_asker_do(subtests):
+    for study in [each for each in ALL if each.level == "hidden_queries"]:
         with subtests.test(name_of(study)):
-            assert "3.25" not in said_of(study)
-            for each in (not_protected_from(study), who_sees_votes(study), " ".join(not_covered_by_guardian(study))):
-                assert "alone" in each
-                assert "read" in each
-            assert "no epsilon holds against it" in not_protected_from(study)
+            for said in (not_protected_from(study), " ".join(not_covered_by_guardian(study))):
+                assert "ask a model something else" in said
+                assert "one vote" in said
 
 
 def test_the_guardian_knows_the_labels_of_public_queries_and_none_of_hidden_ones():

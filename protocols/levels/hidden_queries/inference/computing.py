@@ -23,7 +23,6 @@ import numpy as np
 from jaxtyping import Float, UInt32
 from numpy import ndarray
 
-from protocols.crypto.field import minus, plus
 from protocols.crypto.prg import SEED_BYTES, Stream
 from protocols.crypto.randomness import RandomSource
 from protocols.errors import MalformedMessage
@@ -39,13 +38,13 @@ from protocols.levels.hidden_queries.inference.comparison import (
 )
 from protocols.levels.hidden_queries.inference.model import QuantisedModel, Weights, quantised_inputs
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST, SEED, InferencePlan, LinearGate, last_reply
-from protocols.levels.hidden_queries.inference.vote import Vote, key_masks, keyed_at, keyed_masks, keyed_seed, votes_at
+from protocols.levels.hidden_queries.inference.vote import Vote, choosable, chosen, padded
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare, share_votes, vote_keys
 from protocols.votes import ABSTAIN
 
 
 def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> tuple[Arrays, Arrays]:
-    """The randomness for one batch: (the querying party's seed, the answering party's seed and corrections).
+    """The randomness for one batch: (the querying party's seed and pads, the answering party's seed and corrections).
 
     Raises InvalidInput for a number of queries outside the limits.
     """
@@ -65,11 +64,10 @@ def deal(architecture: Architecture, queries: int, *, source: RandomSource) -> t
             secrets = step.secrets(joined(step.free, drawn(asking, step.free), drawn(answering, step.free)))
         own = drawn(asking, pieces)
         sent += corrections(pieces, secrets, own)
-    # The last that was drawn for the querying party is its share of the table of votes.
-    gate, masks = plan.vote, keyed_masks(keyed_seed(seeds[0]), plan.vote.keyed.shape)
-    sent += corrections((gate.keyed,), (gate.keyed_secret(own[-1], seeds[1]),), (masks,))
+    (choices,), (pads,) = drawn(asking, (plan.vote.index,)), drawn(answering, (plan.vote.pads,))
+    pad = chosen(pads, plan.vote.modulo(choices), np.zeros(plan.vote.pad.shape, dtype=np.uint32))
     first, second = (np.frombuffer(seed, dtype=np.uint8) for seed in seeds)
-    return (first,), (second, *sent)
+    return (first, pad), (second, *sent)
 
 
 class Answerer:
@@ -85,11 +83,12 @@ class Answerer:
         self._plan = InferencePlan.of(model.architecture, queries)
         self._model = model
         self._dealt = received("the dealt randomness", dealt, (SEED, *self._plan.corrections))
-        # Shares of zero, to which the vote, and its product with the key, are added on the querying party's side.
+        # Shares of zero: the vote, and its product with the key, is added to those of the querying party.
         self._zero, self._guardian_share = share_votes(
             np.full((1, queries), ABSTAIN), classes=model.architecture.classes, context=context, source=source
         )
         self._keys = vote_keys(self._zero, self._guardian_share, queries=queries, context=context)[0]
+        self._rotation = self._plan.vote.modulo(np.frombuffer(source(queries), dtype=np.uint8))
         self._waiting = list(self._plan.exchanges)
         self._over = False
         self._replies = self._answers()
@@ -149,18 +148,15 @@ class Answerer:
                 opened = iter((yield (bits,)))
                 share = relu.output(bits, their_bits).reshape(share.shape)
 
-        vote = Vote(plan.vote, free[-1], (next(dealt), next(dealt), next(dealt)), leads=False)
+        vote = Vote(plan.vote, free[-1][:3], (next(dealt), next(dealt), next(dealt)), leads=False)
         masked = vote.masked(share)
         lookups = vote.lookups(masked, next(opened))
         their_lookups, their_wins = yield masked, lookups
         wins = vote.wins(lookups, their_lookups)
-        # The guardian knows the dealt tables, so this party's own share would tell it the vote. It gets a fresh share,
-        # and the querying party the difference, which is uniform to it.
-        votes = vote.shares(wins, their_wins)
-        keyed = keyed_at(votes, self._keys, votes_at(next(dealt), wins, their_wins))
+        (moved,) = yield wins, plan.vote.modulo(vote.index(wins, their_wins) + self._rotation)
         zero, no_keyed, *rest = self._zero.arrays()
-        masked = minus(self._keys, key_masks(self._dealt[0].tobytes(), plan.queries))
-        yield wins, masked, plus(votes[None], zero), plus(keyed[None], no_keyed), *rest
+        messages = choosable(plan.vote, self._rotation, self._keys, np.concatenate([zero, no_keyed[0]]))
+        yield padded(plan.vote, messages, free[-1][-1], plan.vote.modulo(moved)), *rest
 
     def _masked_weights(self, free: list[Arrays]) -> Arrays:
         return tuple(
@@ -180,7 +176,7 @@ class Querier:
         """dealt: from the guardian. Raises InvalidInput for inputs that the architecture does not take."""
         self._inputs = quantised_inputs(architecture, inputs)
         self._plan = InferencePlan.of(architecture, len(inputs))
-        (self._seed,) = received("the dealt randomness", dealt, (SEED,))
+        self._seed, self._pad = received("the dealt randomness", dealt, (SEED, self._plan.vote.pad))
         self._waiting = list(self._plan.exchanges)
         self._share: CoordinatorShare | None = None
         self._unfinished: Arrays | None = None
@@ -249,21 +245,21 @@ class Querier:
                 (their_bits,) = yield lookups, bits
                 opening, share = (), relu.output(bits, their_bits).reshape(share.shape)
 
-        vote = Vote(plan.vote, dealt[-1][:3], dealt[-1][3:], leads=True)
+        *shares, choices = dealt[-1]
+        vote = Vote(plan.vote, tuple(shares[:3]), tuple(shares[3:]), leads=True)
         masked = vote.masked(share)
         their_masked, their_lookups = yield (*opening, masked)
         lookups = vote.lookups(masked, their_masked)
         wins = vote.wins(lookups, their_lookups)
-        seed = np.frombuffer(keyed_seed(self._seed.tobytes()), dtype=np.uint8)
-        self._unfinished = wins, vote.table, seed
-        return finish(self._unfinished, (yield lookups, wins))
+        their_wins, their_index = yield lookups, wins
+        choice = plan.vote.modulo(vote.index(wins, their_wins) + their_index)
+        self._unfinished = choice, self._pad
+        return finish(self._unfinished, (yield (plan.vote.modulo(choice - choices),)))
 
 
 def finish(unfinished: Arrays, reply: Arrays) -> CoordinatorShare:
     """The querying party's share, from Querier.unfinished and the last reply. Raises MalformedMessage for a bad one."""
-    wins, table, seed = unfinished
-    their_wins, keys, zero, no_keyed, *rest = received(LAST_REQUEST, reply, last_reply(*wins.shape))
-    votes = votes_at(table, wins, their_wins)
-    dealt = keyed_masks(seed.tobytes(), (len(keys), *table.shape))
-    keyed = keyed_at(votes, keys, votes_at(dealt, wins, their_wins))
-    return CoordinatorShare(plus(votes[None], zero), plus(keyed[None], no_keyed), *rest)
+    choice, pad = unfinished
+    votes, *rest = received(LAST_REQUEST, reply, last_reply(*pad.shape[1:]))
+    taken = chosen(votes, choice, pad)
+    return CoordinatorShare(taken[:1], taken[None, 1:], *rest)

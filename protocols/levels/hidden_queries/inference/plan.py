@@ -38,7 +38,7 @@ MAX_QUERIES = 2**16
 MAX_DEALT_BYTES = 250 * 2**20
 SEED = Piece("xor", "<u1", (SEED_BYTES,))
 # The request whose reply brings the votes: they are charged before it is answered.
-LAST_REQUEST = "vote: wins"
+LAST_REQUEST = "vote: choice"
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,8 @@ class InferencePlan:
                 values = ()
         masked, lookups, wins = self.vote.free
         found.append(RoundTrip("vote: signs", (*values, masked), (masked, lookups)))
-        found.append(RoundTrip(LAST_REQUEST, (lookups, wins), last_reply(*wins.shape)))
+        found.append(RoundTrip("vote: wins", (lookups, wins), (wins, self.vote.index)))
+        found.append(RoundTrip(LAST_REQUEST, (self.vote.index,), last_reply(*wins.shape)))
         return tuple(found)
 
     @staticmethod
@@ -158,6 +159,8 @@ class InferencePlan:
         """What the answering party's seed gives for a step."""
         if isinstance(step, PoolShape):
             return ()
+        if isinstance(step, VoteGate):
+            return (*step.free, step.pads)
         return (step.weights,) if isinstance(step, LinearGate) else step.free
 
     @staticmethod
@@ -165,6 +168,8 @@ class InferencePlan:
         """What the querying party's seed gives for a step."""
         if isinstance(step, PoolShape):
             return ()
+        if isinstance(step, VoteGate):
+            return (*step.free, *step.derived, step.index)
         return (step.values, step.result) if isinstance(step, LinearGate) else (*step.free, *step.derived)
 
     @property
@@ -176,18 +181,14 @@ class InferencePlan:
                 pieces.append(step.result)
             elif not isinstance(step, PoolShape):
                 pieces += step.derived
-        return (*pieces, self.vote.keyed)
+        return tuple(pieces)
 
 
 def last_reply(queries: int, classes: int) -> tuple[Piece, ...]:
-    """The arrays of the reply with the votes: masked wins, masked keys, and the querying party's share without its
-    own part of v and of k v.
-    """
+    """The arrays of the reply: the votes to choose from, padded, and the rest of the querying party's share."""
+    entries = 1 << (classes - 1).bit_length()
     return (
-        Piece("ring", "<u1", (queries, classes)),
-        Piece("field", "<u4", (REPETITIONS, queries)),
-        Piece("field", "<u4", (1, queries, classes)),
-        Piece("field", "<u4", (1, REPETITIONS, queries, classes)),
+        Piece("field", "<u4", (1 + REPETITIONS, entries, queries, classes)),
         Piece("field", "<u4", (1, REPETITIONS, queries)),
         Piece("field", "<u4", (1, REPETITIONS)),
         Piece("field", "<u4", (1, 2, INPUT_REPETITIONS, queries)),

@@ -1,15 +1,19 @@
 """The last gate: scores shared modulo 2^32 -> one-hot of the argmax, shared over F_p; ties to the lowest class.
 
-Three openings: masked differences of all pairs of scores; their masked lookups (comparison.py), which give integer
-shares of each comparison; and, masked modulo a power of two, how many others each class beats. The winner alone beats
-all others, so a dealt table over F_p, looked up at the opened number, is the one-hot vote v.
+Three openings give shares of the winner: masked differences of all pairs of scores; their masked lookups
+(comparison.py), which give integer shares of each comparison; and, masked modulo a power of two, how many others each
+class beats. The winner alone beats all others, so dealt tables of numbers, looked up there, add up to its number a.
 
-The servers' check needs shares of k v too, with a key k for each query and repetition that the answering party alone
-knows. Whoever knew it together with a server could shift that server's messages unnoticed, so the dealer must not, nor
-the querying party. The dealer knows the table's shares t_Q + t_A, and deals a uniform x to the answering party and
-shares w_Q + w_A = x t_Q. The answering party sends k - x, uniform to the querying party, with its last reply. Then
-(k - x) t_Q + w_Q and k t_A + w_A, looked up at the opened number, add up to k v: the products of one-time tables
-(Ishai et al. 2013) by the dealt product of Beaver 1991.
+Then the vote is *chosen*, not computed. The answering party draws a rotation r that nobody else knows, and sends its
+share of a plus r, modulo `entries`: the querying party learns o = a + r, which is uniform. For each o' the answering
+party makes the share that a coordinator has at `two_server` of the vote for o' - r, with all that the servers' check
+takes, under keys that it alone knows; the querying party takes one of them by oblivious transfer, from dealt pads
+(Beaver 1995, "Precomputing oblivious transfer"). So whatever was sent, opened or dealt before, what it takes is a share
+of *one vote*: the computation decides for which class, and nothing decides whether the vote is well formed.
+
+A dealer that deals other pads than it should moves what is taken by a number that it knows, the same for each choice:
+as if a server moved its share, which the servers' check refuses or not whatever the vote is (docs/explanation/
+security-arguments.md, "Whether a hidden query's vote counts says nothing of it").
 """
 
 from __future__ import annotations
@@ -20,8 +24,7 @@ import numpy as np
 from jaxtyping import UInt8, UInt32
 from numpy import ndarray
 
-from protocols.crypto.field import plus, times
-from protocols.crypto.prg import SEED_BYTES, Stream, derived_key
+from protocols.crypto.field import minus, plus, times
 from protocols.levels.hidden_queries.inference import comparison
 from protocols.levels.hidden_queries.inference.comparison import Arrays, Digits, Piece
 from protocols.levels.two_server.shares import REPETITIONS
@@ -60,27 +63,37 @@ class VoteGate:
         return (
             Piece("xor", "<u8", (self.digits.lookups, numbers)),
             Piece("ring", "<u1", (self.digits.products, numbers)),
-            Piece("field", "<u4", (self.entries, self.queries, self.classes)),
+            Piece("ring", "<u1", (self.entries, self.queries, self.classes)),
         )
 
     @property
-    def keyed(self) -> Piece:
-        """The answering party's share of x times the querying party's table."""
-        return Piece("field", "<u4", (REPETITIONS, self.entries, self.queries, self.classes))
+    def index(self) -> Piece:
+        """Shares of the winner's number, and choices: modulo `entries`."""
+        return Piece("ring", "<u1", (self.queries,))
 
-    def keyed_secret(self, table: UInt32[ndarray, "entries queries classes"], seed: bytes) -> ndarray:
-        """What the shares of `keyed` add up to. table: the querying party's; seed: dealt to the answering party."""
-        return times(table, key_masks(seed, self.queries)[:, None, :, None])
+    @property
+    def pads(self) -> Piece:
+        """What hides the votes among which the querying party chooses: of v, and of k v for each repetition."""
+        return Piece("field", "<u4", (1 + REPETITIONS, self.entries, self.queries, self.classes))
+
+    @property
+    def pad(self) -> Piece:
+        """The pads of the dealt choices."""
+        return Piece("field", "<u4", (1 + REPETITIONS, self.queries, self.classes))
+
+    def modulo(self, numbers: UInt8[ndarray, "..."]) -> UInt8[ndarray, "..."]:
+        """Modulo `entries`."""
+        return numbers & np.uint8(self.entries - 1)
 
     def secrets(self, free: Arrays) -> Arrays:
-        """Tables of digits, products of masks, and the table of votes."""
+        """Tables of digits, products of masks, and the tables of the winner's number."""
         mask, lookup_masks, win_masks = free
         mask = self.digits.wrapped(mask)
         bits = np.unpackbits(lookup_masks, axis=1, count=len(mask))
         made = comparison.sign_products(self.digits, bits, self.digits.top_bits(mask))
         seen = np.arange(self.entries, dtype=np.uint8)[:, None, None] - win_masks
-        wins = (seen & np.uint8(self.entries - 1)) == self.classes - 1
-        return comparison.tables(self.digits, mask), made, wins.astype(np.uint32)
+        wins = self.modulo(seen) == self.classes - 1
+        return comparison.tables(self.digits, mask), made, wins * np.arange(self.classes).astype(np.uint8)
 
 
 class Vote:
@@ -89,7 +102,7 @@ class Vote:
     def __init__(self, gate: VoteGate, free: Arrays, derived: Arrays, *, leads: bool) -> None:
         self._gate, self._leads = gate, leads
         self._mask, self._lookup_masks, self._win_masks = free
-        self._tables, self._products, self._votes = derived
+        self._tables, self._products, self._numbers = derived
         self._left, self._right = np.triu_indices(gate.classes, 1)
 
     def masked(self, scores: UInt32[ndarray, "queries classes"]) -> UInt32[ndarray, " numbers"]:
@@ -115,52 +128,45 @@ class Vote:
         counts = (lost.astype(np.float32) @ signs).astype(np.int32)
         if self._leads:
             counts += np.arange(self._gate.classes - 1, -1, -1, dtype=np.int32)
-        return (counts.astype(np.uint8) + self._win_masks) & np.uint8(self._gate.entries - 1)
+        return self._gate.modulo(counts.astype(np.uint8) + self._win_masks)
 
-    def shares(
+    def index(
         self, mine: UInt8[ndarray, "queries classes"], theirs: UInt8[ndarray, "queries classes"]
-    ) -> UInt32[ndarray, "queries classes"]:
-        """This party's share, over F_p, of the one-hot votes."""
-        return votes_at(self._votes, mine, theirs)
-
-    @property
-    def table(self) -> UInt32[ndarray, "entries queries classes"]:
-        """This party's share of the table of votes."""
-        return self._votes
+    ) -> UInt8[ndarray, " queries"]:
+        """This party's share of the winner's number."""
+        opened = self._gate.modulo(mine + theirs).astype(np.intp)
+        found = np.take_along_axis(self._numbers, opened[None], axis=0)[0]
+        return self._gate.modulo(found.sum(axis=1, dtype=np.uint8))
 
 
-def votes_at(
-    table: UInt32[ndarray, "*tables entries queries classes"],
-    mine: UInt8[ndarray, "queries classes"],
-    theirs: UInt8[ndarray, "queries classes"],
-) -> UInt32[ndarray, "*tables queries classes"]:
-    """The table, or each of several, looked up at what the two masked shares of wins open to."""
-    opened = (mine + theirs) & np.uint8(table.shape[-3] - 1)
-    at = np.broadcast_to(opened.astype(np.intp), (*table.shape[:-3], 1, *opened.shape))
-    return np.take_along_axis(table, at, axis=-3)[..., 0, :, :]
+def choosable(
+    gate: VoteGate, rotation: UInt8[ndarray, " queries"], keys: UInt32[ndarray, "repetitions queries"],
+    zero: UInt32[ndarray, "numbers queries classes"],
+) -> UInt32[ndarray, "numbers entries queries classes"]:  # fmt: skip
+    """For each o' the coordinator's share of the vote for o' - rotation, and of k times it. zero: of a vote of zeros.
 
-
-def keyed_at(
-    votes: UInt32[ndarray, "queries classes"],
-    factors: UInt32[ndarray, "repetitions queries"],
-    dealt: UInt32[ndarray, "repetitions queries classes"],
-) -> UInt32[ndarray, "repetitions queries classes"]:
-    """A party's share of k v. votes: its share of v; factors: k, or k - x at the querying party; dealt: its share of x
-    times the querying party's share of v.
+    Where o' - rotation is no class, which an honest computation never takes, the vote is for the last one.
     """
-    return plus(times(votes, factors[..., None]), dealt)
+    voted = gate.modulo(np.arange(gate.entries, dtype=np.uint8)[:, None] - rotation)
+    votes = (np.minimum(voted, gate.classes - 1)[..., None] == np.arange(gate.classes)).astype(np.uint32)
+    return plus(np.concatenate([votes[None], times(votes, keys[:, None, :, None])]), zero[:, None])
 
 
-def key_masks(seed: bytes, queries: int) -> UInt32[ndarray, "repetitions queries"]:
-    """x, from the seed that is dealt to the answering party."""
-    return Stream(derived_key("key masks", seed)[:SEED_BYTES]).field((REPETITIONS, queries))
+def padded(
+    gate: VoteGate,
+    messages: UInt32[ndarray, "numbers entries queries classes"],
+    pads: UInt32[ndarray, "numbers entries queries classes"],
+    moved: UInt8[ndarray, " queries"],
+) -> UInt32[ndarray, "numbers entries queries classes"]:
+    """What is sent: message i under pad i - moved, so that who has pad s can read message s + moved."""
+    at = gate.modulo(np.arange(gate.entries, dtype=np.uint8)[:, None] - moved).astype(np.intp)
+    return plus(messages, np.take_along_axis(pads, at[None, ..., None], axis=1))
 
 
-def keyed_masks(seed: bytes, gate_shape: tuple[int, ...]) -> UInt32[ndarray, "repetitions entries queries classes"]:
-    """The querying party's share of x times its table, of `VoteGate.keyed`'s shape; see `keyed_seed`."""
-    return Stream(seed).field(gate_shape)
-
-
-def keyed_seed(seed: bytes) -> bytes:
-    """The seed of `keyed_masks`, from the one that is dealt to the querying party. It is stored in the masks' place."""
-    return derived_key("keyed masks", seed)[:SEED_BYTES]
+def chosen(
+    sent: UInt32[ndarray, "numbers entries queries classes"], choice: UInt8[ndarray, " queries"],
+    pad: UInt32[ndarray, "numbers queries classes"],
+) -> UInt32[ndarray, "numbers queries classes"]:  # fmt: skip
+    """The chosen message of each query; or the pads of the dealt choices, if `pad` is zero and all pads are `sent`."""
+    at = choice.astype(np.intp)[None, None, :, None]
+    return minus(np.take_along_axis(sent, at, axis=1)[:, 0], pad)

@@ -1,5 +1,7 @@
 """A querying party that sends something else than the protocol says, at every step: it learns no weight and no vote.
 
+And whether the servers' check takes the vote that comes of it says nothing of the vote.
+
 All that the answering party sends is masked by its own half of what was dealt, and each half is used once, so its
 replies tell nothing, whatever they reply to. They are compared over two models that give equal votes, and over two that
 do not, as in test_inference_views.py.
@@ -8,7 +10,10 @@ do not, as in test_inference_views.py.
 import numpy as np
 import pytest
 
+from protocols.crypto.field import plus
+from protocols.levels.hidden_queries.inference import computing
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
+from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.contract.protocols.levels.hidden_queries.inference.test_inference_views import (
     ALARM,
@@ -77,30 +82,67 @@ def test_whatever_it_sends_it_sees_the_same_of_any_model(change, other) -> None:
     assert alarm_of(first, second) > ALARM
 
 
-def accepted(model, spoil):
-    """Whether the two servers' check takes the vote that comes of a computation whose last request `spoil` changed."""
-    querier, answerer = parties(model, INPUTS[0][None], 32)
-    request = querier.start()
-    while request is not None:
-        if request[0] == LAST_REQUEST:
-            spoil(request[1][1])  # in place: the querying party goes on with what it sent
-        request = querier.step(answerer.step(*request))
-    ballots = Ballots(np.ones((1, 1), dtype=bool), 3, False, CONTEXT)
+MODELS = [FIRST, SECOND, OTHER]
+
+
+def accepted(change, *, key=32):
+    """For each model, whether the servers' check takes the vote of a computation whose requests `change` altered.
+
+    change: (name, arrays) -> what is sent; the last request is a choice, which the querying party then keeps to.
+    """
+    shares, guardians = [], []
+    for number, model in enumerate(MODELS):
+        querier, answerer = parties(model, INPUTS[0][None], key, number)
+        request = querier.start()
+        while request is not None:
+            name, arrays = request[0], tuple(each.copy() for each in request[1])
+            sent = change(name, arrays)
+            if name == LAST_REQUEST and len(sent) == 1:
+                querier._unfinished[0][:] += sent[0] - arrays[0]
+                querier._unfinished[0][:] &= np.uint8(3)
+            request = querier.step(answerer.step(name, sent))
+        shares.append(querier.share)
+        guardians.append(answerer.guardian_share)
+    ballots = Ballots(np.ones((len(MODELS), 1), dtype=bool), 3, False, CONTEXT)
 
     def check(side, share):
         return lambda channel: side(channel, share, ballots, secret=bytes(32), pin=lambda step, value: None)
 
-    verdicts = converse(check(coordinator_checks, querier.share), check(guardian_checks, answerer.guardian_share))
-    return [bool(verdict[0]) for verdict in verdicts]
+    ours, theirs = converse(
+        check(coordinator_checks, CoordinatorShare.of_all(shares)),
+        check(guardian_checks, GuardianShare.of_all(guardians)),
+    )
+    assert ours.tolist() == theirs.tolist()
+    return ours.tolist()
 
 
-def one_more_win_for_class_2(wins):
-    wins[:, 2] = (wins[:, 2] + 1) % 4
+def in_one(step, change):
+    generator = np.random.default_rng(5)
+    return lambda name, sent: tuple(change(each, generator) for each in sent) if name == step else sent
 
 
-def test_what_remains_is_a_refusal_that_tells_one_bit_of_a_vote_and_names_the_seat() -> None:
-    """It says that class 2 beat one class more than it did. Where class 2 was second, there are two winners then, and
-    the vote is refused; where it was last, nothing changes. An honest computation is taken."""
-    assert accepted(FIRST, lambda wins: None) == accepted(OTHER, lambda wins: None) == [True, True]
-    assert accepted(FIRST, one_more_win_for_class_2) == [False, False]
-    assert accepted(OTHER, one_more_win_for_class_2) == [True, True]
+@pytest.mark.parametrize("change", DEVIATIONS, ids=lambda change: change.__name__)
+@pytest.mark.parametrize("step", ["layer 2: signs", "layer 2: choices", "vote: signs", "vote: wins", LAST_REQUEST])
+def test_the_vote_is_taken_whatever_it_sends_in_a_step_and_whatever_the_vote(step, change) -> None:
+    """Shifted scores, wins and choices: a refusal would tell the vote, or on which side of a margin it is."""
+    assert accepted(in_one(step, change)) == [True] * 3
+
+
+@pytest.mark.parametrize("guess", range(3))
+def test_wins_that_fit_one_class_alone_tell_nothing_of_a_vote(guess) -> None:
+    """Every class but one is said to win other times than it does, so that its entry is in no table."""
+    others = [each for each in range(3) if each != guess]
+
+    def only(name, sent):
+        if name == "vote: wins":
+            sent[1][:, others] += 3
+        return sent
+
+    assert accepted(only) == [True] * 3
+
+
+def test_a_share_that_it_moves_afterwards_is_refused_whatever_the_vote(monkeypatch) -> None:
+    real = computing.chosen
+    added = np.array([1, 0, 0], dtype=np.uint32)
+    monkeypatch.setattr(computing, "chosen", lambda *given: plus(real(*given), added * given[2].any()))
+    assert accepted(lambda name, sent: sent) == [False] * 3

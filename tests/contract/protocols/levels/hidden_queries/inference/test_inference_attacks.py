@@ -1,8 +1,9 @@
 """Hidden queries: a querying party or a guardian that attacks the check reads no vote of a private model.
 
-What a guardian that deals wrongly still learns is stated by a test too: one bit of a voter and batch, and at the price
-of the voter being refused.
+Whatever a guardian deals, whether a vote is taken says nothing of it: all voters' are, or none's.
 """
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from protocols.crypto.field import plus
 from protocols.levels.hidden_queries.inference import computing
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.model import plain_inference, quantise
+from protocols.levels.hidden_queries.inference.vote import VoteGate
+from protocols.levels.two_server import sketch
 from protocols.levels.two_server.shares import CoordinatorShare, GuardianShare
 from protocols.levels.two_server.sketch import Ballots, coordinator_checks, guardian_checks
 from tests.harness.inference_parties import CONTEXT, linear_model, parties, run
@@ -78,24 +81,69 @@ def test_honest_votes_of_private_models_pass(shares) -> None:
     assert found[1].all()
 
 
-def test_a_guardian_that_deals_wrongly_learns_whether_a_vote_was_refused_and_nothing_else(monkeypatch) -> None:
-    """It spoils k v where class GUESS would win: such a voter is refused, and another is not. Of a refused voter the
-    numbers that it sees are random, so they do not say by how much the vote was spoilt."""
-    corrections = computing.corrections
+def dealing(change):
+    """A guardian whose tables of the winner's number are others."""
+    honest = VoteGate.secrets
 
-    def spoiling(pieces, secrets, own):
-        (secret,) = secrets[-1:]
-        if pieces[-1].shape[0] == 3 and len(pieces) == 1 and secret.ndim == 4:
-            spoilt = secret.copy()
-            wins = dealt_wins.pop()
-            spoilt[:, :, 0, GUESS] = plus(spoilt[:, :, 0, GUESS], wins[:, 0, GUESS][None].repeat(3, axis=0))
-            secrets = (spoilt,)
-        elif pieces[-1].group == "field":
-            dealt_wins.append(secrets[-1])
-        return corrections(pieces, secrets, own)
+    def secrets(gate, free):
+        *others, numbers = honest(gate, free)
+        return (*others, change(numbers))
 
-    dealt_wins: list[np.ndarray] = []
-    monkeypatch.setattr(computing, "corrections", spoiling)
+    return secrets
+
+
+def zero_but_for_the_guess(tables):
+    return tables * (np.arange(tables.shape[-1]) == GUESS).astype(tables.dtype)
+
+
+def of_the_next_class(tables):
+    return np.roll(tables, 1, axis=-1)
+
+
+def of_every_entry(tables):
+    return tables + np.arange(len(tables), dtype=tables.dtype)[:, None, None]
+
+
+@pytest.mark.parametrize("change", [zero_but_for_the_guess, of_the_next_class, of_every_entry])
+def test_a_guardian_that_deals_other_tables_has_all_votes_taken_whatever_they_are(change, monkeypatch) -> None:
+    monkeypatch.setattr(VoteGate, "secrets", dealing(change))
     found = checked(computed())
-    np.testing.assert_array_equal(found[0], VOTES[:, 0] != GUESS)
-    np.testing.assert_array_equal(found[1], found[0])
+    assert found[0].all()
+    assert found[1].all()
+
+
+def moved_pads(monkeypatch, at):
+    """A guardian that deals the querying party a pad that is one more in one number than the answering party's."""
+    honest = computing.deal
+
+    def moved(*given, **more):
+        (seed, pad), answerers = honest(*given, **more)
+        pad = pad.copy()
+        pad[at][:, GUESS] = plus(pad[at][:, GUESS], np.array([1], dtype=np.uint32))
+        return (seed, pad), answerers
+
+    monkeypatch.setattr("tests.harness.inference_parties.deal", moved)
+
+
+@pytest.mark.parametrize("at", [0, 1], ids=["of votes", "of keyed votes"])
+def test_a_guardian_that_deals_other_pads_has_all_votes_refused_whatever_they_are(at, monkeypatch) -> None:
+    moved_pads(monkeypatch, at)
+    found = checked(computed())
+    assert not found[0].any()
+    assert not found[1].any()
+
+
+def test_a_guardian_that_undoes_other_pads_of_keyed_votes_in_the_check_has_all_votes_taken(monkeypatch) -> None:
+    """What it added to k v is known to it, and the same for every vote: it can take it out, of all or of none."""
+    moved_pads(monkeypatch, 1)
+    both = computed()
+    determined = sketch.guardian_determined
+
+    def undone(*given, **more):
+        found = determined(*given, **more)
+        keyed = found.keyed.copy()
+        keyed[:, 0, :, GUESS] = plus(keyed[:, 0, :, GUESS], np.array([1], dtype=np.uint32))
+        return replace(found, keyed=keyed)
+
+    monkeypatch.setattr(sketch, "guardian_determined", undone)
+    assert checked(both)[0].all()

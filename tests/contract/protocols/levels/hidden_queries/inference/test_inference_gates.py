@@ -5,7 +5,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from protocols.crypto.field import P
 from protocols.crypto.prg import Stream
 from protocols.levels.hidden_queries.inference import comparison
 from protocols.levels.hidden_queries.inference.comparison import Digits, ReLUGate, ReLUSide, corrections, drawn, joined
@@ -75,7 +74,7 @@ def votes_of(scores, bits, key):
     a, b = (side.masked(share) for side, share in zip((left, right), shared(scores, key), strict=True))
     a, b = left.lookups(a, b), right.lookups(b, a)
     a, b = left.wins(a, b), right.wins(b, a)
-    return (left.shares(a, b).astype(np.int64) + right.shares(b, a)) % P
+    return np.eye(256, dtype=np.uint8)[gate.modulo(left.index(a, b) + right.index(b, a))][:, : gate.classes]
 
 
 @given(

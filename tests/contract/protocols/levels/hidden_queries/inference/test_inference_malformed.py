@@ -11,12 +11,13 @@ from protocols.errors import MalformedMessage
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.computing import Answerer, Querier, deal
 from protocols.levels.hidden_queries.inference.model import quantise
+from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from tests.harness.inference_parties import mlp, parties
 from tests.harness.seeded import seeded_source
 
 MODEL = quantise(mlp(np.random.default_rng(0), 3, 2, 3), Precision())
 INPUTS = np.array([[0.5, -0.25, 1.0], [0.0, 0.125, -1.0]])
-STEPS = ("weights", "layer 2: signs", "layer 2: choices", "vote: signs", "vote: wins")
+STEPS = ("weights", "layer 2: signs", "layer 2: choices", "vote: signs", "vote: wins", LAST_REQUEST)
 
 
 def faults(arrays):
@@ -69,10 +70,10 @@ def test_a_malformed_reply_is_refused_and_ends_the_batch(step) -> None:
 
 
 def test_a_share_outside_the_field_is_refused() -> None:
-    _, answerer, request = until("vote: wins")
+    _, answerer, request = until(LAST_REQUEST)
     reply = answerer.step(*request)
-    for at in range(1, len(reply) - 1):
-        querier, _, _ = until("vote: wins")
+    for at in range(len(reply) - 1):
+        querier, _, _ = until(LAST_REQUEST)
         changed = reply[at].copy()
         changed.flat[-1] = P
         with pytest.raises(MalformedMessage, match="field element is out of range"):
@@ -91,7 +92,7 @@ def test_steps_out_of_order_or_repeated_are_refused_and_end_the_batch() -> None:
 
 
 def test_a_finished_batch_takes_nothing_more() -> None:
-    querier, answerer, request = until("vote: wins")
+    querier, answerer, request = until(LAST_REQUEST)
     reply = answerer.step(*request)
     assert querier.step(reply) is None
     with pytest.raises(MalformedMessage, match="after the batch was over"):

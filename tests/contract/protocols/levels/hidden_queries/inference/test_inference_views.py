@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from scipy.stats import chi2
 
-from protocols.crypto.field import plus
 from protocols.crypto.prg import Stream
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.comparison import drawn
@@ -175,26 +174,3 @@ def test_the_guardian_gets_the_same_seed_whatever_input_and_model() -> None:
             (share,) = answerer.guardian_share.arrays()
             seeds.add(share.tobytes())
     assert seeds == {seeded_source(3, 2)(32)[:16]}
-
-
-def test_without_a_fresh_share_the_guardian_would_read_every_vote(monkeypatch) -> None:
-    """Why the guardian's share is drawn afresh: it dealt the tables, and a share from them names the opened entry."""
-    kept = []
-    monkeypatch.setattr(
-        "protocols.levels.hidden_queries.inference.computing.plus",
-        lambda own, zero: kept.append((own, plus(own, zero))) or plus(own, zero),
-    )
-    rows = np.random.default_rng(2).uniform(-1, 1, (50, 2))
-    querier, answerer = parties(FIRST, rows, 4)
-    run(querier, answerer)
-    tables = answerer._dealt[-2]
-    masks = sum(
-        own_arrays(seed, querier._plan, pieces)[at]
-        for seed, pieces, at in (
-            (querier._seed, querier._plan.queriers, -4), (answerer._dealt[0], querier._plan.answerers, -1)
-        )
-    )  # fmt: skip
-    own, sent = kept[0]  # the answering party's; the querying party adds zeros to its share after it
-    entry = (tables == own).argmax(axis=0)
-    assert ((((entry - masks) & 3) == 2) == np.eye(3)[plain_inference(FIRST, rows)]).all()
-    assert not (tables == sent).any()

@@ -62,7 +62,7 @@ def test_layers_in_unusual_orders_give_exactly_the_plain_labels() -> None:
     model = quantise(Model((2, 10, 10), layers), Precision(5, 5, 32, 1.0))
     inputs = rng.uniform(-1, 1, (9, 2, 10, 10))
     querier, answerer = parties(model, inputs, 3)
-    assert len(run(querier, answerer)) == 11
+    assert len(run(querier, answerer)) == 12
     assert (votes(querier, answerer) == one_hot(model, inputs)).all()
 
 
