@@ -38,6 +38,8 @@ _OF_CONSTANT = (None, 0.1)
 _OF_CLASSES, _CLEARLY = (0.1, 0.5), 2.0
 # A softmax has a prior of so many times the variance of least squares', over the number of classes.
 _SOFTER = 2.0
+# What neighbours have in common beside least squares' scores moves those of the softmax so many times as far.
+_OF_NEIGHBOURS = 2.0
 # Records of the pool that a softmax looks at, and steps of its solver, at most.
 _MOST_FITTED, _MOST_STEPS = 4000, 500
 # Of the mean diagonal: makes a singular system solvable.
@@ -112,13 +114,6 @@ def as_probabilities(scores: Float64[ndarray, "records classes"]) -> Float64[nda
     return np.asarray(scipy.special.softmax(scores * scores.shape[1], axis=1))
 
 
-def _cut(scores: Float64[ndarray, "records classes"]) -> Float64[ndarray, "records classes"]:
-    """Scores of least squares cut off at 0 and 1, with the sum 1; the classes of a row of nothing are alike."""
-    cut = np.clip(scores, 0.0, 1.0)
-    total = cut.sum(axis=1, keepdims=True)
-    return np.where(total > 0, cut / np.where(total > 0, total, 1.0), 1 / scores.shape[1])
-
-
 def fit(
     mean: Float64[ndarray, "rows columns"],
     moment: PublicMoment,
@@ -154,8 +149,9 @@ def fit(
     wider = problem.fitted(found.prior, _covariance(neighbours.weighed.T @ neighbours.spread))
     if wider.log_likelihood <= mixed.log_likelihood:
         return scores
-    near = neighbours.phi @ wider.coefficients + wider.smoothness * neighbours.spread @ wider.weights
-    return replace(scores, log_likelihood=wider.log_likelihood, near=_cut(near @ code.T + 1 / len(targets)))
+    near = _OF_NEIGHBOURS * wider.smoothness * neighbours.spread @ wider.weights @ code.T
+    probabilities = as_probabilities(scores.scores(neighbours.phi) + near)
+    return replace(scores, log_likelihood=wider.log_likelihood, near=probabilities)
 
 
 def _covariance(made: Float64[ndarray, "rows rows"]) -> Float64[ndarray, "rows rows"]:
