@@ -7,6 +7,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
@@ -240,6 +241,10 @@ def check(study: str, home: PartyHome, as_json: bool, page: Path | None) -> int:
     "--unusable", multiple=True, metavar="COLUMN=REMEDY",
     help="What happens to values that cannot be used: missing, leave out (the record), or clip.",
 )  # fmt: skip
+@click.option(
+    "--times", multiple=True, metavar="COLUMN=FACTOR",
+    help="What numbers in another unit are multiplied by; 1 says that the unit is the study's.",
+)  # fmt: skip
 @click.option("--decimal", help="The decimal sign of numbers: . or ,")
 @click.option("--thousands", help="The sign between thousands: . , ' or a blank.")
 @click.option("--delimiter", help="Between the fields of a CSV file: , ; | or a tab.")
@@ -253,6 +258,7 @@ def make_map(
     columns: tuple[str, ...],
     values: tuple[str, ...],
     unusable: tuple[str, ...],
+    times: tuple[str, ...],
     yes: bool,
     **said: str | None,
 ) -> int:
@@ -271,7 +277,7 @@ def make_map(
     settings, terms = home.settings(), home.find_study(study).terms
     path = home.mapping_file()
     given = {key: value for key, value in said.items() if value is not None}
-    mapping = check_mapping(_with_options(settings.data.mapping, given, columns, values, unusable, terms), path)
+    mapping = check_mapping(_with_options(settings.data.mapping, given, columns, values, unusable, times, terms), path)
     if not settings.data.source.is_table:  # only how units are told apart can be said
         quality = Quality(0, (), (), (), mapping)
     else:
@@ -299,12 +305,21 @@ def make_map(
 data.add_command(score)
 
 
+def is_number(text: str) -> bool:
+    """Whether a text is a finite number."""
+    try:
+        return isfinite(float(text))
+    except ValueError:
+        return False
+
+
 def _with_options(
     mapping: DataMapping,
     given: dict[str, str],
     columns: Sequence[str],
     values: Sequence[str],
     unusable: Sequence[str],
+    times: Sequence[str],
     terms: Terms,
 ) -> DataMapping:
     """The mapping with what the command line says. Raises InvalidInput for a column that the study does not have."""
@@ -325,6 +340,12 @@ def _with_options(
         if not found:
             raise InvalidInput(f"--value {text!r}; allowed: COLUMN:YOURS=STUDYS")
         words.setdefault(column, {})[own.strip()] = name.strip()
+    factors = dict(mapping.times)
+    for text in times:
+        column, factor = pair("--times", text, "=")
+        if column not in {each.column for each in terms.features if each.kind == "numeric"} or not is_number(factor):
+            raise InvalidInput(f"--times {text!r}; allowed: a numeric column of the study, = and a number above 0")
+        factors[column] = float(factor)
     of_units = {key: given.pop(key) for key in ("names", "equal_rows") if key in given}
     return dataclasses.replace(
         mapping,
@@ -333,6 +354,7 @@ def _with_options(
         columns={**mapping.columns, **dict(pair("--column", text, "=") for text in columns)},
         values=words,
         unusable={**mapping.unusable, **dict(pair("--unusable", text, "=") for text in unusable)},
+        times=factors,
     )
 
 
@@ -359,7 +381,8 @@ def _columns(quality: Quality | None) -> list[str]:
     for each in quality.columns:
         named = each.column if each.own == each.column else f"{each.column} ({each.own})"
         said = [f"{each.missing} missing"] * bool(each.missing) + [f"{each.unusable} unusable"] * bool(each.unusable)
-        lines += [_indented(f"{named}: {', '.join(said) or 'complete'}; {each.encoded}", "  ")]
+        said += [each.range] * bool(each.range)
+        lines += [_indented(f"{named}: {'; '.join(said) or 'complete'}; {each.encoded}", "  ")]
     return lines
 
 
@@ -375,6 +398,8 @@ def _problem(problem: Problem, study: str) -> list[str]:
     named = problem.column if problem.own in ("", problem.column) else f"{problem.column} ({problem.own})".strip()
     head = f"{named}: {problem.found}" if named else problem.found
     lines = [_indented(head, "  ")]
+    if problem.values and not problem.count:
+        lines.append(_indented(f"here {problem.values[0]}", "    "))
     if problem.count:
         rows = ", ".join(map(str, problem.rows)) + ", ..." * (problem.count > len(problem.rows))
         such = f"such as {', '.join(map(repr, problem.values))}"
@@ -402,7 +427,8 @@ def _figures(place: str, quality: Quality | None, fit: Suitability | None, good:
     """The report without values of records."""
     figures: dict[str, Any] = {"source": place, "ready": good}
     if quality is not None:
-        figures["columns"] = [dataclasses.asdict(each) for each in quality.columns]
+        columns = [dataclasses.asdict(each) for each in quality.columns]
+        figures["columns"] = [{key: each[key] for key in each if key != "range"} for each in columns]
         problems = [dataclasses.asdict(each) for each in quality.problems]
         shown = ("column", "own", "found", "todo", "count", "rows")
         figures["problems"] = [{key: each[key] for key in shown} for each in problems]

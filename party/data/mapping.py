@@ -14,6 +14,7 @@ import unicodedata
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
+from math import inf
 from pathlib import Path
 from typing import Final
 
@@ -91,8 +92,9 @@ _HEADER: Final = """\
 # file anew from what it holds (comments are lost); it can be edited. [columns]: the study's column = your column.
 # [values.COLUMN]: your value = the study's value, "" for a missing one. [unusable]: what happens to a value of the
 # study's column that cannot be used: "missing", "leave out" (the record is not used), or "clip" (only a number that is
-# far from the study's centre). Without it such a value is refused, with its row. names: when two patients' names are
-# one: "exact" (as written), "folded" (whatever case, blanks and invisible characters), "number" (and 007 is 7).
+# far from the study's centre). Without it such a value is refused, with its row. [times]: by what numbers in another
+# unit than the study's are multiplied; 1 says that the unit is the study's. names: when two patients' names are one:
+# "exact" (as written), "folded" (whatever case, blanks and invisible characters), "number" (and 007 is 7).
 # equal_rows: whether equal records of a patient, or of nobody named, are "one" unit, or "each" is one.
 """
 
@@ -111,13 +113,15 @@ class Form:
 @dataclass(frozen=True, kw_only=True)
 class DataMapping:
     """form: how texts are written; columns: the study's column -> this hospital's; values: by the study's column, this
-    hospital's value -> the study's; unusable: the study's column -> one of REMEDIES; names, equal_rows: one of RULES
+    hospital's value -> the study's; unusable: the study's column -> one of REMEDIES; times: the study's column -> what
+    its numbers are multiplied by; names, equal_rows: one of RULES
     and of EQUAL_ROWS, None where nobody said."""
 
     form: Form = field(default_factory=Form)
     columns: Mapping[str, str] = field(default_factory=dict)
     values: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     unusable: Mapping[str, str] = field(default_factory=dict)
+    times: Mapping[str, float] = field(default_factory=dict)
     names: str | None = None
     equal_rows: str | None = None
 
@@ -132,12 +136,13 @@ def read_mapping(path: Path) -> DataMapping:
         table = TomlTable(path, read_toml(path))
     except DataUnavailable:
         return DataMapping()
-    values = table.table("values")
+    values, times = table.table("values"), table.table("times")
     mapping = DataMapping(
         form=read_form(table),
         columns=table.names("columns"),
         values={column: values.names(column) for column in values.values},
         unusable=table.names("unusable"),
+        times={column: times.number(column) for column in times.values},
         names=table.said("names"),
         equal_rows=table.said("equal_rows"),
     )
@@ -152,6 +157,9 @@ def check_mapping(mapping: DataMapping, path: Path) -> DataMapping:
     _check_said(path, "equal_rows", mapping.equal_rows, EQUAL_ROWS)
     for column, remedy in mapping.unusable.items():
         _check_said(path, f"unusable.{column}", remedy, REMEDIES)
+    for column, factor in mapping.times.items():
+        if not 0 < factor < inf:
+            raise InvalidInput(f"{path}: times.{column} is {factor!r}; allowed: a finite number above 0")
     return mapping
 
 
@@ -191,6 +199,9 @@ def mapping_toml(mapping: DataMapping, *, notes: Mapping[str, list[str]] | None 
     for column, names in mapping.values.items():
         lines += _table(f"values.{json.dumps(column, ensure_ascii=False)}", names)
     lines += _table("unusable", mapping.unusable)
+    if mapping.times:
+        times = ((json.dumps(column, ensure_ascii=False), factor) for column, factor in mapping.times.items())
+        lines += ["", "[times]", *(f"{column} = {factor!r}" for column, factor in times)]
     for column, texts in (notes or {}).items():
         lines += ["", f"# open: {column}", *(f"#   {text}" for text in texts)]
     return "\n".join(lines) + "\n"

@@ -6,9 +6,7 @@ Values of records stand in `Problem.values` alone: they are for the hospital's o
 
 from __future__ import annotations
 
-import difflib
 import re
-import unicodedata
 import zlib
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -21,6 +19,7 @@ from jaxtyping import Bool
 from numpy import ndarray
 
 from party.data.files import CsvFile
+from party.data.likeness import bare, candidates, columns_alike, expected, meant, numbers_of, other_unit
 from party.data.mapping import DELIMITERS, DataMapping, Form, reads
 from party.data.records import Columns, DataSettings, missing_texts, near, study_texts
 from protocols.errors import DataCorrupt
@@ -28,19 +27,11 @@ from protocols.study.features import read_column, shown
 from protocols.study.terms import Feature, Terms
 from runtime.tables import first_rows, open_table
 
-# Words for the same thing, in lower case: of the sexes, and of yes and no. A digit is never one of them.
-_SAME: Final = (
-    frozenset({"male", "m", "man", "männlich", "maennlich", "mann", "homme", "masculin", "h", "hombre", "uomo"}),
-    frozenset({"female", "f", "w", "woman", "weiblich", "frau", "femme", "féminin", "feminin", "mujer", "donna"}),
-    frozenset({"yes", "y", "true", "t", "ja", "j", "oui", "o", "si", "sí", "positive", "pos", "+", "present"}),
-    frozenset({"no", "n", "false", "f", "nein", "non", "negative", "neg", "-", "absent"}),
-)
 _ABSENT: Final = frozenset(
     {"", "-", "--", ".", "..", "?", "*", "/", "n/a", "na", "nan", "null", "none", "nil", "#n/a", "#na", "missing",
      "unknown", "unbekannt", "k.a.", "k. a.", "keine angabe", "nr", "n.d.", "nd", "not done", "inconnu"}
 )  # fmt: skip
 _DATE: Final = re.compile(r"\d{4}-\d{1,2}-\d{1,2}([T ].*)?|\d{1,2}[./-]\d{1,2}[./-](\d{2}|\d{4})([T ].*)?", re.ASCII)
-_WHOLE: Final = re.compile(r"([+-]?\d+)[.,]0+", re.ASCII)
 
 
 def means_absent(text: str) -> bool:
@@ -53,31 +44,10 @@ def is_date(text: str) -> bool:
     return _DATE.fullmatch(text.strip()) is not None
 
 
-def meant(text: str, names: Sequence[str]) -> str | None:
-    """The one of the study's names that a text seems to mean; None where none or several fit.
-
-    By spelling (case, blanks, 1.0 for 1), or as another word for the same.
-    """
-    wanted = _folded(text)
-    for same in (
-        [name for name in names if _folded(name) == wanted],
-        [name for name in names if any({wanted, name.casefold().strip()} <= group for group in _SAME)],
-    ):
-        if same:
-            return same[0] if len(same) == 1 else None
-    return None
-
-
 def column_meant(column: str, header: Sequence[str]) -> str | None:
     """The hospital's column with the study's name but for case, blanks and signs; None unless one has it."""
-    same = [name for name in header if _bare(name) == _bare(column)]
+    same = [name for name in header if bare(name) == bare(column)]
     return same[0] if len(same) == 1 else None
-
-
-def columns_alike(column: str, header: Sequence[str]) -> list[str]:
-    """Up to three of the hospital's columns with similar names, for a person to choose from."""
-    bare = {_bare(name): name for name in header}
-    return [bare[each] for each in difflib.get_close_matches(_bare(column), bare, n=3, cutoff=0.5)]
 
 
 def absent_means(feature: Feature, texts: Sequence[str]) -> list[str]:
@@ -85,17 +55,6 @@ def absent_means(feature: Feature, texts: Sequence[str]) -> list[str]:
     if feature.kind == "categorical" and any(text.strip() == "+" for text in texts):
         return []
     return [text for text in texts if means_absent(text)]
-
-
-def _folded(text: str) -> str:
-    plain = text.strip().casefold()
-    whole = _WHOLE.fullmatch(plain)
-    return whole.group(1) if whole else plain
-
-
-def _bare(name: str) -> str:
-    decomposed = unicodedata.normalize("NFKD", name.casefold())
-    return "".join(letter for letter in decomposed if letter.isalnum())
 
 
 _LINES: Final = 50
@@ -165,6 +124,8 @@ def _divides(path: Path, encoding: str, delimiter: str) -> bool:
 
 
 _ROWS: Final = 8
+# Fewer values say nothing of a column's unit.
+_FEWEST: Final = 5
 _VALUES: Final = 5
 
 
@@ -198,7 +159,8 @@ class Proposal:
 
 @dataclass(frozen=True)
 class ColumnQuality:
-    """One of the study's columns as this hospital fills it. outside: values that cannot be used; width: features."""
+    """One of the study's columns as this hospital fills it. unusable: values that cannot be; width: features; range:
+    from, to and median of its numbers beside what the study expects, private, "" for other columns."""
 
     column: str
     own: str
@@ -206,6 +168,7 @@ class ColumnQuality:
     width: int
     missing: int
     unusable: int
+    range: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True)
@@ -235,7 +198,7 @@ def examine(settings: DataSettings, terms: Terms) -> Quality:
             if value != getattr(settings.mapping.form, key):
                 proposals.append(Proposal(key, "", value, ""))
     header = settings.source.header(mapping.form)
-    mapping, found, problems = _named(header, mapping, terms, settings)
+    mapping, found, problems = _named(header, mapping, terms, replace(settings, mapping=mapping))
     proposals += found
     present = [each for each in terms.features if header.count(mapping.own(each.column)) == 1]
     own = [mapping.own(column) for column in (*(each.column for each in present), terms.label)]
@@ -259,8 +222,13 @@ def examine(settings: DataSettings, terms: Terms) -> Quality:
 def _named(
     header: list[str], mapping: DataMapping, terms: Terms, settings: DataSettings
 ) -> tuple[DataMapping, list[Proposal], list[Problem]]:
-    """Which of the hospital's columns are the study's."""
+    """Which of the hospital's columns are the study's. A column that names patients, groups or hospitals is none."""
     proposals, problems, columns = [], [], dict(mapping.columns)
+    wanted = {each.column: each for each in terms.features}
+    apart = {settings.patient, settings.group, settings.hospitals, *columns.values(), *wanted, terms.label}
+    absent = {column for column in (*wanted, terms.label) if mapping.own(column) not in header}
+    open_yet = [name for name in header if header.count(name) == 1 and name not in apart] if absent else []
+    held: Columns = settings.source.columns(open_yet, mapping.form) if open_yet else {}
     for column in (*(each.column for each in terms.features), terms.label):
         own = mapping.own(column)
         if header.count(own) == 1:
@@ -272,7 +240,9 @@ def _named(
             columns[column] = other
             proposals.append(Proposal("column", column, other, column))
         else:
-            alike = columns_alike(column, header)
+            feature = wanted.get(column)
+            names = terms.class_names if feature is None else feature.categories
+            alike = candidates(column, feature, names, held, absent=missing_texts(settings) | _ABSENT)
             perhaps = f"; perhaps {', '.join(alike)}" if alike else ""
             meant_by = f'"{column}={alike[0] if len(alike) == 1 else "YOURS"}"'
             todo = f"conclave-party data map STUDY --column {meant_by}"
@@ -344,7 +314,32 @@ class _Examined:
             clip = f'{usual}, or --unusable "{column}=clip"'
             self._problem(column, f"allowed: {near(feature)}" if far.any() else "", clip, far)
         own, unusable = self.settings.mapping.own(column), int((read.wrong | read.beyond).sum())
-        return ColumnQuality(column, own, _encoding(feature), feature.width, int(read.absent.sum()), unusable)
+        middle = self._numbers(feature, [texts[row] for row in np.flatnonzero(~read.wrong & ~read.absent).tolist()])
+        return ColumnQuality(column, own, _encoding(feature), feature.width, int(read.absent.sum()), unusable, middle)
+
+    def _numbers(self, feature: Feature, texts: list[str]) -> str:
+        """Range and median of a numeric column's usable values beside what the study expects; asks where they may be in
+        another unit."""
+        values = numbers_of(texts) if feature.kind == "numeric" else np.zeros(0)
+        if not len(values):
+            return ""
+        middle, centre = float(np.median(values)), expected(feature)
+        said = f"{values.min():.4g} to {values.max():.4g}, median {middle:.4g}; the study expects about {centre:.4g}"
+        column = feature.column
+        few = column in self.settings.mapping.times or len(values) < _FEWEST
+        unit = None if few else other_unit(feature, middle)
+        if unit is not None:
+            factor, words = unit
+            times = "FACTOR" if factor is None else f"{factor:.5g}"
+            known = f"; {words} differ by this factor" if words else ""
+            self.problems.append(
+                Problem(
+                    column, self.settings.mapping.own(column), f"may be in another unit than the study's{known}",
+                    f'conclave-party data map STUDY --times "{column}={times}", or --times "{column}=1" as it is',
+                    values=(said,),
+                )
+            )  # fmt: skip
+        return said
 
     def label(self, terms: Terms) -> None:
         """Examines the label."""

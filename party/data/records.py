@@ -312,14 +312,17 @@ def usable_inputs(
 
 
 def study_texts(column: str, columns: Columns, settings: DataSettings, feature: Feature | None = None) -> list[str]:
-    """A column in the study's words: by the mapping's values; numbers, if it is numeric, with a decimal point."""
+    """A column in the study's words: by the mapping's values; numbers, if it is numeric, with a decimal point, in
+    the study's unit."""
     mapping = settings.mapping
-    words, texts = mapping.values.get(column, {}), columns[mapping.own(column)]
+    words, texts, times = mapping.values.get(column, {}), columns[mapping.own(column)], mapping.times.get(column, 1.0)
     numeric, absent = feature is not None and feature.kind == "numeric", missing_texts(settings)
     found: dict[str, str] = {}
     for text in dict.fromkeys(texts):
         word = words.get(text.strip(), text)
         found[text] = plain_number(word, mapping.form) if numeric and word.strip() not in absent else word
+        if numeric and times != 1 and np.isfinite(value := features.read_numbers([found[text].strip()])[0]):
+            found[text] = repr(float(value) * times)
     return [found[text] for text in texts]
 
 

@@ -56,6 +56,8 @@ SHOWN = {
     "coordinator.store.members.Issued.pem": "a certificate",
     "coordinator.store.members.Pending.pem": "a certificate request",
     "coordinator.connection.sessions.Session.refused": _DIGEST,
+    "coordinator.connection.sessions.Session.seats": _DIGEST,
+    "coordinator.connection.sessions.Connected.seats": _DIGEST,
     "coordinator.connection.sessions.Session.send": "a function",
     "protocols.levels.hidden_queries.inference.plan.InferencePlan.vote": "a shape",
     "coordinator.labelling.soft_labels.Turnout.records": "how many, from public numbers",

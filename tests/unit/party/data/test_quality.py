@@ -8,7 +8,7 @@ import pytest
 
 from party.data import load_records
 from party.data.files import CsvFile
-from party.data.mapping import DataMapping
+from party.data.mapping import DataMapping, mapping_toml, read_mapping
 from party.data.quality import Quality, examine
 from party.data.records import DataSettings
 from protocols.errors import DataCorrupt, InvalidInput
@@ -147,3 +147,56 @@ def test_a_remedy_is_used_where_it_can_be(tmp_path: Path) -> None:
         load_records(replace(old, mapping=DataMapping(unusable={"age": "missing"})), TERMS)
     with pytest.raises(DataCorrupt, match="every record is left out"):
         load_records(replace(old, mapping=DataMapping(unusable={"age": "leave out"})), TERMS)
+
+
+def test_columns_are_proposed_by_what_they_hold_and_a_patient_s_is_never_a_feature(tmp_path: Path) -> None:
+    terms = terms_of(
+        (
+            Feature(column="max_rate", kind="numeric", centre=150.0, scale=23.0),
+            Feature(column="st_depression", kind="numeric", centre=1.0, scale=1.0),
+            Feature(column="sex", kind="categorical", categories=("female", "male")),
+            Feature(column="chol", kind="numeric", centre=245.0, scale=55.0),
+        ),
+        label="ill", classes=("no", "yes"), shape=(5,),
+    )  # fmt: skip
+    rows = ["person;Alter;Geschlecht;Chol_mmol;Puls;ST-Senkung;Cholesterin;KHK"]
+    for n in range(9):
+        rows.append(f"{7000 + n};{50 + n};{'mw'[n % 2]};x;{140 + n};{n / 10};{5 + n / 10};{['ja', 'nein'][n % 2]}")
+    settings = settings_of(tmp_path, "\n".join(rows) + "\n", patient="person")
+    found = {each.column: each.column_is for each in examine(settings, terms).problems if each.column_is}
+    assert found == {
+        "max_rate": '"max_rate=Puls"', "st_depression": '"st_depression=ST-Senkung"', "sex": '"sex=Geschlecht"',
+        "chol": '"chol=Cholesterin"', "ill": '"ill=KHK"',
+    }  # fmt: skip
+    # Where nothing fits, nothing is proposed: not an age for a rate, and not a patient's number.
+    content = "person;Alter;personen\n7000;50;7000\n7001;61;7001\n"
+    without = settings_of(tmp_path, content, name="b.csv", patient="person")
+    found = {each.column: each.column_is for each in examine(without, terms).problems if each.column_is}
+    assert found == {column: f'"{column}=YOURS"' for column in ("max_rate", "st_depression", "sex", "chol", "ill")}
+
+
+@pytest.mark.parametrize(
+    ("values", "factor"), [((5.2, 6.1, 7.0, 5.9, 6.0), "38.67"), ((2450, 2600, 2300, 1900, 2500), "FACTOR")]
+)
+def test_numbers_in_another_unit_are_asked_about_and_a_factor_settles_it(
+    tmp_path: Path, values: tuple[float, ...], factor: str
+) -> None:
+    features = (FEATURES[0], replace(FEATURES[1], scale=600.0) if factor == "FACTOR" else FEATURES[1], FEATURES[2])
+    terms = terms_of(features, label="ill", classes=("no", "yes"), shape=(5,))
+    rows = "".join(f"63,{value},male,{'yes' if value == values[0] else 'no'}\n" for value in values)
+    settings = settings_of(tmp_path, "age,chol,sex,ill\n" + rows)
+    problems = examine(settings, terms).problems
+    assert [(each.column, f'--times "chol={factor}"' in each.todo) for each in problems] == [("chol", True)]
+    assert "median" in problems[0].values[0]
+    assert "6" not in repr(problems).replace("38.67", "")
+    for times in (1.0, 0.1):
+        said = replace(settings, mapping=replace(settings.mapping, times={"chol": times}))
+        assert not examine(said, terms).problems
+        read = load_records(said, terms).inputs[:, 1]
+        np.testing.assert_allclose(read, (np.array(values) * times - 230) / features[1].scale, rtol=1e-5)
+    path = tmp_path / "mapping.toml"
+    path.write_text(mapping_toml(DataMapping(times={"chol": 38.67})))
+    assert read_mapping(path).times == {"chol": 38.67}
+    path.write_text("[times]\nchol = -1\n")
+    with pytest.raises(InvalidInput, match=r"times\.chol is -1"):
+        read_mapping(path)
