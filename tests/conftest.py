@@ -3,6 +3,7 @@ same examples in every run, which calls have their arrays' types and shapes chec
 the garbage collector's.
 """
 
+import collections
 import dataclasses
 import functools
 import gc
@@ -10,6 +11,7 @@ import itertools
 import os
 import shutil
 import signal
+import types
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,8 @@ settings.register_profile("explore", deadline=None, max_examples=300)
 settings.load_profile("conclave")
 
 _jaxtyped = jaxtyping.jaxtyped
-
+# How often each function that stands inside another was defined.
+_defined: collections.Counter[types.CodeType] = collections.Counter()
 
 # Checking a call binds its arguments anew: without these limits it is most of the time of the whole suite.
 _FIRST_CALLS, _EVERY = 10, 500
@@ -52,7 +55,8 @@ if _in_memory():
 def _checked(what: Any = None, *, typechecker: Any) -> Any:
     """jaxtyped, for what has arrays among its annotations: the first calls of each function or class, then some.
 
-    A function's checks are compiled when it is first called, as most functions are in no one test.
+    A function's checks are compiled when it is first called, as most functions are in no one test. A function inside
+    another is defined, and so would be compiled, in each call of that one: it is checked the first times.
     """
     if what is None:
         return functools.partial(_checked, typechecker=typechecker)
@@ -62,6 +66,10 @@ def _checked(what: Any = None, *, typechecker: Any) -> Any:
         if dataclasses.is_dataclass(what) and "__init__" in vars(what):
             what.__init__ = _checked(what.__init__, typechecker=typechecker)  # as jaxtyped does
         return what
+    if "<locals>" in what.__qualname__:
+        _defined[what.__code__] += 1
+        if _defined[what.__code__] > _FIRST_CALLS:
+            return what
     checked = functools.cache(functools.partial(_jaxtyped, what, typechecker=typechecker))
     calls = itertools.count()
 
