@@ -145,12 +145,18 @@ def _select(
     """
     first, second, trials = np.sort(likely), np.sort(unlikely), len(likely)
     candidates = _candidates(first, second)
+    limits = _lower_limits(trials, alpha / 2)
     expected = score(
-        lower_limit(np.asarray(trials - np.searchsorted(first, candidates), dtype=float), trials, alpha=alpha / 2),
-        upper_limit(np.asarray(trials - np.searchsorted(second, candidates), dtype=float), trials, alpha=alpha / 2),
+        limits[trials - np.searchsorted(first, candidates)], 1.0 - limits[np.searchsorted(second, candidates)]
     )
     best = int(expected.argmax())
     return float(candidates[best]), float(expected[best])
+
+
+@lru_cache(maxsize=8)
+def _lower_limits(trials: int, alpha: float) -> Float64[ndarray, " hits"]:
+    """`lower_limit` of 0 to `trials` hits: every statistic of every pair is judged by the same."""
+    return lower_limit(np.arange(trials + 1.0), trials, alpha=alpha)
 
 
 def _candidates(

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache, lru_cache
 from typing import ClassVar
 
 import numpy as np
@@ -270,7 +271,7 @@ def told_apart(
         return seen @ weights
 
     def ranges(seen: Float64[ndarray, "trials cells"]) -> Codes:
-        return (seen[:, None, :] > quantiles).sum(axis=1)
+        return np.stack([np.searchsorted(*each) for each in zip(quantiles.T, seen.T, strict=True)], axis=1)
 
     statistics = [linear, *(_code_ratio(code_of, *map(code_of, known)) for code_of in (_low_bits, ranges))]
     step = max(1, _CHUNK // cells)
@@ -398,6 +399,7 @@ class WorstCase:
         return [first, *([party] * (PARTIES - 1))]  # type: ignore[list-item]  # three arrays each, as in a Holding
 
 
+@cache
 def worst_cases(unit: str) -> list[WorstCase]:
     """The cases for a protected unit, "record" or "patient". A patient may have one record, too."""
     record = [
@@ -429,6 +431,7 @@ GRADED_FEATURES = Blocks(
 _FAR = 10.0
 
 
+@cache
 def graded_cases(unit: str) -> list[WorstCase]:
     """The cases of graded votes: the opposite record moves two weights."""
     queries = GRADED_FEATURES
@@ -455,6 +458,8 @@ def _holding(records: Sequence[tuple[float, float, int]], *, unit: int) -> Holdi
     labels = np.array([each[2] for each in records], dtype=np.int64)
     return features, labels, np.full(len(records), unit, dtype=np.int64)
 
+
+@lru_cache(256)
 def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: float) -> Study:
     """The study of a party with this budget and two with twice as much, made by the code that makes every study."""
     plan = RecordVotesPlan(
