@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from dp_accounting.pld import privacy_loss_distribution
+from interpret.privacy import DPExplainableBoostingClassifier
 from scipy.stats import norm
 
 from benchmarks import dp_ebm, linear
@@ -222,11 +223,8 @@ def test_boosted_trees_are_for_tables_of_two_classes_and_say_what_they_lack(monk
 
 
 def test_boosted_trees_pay_for_all_their_sums_together():
-    pytest.importorskip("interpret.privacy", reason="needs interpret-core")
     rows, labels = some_rows(300, classes=2)
     move = 2 / linear.multiplier_of(1.0, DELTA)
-    from interpret.privacy import DPExplainableBoostingClassifier
-
     model = DPExplainableBoostingClassifier(
         feature_types=["continuous"] * 6, privacy_bounds=np.stack([rows.min(axis=0), rows.max(axis=0)], axis=1),
         epsilon=dp_ebm.own_epsilon(move / 2, DELTA), delta=DELTA, random_state=0, n_jobs=1, max_rounds=5,

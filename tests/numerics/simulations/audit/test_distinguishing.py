@@ -1,11 +1,16 @@
 """Lower bounds from samples of releases whose privacy is known: they hold, and they come close."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
 from scipy.special import ndtr
 
 from protocols.errors import InvalidInput
 from simulations.audit.bounds import Samples, epsilon_lower_bound, mu_lower_bound
+
+CANARIES = json.loads((Path(__file__).parents[3] / "vectors" / "canary_scores.json").read_text(encoding="utf-8"))
 
 
 def randomised_response(rng, epsilon, delta, trials):
@@ -46,6 +51,17 @@ def test_the_bound_on_a_gaussian_shift_is_close_to_its_mu_and_to_its_epsilon():
     z = np.linspace(-2, 5, 2001)
     exact = np.log(np.maximum(ndtr(1 - z) - 0.01, 1e-300) / ndtr(-z)).max()
     assert 0.88 * exact < epsilon_lower_bound([pair], delta=0.01, alpha=1e-6).value < exact
+
+
+@pytest.mark.parametrize("case", CANARIES["cases"], ids=lambda case: case["scores"])
+def test_the_bound_is_that_of_another_auditor_on_the_same_scores(case):
+    order = np.random.default_rng(0)
+    scores = (np.repeat(np.arange(float(len(case[side]))), case[side]) for side in ("before", "after"))
+    found = epsilon_lower_bound(
+        [Samples(*map(order.permutation, scores))], delta=CANARIES["delta"], alpha=CANARIES["alpha"]
+    )
+    # Each chooses its threshold on three tenths of the trials, which are not the same ones.
+    assert found.value == pytest.approx(case["epsilon"], rel=0.06)
 
 
 def test_the_reverse_direction_is_tried_too():
