@@ -1,14 +1,15 @@
 """The membership game where records vote: what attackers find of one replaced record, and the ceiling of its epsilon.
 
-    python benchmarks/record_votes_membership.py --data-dir DATA --epsilons 0.5,1,8
+    python benchmarks/record_votes_membership.py --data-dir DATA --epsilons 0.5,1,8 [--record-queries columns]
 
 heart_disease with its four hospitals. The attacker knows every record of every party but one, which is either the
 target or another record: what replace-one neighbours are. The target is a record of the hospital with the fewest: of a
-few pairs drawn at random, the one whose replacement moves the sums furthest. Each run is the real path: contributions
-of all parties, a study with fresh noise, soft labels of the pool, a student. Two attackers score it: one reads the
-released sums, by the statistic that is most powerful for them (linear in the cells, Neyman & Pearson); one asks the
-student for the target's probability (Yeom et al. 2018). The control publishes the sums without noise; it must be
-flagged, and nothing else may be.
+few pairs drawn at random, the one whose replacement moves the sums furthest. Where votes are graded the other record
+may also be the target itself with another label, which moves them nearly as far as anything. Each run is the real path:
+contributions of all parties, a study with fresh noise, soft labels of the pool, a student. Two attackers score it: one
+reads the released sums, by the statistic that is most powerful for them (linear in the cells, Neyman & Pearson); one
+asks the student for the target's probability (Yeom et al. 2018). The control publishes the sums without noise; it must
+be flagged, and nothing else may be.
 """
 
 from __future__ import annotations
@@ -24,14 +25,16 @@ from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 from sklearn.exceptions import ConvergenceWarning
 
-from coordinator.students import student_kind
+from coordinator.queries.choice import COLUMNS, GRADED, QueryChoice, make_queries
+from coordinator.students import SCORES, student_kind
+from coordinator.students.scores import ScoresStudent
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
 from protocols.research.private import Private
-from protocols.study.column_queries import column_queries, usual_bins
 from protocols.study.levels import Clear
-from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
+from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
@@ -80,7 +83,7 @@ class Game:
         """How far the parties' sums move in L2, squared, as a share of what the party's weight allows."""
         before, after = (np.sum(self.sums(replaced=replaced), axis=0) for replaced in (False, True))
         weight = round(self.study.roster[self.seat].weight * self.study.units)
-        return float(np.square((before - after) / weight).sum()) / 2
+        return float(np.square((before - after) / weight).sum()) / self.study.votes.delta_squared
 
     def sums(self, *, replaced: bool) -> list[Contribution]:
         """What every party contributes, with the target or with the other record."""
@@ -159,6 +162,10 @@ def _student_score(game: Game, labelling: Labelling, *, student: str, seed: int)
     """The logarithm of the student's odds of the target's label."""
     population = unit_sums(game.study).population
     soft = soft_pool_labels(game.study, labelling, game.queries, game.pool, records=population)
+    inputs, label = game.target
+    if student == SCORES:
+        made = ScoresStudent.of(game.queries, soft.scores)
+        return float(loss(made.predict_proba(game.queries.features(inputs)).astype(np.float64), label)[0])
     trained = student_kind(student).fit(
         game.pool,
         soft.probabilities.astype(np.float32),
@@ -166,7 +173,6 @@ def _student_score(game: Game, labelling: Labelling, *, student: str, seed: int)
         classes=game.study.classes,
         seed=seed,
     )
-    inputs, label = game.target
     return float(loss(trained.predict_proba(inputs).astype(np.float64), label)[0])
 
 
@@ -195,16 +201,19 @@ def main() -> None:
     parser.add_argument("--epsilons", default="0.5,1,8")
     parser.add_argument("--runs", type=int, default=4000)
     parser.add_argument("--student-runs", type=int, default=200)
-    parser.add_argument("--student", default="logistic_regression")
+    parser.add_argument("--record-queries", choices=(GRADED, COLUMNS), default=GRADED)
+    parser.add_argument("--student", help="[scores of graded votes, else logistic_regression]")
     parser.add_argument("--seed", type=int, default=0)
     asked = parser.parse_args()
     warnings.simplefilter("ignore", ConvergenceWarning)
+    student = asked.student or (SCORES if asked.record_queries == GRADED else "logistic_regression")
     for epsilon in (float(each) for each in asked.epsilons.split(",")):
         game = _game(asked, epsilon)
-        print(f"\nheart_disease, epsilon {epsilon:g} at delta {_DELTA:g}, unit record, replace-one")
+        print(f"\n{game.squared_move:.3f} of the squared move that is charged")
+        print(f"heart_disease, epsilon {epsilon:g} at delta {_DELTA:g}, unit record, replace-one")
         for what, noise, runs in (("private", True, asked.runs), ("control", False, 2 * asked.student_runs)):
             found = play(
-                game, runs=runs, student=asked.student, student_runs=asked.student_runs, seed=asked.seed, noise=noise
+                game, runs=runs, student=student, student_runs=asked.student_runs, seed=asked.seed, noise=noise
             )
             for one in found.for_research():
                 print(
@@ -218,20 +227,30 @@ def main() -> None:
 def _game(asked: argparse.Namespace, epsilon: float) -> Game:
     data = datasets.load("heart_disease", DatasetRequest(data_dir=asked.data_dir, seed=asked.seed))
     rows = partition(data, parties=None, scheme=BySite(), seed=asked.seed)
-    population = len(data.private_labels)
-    queries = column_queries(data.public_inputs, data.columns, bins=usual_bins(population))
-    plan = RecordVotesPlan(
-        name="membership",
-        classes=data.classes,
-        unit="record",
+    population, seats, graded = len(data.private_labels), len(rows), asked.record_queries == GRADED
+
+    def study_of(queries: Blocks) -> Study:
+        plan = RecordVotesPlan(
+            name="membership",
+            classes=data.classes,
+            unit="record",
+            population=population,
+            queries=queries,
+            rule="exhaustive",
+            level=Clear(),
+            quorum=seats,
+        )
+        return record_study(plan, names=data.site_names, epsilon=np.full(seats, epsilon), delta=np.full(seats, _DELTA))
+
+    queries = make_queries(
+        data.public_inputs,
+        data.columns,
+        QueryChoice(kind=asked.record_queries),
         population=population,
-        queries=queries,
-        rule="exhaustive",
-        level=Clear(),
-        quorum=len(rows),
+        classes=data.classes,
+        noise=noise_of_mean(study_of(ANY_SIGNED)) if graded else None,
     )
-    seats = len(rows)
-    study = record_study(plan, names=data.site_names, epsilon=np.full(seats, epsilon), delta=np.full(seats, _DELTA))
+    study = study_of(queries)
     holdings = [(data.private_inputs[each], data.private_labels[each], None) for each in rows]
     seat = int(np.argmin([len(each) for each in rows]))
     drawn = np.random.default_rng(asked.seed).choice(len(rows[seat]), size=(_CANDIDATES, 2))
@@ -248,6 +267,12 @@ def _game(asked: argparse.Namespace, epsilon: float) -> Game:
         )
         for target, other in drawn
     ]
+    if graded:
+        inputs, labels, _ = holdings[seat]
+        games += [
+            replace(each, other_input=inputs[each.position], other_label=int(1 - labels[each.position]))
+            for each in games
+        ]
     return max(games, key=lambda game: game.squared_move)
 
 

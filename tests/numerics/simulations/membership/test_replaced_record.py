@@ -8,23 +8,24 @@ from scipy.special import ndtr
 
 from benchmarks.record_votes_membership import Game, play
 from protocols.errors import InvalidInput
-from tests.harness.record_votes import HOLDINGS, QUERIES, RNG, study_of
+from tests.harness.record_votes import GRADED, HOLDINGS, QUERIES, RNG, study_of
 
 POOL = RNG.normal(size=(40, 3)).astype(np.float32)
 RUNS = 200
 
 
-def game(level="clear", *, unit="record", epsilon=(1.0, 2.0, 1.0)):
-    """The target: a record of party "a"; in its place one that shares no query with it, with the other label."""
+def game(level="clear", *, unit="record", epsilon=(1.0, 2.0, 1.0), queries=QUERIES):
+    """The target: a record of party "a"; in its place one with the other label, which shares no cell with it, or where
+    votes are graded the same record."""
     inputs, labels, _ = HOLDINGS[0]
     return Game(
-        study_of(level, unit=unit, epsilon=epsilon),
-        QUERIES,
+        study_of(level, unit=unit, epsilon=epsilon, queries=queries),
+        queries,
         POOL,
         HOLDINGS,
         seat=0,
         position=0,
-        other_input=-inputs[0],
+        other_input=inputs[0] if queries.signed else -inputs[0],
         other_label=int(1 - labels[0]),
     )
 
@@ -34,15 +35,23 @@ def found(made, **changed):
     return play(made, **(given | changed))
 
 
-@pytest.mark.parametrize(("level", "unit"), [("clear", "record"), ("clear", "patient"), ("secure_sum", "record")])
-def test_the_best_attacker_of_the_sums_stays_under_the_ceiling_and_finds_what_the_noise_leaves(level, unit):
+@pytest.mark.parametrize(
+    ("level", "unit", "queries"),
+    [
+        ("clear", "record", QUERIES),
+        ("clear", "patient", QUERIES),
+        ("secure_sum", "record", QUERIES),
+        ("clear", "record", GRADED),
+    ],
+)
+def test_the_best_attacker_of_the_sums_stays_under_the_ceiling_and_finds_what_the_noise_leaves(level, unit, queries):
     """The exact area of two Gaussians at distance d is Phi(d/sqrt(2)); the 95 % interval of this seed holds it."""
-    made = game(level, unit=unit)
+    made = game(level, unit=unit, queries=queries)
     one = found(made).for_research()[0]
     assert not one.flagged
     assert one.area.high < one.ceiling.area
     study = made.study
-    moved = np.sqrt(2 * made.squared_move) * study.weights[0]
+    moved = np.sqrt(study.votes.delta_squared * made.squared_move) * study.weights[0]
     # At secure_sum all three parties' shares are in the sum; at clear the study's noise is all.
     shares = 3 / study.lattice.shares if study.lattice is not None else 1
     exact = ndtr(moved / (study.gaussian.sigma * np.sqrt(shares)) / np.sqrt(2))
