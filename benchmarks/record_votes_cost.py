@@ -2,12 +2,14 @@
 
     OMP_NUM_THREADS=1 python benchmarks/record_votes_cost.py [--parties 250] [--records 60000] [--features 784]
         [--queries 1000] [--classes 10] [--nearest 1] [--dropouts 25] [--colluders 13] [--levels clear,two_server]
+        [--mnist DATA]
 
 Everything runs in one process, with a Party and a ledger in memory for each party; records are random and sparse, as
-images are. Seconds are of the processor and of one core: of all parties together for contributions, of the mean party,
-of the coordinator and of the guardian for the sum. MB are those of the encoded messages: what a party sends and
-receives in all, and what passes between the servers. What is opened is held against the plain sum: the largest
-difference in standard deviations of the noise is printed.
+images are, and vote in cells. With --mnist they are MNIST's training images and vote with graded features, those that a
+run has with a pool of 1,000 test images. Seconds are of the processor and of one core: of all parties together for
+contributions, of the mean party, of the coordinator and of the guardian for the sum. MB are those of the encoded
+messages: what a party sends and receives in all, and what passes between the servers. What is opened is held against
+the plain sum: the largest difference in standard deviations of the noise is printed.
 """
 
 from __future__ import annotations
@@ -16,26 +18,31 @@ import argparse
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
 from coordinator.in_process import InProcessTransport
+from coordinator.queries.choice import GRADED, QueryChoice, make_queries
 from party.party import Party
 from protocols.crypto.channel import Channel
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling import guardian as guardian_module
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.study.record_study import RecordVotesPlan, record_study
+from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
+from protocols.study.released_noise import noise_of_mean
 from protocols.study.study import Study
 from protocols.sums.blocks import Blocks, Nearest
 from protocols.wire.messages import Reply, Request, encode
+from simulations.datasets import load
+from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.levels import simulated_aggregation, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions
 
-UNITS = 64
+UNITS, UNITS_OF_GRADED = 64, 2**16
 SEED = 1
 
 
@@ -48,41 +55,63 @@ def main() -> None:
     ):  # fmt: skip
         parser.add_argument(f"--{name}", type=int, default=usual)
     parser.add_argument("--levels", default="clear,secure_sum,two_server")
+    parser.add_argument("--mnist", type=Path)
     asked = parser.parse_args()
-    rng = np.random.default_rng(SEED)
-    shape = (asked.records, asked.features)
-    records = (rng.random(shape, np.float32) * (rng.random(shape, np.float32) < 0.2)).astype(np.float32)
-    labels = rng.integers(0, asked.classes, asked.records)
-    points = records[: asked.queries]
-    queries = Blocks(
-        FeatureMap((asked.features,)),
-        (Nearest.of(points, columns=np.arange(asked.features), nearest=asked.nearest),),
-    )
+    records, labels, queries = _mnist(asked) if asked.mnist else _random(asked)
     holdings = [(records[each], labels[each], None) for each in np.array_split(np.arange(asked.records), asked.parties)]
     print(
-        f"{asked.parties} parties, {asked.records} records of {asked.features} features, {queries.rows} queries x "
+        f"{asked.parties} parties, {asked.records} records of {records[0].size} features, {queries.rows} queries x "
         f"{asked.classes} classes, each record votes in {queries.filled}"
     )
     for level in asked.levels.split(","):
-        kind = simulated_level(
-            level, units=UNITS, colluders=asked.colluders if level == "secure_sum" else None, seats=asked.parties
-        )
-        plan = RecordVotesPlan(
-            name="benchmark", classes=asked.classes, unit="record", population=asked.records, queries=queries,
-            rule="exhaustive", level=kind, quorum=asked.parties - asked.dropouts,
-        )  # fmt: skip
-        seats = {
-            "names": [f"hospital-{at}" for at in range(asked.parties)],
-            "epsilon": np.resize([1.0, 2.0, 3.0], asked.parties),
-            "delta": np.full(asked.parties, 1e-5),
-        }
-        record_study(plan, **seats)  # imports and tables are read once
-        study, planned = of_processor(lambda plan=plan, seats=seats: record_study(plan, **seats))
+        _study(asked, queries, level)  # imports and tables are read once
+        study, planned = of_processor(lambda level=level: _study(asked, queries, level))
         sums, counted = of_processor(lambda study=study: contributions(study, queries, holdings))
         print(f"\n{level}: sigma {study.gaussian.sigma:.4g} votes")
         print(f"  noise and weights               {1e3 * planned:8.1f} ms")
         print(f"  contributions of all parties    {counted:8.2f} s")
         opened(study, sums)
+
+
+def _study(asked: argparse.Namespace, queries: Blocks, level: str) -> Study:
+    kind = simulated_level(
+        level,
+        units=UNITS_OF_GRADED if queries.signed else UNITS,
+        colluders=asked.colluders if level == "secure_sum" else None,
+        seats=asked.parties,
+    )
+    plan = RecordVotesPlan(
+        name="benchmark", classes=asked.classes, unit="record", population=asked.records, queries=queries,
+        rule="exhaustive", level=kind, quorum=asked.parties - asked.dropouts,
+    )  # fmt: skip
+    return record_study(
+        plan,
+        names=[f"hospital-{at}" for at in range(asked.parties)],
+        epsilon=np.resize([1.0, 2.0, 3.0], asked.parties),
+        delta=np.full(asked.parties, 1e-5),
+    )
+
+
+def _random(asked: argparse.Namespace) -> tuple[ndarray, ndarray, Blocks]:
+    rng = np.random.default_rng(SEED)
+    shape = (asked.records, asked.features)
+    records = (rng.random(shape, np.float32) * (rng.random(shape, np.float32) < 0.2)).astype(np.float32)
+    labels = rng.integers(0, asked.classes, asked.records)
+    block = Nearest.of(records[: asked.queries], columns=np.arange(asked.features), nearest=asked.nearest)
+    return records, labels, Blocks(FeatureMap((asked.features,)), (block,))
+
+
+def _mnist(asked: argparse.Namespace) -> tuple[ndarray, ndarray, Blocks]:
+    data = load("mnist", DatasetRequest(data_dir=asked.mnist, seed=SEED, private_size=asked.records, public_size=1000))
+    queries = make_queries(
+        data.public_inputs,
+        (),
+        QueryChoice(kind=GRADED),
+        population=asked.records,
+        classes=data.classes,
+        noise=noise_of_mean(_study(asked, ANY_SIGNED, "clear")),
+    )
+    return data.private_inputs, data.private_labels, queries
 
 
 def of_processor(work: Callable) -> tuple:
