@@ -25,6 +25,7 @@ from scipy.special import softmax
 
 from protocols.errors import InvalidInput
 from simulations.baselines.method import Score, Task
+from simulations.baselines.methods import graded_scores
 
 Rows = Float64[ndarray, "records features"]
 Labels = Int64[ndarray, " records"]
@@ -279,6 +280,11 @@ def idp_sgd(
     ends = np.round(np.cumsum([share for share, _ in _SHARES]) * len(private_y)).astype(int)
     times = np.repeat([times for _, times in _SHARES], np.diff(ends, prepend=0))
     return _by_budgets(private_x, private_y, classes, epsilon * rng.permutation(times), delta, rng)
+
+
+def graded_unequal(task: Task) -> Score:
+    """Graded votes, in which 34 % of the parties have this epsilon, 43 % twice and 23 % three times as much."""
+    return graded_scores(task, budgets=",".join(f"{times * task.budget!r}:{share}" for share, times in _SHARES))
 
 
 def _by_budgets(

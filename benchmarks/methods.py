@@ -35,6 +35,11 @@ IDP_SGD: Final = Method(
     "dp_sgd in which 34 % of the records have epsilon, 43 % twice and 23 % three times as much",
     "record", _CURATOR, "Boenisch et al. 2023, Have it your way, the method Scale",
 )  # fmt: skip
+GRADED_UNEQUAL: Final = Method(
+    "benchmarks.linear:graded_unequal",
+    "graded_votes in which 34 % of the parties have epsilon, 43 % twice and 23 % three times as much",
+    "record", "nobody, if the sums are secure", "docs/explanation/record-votes.md",
+)  # fmt: skip
 ADASSP: Final = Method(
     "benchmarks.linear:adassp_score",
     "least squares of noisy sufficient statistics, of pooled records",

@@ -122,7 +122,12 @@ def record_votes(task: Task) -> Score:
 
 def graded_votes(task: Task) -> Score:
     """The scores that graded votes release, without a student."""
-    settings = _of_records(task, record_queries=GRADED, bins=None, nearest=None, partitions=None)
+    return graded_scores(task, budgets=repr(task.budget))
+
+
+def graded_scores(task: Task, *, budgets: str) -> Score:
+    """The same under these budgets of the parties."""
+    settings = _of_records(task, record_queries=GRADED, bins=None, nearest=None, partitions=None, budgets=budgets)
     try:
         given = with_settings(task.inputs, settings.changed(student="none"), reporter=task.reporter)
         _, study = study_of(given)
