@@ -7,6 +7,7 @@ often a student is right. Its maximum over kinds is also a little too high.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Final
@@ -15,16 +16,19 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.students import STUDENTS, student_kind
+from coordinator.students import SCORES, STUDENTS, student_kind, usual_table_student
 from coordinator.students.student import is_image
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.study.votes import TeacherVotes, UnitSums, Votes
 
 AUTO: Final = "auto"
 USUAL: Final = "usual"
 # Labels of images, and of table rows, that are many: docs/how-to/choose-a-student.md.
 MANY_OF_IMAGES: Final = 2000
 MANY_OF_ROWS: Final = 500
+# Images of smaller sides have too little for a network to find: graded votes' own scores are better.
+NETWORK_SIDE: Final = 16
 FOLDS: Final = 3
 SIMPLEST: Final = "logistic_regression"
 # Kinds that a release can contain, the simpler first, which wins a tie; each with the packages that it needs.
@@ -76,17 +80,53 @@ class Choice:
         return [*shown, f"above: agreement with {FOLDS} folds of held-out labels, which are as noisy as all of them"]
 
 
-def usual_student(labels: int, *, image: bool) -> Choice:
-    """The usual kind for so many hard labels of images or of table rows, as measured (docs/how-to/choose-a-student.md).
+@dataclass(frozen=True, kw_only=True)
+class ToLearn:
+    """What a usual student follows from, all of it public.
 
-    A network or boosted trees need many. With fewer, labels of images spread over the pool, and those of rows have a
-    linear model.
+    side: the shorter side of images in pixels, 0 for rows; labels: how many of the pool have one; where records vote,
+    units: how many protected units there are; graded: whether with graded features.
     """
+
+    side: int
+    labels: int
+    units: int = 0
+    graded: bool = False
+
+    @classmethod
+    def of(cls, inputs: Float32[ndarray, "pool ..."], *, labels: int, units: int = 0, graded: bool = False) -> ToLearn:
+        """Of these inputs."""
+        side = min(inputs.shape[1:3]) if is_image(inputs.shape[1:]) else 0
+        return cls(side=side, labels=labels, units=units, graded=graded)
+
+
+def usual_student(votes: type[Votes], given: ToLearn) -> Choice:
+    """The usual kind, as measured on public data (docs/how-to/choose-a-student.md)."""
+    return _USUAL[votes](given)
+
+
+def _of_labels(given: ToLearn) -> Choice:
+    """Of hard labels. A network or boosted trees need many. With fewer, those of images spread over the pool, and those
+    of rows have a linear model.
+    """
+    image = given.side > 0
     many = MANY_OF_IMAGES if image else MANY_OF_ROWS
     few_kind, many_kind = ("label_spreading", "cnn") if image else ("logistic_regression", "gradient_boosting")
-    number = f"fewer than {many}" if labels < many else f"{many} or more"
-    kind = few_kind if labels < many else many_kind
+    number = f"fewer than {many}" if given.labels < many else f"{many} or more"
+    kind = few_kind if given.labels < many else many_kind
     return Choice(kind, (), f"usual for {'images' if image else 'table rows'} with {number} labels")
+
+
+def _of_sums(given: ToLearn) -> Choice:
+    """Of soft labels of the whole pool, or the scores that graded votes give."""
+    if not given.graded:
+        return Choice("cnn" if given.side else usual_table_student(given.units), (), "usual for votes in cells")
+    if given.side < NETWORK_SIDE or find_spec("torch") is None:
+        return Choice(SCORES, (), "usual for graded votes of rows and of small images")
+    return Choice("propagation" if given.labels < MANY_OF_IMAGES else "cnn", (), "usual for graded votes of images")
+
+
+_USUAL: Final[Mapping[type[Votes], Callable[[ToLearn], Choice]]] = {TeacherVotes: _of_labels, UnitSums: _of_sums}
 
 
 def choose_student(

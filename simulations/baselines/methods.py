@@ -14,7 +14,7 @@ import numpy as np
 
 from coordinator.queries.choice import GRADED
 from coordinator.students import EQUAL, student_kind
-from coordinator.students.choice import usual_student
+from coordinator.students.choice import ToLearn, usual_student
 from party.teachers import teacher_kind
 from protocols.budgets.accountant import ExactComposition
 from protocols.errors import BudgetExceeded, InvalidInput
@@ -193,7 +193,9 @@ def _student(task: Task, labels: int, *, votes_by: type[Votes]) -> str:
 
 
 _USUAL: dict[type[Votes], Callable[[Task, int], str]] = {
-    TeacherVotes: lambda task, labels: usual_student(labels, image=task.inputs.dataset.kind == "image").kind,
+    TeacherVotes: lambda task, labels: usual_student(
+        TeacherVotes, ToLearn.of(task.inputs.dataset.public_inputs, labels=labels)
+    ).kind,
     UnitSums: lambda task, labels: "logistic_regression" if labels < FEW_LABELS else str(task.settings.student),
 }
 

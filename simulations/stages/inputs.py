@@ -17,8 +17,8 @@ from numpy import ndarray
 from coordinator.queries import questions_of_a_batch
 from coordinator.queries.features import features_for
 from coordinator.queries.questions import by_uncertainty, in_order
-from coordinator.students import EQUAL, SCORES, student_kind, usual_table_student
-from coordinator.students.choice import AUTO, MANY_OF_IMAGES, SIMPLEST, USUAL
+from coordinator.students import EQUAL, SCORES, student_kind
+from coordinator.students.choice import AUTO, SIMPLEST, USUAL, ToLearn, usual_student
 from party.teachers import teacher_kind
 from party.teachers.teacher import PRIVATE
 from protocols.array_files import array_bytes
@@ -382,10 +382,14 @@ def _check_units(inputs: DatasetInputs, reporter: Reporter) -> None:
 
 def _usual_of_records(settings: Experiment, dataset: Dataset, parties: int) -> str:
     """The usual kind where records vote: all of the pool has soft labels then."""
-    if dataset.kind == "image" and not settings.student_features:
-        # A network needs more images than a linear model of their features, if these are few.
-        return SIMPLEST if is_graded(settings) and len(dataset.public_labels) < MANY_OF_IMAGES else "cnn"
-    return usual_table_student(population_of(settings.unit, dataset, parties))
+    features = bool(settings.student_features)
+    given = ToLearn.of(
+        dataset.public_inputs.reshape(len(dataset.public_inputs), -1) if features else dataset.public_inputs,
+        labels=len(dataset.public_labels),
+        units=population_of(settings.unit, dataset, parties),
+        graded=is_graded(settings) and not features,
+    )
+    return usual_student(UnitSums, given).kind
 
 
 def _shards(

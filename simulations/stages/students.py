@@ -24,6 +24,7 @@ from coordinator.students.choice import (
     USUAL,
     Choice,
     Score,
+    ToLearn,
     choose_student,
     folds,
     usual_student,
@@ -36,6 +37,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import TrainStudent
 from protocols.reading import read_json
+from protocols.study.votes import TeacherVotes
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.source import source_digest
@@ -111,7 +113,8 @@ class ReleasedStudent:
         linear: FeatureMap | None = None,
         scores: ScoresStudent | None = None,
     ) -> None:
-        self._usual = usual_student(len(targets), image=dataset.kind == "image") if student == USUAL else None
+        given = ToLearn.of(dataset.public_inputs, labels=len(targets))
+        self._usual = usual_student(TeacherVotes, given) if student == USUAL else None
         student = student if self._usual is None else self._usual.kind
         named = "coordinator.students.scores" if student == SCORES else "coordinator.students.choice"
         module = named if student in (AUTO, SCORES) else STUDENTS[student.removesuffix(EQUAL)].__module__
