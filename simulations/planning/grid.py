@@ -7,9 +7,10 @@ digits, until none is better. All of it is worst case and public: no private vot
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import TYPE_CHECKING
 
 import numpy as np
 import scipy
@@ -24,6 +25,9 @@ from protocols.study.study import Study
 from protocols.study.votes import votes_per_unit
 from simulations.planning.objective import OBJECTIVES, Objective
 from simulations.planning.predict import Noise, Planner, Prediction, asked_more_than, planned_parameters
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # The grid, as shares of all votes; sigmas from a third of what one unit moves. A threshold far below zero answers
 # everything and makes the test nearly free; above all votes, noise lifts a few plurality votes over it.
@@ -390,3 +394,52 @@ def nondominated(answered: Float64[ndarray, " cells"], accuracy: Float64[ndarray
     kept = np.zeros(len(answered), dtype=bool)
     kept[order] = accuracy[order] > best
     return kept
+
+
+def frontier_figure(optima: Sequence[Optimum], *, min_accuracy: float) -> Figure:
+    """Expected accuracy of the released labels over their expected number: a line for each mechanism, the first one's
+    with the chosen and its default noise.
+
+    Raises InvalidInput for an empty frontier.
+    """
+    from simulations.plots.style import COLOURS, light_grid, new_figure, percent_axis, style  # Matplotlib
+
+    if not optima or not all(each.frontier for each in optima):
+        raise InvalidInput("the frontier has 0 points; allowed: at least 1")
+    chosen, common = optima[0].chosen, optima[0].common
+    with style():
+        figure = new_figure(height=3.6)
+        axes = figure.subplots()
+        for each, colour, marker in zip(optima, ("blue", "green", "purple", "orange"), "os^v", strict=False):
+            line = sorted(each.frontier, key=lambda point: point.answered)
+            axes.plot(
+                [p.answered for p in line],
+                [p.accuracy for p in line],
+                color=COLOURS[colour],
+                marker=marker,
+                markersize=5,
+                label=each.mechanism,
+            )
+        if common.answered >= 1:
+            axes.plot(common.answered, common.accuracy, "s", color=COLOURS["grey"], markersize=8, label="default noise")
+        axes.plot(chosen.answered, chosen.accuracy, "D", color=COLOURS["vermillion"], markersize=9, label="chosen")
+        axes.axhline(min_accuracy, color=COLOURS["muted"], linestyle=":", linewidth=1.2, label="minimum accuracy")
+        at_the_end = chosen.answered > 0.6 * max(p.answered for each in optima for p in each.frontier)
+        axes.annotate(
+            chosen.noise.words,
+            (chosen.answered, chosen.accuracy),
+            xytext=(-10, -14) if at_the_end else (9, 7),
+            ha="right" if at_the_end else "left",
+            textcoords="offset points",
+            color=COLOURS["ink"],
+        )
+        axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.4g}")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        axes.set_xlabel("labels released, expected")
+        axes.set_ylabel("their accuracy, expected")
+        percent_axis(axes.yaxis)
+        light_grid(axes, "y")
+        axes.set_title("What the budgets can buy")
+        axes.legend(loc="lower left")
+    return figure

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.noise import simulated
-from simulations.planning.frontier_plot import frontier_figure
 from simulations.planning.grid import (
     GAIN,
     _tightest,
     batch_costs,
     climb,
+    frontier_figure,
     neighbours,
     nondominated,
     optimise,
