@@ -43,7 +43,7 @@ from protocols.release.signatures import SIGNATURES_FILE
 from protocols.release.sums import SUMS_FILE, read_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
-from protocols.wire.frames import Ask, begins, unseal
+from protocols.wire.frames import Ask, begins, read_frame
 from protocols.wire.messages import ConcealedVotes, Outcome, VoteRequest, decode
 from runtime.distribution import lacking
 
@@ -191,7 +191,7 @@ def _message(
     now = datetime.datetime.now(datetime.UTC)
     then = now if time_ns is None else datetime.datetime.fromtimestamp(time_ns / 1e9, datetime.UTC)
     # The outcome may have come much later than the charge, under a renewed certificate.
-    frame, sender = unseal(signed, authority=authority, now=max(then, begins(signed)), role="coordinator")
+    frame, sender = read_frame(signed, authority=authority, now=max(then, begins(signed)), role="coordinator")
     if not isinstance(frame, Ask) or frame.study != study.digest or frame.seat != seat:
         raise MalformedMessage("it is not a request to this seat of this study")
     if sender.name != study.terms.coordinator:

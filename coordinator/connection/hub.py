@@ -53,8 +53,8 @@ from protocols.wire.frames import (
     SeatHeads,
     Welcome,
     agree_version,
-    seal,
-    unseal,
+    read_frame,
+    sign_frame,
 )
 from protocols.wire.messages import Reply, Request, Transport
 from protocols.wire.relay import RELAY_METHOD, Joined, passed_back, pieces
@@ -469,13 +469,14 @@ class Hub:
             await session.send(self._seal(frame))
 
     def _seal(self, frame: Frame) -> bytes:
-        return seal(frame, key=self._key, certificate=self._certificate)
+        return sign_frame(frame, key=self._key, certificate=self._certificate)
 
     def _unseal(self, data: object, peer: Identity) -> tuple[Frame, Identity]:
         """A frame from the party at the other end, signed under any certificate of its key, and its signer."""
         if not isinstance(data, bytes):
             raise MalformedMessage("the stream ended before Hello")
-        frame, sender = unseal(data, authority=self._authority, now=datetime.datetime.now(datetime.UTC), role="party")
+        now = datetime.datetime.now(datetime.UTC)
+        frame, sender = read_frame(data, authority=self._authority, now=now, role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         return frame, sender

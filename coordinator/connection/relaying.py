@@ -31,7 +31,7 @@ from protocols.levels.table import check_believable
 from protocols.reading import parse_json
 from protocols.refusals.code import Code
 from protocols.study.study import Study, party_of
-from protocols.wire.frames import Ask, unseal
+from protocols.wire.frames import Ask, read_frame
 from protocols.wire.messages import Outcome, Refusal, Reply, Request, Settled, StepRequest, VoteRequest, decode, encode
 from protocols.wire.relay import passed_back
 from runtime.logs import Event
@@ -227,7 +227,7 @@ class Relay:
 
     def _read(self, data: bytes, peer: Identity) -> tuple[OpenStudy, str, Request, int | None]:
         now = datetime.datetime.now(datetime.UTC)
-        ask, sender = unseal(data, authority=self._authority, now=now, role="party")
+        ask, sender = read_frame(data, authority=self._authority, now=now, role="party")
         if (sender.name, sender.fingerprint) != (peer.name, peer.fingerprint):
             raise Refused(Code.WRONG_SIGNER, f"a frame of {sender.name!r} came over the connection of {peer.name!r}")
         if not isinstance(ask, Ask):

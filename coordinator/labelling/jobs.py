@@ -23,8 +23,9 @@ from typing import Protocol
 import numpy as np
 
 from coordinator.connection.sessions import Connected
-from coordinator.labelling.study_creation import choice_between_batches, stored_inputs, stored_pool
-from coordinator.labelling.training import between_rounds
+from coordinator.labelling.study_creation import stored_inputs, stored_pool
+from coordinator.labelling.training import first_student
+from coordinator.queries import choice_between_batches
 from coordinator.store.store import Job, JobState, Store, ledger_path
 from protocols.crypto.channel import Channel
 from protocols.crypto.randomness import system_source
@@ -347,7 +348,8 @@ class ServedStudy:
     def _label(self, job: Job, patience_s: float) -> tuple[Labelling, str]:
         """The labelling, and why it stopped before its end ("" if it did not)."""
         pool = stored_inputs(self._store.home.study(self.name) / "pool.npy", self.study)
-        train, choose = self._train(job, pool), choice_between_batches(self.study, pool)
+        train = self._train(job, pool)
+        choose = choice_between_batches(self.study.votes.questions, np.asarray(pool), columns=self.study.terms.features)
         if away := self._wait_for_all(job, patience_s):
             return self._so_far("quorum_lost"), (
                 f"{', '.join(away)} did not connect with the study approved, and it is asked once: nothing was asked. "
@@ -438,7 +440,7 @@ class ServedStudy:
             raise InvalidInput(
                 f"{self.study.mechanism.name} needs a student between its rounds; give --student to label"
             )
-        return between_rounds(self.study, pool, kind=job.student)
+        return first_student(self.study, pool, kind=job.student)
 
     def _wait(self, missing: set[str], wait_s: float) -> None:
         """Waits at most `wait_s`, or until a missing party has connected. Raises Stopped."""

@@ -19,16 +19,15 @@ from jaxtyping import Float32
 from numpy import ndarray
 
 from coordinator.home import CoordinatorSettings
+from coordinator.queries import choice_between_batches
 from coordinator.queries.choice import GRADED, QueryChoice, make_queries
 from coordinator.store.store import Store
 from protocols.array_files import read_array
 from protocols.crypto.identity import certificate_from_pem, check_name, encoded_point
 from protocols.errors import BudgetExceeded, InvalidInput
-from protocols.labelling.questions import Choose
 from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.release.sums import QUERIES_FILE
-from protocols.study.chosen import GIVEN
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import NO_POOL
@@ -124,7 +123,8 @@ def create_study(
         raise InvalidInput(f"terms.ends is {terms.ends}, which is over; allowed: today, {today}, or later")
     _check_budgets(study)
     if pool is not None:
-        _ = choice_between_batches(study, pool)  # refuses a pool, or an installation, that it cannot choose from
+        # It refuses a pool, or an installation, that it cannot choose from.
+        choice_between_batches(study.votes.questions, pool, columns=study.terms.features)
     queries = _queries(study, queries_file)
     if study.name in store.studies():
         raise InvalidInput(f"study {study.name!r} exists; allowed: another name")
@@ -289,19 +289,6 @@ def study_lines(study: DeployedStudy) -> list[str]:
         f'pool_sha256 = "{study.terms.pool_sha256}"',
     ]
     return lines + [f"# {seat.party}: weight = {seat.weight!r}" for seat in study.roster]
-
-
-def choice_between_batches(study: DeployedStudy, pool: Float32[ndarray, "queries ..."]) -> Choose | None:
-    """The choice by the study's public pool, its features as for images, columns or text; None for a pool in order.
-
-    It is the same on every call. Questions of batches that were asked are in the ledger, so nothing depends on it after
-    a restart but what comes next. Raises InvalidInput where no features fit the pool, or without scikit-learn.
-    """
-    if study.votes.questions == GIVEN:
-        return None
-    from coordinator.queries.questions import by_uncertainty  # scikit-learn, which few coordinators need
-
-    return by_uncertainty(np.asarray(pool), columns=study.terms.features, seed=0)
 
 
 def study_template(votes_by: str) -> str:

@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 from numpy import ndarray
 
 from coordinator.labelling.soft_labels import SoftLabels, pool_labels, soft_labels_of_study
@@ -21,7 +21,7 @@ from coordinator.store.store import LabelledStudy
 from coordinator.students import SCORES, student_kind
 from coordinator.students.choice import AUTO, Choice, choose_student
 from coordinator.students.scores import ScoresStudent
-from coordinator.students.student import one_hot
+from coordinator.students.student import between_rounds, one_hot
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
@@ -196,31 +196,17 @@ def kept_student(folder: Path, labelled: LabelledStudy, pool: Float32[ndarray, "
     return train_student(labelled, pool, kind=kind, seed=seed, device=device, features=features)
 
 
-def between_rounds(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
-    """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
+def first_student(study: DeployedStudy, pool: Float32[ndarray, "queries ..."], *, kind: str) -> TrainStudent:
+    """`between_rounds`, of students of this kind."""
 
-    It trains only once for the same labels. If round one released no label, its predictions are uniform, and round two
-    works as a plain threshold.
-    """
-    known: dict[bytes, Float64[ndarray, "queries classes"]] = {}
+    def probabilities(
+        has: Int64[ndarray, " answered"], targets: Float32[ndarray, "answered classes"]
+    ) -> Float32[ndarray, "queries classes"]:
+        rest = np.setdiff1d(np.arange(len(pool)), has)
+        trained = _train(pool[has], targets, pool[rest], kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu")
+        return trained.student.predict_proba(np.asarray(pool))
 
-    def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
-        key = labels.tobytes()
-        if key not in known:
-            if (labels < 0).all():
-                predicted = np.ones((len(pool), study.classes))
-            else:
-                has, rest = np.flatnonzero(labels >= 0), np.flatnonzero(labels < 0)
-                targets = one_hot(labels[has], study.classes)
-                student = _train(
-                    pool[has], targets, pool[rest], kind=kind, seed=BETWEEN_ROUNDS_SEED, device="cpu"
-                ).student
-                predicted = student.predict_proba(np.asarray(pool)).astype(np.float64)
-            known.clear()
-            known[key] = predicted / predicted.sum(axis=1, keepdims=True)
-        return known[key]
-
-    return train
+    return between_rounds(probabilities, classes=study.classes)
 
 
 def _digest(labelled: LabelledStudy) -> str:

@@ -3,12 +3,19 @@ asked, by name; nothing here imports NumPy or scikit-learn until an order is ask
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Final  # Any: an array, as importing NumPy takes time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final  # Any: an array, as importing NumPy takes time
 
 from protocols.errors import InvalidInput
 from protocols.plugins import Parts, function_of
 from protocols.study.chosen import GIVEN, UNCERTAINTY
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32
+    from numpy import ndarray
+
+    from protocols.labelling.questions import Choose
+    from protocols.study.terms import Feature
 
 # To add an order of questions: one file and one line, or a plugin (docs/how-to/add-a-part.md).
 ORDERS: Final[Parts[Callable[..., Any]]] = Parts(
@@ -53,3 +60,24 @@ def questions_of_a_batch(named: str) -> int | None:
     if number == 0:
         raise InvalidInput(f"questions is {named!r}; allowed: {UNCERTAINTY}:N with N from 1")
     return USUAL_BATCH if number is None else number
+
+
+def choice_between_batches(
+    questions: str,
+    pool: Float32[ndarray, "pool ..."],
+    *,
+    columns: Sequence[Feature] = (),
+    features: str = "auto",
+    seed: int = 0,
+) -> Choose | None:
+    """What chooses the next batch's questions from the public pool; None where their order is fixed before the first.
+
+    columns, features: see features_for. The same on every call. Questions of batches that were asked are in the ledger,
+    so nothing depends on it after a restart but what comes next. Raises InvalidInput where no features fit the pool, or
+    without scikit-learn.
+    """
+    if questions_of_a_batch(questions) is None:
+        return None
+    from coordinator.queries.questions import by_uncertainty  # scikit-learn, which few coordinators need
+
+    return by_uncertainty(pool, columns=columns, features=features, seed=seed)

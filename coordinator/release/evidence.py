@@ -25,7 +25,7 @@ from protocols.ledger.audit_log import AuditLog, Entry, Head
 from protocols.ledger.ledger import Ledger
 from protocols.ranges import check, whole
 from protocols.reading import parse_json, read_text
-from protocols.wire.frames import Answer, Ask, begins, unseal
+from protocols.wire.frames import Answer, Ask, begins, read_frame
 from protocols.wire.messages import Outcome, Settled, decode, kind_of
 
 LEDGER_FILE, AUDIT_FILE, FRAMES_FILE = "evidence/ledger.json", "evidence/audit.jsonl", "evidence/frames.jsonl"
@@ -167,7 +167,7 @@ def _asked(settled: Entry, frame: bytes, authority: x509.Certificate) -> tuple[A
 
     Only the opened frame says which entry it names; that one's time is then compared with its certificate.
     """
-    ask, told_by = unseal(frame, authority=authority, now=max(time_of(settled), begins(frame)), role="coordinator")
+    ask, told_by = read_frame(frame, authority=authority, now=max(time_of(settled), begins(frame)), role="coordinator")
     if not isinstance(ask, Ask):
         raise DataCorrupt(f"a {type(ask).__name__} frame is in the place of an outcome")
     return ask, told_by
@@ -189,7 +189,7 @@ def _answered(
     if signed_at > told_by.certificate.not_valid_after_utc:
         raise DataCorrupt(f"the outcome was signed at {signed_at} or later, when its certificate had expired")
     since = max(signed_at, begins(settled_frame))
-    answer, signed_by = unseal(settled_frame, authority=authority, now=since, role="party")
+    answer, signed_by = read_frame(settled_frame, authority=authority, now=since, role="party")
     if not isinstance(answer, Answer):
         raise DataCorrupt(f"a {type(answer).__name__} frame is in the place of a receipt")
     outcome = decode(ask.envelope)

@@ -13,14 +13,18 @@ The shares are those of the released labels, so this costs no budget.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from protocols.labelling.coordinator import TrainStudent
 
 ONNX_FILE, SAFETENSORS_FILE = "student.onnx", "student.safetensors"
 
@@ -145,6 +149,33 @@ def one_hot(labels: Int64[ndarray, " labels"], classes: int) -> Float32[ndarray,
     rows = np.zeros((len(labels), classes), np.float32)
     rows[np.arange(len(labels)), labels] = 1
     return rows
+
+
+def between_rounds(
+    probabilities: Callable[
+        [Int64[ndarray, " answered"], Float32[ndarray, "answered classes"]], Float32[ndarray, "queries classes"]
+    ],
+    *,
+    classes: int,
+) -> TrainStudent:
+    """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
+
+    probabilities(places of answered queries, targets): what a student of these says of the whole pool. It trains only
+    once for the same labels. If round one released no label, its predictions are uniform, and round two works as a
+    plain threshold.
+    """
+    known: dict[bytes, Float64[ndarray, "queries classes"]] = {}
+
+    def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
+        key = labels.tobytes()
+        if key not in known:
+            has = np.flatnonzero(labels >= 0)
+            said = probabilities(has, one_hot(labels[has], classes)) if len(has) else np.ones((len(labels), classes))
+            known.clear()
+            known[key] = said.astype(np.float64) / said.sum(axis=1, keepdims=True, dtype=np.float64)
+        return known[key]
+
+    return train
 
 
 def normalised(targets: Float32[ndarray, "inputs classes"]) -> Float32[ndarray, "inputs classes"]:

@@ -36,7 +36,7 @@ from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import party_of
 from protocols.votes import NOT_ASKED
-from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal, unseal
+from protocols.wire.frames import NONCE_BYTES, Answer, Ask, read_frame, sign_frame
 from protocols.wire.guardian import GuardianLine, conversation
 from protocols.wire.messages import ConcealedVotes, Refusal, Reply, Request, Settled, StepReply, decode, encode
 from runtime.guardian_carrier import carry_to_guardian
@@ -154,7 +154,7 @@ class Relayed:
     def _asked(self, seat: str, request: Request) -> Reply | None:
         nonce, log = os.urandom(NONCE_BYTES), self._ledger.log
         ask = Ask(os.urandom(NONCE_BYTES), 1, nonce, self._study.digest, seat, log.head(), EMPTY, encode(request))
-        frame = seal(ask, key=self._line.key, certificate=self._line.certificate)
+        frame = sign_frame(ask, key=self._line.key, certificate=self._line.certificate)
         signed = self._relay.passed(frame, timeout_s=self._timeout_s)
         if signed is None:
             return None
@@ -167,7 +167,7 @@ class Relayed:
 
     def _read(self, seat: str, signed: bytes) -> Reply:
         now = datetime.datetime.now(datetime.UTC)
-        answer, sender = unseal(signed, authority=self._line.authority, now=now, role="party")
+        answer, sender = read_frame(signed, authority=self._line.authority, now=now, role="party")
         if not isinstance(answer, Answer) or (answer.study, answer.seat) != (self._study.digest, seat):
             raise MalformedMessage("the hub returned a frame that is not a reply of this seat")
         if sender.name != party_of(seat):

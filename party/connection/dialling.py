@@ -32,8 +32,8 @@ from protocols.wire.frames import (
     Renewed,
     Welcome,
     check_version,
-    seal,
-    unseal,
+    read_frame,
+    sign_frame,
 )
 from protocols.wire.relay import PIECE_BYTES, RELAY_METHOD, Joined, pieces, read_passed_back
 from runtime.guardian_carrier import dial
@@ -73,13 +73,13 @@ def say_hello(
     """
     nonce = os.urandom(NONCE_BYTES)
     credentials = grpc.ssl_channel_credentials(to_pem(authority), key_to_pem(key), to_pem(certificate))
-    hello = seal(Hello(WIRE_VERSIONS, _SOFTWARE, nonce, ()), key=key, certificate=certificate)
+    hello = sign_frame(Hello(WIRE_VERSIONS, _SOFTWARE, nonce, ()), key=key, certificate=certificate)
     with grpc.secure_channel(address, credentials, options=_OPTIONS) as channel:
         open_stream: grpc.StreamStreamMultiCallable[bytes, bytes] = channel.stream_stream(SESSION_METHOD)
         call = open_stream(iter([hello]), timeout=timeout_s)
         try:
             for data in call:
-                frame, _ = unseal(data, authority=authority, now=now, role="coordinator")
+                frame, _ = read_frame(data, authority=authority, now=now, role="coordinator")
                 if isinstance(frame, Goodbye):
                     return frame
                 if isinstance(frame, Welcome) and frame.session == nonce:

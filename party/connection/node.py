@@ -40,8 +40,8 @@ from protocols.wire.frames import (
     Renewed,
     Welcome,
     check_version,
-    seal,
-    unseal,
+    read_frame,
+    sign_frame,
 )
 from protocols.wire.messages import Refusal, encode
 from runtime.distribution import installed_version
@@ -185,7 +185,7 @@ class Node:
             call = open_stream(outgoing)
 
             def send(frame: Frame) -> None:
-                signed = seal(frame, key=self._key, certificate=self._renewal.certificate)
+                signed = sign_frame(frame, key=self._key, certificate=self._renewal.certificate)
                 outgoing.put(signed, waits=lambda: call.is_active() and not stop.is_set())
 
             watch = threading.Thread(target=self._watch, args=(call, session, send, stop, ended), daemon=True)
@@ -235,7 +235,7 @@ class Node:
         send(Hello(WIRE_VERSIONS, _SOFTWARE, session.nonce, heads_of_seats, tuple(self._list_withdrawn())))
         for data in frames:
             try:
-                frame, sender = unseal(data, authority=self._authority, now=_now(), role="coordinator")
+                frame, sender = read_frame(data, authority=self._authority, now=_now(), role="coordinator")
                 if isinstance(frame, Goodbye):
                     self._said_goodbye(frame, session)
                     if frame.code in _FATAL:

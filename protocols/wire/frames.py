@@ -117,7 +117,7 @@ class Ask:
     """Coordinator to node: a request to one seat. round: rises by each Ask of a session; nonce: fresh.
 
     own: head of the coordinator's log; seen: the newest head of the seat's log that the coordinator knows; proof: the
-    sender's signature of `own`, which `seal` makes and `unseal` checks. It stays valid without the rest of the frame.
+    sender's signature of `own`, which `sign_frame` makes and `read_frame` checks. It stays valid without the rest.
     """
 
     session: bytes
@@ -174,7 +174,7 @@ def head_statement(study: bytes, head: Head) -> bytes:
     return _HEAD_DOMAIN + study + head.count.to_bytes(8, "big") + head.hash
 
 
-def seal(frame: Frame, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
+def sign_frame(frame: Frame, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:
     """The frame's bytes with the sender's signature and certificate."""
     if isinstance(frame, Ask):
         frame = replace(frame, proof=sign(key, head_statement(frame.study, frame.own)))
@@ -187,7 +187,9 @@ def seal(frame: Frame, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Cer
     return bytes(signed.SerializeToString(deterministic=True))
 
 
-def unseal(data: bytes, *, authority: x509.Certificate, now: datetime.datetime, role: Role) -> tuple[Frame, Identity]:
+def read_frame(
+    data: bytes, *, authority: x509.Certificate, now: datetime.datetime, role: Role
+) -> tuple[Frame, Identity]:
     """The frame and who signed it. now: UTC, the time at which the certificate must be valid; role: of the sender.
 
     Raises MalformedMessage, or Refused as identify() does and "bad_signature".

@@ -16,7 +16,7 @@ from numpy import ndarray
 
 from coordinator.queries import questions_of_a_batch
 from coordinator.queries.features import features_for
-from coordinator.queries.questions import by_uncertainty, in_order
+from coordinator.queries.questions import in_order
 from coordinator.students import EQUAL, SCORES, student_kind
 from coordinator.students.choice import AUTO, SIMPLEST, USUAL, ToLearn, usual_student
 from party.teachers import teacher_kind
@@ -24,7 +24,6 @@ from party.teachers.teacher import PRIVATE
 from protocols.array_files import array_bytes
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
-from protocols.labelling.questions import Choose
 from protocols.mechanisms import MECHANISMS
 from protocols.study.chosen import GIVEN
 from protocols.study.votes import TeacherVotes, UnitSums
@@ -67,19 +66,6 @@ def in_order_of_asking(settings: Experiment, dataset: Dataset) -> Dataset:
         seed=settings.data_seed,
     )
     return replace(dataset, public_inputs=dataset.public_inputs[order], public_labels=dataset.public_labels[order])
-
-
-def choice_between_batches(settings: Experiment, dataset: Dataset) -> Choose | None:
-    """What chooses the questions of the next batch; None where their order is fixed before the first. Raises
-    InvalidInput."""
-    if questions_of_a_batch(settings.questions) is None:
-        return None
-    return by_uncertainty(
-        dataset.public_inputs,
-        columns=dataset.columns,
-        features=settings.features or "auto",
-        seed=settings.data_seed,
-    )
 
 
 def encoded(dataset: Dataset, features: FeatureMap, *, cache_dir: Path | None) -> Dataset:

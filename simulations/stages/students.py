@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Int64
 from numpy import ndarray
 
 from coordinator.students import EQUAL, SCORES, STUDENTS, student_kind
@@ -30,7 +30,7 @@ from coordinator.students.choice import (
     usual_student,
 )
 from coordinator.students.scores import ScoresStudent
-from coordinator.students.student import Student, one_hot
+from coordinator.students.student import Student, between_rounds, one_hot
 from party.teachers import TEACHERS, teacher_kind
 from protocols.array_files import array_bytes
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
@@ -221,24 +221,20 @@ class ReleasedStudent:
         return pool[self._positions], pool[np.setdiff1d(np.arange(len(pool)), self._positions)]
 
 
-def between_rounds(
+def first_student(
     dataset: Dataset, *, student: str, seed: int, cache_dir: Path, linear: FeatureMap | None
 ) -> TrainStudent:
-    """A function that trains the student of round one and predicts the pool, for Interactive-GNMax.
+    """`between_rounds`, of students of this kind."""
 
-    If round one released no label, its predictions are uniform, and round two works as a plain threshold.
-    """
-
-    def train(labels: Int64[ndarray, " queries"]) -> Float64[ndarray, "queries classes"]:
-        answered = np.flatnonzero(labels >= 0)
-        targets = one_hot(labels[answered], dataset.classes)
+    def probabilities(
+        answered: Int64[ndarray, " answered"], targets: Float32[ndarray, "answered classes"]
+    ) -> Float32[ndarray, "queries classes"]:
         first = ReleasedStudent(
             dataset, answered, targets, student=student, seed=seed, cache_dir=cache_dir, linear=linear
         )
-        predicted = first.probabilities(dataset.public_inputs).astype(np.float64)
-        return predicted / predicted.sum(axis=1, keepdims=True)
+        return first.probabilities(dataset.public_inputs)
 
-    return train
+    return between_rounds(probabilities, classes=dataset.classes)
 
 
 def pooled_student(

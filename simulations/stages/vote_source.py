@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.queries import choice_between_batches
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import TrainStudent
 from protocols.labelling.questions import Choose
@@ -20,12 +21,12 @@ from simulations.progress import Reporter
 from simulations.setup.budgets import Budgets, upsampling
 from simulations.setup.experiment import Experiment, make_record_study, make_study, units_of
 from simulations.stages.cast import Cast, cast_votes
-from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs, choice_between_batches
+from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import SeedResult, label_seed
 from simulations.stages.record_cells import RecordCells, find_cells
 from simulations.stages.record_votes import label_record_seed
 from simulations.stages.stored_votes import CastVotes, StoredVotes
-from simulations.stages.students import between_rounds
+from simulations.stages.students import first_student
 
 # So many of the pool's first queries are voted on at first, and more when they are asked: most budgets afford fewer.
 _FIRST_CAST = 2000
@@ -131,7 +132,13 @@ def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -
         cast.folder,
         inputs.taught,
         inputs.studied,
-        choice_between_batches(settings, inputs.dataset),
+        choice_between_batches(
+            settings.questions,
+            inputs.dataset.public_inputs,
+            columns=inputs.dataset.columns,
+            features=settings.features or "auto",
+            seed=settings.data_seed,
+        ),
         inputs.linear,
         agreement=(
             float((cast.votes == cast_first(_FIRST_CAST, input_bound=None).votes).mean()) if settings.askers else None
@@ -203,6 +210,6 @@ def train_between(study: Study, source: VoteSource, seed: int, settings: Experim
     """The function that trains the student between two rounds; None if the mechanism has one round."""
     if not study.mechanism.interactive or source.studied is None:
         return None
-    return between_rounds(
+    return first_student(
         source.studied, student=str(settings.student), seed=seed, cache_dir=host.cache_dir, linear=source.linear
     )

@@ -51,8 +51,8 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
+from protocols.levels.two_server.conversation import read_frame as open_share
 from protocols.levels.two_server.conversation import seal as seal_share
-from protocols.levels.two_server.conversation import unseal as open_share
 from protocols.levels.two_server.shared_sums import check_sum_share
 from protocols.levels.two_server.shares import check_guardian_share
 from protocols.release.labels import labels_csv, read_labels
@@ -75,8 +75,8 @@ from protocols.wire.frames import (
     SeatHeads,
     Welcome,
     _decode,
-    seal,
-    unseal,
+    read_frame,
+    sign_frame,
 )
 from protocols.wire.guardian import Opening, read_opening, read_welcome
 from protocols.wire.messages import (
@@ -204,7 +204,7 @@ WIRE: dict[str, Callable[[bytes], object]] = {
     "welcome": lambda data: read_welcome(data, OPENING, authority=AUTHORITY, now=NOW),
     "relayed answer": read_passed_back,
     "architecture": lambda data: read_announced(data.decode("utf-8", errors="replace")),
-    "signed frame": lambda data: unseal(data, authority=AUTHORITY, now=NOW, role="party"),
+    "signed frame": lambda data: read_frame(data, authority=AUTHORITY, now=NOW, role="party"),
     "frame": _decode,
     "enrol": decode_enrol,
     "enrolled": decode_enrolled,
@@ -265,7 +265,7 @@ FRAMES = (
     Answer(NONCE, 1, DIGEST, "h", EMPTY, EMPTY, b"envelope"),
     Goodbye("code", "reason"),
 )
-_SEALED_FRAMES = [seal(each, key=KEY, certificate=CERTIFICATE) for each in FRAMES]
+_SEALED_FRAMES = [sign_frame(each, key=KEY, certificate=CERTIFICATE) for each in FRAMES]
 _MODEL = Architecture(
     16, (ConvolutionShape(1, 4, 4, 1, (1, 1), 1, "valid"), ReLUShape(16, 4), DenseShape(16, 2)),
     Precision(8, 10, 31, 1.0),

@@ -15,7 +15,7 @@ from pathlib import Path
 from coordinator.connection import hub
 from party.connection import node
 from protocols.crypto.identity import to_pem
-from protocols.wire.frames import unseal
+from protocols.wire.frames import read_frame
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium
 from tests.harness.studies import deployed_study
@@ -29,12 +29,12 @@ def record(folder: Path) -> dict[str, object]:
     frames: list[dict[str, str]] = []
 
     def noted(data, *, authority, now, role):
-        frame, sender = unseal(data, authority=authority, now=now, role=role)
+        frame, sender = read_frame(data, authority=authority, now=now, role=role)
         frames.append({"role": role, "kind": type(frame).__name__, "frame": base64.b64encode(data).decode()})
         return frame, sender
 
-    kept = node.unseal, hub.unseal
-    node.unseal = hub.unseal = noted
+    kept = node.read_frame, hub.read_frame
+    node.read_frame = hub.read_frame = noted
     try:
         with Consortium(deployed_study(1), folder) as consortium:
             consortium.start_all()
@@ -42,7 +42,7 @@ def record(folder: Path) -> dict[str, object]:
             wait_until(lambda: consortium.ledgers[NAME].unsettled() == [])
             authority = to_pem(consortium.authority).decode()
     finally:
-        node.unseal, hub.unseal = kept
+        node.read_frame, hub.read_frame = kept
     return {"authority": authority, "now": datetime.datetime.now(datetime.UTC).isoformat(), "frames": frames}
 
 

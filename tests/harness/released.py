@@ -28,7 +28,7 @@ from protocols.release.manifest import MANIFEST_FILE, MODEL_SIGNATURE_FILE, SIGN
 from protocols.release.model_signature import write_model_signature
 from protocols.study.queries import no_inputs
 from protocols.study.study import party_of
-from protocols.wire.frames import Answer, Ask, seal
+from protocols.wire.frames import Answer, Ask, sign_frame
 from protocols.wire.messages import Outcome, Settled, encode
 from tests.harness import deployed_records
 from tests.harness.certifying import Certifying
@@ -159,9 +159,9 @@ class Consortium(Certifying):
         nonce = os.urandom(16)
         ask = Ask(nonce, 1, nonce, outcome.study, seat, ledger.log.head(), ledger.log.peer(seat), encode(outcome))
         answer = Answer(nonce, 1, outcome.study, seat, own.log.head(), ask.own, encode(settled))
-        signed = seal(answer, key=self.keys[seat], certificate=self.certificates[seat])
+        signed = sign_frame(answer, key=self.keys[seat], certificate=self.certificates[seat])
         ledger.log.remember(seat, answer.own, proof=signed)
-        ledger.log.keep(number, seat, "outcome", seal(ask, key=self.key, certificate=self.certificate))
+        ledger.log.keep(number, seat, "outcome", sign_frame(ask, key=self.key, certificate=self.certificate))
         ledger.log.keep(number, seat, "settled", signed)
 
     def release(self, labelled, out, **more):

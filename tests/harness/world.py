@@ -27,7 +27,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.noise import simulated
 from protocols.study.study import Study
-from protocols.wire.frames import Answer, Ask, seal, unseal
+from protocols.wire.frames import Answer, Ask, read_frame, sign_frame
 from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
 from tests.harness.clocks import idle_loop
 from tests.harness.failing_disk import Crash, open_ledger
@@ -124,7 +124,7 @@ class World:
             ledger.close()
 
     def seal(self, frame) -> bytes:
-        return seal(frame, key=KEY, certificate=CERTIFICATE)
+        return sign_frame(frame, key=KEY, certificate=CERTIFICATE)
 
     def exchange(self, requests):
         async def ask():
@@ -209,7 +209,7 @@ class World:
         if fault == "answer lost" or not answers or answers[0] is None:
             await self.broken(name, session, opened)
         for answered in answers:
-            got, _ = unseal(answered, authority=AUTHORITY, now=NOW, role="party")
+            got, _ = read_frame(answered, authority=AUTHORITY, now=NOW, role="party")
             session.answered(got, answered)
         if len(answers) < len(frames):
             self.sessions.remove(session)
@@ -223,7 +223,7 @@ class World:
     def answer(self, name: str, frame: bytes, node_session: _Session) -> bytes | None:
         """What the node says to one frame. Whatever it says has left the hospital."""
         try:
-            ask, sender = unseal(frame, authority=AUTHORITY, now=NOW, role="coordinator")
+            ask, sender = read_frame(frame, authority=AUTHORITY, now=NOW, role="coordinator")
         except MalformedMessage:
             return None
         assert isinstance(ask, Ask)
@@ -232,7 +232,7 @@ class World:
         assert isinstance(answer, Answer)
         self.witness(name, answer, decode(ask.envelope))
         self.frames += 1
-        return seal(answer, key=KEYS[name], certificate=CERTIFICATES[name])
+        return sign_frame(answer, key=KEYS[name], certificate=CERTIFICATES[name])
 
     def witness(self, name: str, answer: Answer, request) -> None:
         reply = decode(answer.envelope)

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from coordinator.labelling.giving_up import give_up
-from coordinator.labelling.study_creation import choice_between_batches
+from coordinator.queries import choice_between_batches
 from protocols.errors import Refused, StorageFailed
 from protocols.labelling.questions import next_questions
 from protocols.ledger.ledger import Ledger
@@ -58,7 +58,8 @@ def test_a_stop_in_any_round_is_gone_on_with_without_another_charge(bench, round
 
 def _questions_are_those_of_the_labels_before(study, labels, ledger):
     """Each batch asked what the study says, with the labels of those before: so it can be replayed."""
-    choose, known, number = choice_between_batches(study, pool_of(60, 4)), np.full(60, NOT_ASKED), 0
+    choose = choice_between_batches(study.votes.questions, pool_of(60, 4), columns=study.terms.features)
+    known, number = np.full(60, NOT_ASKED), 0
     while ids := ledger.queries(number):
         assert ids == next_questions(choose, known, known != NOT_ASKED, len(ids)).tolist()
         known[ids] = labels[ids]

@@ -17,7 +17,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.release.labels import labels_csv, read_labels
 from protocols.study.file import read_study
 from protocols.votes import ABSTAIN, NOT_ASKED
-from protocols.wire.frames import Answer, seal, unseal
+from protocols.wire.frames import Answer, read_frame, sign_frame
 from protocols.wire.messages import Outcome, Settled, VoteReply, decode, encode
 from tests.harness.consortium import Consortium as Deployed
 from tests.harness.released import POOL, Consortium, small_study
@@ -89,7 +89,7 @@ def test_no_frame_in_a_release_carries_votes(signed):
     for kept in collect(labelled.ledger, study=labelled.study.digest).kept:
         role = "coordinator" if kept.kind == "outcome" else "party"
         now = datetime.datetime.now(datetime.UTC)
-        frame, _ = unseal(kept.signed, authority=consortium.authority, now=now, role=role)
+        frame, _ = read_frame(kept.signed, authority=consortium.authority, now=now, role=role)
         assert isinstance(decode(frame.envelope), Outcome if kept.kind == "outcome" else Settled)
     votes = encode(VoteReply(bytes(32), np.zeros((1, len(POOL)), dtype=np.int64)))
     assert votes[:8] not in b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
@@ -102,10 +102,12 @@ def test_a_frame_with_votes_among_the_evidence_ends_the_release(signed, tmp_path
     with Ledger(labelled.ledger) as ledger:
         rows = {(number, seat, kind): frame for number, seat, kind, frame in ledger.log.evidence()}
         now = datetime.datetime.now(datetime.UTC)
-        receipt, _ = unseal(rows[0, "hospital-0", "settled"], authority=consortium.authority, now=now, role="party")
+        receipt, _ = read_frame(rows[0, "hospital-0", "settled"], authority=consortium.authority, now=now, role="party")
         votes = encode(VoteReply(bytes(32), np.full((1, 3), vote, dtype=np.int64)))
         leak = Answer(receipt.nonce, 1, receipt.study, receipt.seat, receipt.own, receipt.seen, votes)
-        signed_leak = seal(leak, key=consortium.keys["hospital-0"], certificate=consortium.certificates["hospital-0"])
+        signed_leak = sign_frame(
+            leak, key=consortium.keys["hospital-0"], certificate=consortium.certificates["hospital-0"]
+        )
         ledger.log._database.execute(
             "UPDATE evidence SET signed = ? WHERE number = 0 AND name = 'hospital-0' AND kind = 'settled'",
             (signed_leak,),

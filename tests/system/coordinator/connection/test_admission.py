@@ -8,7 +8,7 @@ import pytest
 from coordinator.connection.admission import FAULTS, Admission
 from protocols.crypto.identity import COORDINATOR_HOST, key_to_pem, to_pem
 from protocols.errors import Refused
-from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, Hello, seal
+from protocols.wire.frames import NONCE_BYTES, SESSION_METHOD, Hello, sign_frame
 from tests.harness.consortium import Consortium
 from tests.harness.studies import deployed_study
 
@@ -39,7 +39,7 @@ def test_a_storm_of_sessions_that_their_party_ends_at_once_is_refused(tmp_path, 
             session = channel.stream_stream(SESSION_METHOD)
             for _ in range(2 * FAULTS):
                 hello = Hello((1,), "storm", os.urandom(NONCE_BYTES), ())
-                list(session(iter([seal(hello, key=key, certificate=certificate)]), timeout=300))
+                list(session(iter([sign_frame(hello, key=key, certificate=certificate)]), timeout=300))
         connected = sum(1 for event, _ in consortium.events if event == "connected")
         assert FAULTS <= connected <= FAULTS + 4
         assert "too_many_faults" in consortium.codes("turned_away")

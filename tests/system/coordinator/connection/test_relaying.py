@@ -21,7 +21,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch
-from protocols.wire.frames import NONCE_BYTES, Answer, Ask, seal
+from protocols.wire.frames import NONCE_BYTES, Answer, Ask, sign_frame
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteRequest, encode
 from protocols.wire.relay import read_passed_back
 from tests.harness.askers import asked_study
@@ -275,7 +275,7 @@ class Asker:
 
     def frame(self, request, seat):
         ask = Ask(bytes(NONCE_BYTES), 1, bytes(NONCE_BYTES), STUDY.digest, seat, EMPTY, EMPTY, encode(request))
-        return seal(ask, key=self.key, certificate=self.certificate)
+        return sign_frame(ask, key=self.key, certificate=self.certificate)
 
 
 def votes(number, *ids):

@@ -3,7 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from coordinator.labelling.training import between_rounds, keep_student, kept_student, train_student
+from coordinator.labelling.training import first_student, keep_student, kept_student, train_student
 from coordinator.store.store import LabelledStudy
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.votes import ABSTAIN, NOT_ASKED
@@ -79,7 +79,7 @@ def test_a_kept_student_is_the_same_again(tmp_path):
 
 
 def test_between_rounds_the_same_labels_train_once(monkeypatch):
-    train = between_rounds(STUDY, POOL, kind="random_forest")
+    train = first_student(STUDY, POOL, kind="random_forest")
     first = train(HALF)
     assert first.shape == (60, 2)
     np.testing.assert_allclose(first.sum(axis=1), 1.0)
@@ -88,5 +88,5 @@ def test_between_rounds_the_same_labels_train_once(monkeypatch):
 
 
 def test_between_rounds_without_a_label_all_predictions_are_alike():
-    predicted = between_rounds(STUDY, POOL, kind="random_forest")(np.full(60, ABSTAIN))
+    predicted = first_student(STUDY, POOL, kind="random_forest")(np.full(60, ABSTAIN))
     assert (predicted == 0.5).all()

@@ -100,14 +100,14 @@ def test_a_ledger_with_a_bad_receipt_is_released_and_says_whose_it_is(signed, tm
 def test_heads_that_cannot_be_are_no_dead_end_either(signed, tmp_path, monkeypatch, head):
     consortium = signed[0]
     lie = {"own": EMPTY} if head == "own" else {"seen": Head(1, b"x" * 32)}
-    seal = made_here.seal
+    sign_frame = made_here.sign_frame
 
     def lying(frame, **how):
         if isinstance(frame, Answer) and frame.seat == LIAR:
             frame = replace(frame, **lie)
-        return seal(frame, **how)
+        return sign_frame(frame, **how)
 
-    monkeypatch.setattr(made_here, "seal", lying)
+    monkeypatch.setattr(made_here, "sign_frame", lying)
     labelled = consortium.label(small_study(name="heads"))
     _, events = look(consortium.release(labelled, tmp_path / "release"))
     assert list(events["receipts_refused"]) == [LIAR]

@@ -27,8 +27,8 @@ from protocols.wire.frames import (
     agree_version,
     head_statement,
     printable,
-    seal,
-    unseal,
+    read_frame,
+    sign_frame,
 )
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -43,7 +43,7 @@ def certificate(key=KEY, role="party", days=9, now=NOW):
 
 
 CERTIFICATE = certificate()
-SEALED = seal(Goodbye("code", "reason"), key=KEY, certificate=CERTIFICATE)
+SEALED = sign_frame(Goodbye("code", "reason"), key=KEY, certificate=CERTIFICATE)
 
 
 def recipe(kind, *arguments):
@@ -92,13 +92,13 @@ frames = st.one_of(
 
 
 def open_it(data, *, role="party", now=NOW, authority=ROOT):
-    return unseal(data, authority=authority, now=now, role=role)
+    return read_frame(data, authority=authority, now=now, role=role)
 
 
 @given(frames)
 def test_a_frame_comes_back_as_it_was_sealed_with_its_signer(made):
     frame = build(made)
-    opened, signer = open_it(seal(frame, key=KEY, certificate=CERTIFICATE))
+    opened, signer = open_it(sign_frame(frame, key=KEY, certificate=CERTIFICATE))
     assert opened == frame
     assert (signer.name, signer.role) == ("h", "party")
 
@@ -138,7 +138,7 @@ def test_any_body_that_is_signed_is_a_frame_or_malformed(body):
 
 def test_a_signature_of_another_key_is_refused():
     with pytest.raises(Refused, match="bad_signature"):
-        open_it(seal(Goodbye("a", "b"), key=new_key(), certificate=CERTIFICATE))
+        open_it(sign_frame(Goodbye("a", "b"), key=new_key(), certificate=CERTIFICATE))
 
 
 def signed(body):
@@ -155,7 +155,7 @@ def signed(body):
 )
 def test_a_question_whose_own_head_is_not_signed_is_refused_so_that_no_claim_of_it_stays_unproven(proof):
     ask = Ask(b"n" * 16, 1, b"n" * 16, b"s" * 32, "h", Head(1, b"h" * 32), EMPTY, b"")
-    body = wire_pb2.Frame.FromString(wire_pb2.Signed.FromString(seal(ask, key=KEY, certificate=CERTIFICATE)).body)
+    body = wire_pb2.Frame.FromString(wire_pb2.Signed.FromString(sign_frame(ask, key=KEY, certificate=CERTIFICATE)).body)
     opened, signer = open_it(signed(body.SerializeToString()))
     signer.verify(opened.proof, head_statement(ask.study, ask.own))
     body.ask.proof = proof
@@ -174,7 +174,7 @@ def test_a_question_whose_own_head_is_not_signed_is_refused_so_that_no_claim_of_
 )
 def test_who_signed_is_checked_against_authority_role_and_time(code, change):
     with pytest.raises(Refused) as refused:
-        open_it(seal(Goodbye("a", "b"), key=KEY, certificate=CERTIFICATE), **change)
+        open_it(sign_frame(Goodbye("a", "b"), key=KEY, certificate=CERTIFICATE), **change)
     assert refused.value.code == code
 
 
@@ -185,10 +185,12 @@ def test_nonces_and_digests_of_another_length_are_malformed(short):
         Hello((1,), "", b"n" * short, ()),
     ):
         with pytest.raises(MalformedMessage):
-            open_it(seal(frame, key=KEY, certificate=CERTIFICATE))
+            open_it(sign_frame(frame, key=KEY, certificate=CERTIFICATE))
     with pytest.raises(MalformedMessage):
         open_it(
-            seal(Ask(b"n" * 16, 1, b"n" * 16, b"s" * short, "h", EMPTY, EMPTY, b""), key=KEY, certificate=CERTIFICATE)
+            sign_frame(
+                Ask(b"n" * 16, 1, b"n" * 16, b"s" * short, "h", EMPTY, EMPTY, b""), key=KEY, certificate=CERTIFICATE
+            )
         )
 
 

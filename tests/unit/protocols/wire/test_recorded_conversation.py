@@ -12,7 +12,7 @@ import pytest
 from protocols.crypto.identity import certificate_from_pem
 from protocols.errors import Refused
 from protocols.wire import frames, wire_pb2
-from protocols.wire.frames import WIRE_VERSIONS, Answer, Ask, Hello, Welcome, unseal
+from protocols.wire.frames import WIRE_VERSIONS, Answer, Ask, Hello, Welcome, read_frame
 from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
 
 STORED = json.loads((Path(__file__).parents[3] / "vectors" / "conversation.json").read_text(encoding="utf-8"))
@@ -22,7 +22,7 @@ SENT = [(each["role"], each["kind"], base64.b64decode(each["frame"])) for each i
 
 
 def read(role, data):
-    return unseal(data, authority=AUTHORITY, now=NOW, role=role)[0]
+    return read_frame(data, authority=AUTHORITY, now=NOW, role=role)[0]
 
 
 def test_it_is_a_study_from_hello_to_the_last_outcome():
