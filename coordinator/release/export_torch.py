@@ -8,7 +8,6 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from coordinator.students.gan import DISCRIMINATOR
 from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, Written
 from coordinator.students.torch_student import CNN, MLP, TorchStudent
 from coordinator.torch_onnx import onnx_bytes
@@ -63,7 +62,7 @@ def read_network(path: Path, input_shape: tuple[int, ...]) -> TorchStudent | Non
         with safetensors.safe_open(path, framework="pt") as file:
             about = file.metadata() or {}
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # it is no mapping
-        network = {each.name: each for each in (CNN, MLP, DISCRIMINATOR)}.get(about["network"])
+        network = {each.name: each for each in (CNN, MLP)}.get(about["network"])
         if network is None:
             return None
         offsets, classes = tensors.pop("offsets"), int(about["classes"])

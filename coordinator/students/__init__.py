@@ -25,7 +25,6 @@ STUDENTS: Final[Parts[Callable[..., StudentKind]]] = Parts(
         "softmatch": "coordinator.students.semi_supervised:softmatch",
         "mean_teacher": "coordinator.students.semi_supervised:mean_teacher",
         "mixmatch": "coordinator.students.semi_supervised:mixmatch",
-        "gan": "coordinator.students.gan:gan",
         "vat": "coordinator.students.semi_supervised:vat",
         "propagation": "coordinator.students.propagation:propagation",
         "label_spreading": "coordinator.students.label_spreading:label_spreading",

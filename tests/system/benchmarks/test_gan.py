@@ -8,7 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from coordinator.students.gan import DISCRIMINATOR, Generator, adversarial
+from benchmarks import gan
+from benchmarks.gan import DISCRIMINATOR, Generator, adversarial
+from coordinator.students import torch_student
+from coordinator.students.student import one_hot
 
 
 def test_the_adversarial_loss_is_that_of_a_softmax_with_one_more_class() -> None:
@@ -44,3 +47,18 @@ def test_what_is_made_starts_near_the_mean_of_the_pool_and_lies_within_its_range
     assert made.shape == (400, 4, 5)
     assert ((made >= pool.amin(0)) & (made <= pool.amax(0))).all()
     assert (made.mean(0) - pool.mean(0)).abs().max() < 0.5
+
+
+def test_it_tells_two_kinds_of_images_apart_and_the_same_seed_gives_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    short = torch_student.Schedule(batch=32, epochs=1, fewest_steps=60, most_steps=60)
+    monkeypatch.setattr(gan, "_SCHEDULE", short)
+    random = np.random.default_rng(2)
+    labels = np.arange(80) % 2
+    images = random.random((80, 9, 8), np.float32) / 2
+    images[labels == 1, :, :4] += 0.5
+    kind = gan.gan(device="cpu")
+    first, again = (
+        kind.fit(images[:40], one_hot(labels[:40], 2), unlabelled=images[40:], classes=2, seed=3) for _ in range(2)
+    )
+    assert (first.predict(images[40:]) == labels[40:]).mean() >= 0.9
+    np.testing.assert_array_equal(first.predict_proba(images), again.predict_proba(images))
