@@ -34,8 +34,8 @@ from protocols.research.data_dependent import (
     Least,
     QueryVotes,
     Units,
+    check_few_weights,
     check_one_vote,
-    check_weights,
     gaussian_decision,
 )
 from protocols.research.private import Private
@@ -277,7 +277,7 @@ class SmoothSensitivity(DataDependentAccountant):
             raise InvalidInput(
                 f"accountant {self.name!r} needs every party in every query; allowed: participation 'all', dropout 0"
             )
-        check_weights(self.name, given.sensitivity)
+        check_few_weights(self.name, given.sensitivity)
         for s in np.unique(given.sensitivity).tolist():
             settings_that_hold(sigma=given.mechanism.label_sigma, sensitivity=s, cast=given.cast, classes=given.classes)
 

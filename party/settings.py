@@ -10,18 +10,16 @@ import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any  # what tomllib returns, checked below
 
 from party.data import source_kind
 from party.data.mapping import folded, read_mapping
 from party.data.records import DataSettings
 from party.lifetime import LifetimeCap
-from protocols import reading
 from protocols.crypto.identity import check_name
-from protocols.errors import DataUnavailable, InvalidInput
+from protocols.errors import InvalidInput
 from protocols.study.votes import UNITS
 from runtime.address import check_address
-from runtime.settings import TomlTable
+from runtime.settings import TomlTable, named_toml
 
 TOKEN_BYTES = 32
 # Beside node.toml, unless data.mapping names another.
@@ -76,7 +74,7 @@ def read_settings(path: Path) -> PartySettings:
     """The settings in node.toml; relative paths are relative to it. Raises InvalidInput naming file, key and allowed
     values.
     """
-    table = TomlTable(path, read_toml(path))
+    table = TomlTable(path, named_toml(path))
     data, teachers, node = table.table("data"), table.table("teachers"), table.table("node")
     caps = table.table("lifetime")
     lifetime: dict[str, LifetimeCap] = {}
@@ -130,7 +128,7 @@ def read_settings(path: Path) -> PartySettings:
 
 def mapping_path(path: Path) -> Path:
     """The mapping file that a node.toml names. Raises InvalidInput naming the key."""
-    data = TomlTable(path, read_toml(path)).table("data")
+    data = TomlTable(path, named_toml(path)).table("data")
     return path.parent / data.text("mapping", MAPPING_FILE)
 
 
@@ -149,7 +147,7 @@ def _data_settings(data: TomlTable, base: Path) -> DataSettings:
 
 def read_invitation(path: Path) -> Invitation:
     """An invitation from its file. Raises InvalidInput naming file and key."""
-    table = TomlTable(path, read_toml(path))
+    table = TomlTable(path, named_toml(path))
     try:
         token = base64.b64decode(table.text("token"), altchars=b"-_", validate=True)
     except (binascii.Error, ValueError):
@@ -167,11 +165,3 @@ def read_invitation(path: Path) -> Invitation:
     )
     table.done()
     return invitation
-
-
-def read_toml(path: Path) -> dict[str, Any]:
-    """The table of a TOML file, as reading.read_toml. Raises InvalidInput, also for a file that does not exist."""
-    try:
-        return reading.read_toml(path)
-    except DataUnavailable as error:
-        raise InvalidInput(str(error)) from None

@@ -97,9 +97,11 @@ def _cell(cell: object) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
-def folded(text: str, indent: str) -> str:
-    """A line folded to 80 columns, but never within a word, as paths are copied; indent: of all lines but the first."""
-    return textwrap.fill(text, _WIDTH, subsequent_indent=indent, break_on_hyphens=False, break_long_words=False)
+def folded(text: str, rest: str = "", *, first: str = "") -> str:
+    """A line folded to 80 columns, but never within a word, as paths are copied. first, rest: how the lines begin."""
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=first, subsequent_indent=rest, break_on_hyphens=False, break_long_words=False
+    )
 
 
 def folded_under(text: str) -> str:

@@ -8,7 +8,7 @@ from dataclasses import MISSING, dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, get_type_hints  # Any: what tomllib returns, checked below
 
-from protocols.errors import InvalidInput
+from protocols.errors import DataUnavailable, InvalidInput
 from protocols.reading import read_toml
 
 if TYPE_CHECKING:
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     Settings = TypeVar("Settings", bound=DataclassInstance)
 
 _KINDS: Final[Mapping[type, str]] = {str: "a string", int: "a whole number", bool: "true or false"}
+
+
+def named_toml(path: Path) -> dict[str, Any]:
+    """The table of a TOML file that somebody named. Raises InvalidInput as read_toml, also where it is absent."""
+    try:
+        return read_toml(path)
+    except DataUnavailable as error:
+        raise InvalidInput(str(error)) from None
 
 
 def read_settings(path: Path, kind: type[Settings]) -> Settings:

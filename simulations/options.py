@@ -245,13 +245,14 @@ def study_words(function: F) -> F:
 
 def worded_settings(flags: dict[str, Any]) -> dict[str, object]:
     """The settings of a study's file, and of `key=value`, which come before them. Raises InvalidInput."""
-    from simulations.setup.experiment import parse_seeds, read_toml
+    from runtime.settings import named_toml
+    from simulations.setup.experiment import parse_seeds
 
     words: tuple[str, ...] = flags.get("words", ())
     files = [word for word in words if "=" not in word]
     if len(files) > 1:
         raise InvalidInput(f"{files[1]!r} is a second study; allowed: one file, and KEY=VALUE")
-    study = read_toml(Path(files[0])) if files else {}
+    study = named_toml(Path(files[0])) if files else {}
     if tables := {"base", "grid"} & set(study):
         raise InvalidInput(f"{files[0]} has a table [{min(tables)}], so it is a sweep; allowed: settings alone")
     settings = study | overrides_from([word for word in words if "=" in word], lists=False)

@@ -78,7 +78,8 @@ def _measured(flags: dict[str, Any]) -> None:
     from benchmarks.papers.running import check_data, measure, wanted
     from benchmarks.papers.written import write_papers
     from runtime.files import write_atomically
-    from simulations.report.terminal import folded, print_rows
+    from runtime.printing import folded
+    from simulations.report.terminal import print_rows
     from simulations.setup.experiment import parse_seeds
 
     asked = wanted(

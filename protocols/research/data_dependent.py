@@ -276,7 +276,7 @@ class Exact(DataDependentAccountant):
                 f"accountant {self.name!r} needs the one vote of each unit; allowed: one teacher per party, and no "
                 "votes as counts"
             )
-        check_weights(self.name, given.sensitivity)
+        check_few_weights(self.name, given.sensitivity)
         largest, sigma = float(given.sensitivity.max()), given.mechanism.label_sigma
         if largest > exact.LARGEST_MOVE * sigma:
             raise InvalidInput(
@@ -362,7 +362,7 @@ def check_one_vote(name: str, given: Circumstances) -> None:
         )
 
 
-def check_weights(name: str, weights: Float64[ndarray, " units"]) -> None:
+def check_few_weights(name: str, weights: Float64[ndarray, " units"]) -> None:
     """Raises InvalidInput for more than MOST_WEIGHTS distinct weights."""
     number = len(np.unique(weights))
     if number > MOST_WEIGHTS:

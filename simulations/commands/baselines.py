@@ -37,6 +37,7 @@ def baselines_flags(**flags: Any) -> None:
       conclave-simulate baselines --dataset adult --parties 50 --seeds 0-4 --out runs/adult
       conclave-simulate baselines --dataset heart_disease --methods alone,pooled --epsilons 1,8
     """
+    from runtime.printing import folded
     from simulations.baselines.cells import (
         Comparison,
         check_comparison,
@@ -46,7 +47,7 @@ def baselines_flags(**flags: Any) -> None:
         run_comparison,
     )
     from simulations.baselines.table import COVERED, PRIVATE, by_epsilon, write_comparison
-    from simulations.report.terminal import folded, print_rows
+    from simulations.report.terminal import print_rows
 
     reporter, host = reporter_from(flags), host_from(flags)
     given = {**worded_settings(flags), **given_settings(flags)}

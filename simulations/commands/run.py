@@ -56,10 +56,11 @@ def run_flags(**flags: Any) -> None:
       conclave-simulate run runs/digits/config.toml budgets=4 weights=uniform   (the same study, changed)
       conclave-simulate run --resume --out runs/digits   (after Ctrl-C)
     """
+    from runtime.printing import folded
     from simulations.pipeline import run, study_of
     from simulations.planning.advice import must_afford_or_say, warnings_of
     from simulations.planning.plan import make_plan
-    from simulations.report.terminal import folded, print_summary, print_verdict
+    from simulations.report.terminal import print_summary, print_verdict
     from simulations.results.text import MARK
     from simulations.stages.inputs import read_inputs
 

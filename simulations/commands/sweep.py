@@ -63,7 +63,8 @@ def sweep_flags(**flags: Any) -> None:
 
 def run_sweep_file(flags: dict[str, Any]) -> None:
     """Runs the sweep of flags["sweep_file"], writes its tables, figures and page, and prints the intervals."""
-    from simulations.report.terminal import folded, print_rows
+    from runtime.printing import folded
+    from simulations.report.terminal import print_rows
     from simulations.sweep.cells import prepared, read_sweep, run_apart, run_cells
     from simulations.sweep.report import config_text, covered, printed_columns, tracked_settings, write_sweep
 

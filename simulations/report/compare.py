@@ -17,10 +17,10 @@ import numpy as np
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.plural import at_most
 from protocols.reading import read_json
+from runtime.settings import named_toml
 from simulations.report.terminal import print_rows
 from simulations.results.files import Summary
 from simulations.results.text import MARK, not_for_release
-from simulations.setup.experiment import read_toml
 from simulations.stages.label import mean_and_interval
 
 # Figures of summary.json that are compared; the last entry is their name in the list of seeds, if they are there.
@@ -151,7 +151,7 @@ def _read(folder: Path) -> tuple[Summary, dict[str, object]]:
         raise DataCorrupt(f"{path} has no {missing[0]!r}; run it again with --resume")
     _check_rows(path, summary, "groups", needed="delta", optional=())
     _check_rows(path, summary, "seeds", needed="seed", optional=[key for _, _, key in _FIGURES if key])
-    return summary, read_toml(folder / "config.toml")
+    return summary, named_toml(folder / "config.toml")
 
 
 def _check_rows(path: Path, summary: Summary, name: str, *, needed: str, optional: Sequence[str]) -> None:

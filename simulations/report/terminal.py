@@ -17,6 +17,7 @@ from coordinator.students.choice import Choice, Score
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
 from protocols.sums.judged import rows as figure_rows
+from runtime.printing import folded
 from simulations.results.text import MARK, pays_most_words
 
 _WIDTH: Final = 80
@@ -100,12 +101,6 @@ def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[s
     click.echo(folded(sentence, first=mark, rest=mark))
     for doubt, public in doubts:
         click.echo(folded(doubt, first="" if public else MARK, rest="" if public else MARK))
-
-
-def folded(sentence: str, *, first: str = "", rest: str = "") -> str:
-    """The sentence in lines of at most 80 columns, of which each begins as given; words stay whole."""
-    return textwrap.fill(sentence, _WIDTH, initial_indent=first, subsequent_indent=rest, break_long_words=False,
-                         break_on_hyphens=False)  # fmt: skip
 
 
 def _choices(figures: dict[str, Any]) -> list[str]:

@@ -20,12 +20,11 @@ from numpy import ndarray
 
 from coordinator.queries import questions_of_a_batch
 from coordinator.queries.choice import BOTH, COLUMNS, GRADED, QueryChoice, make_queries
-from protocols import reading
 from protocols.budgets.accountant import Accountant, ExactComposition, LabelOnly, accountant, default_accountant
 from protocols.budgets.individualization import vanishing, weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.planned import Planned
-from protocols.errors import DataUnavailable, InvalidInput
+from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
@@ -36,6 +35,7 @@ from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
 from protocols.sums.blocks import Blocks
 from protocols.votes import LATTICE
+from runtime.settings import named_toml
 from simulations.datasets.dataset import Dataset
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets, group_budgets, parse_budgets, upsampling
@@ -433,15 +433,7 @@ def write_config(settings: Experiment, study: Study | None = None) -> str:
 
 def read_config(path: Path) -> Experiment:
     """An experiment from config.toml. Raises InvalidInput for a file or a value that cannot be read."""
-    return experiment(**read_toml(path))
-
-
-def read_toml(path: Path) -> dict[str, object]:
-    """The table in a TOML file. Raises InvalidInput when it does not exist or is not TOML."""
-    try:
-        return reading.read_toml(path)
-    except DataUnavailable as error:
-        raise InvalidInput(f"file {error}") from None
+    return experiment(**named_toml(path))
 
 
 def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = None) -> Budgets:

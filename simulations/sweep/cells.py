@@ -25,6 +25,7 @@ from protocols.plural import counted
 from protocols.reading import parse_json, read_json
 from protocols.study.study import Study
 from runtime.files import write_atomically
+from runtime.settings import named_toml
 from simulations.datasets.dataset import content_digest
 from simulations.engines import open_engine
 from simulations.engines.engine import Exchange, HostSpec
@@ -34,7 +35,7 @@ from simulations.planning.plan import make_plan, must_afford
 from simulations.progress import Reporter
 from simulations.setup.accountants import named_accountants
 from simulations.setup.budgets import Budgets
-from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds, read_toml, write_config
+from simulations.setup.experiment import SETTINGS, VOTERS, Experiment, experiment, parse_seeds, write_config
 from simulations.source import source_digest
 from simulations.stages.inputs import Host, Inputs, read_inputs, with_settings
 from simulations.stages.vote_source import VoteSource, labelled, votes_source
@@ -100,7 +101,7 @@ def read_sweep(path: Path, *, given: Mapping[str, object], overrides: Mapping[st
 
 def _tables(path: Path) -> tuple[dict[str, object], list[dict[str, object]]]:
     """The base and the grids of a file."""
-    tables = read_toml(path)
+    tables = named_toml(path)
     if not {"base", "grid"} & set(tables):
         return tables, [{}]
     if unknown := set(tables) - {"base", "grid"}:
