@@ -23,8 +23,7 @@ from protocols.installing import install
 CLASSES = 10
 # Accuracy after 200 digits, 5 % of them mislabelled; measured over three splits: cnn 0.92 to 0.95, mlp
 # 0.89 to 0.93, logistic regression 0.89 to 0.91, random forest 0.88 to 0.91, gradient boosting 0.85 to 0.88, FixMatch
-# 0.93 to 0.97, FreeMatch 0.97, SoftMatch 0.98 (one split), mean teacher 0.97 to 0.98, MixMatch 0.97 (one split),
-# VAT 0.99 (one split), label spreading 0.97 to 0.99.
+# 0.93 to 0.97, mean teacher 0.97 to 0.98, VAT 0.99 (one split), label spreading 0.97 to 0.99.
 LEAST_ACCURACY = {
     "cnn": 0.90,
     "mlp": 0.86,
@@ -32,20 +31,14 @@ LEAST_ACCURACY = {
     "random_forest": 0.85,
     "gradient_boosting": 0.82,
     "fixmatch": 0.93,
-    "freematch": 0.94,
-    "softmatch": 0.94,
     "mean_teacher": 0.94,
-    "mixmatch": 0.94,
     "vat": 0.95,
     "label_spreading": 0.94,
     "propagation": 0.94,
 }
 SEMI_SUPERVISED = [
     "fixmatch",
-    "freematch",
-    "softmatch",
     "mean_teacher",
-    "mixmatch",
     "vat",
     "label_spreading",
     "propagation",
@@ -197,8 +190,7 @@ def mean_accuracy_with_eight_labels(name: str) -> float:
 def test_semi_supervised_kinds_are_better_than_a_supervised_one_with_the_same_eight_labels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Measured with four seeds: mlp 0.86, FixMatch 0.94, FreeMatch 0.94, SoftMatch 0.95, mean teacher 0.94,
-    MixMatch 0.93, VAT 0.95, label spreading 0.93."""
+    """Measured with four seeds: mlp 0.86, FixMatch 0.94, mean teacher 0.94, VAT 0.95, label spreading 0.93."""
     trained_for(120, monkeypatch)
     supervised_alone = mean_accuracy_with_eight_labels("mlp")
     for name in set(SEMI_SUPERVISED) - FOR_IMAGES_ALONE:
