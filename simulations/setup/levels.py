@@ -21,7 +21,6 @@ from protocols.ledger.ledger import Ledger
 from protocols.levels import table
 from protocols.levels.level import Aggregation, Ballot, BatchNoise
 from protocols.levels.two_server.conversation import GUARDIAN_NOISE
-from protocols.noise import Noise
 from protocols.study.levels import LEVELS, Confidentiality, Simulated
 from protocols.study.study import Study
 from protocols.sums.judging import Evaluation, usual_bins
@@ -94,11 +93,6 @@ def simulated_aggregation(study: Study, *, guardians: Ledger, seed: int) -> Aggr
 def batch_noise(study: Study, *, seed: int) -> BatchNoise:
     """The noise that a live study with this seed draws, batch by batch."""
     return table.batch_noise(study, partial(simulation_rng, seed))
-
-
-def one_stream(noise: Noise) -> BatchNoise:
-    """The noise of a level where it does not matter who voted: all batches draw from one stream, in order."""
-    return lambda voting: noise
 
 
 def _sealing_key() -> X25519PrivateKey:

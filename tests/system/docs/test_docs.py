@@ -124,6 +124,8 @@ def test_the_architecture_names_every_room() -> None:
     named = set(re.findall(r"`([a-z_]+\.py)`", text))
     assert not modules - named
     assert not [name for name in named if not list(ROOT.glob(f"[!.]*/**/{name}"))]
+    folders = {place.name for package in packages for place in (ROOT / package).rglob("*/")} | {*packages, "guardian"}
+    assert not [name for name in re.findall(r"`([a-z_]+)/`", text) if name not in folders]
 
 
 def test_every_decision_is_in_the_index() -> None:

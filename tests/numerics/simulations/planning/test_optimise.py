@@ -28,10 +28,10 @@ from simulations.planning.objective import OBJECTIVES, information
 from simulations.planning.plan import make_plan
 from simulations.planning.predict import AssumedVotes, Noise, PilotVotes, Planner, asked_more_than
 from simulations.setup.experiment import experiment
-from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import CastVotes, VoteCounts, read_labels, read_votes
 from tests.harness.studies import make_study as study_with
+from tests.harness.studies import one_stream
 
 DATA = Path(os.environ.get("CONCLAVE_DATA", ""))
 needs_votes = pytest.mark.skipif(

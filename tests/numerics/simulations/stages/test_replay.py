@@ -9,11 +9,10 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN
-from simulations.setup.levels import one_stream
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.replay import dropout_presence, replay
 from simulations.stages.stored_votes import CastVotes, VoteCounts
-from tests.harness.studies import make_study, make_votes
+from tests.harness.studies import make_study, make_votes, one_stream
 
 
 @settings(max_examples=25, deadline=None)
