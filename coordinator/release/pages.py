@@ -91,7 +91,7 @@ def _report_verdict(statement: Mapping[str, Any]) -> str:
     if statement["records"] is None:
         says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
     else:
-        asked = "features" if statement["records"]["graded"] else "questions"
+        asked = "features" if statement["records"]["graded"] else "queries"
         says = f"Noisy sums of all records' votes in {queries['answered']} public {asked} are released."
     return verdict(
         says,

@@ -62,7 +62,7 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
 
 def _records_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:
     sums = unit_sums(study)
-    asked, part = "questions", f"each record votes with its own label in {sums.votes} of the questions"
+    asked, part = "queries", f"each record votes with its own label in {sums.votes} of the queries"
     if sums.signed:
         asked = "features"
         part = f"each record says with its own label how far it goes with each of the {sums.queries} features"

@@ -14,6 +14,7 @@ from typing import Any  # rows of a template
 import numpy as np
 from markupsafe import Markup
 
+from coordinator.students import SCORES
 from protocols.claims.coverage import SIMULATED, caveats
 from protocols.claims.strength import Figure, strength
 from protocols.labelling.schedule import STOP_MEANINGS
@@ -287,8 +288,16 @@ def _lead_of_records(result: RunResult, figures: Summary, parties: str) -> str:
     )  # fmt: skip
     return (
         f"Every private record of {parties} {how}, once in the whole study. A coordinator added up the votes with "
-        "noise. What came out labels the public records, and a student learns from these labels."
+        f"noise. What came out labels the public records, {_LEARNS.get(str(result.settings.student), _LEARNS[''])}."
     )
+
+
+# What becomes of the labels, by the kind of student.
+_LEARNS = {
+    "": "and a student learns from these labels",
+    SCORES: "and as scores that any record can be given it is the student",
+    "none": "and no student was asked for",
+}
 
 
 def _lead_of_teachers(result: RunResult, figures: Summary, parties: str) -> str:

@@ -354,7 +354,7 @@ def terms(result: RunResult) -> list[tuple[str, str]]:
     asked = "hidden" if study.confidentiality.asked_by else "public"
     weighting = f"{settings.weight_rule}: {WEIGHT_RULES[settings.weight_rule].words}"
     lines += [
-        ("Queries", f"{count(stored.queries)} {asked} queries, {study.classes} classes"),
+        (_WORDS[type(study.votes)].asked(study), f"{count(stored.queries)} {asked}, {study.classes} classes"),
         ("Mechanism", words.mechanism(study)),
         ("Individual budgets", _INDIVIDUALIZATION.get(settings.individualization, weighting)),
         ("End of study", words.end(study)),
@@ -400,6 +400,7 @@ class _Words:
     voters: Callable[[RunResult], tuple[str, str]]
     mechanism: Callable[[Study], str]
     end: Callable[[Study], str]
+    asked: Callable[[Study], str] = lambda study: "Queries"
 
 
 _WORDS: dict[type[Votes], _Words] = {
@@ -411,10 +412,11 @@ _WORDS: dict[type[Votes], _Words] = {
     UnitSums: _Words(
         voters=_record_votes,
         mechanism=lambda study: (
-            "the sum of all votes for each query and class, with Gaussian noise of "
-            f"{study.mechanism.label_sigma:.4g} votes: the least that every budget affords"
+            f"the sum of all votes for each {'feature' if unit_sums(study).signed else 'query'} and class, with "
+            f"Gaussian noise of {study.mechanism.label_sigma:.4g} votes: the least that every budget affords"
         ),
         end=lambda study: "after its one batch: every record votes once",
+        asked=lambda study: "Features" if unit_sums(study).signed else "Queries",
     ),
 }
 

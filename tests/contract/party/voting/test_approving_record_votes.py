@@ -93,9 +93,9 @@ def test_approving_says_that_each_record_is_used_once_and_counts_the_votes(place
     assert place.approve() == 0
     shown = capsys.readouterr().out
     assert max(len(line) for line in shown.splitlines() if not line.startswith("next: ")) <= 80
-    assert "Asked        once, 8 public questions together" in shown
+    assert "Asked        once, 8 public queries together" in shown
     words = " ".join(shown.split())
-    assert "each record votes with its own label in 4 of the questions" in words
+    assert "each record votes with its own label in 4 of the queries" in words
     assert "Each record's data are used once, in one noisy sum, and this costs at most epsilon 2" in words
     assert "at delta 1e-05" in words
     assert "for ever" in words
