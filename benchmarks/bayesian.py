@@ -9,7 +9,7 @@ The figure is an ESTIMATE, not a bound. Theorem 4 puts Student's t around the me
 normal samples and in the limit of many. That variable is heavy-tailed: a rare pair that was not drawn may carry nearly
 all of the mean, and then the estimate is too small with a probability far above 1 - confidence. Nor is that
 probability corrected for the choice of the best power. Results depend on private data and are Private. More in
-docs/explanation/typical-case.md.
+benchmarks/typical-case.md.
 """
 
 from __future__ import annotations

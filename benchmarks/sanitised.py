@@ -2,7 +2,7 @@
 
 Papernot et al. 2018, Appendix B.2, release f + N(0, (sigma_ss SS)^2). Their cost of doing so is too small
 in places; `corrected_cost` is the supremum over all pairs of neighbours, and the one that is charged here.
-Derivation: docs/explanation/smooth-sensitivity.md. Adversary: sees the released figure, and everything else that was
+Derivation: benchmarks/smooth-sensitivity.md. Adversary: sees the released figure, and everything else that was
 released; adjacency is replace-one, as for the smooth sensitivity.
 
 Nothing is released here: parameters that are chosen from private votes are returned as a Private.

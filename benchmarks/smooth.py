@@ -3,12 +3,12 @@
 q bounds the probability that GNMax's label is not the plurality. The curve is Theorem 6's bound below q0 and the
 Gaussian bound from there on. One step (one unit's votes) leads from q to between B_L(q) and B_U(q). Smooth
 sensitivity needs two conditions on the curve's shape, C5 and C6, which depend on noise, order and classes only.
-Everything here is data-independent. Derivations: docs/explanation/smooth-sensitivity.md.
+Everything here is data-independent. Derivations: benchmarks/smooth-sensitivity.md.
 
 How large, or how small, q can become when d units move their votes (Papernot et al. 2018, Algorithm 4).
 
 One step moves one unit's votes: a whole vote where all units weigh the same, otherwise any part of the largest
-weight. Why these moves are the extreme ones: docs/explanation/smooth-sensitivity.md.
+weight. Why these moves are the extreme ones: benchmarks/smooth-sensitivity.md.
 
 Smooth sensitivity of GNMax's data-dependent RDP (Papernot et al. 2018, Appendix B.4).
 
@@ -19,7 +19,7 @@ at distance d (Algorithms 3-5). The sum over queries comes first: one unit votes
 
 Adjacency is replace-one: one unit moves its vote, or abstains. The algorithms are right where conditions C5 and C6
 hold; where they do not, everything here raises InvalidInput. Derivation, unequal weights, and what
-is not covered: docs/explanation/smooth-sensitivity.md.
+is not covered: benchmarks/smooth-sensitivity.md.
 """
 
 from __future__ import annotations

@@ -15,7 +15,7 @@ Triastcyn & Faltings 2020 with T = 1. Their Theorem 1 sets T to the number of st
 its own and must combine them by Hoelder's inequality; with whole pairs available that would only be looser.
 
 Unit: one record. Adjacency: replace-one, by a record of the named population. View: the study's. Not a bound and not a
-guarantee, private itself: docs/explanation/mathematics.md, section 10.5, and docs/explanation/typical-case.md.
+guarantee, private itself: docs/explanation/mathematics.md, section 10.5, and benchmarks/typical-case.md.
 """
 
 from __future__ import annotations

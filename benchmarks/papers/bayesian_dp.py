@@ -22,7 +22,7 @@ _ANALYSED, _RETRAININGS = 5, 10
 _CONFIDENCE: Final = 1 - 5e-6
 _TYPICAL: Final = (
     "an estimate for a record drawn like the others, from teachers that were trained again: private, no guarantee, and "
-    "never in place of the worst case (docs/explanation/typical-case.md)"
+    "never in place of the worst case (benchmarks/typical-case.md)"
 )
 _PROVED: Final = "what the same retrainings prove of a typical record, whatever the distribution: private itself"
 _GUARANTEED: Final = "the worst case, for every record; it may be published"

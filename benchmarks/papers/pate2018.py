@@ -31,7 +31,7 @@ _PUBLIC_VOTES = ("MNIST", "Adult")
 _EXPECTED = "the mean over the threshold's noise; the paper's is of one draw of it"
 _TABLE_1 = "Tables 1 and 2 of the paper print different epsilons for these queries; the votes give that of Table 2"
 _SANITISED = "our epsilon and the release's cost as the paper states it, which is too small, at its beta and sigma_ss"
-_CORRECTED = "the same with the release's cost as it is (docs/explanation/smooth-sensitivity.md)"
+_CORRECTED = "the same with the release's cost as it is (benchmarks/smooth-sensitivity.md)"
 _OF_PRINTED = "not our epsilon: the printed one, and the release's cost as it is"
 
 

@@ -13,7 +13,7 @@ from typing import Literal
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md")]
 OUTPUTS = ROOT / "docs" / "reference" / "outputs.md"
-PAGES += sorted((ROOT / "docs").rglob("*.md"))
+PAGES += sorted((ROOT / "docs").rglob("*.md")) + sorted((ROOT / "benchmarks").glob("*.md"))
 RunPage = Callable[[Path], Path]
 LANGUAGES = {"console", "bash", "toml", "text", "python"}
 COMMANDS = {"console", "bash"}

@@ -163,7 +163,7 @@ def test_ceilings_of_membership_attacks_are_what_their_formulas_say() -> None:
     assert {name: shown for name, _, *shown in rows} == ceilings
 
 def test_how_often_a_confidence_of_a_typical_case_fails_is_exact() -> None:
-    rows = rows_below("typical-case.md", "| rare record: share, x | N = 20 | N = 100 | N = 1000 |")
+    rows = rows_below("../../benchmarks/typical-case.md", "| rare record: share, x | N = 20 | N = 100 | N = 1000 |")
     assert len(rows) == 3
     for case, *said in rows:
         share, x = map(float, case.split(", "))
