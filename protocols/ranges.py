@@ -99,7 +99,7 @@ RANGES: Mapping[tuple[str, str], Range] = {
     ("architecture", "precision.weight_bits"): Range(1, 16, "fraction bits"),
     ("architecture", "precision.accumulator_bits"): Range(8, 32, "bits of a ring's word"),
     # A study's file.
-    ("study", "classes"): Range(2, _WHOLE, "exact in every reader"),
+    ("study", "classes"): Range(1, _WHOLE, "exact in every reader; more than one, but of a count without a label"),
     ("study", "teachers"): _SOME,
     ("study", "records.queries"): Range(2, 2**24, "then held against what a level can carry"),
     ("study", "records.votes"): Range(1, 2**24, "at most records.queries"),

@@ -103,7 +103,7 @@ def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | N
         *guardian,
         ("Hospitals", f"{len(parties)}: {', '.join(parties)}"),
         ("Columns that are used", columns),
-        ("What is predicted", f"{terms.label}: {', '.join(terms.class_names)}"),
+        *([("What is predicted", f"{terms.label}: {', '.join(terms.class_names)}")] if terms.label else []),
         ("Questions", f"up to {study.query_limit} about {terms.pool_size} public records"),
         ("Last day on which a node answers", terms.ends),
     ]

@@ -255,6 +255,8 @@ def train(
 
     with store_of(home) as store:
         labelled = store.labelled(study)
+        if not labelled.study.votes.pool:
+            raise InvalidInput(f"study {study!r} counts patients, and has no labels; allowed: release {study}")
         pool = stored_pool(labelled.pool, labelled.study)
         trained = train_student(labelled, pool, kind=kind, seed=seed, device=device, features=features)
         file = keep_student(store.home.study(study) / "student", labelled, trained)
@@ -282,6 +284,10 @@ def train(
     # How often it is right is another figure, which nobody can say without labelled records.
     click.echo("how often it is right, hospitals can say: conclave-party data score STUDY --release FOLDER")
     say_next(f"conclave-coordinator release {study}")
+
+
+# The page to open first, by whether a pool was labelled.
+_FIRST = {True: "privacy.html", False: "report.html"}
 
 
 def _ask(store: Store, name: str, student: str | None, without: tuple[str, ...]) -> Job:
@@ -450,7 +456,7 @@ def release(
         check_labelled_here(store.study(study))
         labelled = store.labelled(study)
     trained = None
-    if not labels_only:
+    if labelled.study.votes.pool and not labels_only:
         pool = stored_pool(labelled.pool, labelled.study)
         trained = kept_student(home.study(study) / "student", labelled, pool)
     written = make_release(
@@ -473,13 +479,16 @@ def release(
         )
         return
     what = f"{counted(int((labelled.labels >= 0).sum()), 'label')}"
-    if labelled.cells is not None:
+    if not labelled.study.votes.pool:
+        what = "the counts"
+    elif labelled.cells is not None:
         what = f"the noisy sums, and soft labels of {labelled.study.terms.pool_size} public records,"
-    click.echo(f"released {what} in {written}; open {written / 'privacy.html'}")
+    click.echo(f"released {what} in {written}; open {written / _FIRST[labelled.study.votes.pool]}")
     before = [each["name"] for each in read_json(written / STATEMENT_FILE)["earlier_releases"]["releases"]]
     click.echo(f"together with the earlier releases: {', '.join(before)}" if before else "no earlier release is named")
     click.echo(f"for the data-protection officer, to be filled in: {officers_file_of(written)}")
-    with_pool = f" --pool {labelled.pool}" if trained is not None or labelled.cells is not None else ""
+    of_pool = labelled.study.votes.pool and (trained is not None or labelled.cells is not None)
+    with_pool = f" --pool {labelled.pool}" if of_pool else ""
     say_next(f"conclave-coordinator verify {written} --authority {home.authority_file}{with_pool}")
 
 

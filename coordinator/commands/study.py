@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar  # Any: a row of a status
 
@@ -150,10 +150,10 @@ def study() -> None:
 @click.option("--template", is_flag=True, help="Print a commented study.toml and stop.")
 @click.option(
     "--votes-by",
-    type=click.Choice(["teacher", "record"]),
+    type=click.Choice(["teacher", "record", "count"]),
     default="teacher",
     show_default=True,
-    help="With --template: of a study in which teachers vote, or records.",
+    help="With --template: of a study in which teachers vote, or records; or of a count of patients.",
 )
 @home_option
 @json_option
@@ -194,15 +194,66 @@ def create(
         )
         shown = study_status(store, made.name, set())
     _say_if_little(made)
+    _created(home, made, shown, {"--pool": pool_file, "--queries": queries_file}, as_json=as_json)
+
+
+@study.command(epilog=EPILOG)
+@click.argument("draft", type=click.Path(path_type=Path))
+@_out_option("count.toml", "The whole study file, with all of it filled in.")
+@home_option
+@json_option
+def count(draft: Path, out: Path, home: CoordinatorHome, as_json: bool) -> None:
+    """Count patients before a study is begun: how many, and which values the columns of DRAFT have, by label.
+
+    It is a study like any other: hospitals approve it, its budget is charged, and what is released is signed. DRAFT: a
+    study file with purpose "counts" and a small epsilon. Its cells, noise and weights are filled in.
+
+    \b
+    Examples:
+      conclave-coordinator study create --template --votes-by count > draft.toml
+      conclave-coordinator study count draft.toml --out count.toml
+    """
+    from coordinator.labelling.study_creation import create_study, plan_count, read_draft, signing_key
+    from coordinator.status import study_status
+    from coordinator.store.store import Store
+    from protocols.release.counts import reach
+    from protocols.study.file import write_study
+    from runtime.files import write_atomically
+
+    settings = home.settings()
+    with Store(home) as store:
+        made = plan_count(read_draft(draft, keys=lambda party: signing_key(store, party)))
+        write_atomically(out, write_study(made))
+        today = datetime.datetime.now(datetime.UTC).date()
+        made = create_study(store, settings, file=out, pool_file=None, today=today)
+        shown = study_status(store, made.name, set())
+    _say_if_little(made)
+    if not as_json:
+        of_cell, of_row = reach(made, classes=1), reach(made, classes=made.classes)
+        by_label = f", and of one class of it by {of_cell}" if made.classes > 1 else ""
+        click.echo(f"noise: a count of one value is off by up to {of_row} {made.unit}s (95 %){by_label}")
+    _created(home, made, shown, {}, as_json=as_json)
+
+
+def _created(
+    home: CoordinatorHome,
+    made: DeployedStudy,
+    shown: dict[str, Any],
+    files: Mapping[str, Path | None],
+    *,
+    as_json: bool,
+) -> None:
+    """Says what was created, and what hospitals get. files: those given with the study, by option."""
     file = home.study(made.name) / "study.toml"
     if as_json:
         print_json({**shown, "file": str(file)})
         return
     kind = f"queries that only {made.who_asks} sees" if made.confidentiality.asked_by else "public queries"
+    kind = kind if made.votes.pool else "values counted"
     click.echo(f"study {made.name!r}, digest {made.digest.hex()[:16]}, {shown['pool']} {kind}")
     click.echo(table(*seat_rows(shown)))
     option = made.votes.given
-    with_it = {"--pool": pool_file, "--queries": queries_file}[option]
+    with_it = files.get(option)
     if made.confidentiality.asked_by or with_it is None:
         sent, more = f"{file}", ""
     else:

@@ -28,11 +28,13 @@ from protocols.errors import BudgetExceeded, InvalidInput
 from protocols.plural import at_most
 from protocols.private_files import private_folder
 from protocols.release.sums import QUERIES_FILE
+from protocols.study.count_cells import MISSING, count_cells, counted_feature
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.file import read_deployed, write_study
 from protocols.study.levels import NO_POOL
+from protocols.study.purposes import ForCounts
 from protocols.study.queries import no_inputs, pool_digest
-from protocols.study.queries_file import check_shape, read_blocks
+from protocols.study.queries_file import blocks_of, check_shape
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
 from protocols.study.terms import Feature
@@ -164,12 +166,12 @@ def _with_pool(
     """The study and its public queries; None if a querier asks about its own, which nobody else sees."""
     draft = read_draft(file, keys=keys)
     level = draft.confidentiality
-    if (pool_file is None) != bool(level.asked_by):
+    asked = f"{level.asked_by!r} asks about records of its own" if level.asked_by else "a count has no queries"
+    if (pool_file is None) != bool(level.asked_by or not draft.votes.pool):
         raise InvalidInput(
             "a pool is missing; allowed: --pool FILE"
             if pool_file is None
-            else f"--pool {pool_file} is given, but {level.asked_by!r} asks about records of its own; "
-            "allowed: no pool"
+            else f"--pool {pool_file} is given, but {asked}; allowed: no pool"
         )
     if pool_file is None:
         return read_deployed(file, keys=keys, left_out={"pool_size": draft.query_limit, "pool_sha256": NO_POOL}), None
@@ -181,11 +183,7 @@ def _with_pool(
 
 def _queries(study: DeployedStudy, file: Path | None) -> Blocks | None:
     """The queries in which units vote; None where hospitals are given the pool."""
-    if file is not None:
-        return read_blocks(file, study)
-    if study.votes.given != "--pool":
-        raise InvalidInput("the queries are missing; allowed: --queries FILE, which `study queries` writes")
-    return None
+    return blocks_of(study, file) if study.votes.once else None
 
 
 def signing_key(store: Store, party: str) -> str | None:
@@ -266,6 +264,44 @@ def plan_records(
     return PlannedRecords(deployed(made, known), queries)
 
 
+def plan_count(draft: DeployedStudy) -> DeployedStudy:
+    """The study that counts what the draft's columns hold: its cells, one weight, and the least noise that every budget
+    affords. Values may be missing, and so may labels.
+
+    Raises InvalidInput for a draft of another purpose, columns that cannot be counted, and as record_study does.
+    """
+    sums, terms = unit_sums(draft), draft.terms
+    if not isinstance(sums.use, ForCounts):
+        raise InvalidInput(
+            f"records: purpose is {sums.purpose!r}; allowed: {ForCounts.name!r}, as in `study create --template "
+            "--votes-by count`"
+        )
+    features = tuple(counted_feature(each) for each in terms.features)
+    named = (*terms.class_names, *([MISSING] if terms.label and MISSING not in terms.class_names else []))
+    terms = replace(
+        terms, features=features, class_names=named, input_shape=(sum(each.width for each in features) or 1,)
+    )
+    blocks = count_cells(terms).blocks
+    plan = RecordVotesPlan(
+        name=draft.name,
+        classes=len(named),
+        unit=draft.unit,
+        population=sums.population,
+        queries=blocks,
+        rule="uniform",
+        level=draft.confidentiality,
+        quorum=draft.quorum,
+        hospitals_per_patient=sums.hospitals_per_patient,
+        overlap=sums.overlap,
+        purpose=sums.purpose,
+    )
+    names = [seat.party for seat in draft.roster]
+    epsilon, delta = (np.array([getattr(seat, name) for seat in draft.roster]) for name in ("epsilon", "delta"))
+    made = record_study(plan, names=names, epsilon=epsilon, delta=delta)
+    made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
+    return deployed(made, replace(terms, pool_size=blocks.rows, pool_sha256=NO_POOL))
+
+
 def _rounded_up(sigma: float) -> float:
     step = 10.0 ** (floor(log10(sigma)) + 1 - _DIGITS)
     return float(f"{ceil(sigma / step) * step:.{_DIGITS}g}")
@@ -292,7 +328,7 @@ def study_lines(study: DeployedStudy) -> list[str]:
 
 
 def study_template(votes_by: str) -> str:
-    """A commented study file, for teachers that vote ("teacher") or for records ("record")."""
+    """A commented study file, for teachers that vote ("teacher"), for records ("record"), or for a count ("count")."""
     from runtime.templates import templates  # slow to import
 
     pages = templates("coordinator.labelling", autoescape=False)

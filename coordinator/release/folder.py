@@ -13,6 +13,8 @@ from cryptography import x509
 from jaxtyping import Int64
 from numpy import ndarray
 
+from coordinator.release.charges import voted
+from coordinator.release.count_page import counts_page
 from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
 from coordinator.release.pages import bill_of_materials, model_card, privacy_page, report_page
 from coordinator.release.statement import EarlierRelease, Facts, read_statement, stated_facts
@@ -20,6 +22,7 @@ from protocols import reading
 from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
+from protocols.release.counts import COUNTS_FILE, COUNTS_JSON, Count, counts_csv, counts_json, counts_of, to_text
 from protocols.release.labels import LABELS_FILE, labels_csv
 from protocols.release.manifest import (
     AUTHORITY_FILE,
@@ -44,7 +47,8 @@ from protocols.release.sums import (
 )
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed, write_study
-from protocols.study.votes import TeacherVotes, UnitSums, Votes
+from protocols.study.purposes import ForCounts, ForLabels, Purpose
+from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.votes import NOT_ASKED
 
@@ -68,7 +72,7 @@ class Released:
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
     pool: PoolLabels | None = field(default=None, repr=False)
-    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+    cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
 
     @property
     def counts(self) -> list[int]:
@@ -87,7 +91,7 @@ def read_released(folder: Path) -> Released:
     made = (folder / SOFT_LABELS_FILE).exists() or (folder / STUDENT_FIGURES_FILE).exists()
     if made and found.cells is None and (found.labels == NOT_ASKED).all():
         raise DataCorrupt("soft labels or a student are released without the sums or labels that they are made of")
-    pool = None if found.cells is None else read_soft_labels(folder, study)
+    pool = read_soft_labels(folder, study) if found.cells is not None and study.votes.pool else None
     return Released(study, found.labels, found.reinforced, pool, found.cells)
 
 
@@ -107,21 +111,20 @@ def contents(
     queries: where records vote; signatures: the guardian's, by the number of the batch, in a study with one. What
     comes besides: manifest and signatures, the files that `student` names, and those of earlier releases.
     """
-    study, counts = released.study, released.counts
+    study = released.study
     batches = [
         (len(charge.queries), int((released.labels[list(charge.queries)] >= 0).sum()))
         for charge in evidence.charges
         if charge.settled is not None or charge.number in evidence.given_up
     ]
-    given = _OF_VOTES[type(study.votes)](released)
+    given = _OF_VOTES[type(study.votes)](released, evidence)
     texts = {
         **given,
         STUDY_FILE: write_study(study),
         STATEMENT_FILE: to_json(statement),
         PRIVACY_FILE: privacy_page(statement),
         BILL_FILE: to_json(bill_of_materials(statement, student, given)),
-        CARD_FILE: model_card(statement, student, counts),
-        REPORT_FILE: report_page(statement, student, counts, batches),
+        **_PAGES[study.votes.words](released, evidence, statement, student, batches),
         COORDINATOR_FILE: to_pem(coordinator).decode(),
         AUTHORITY_FILE: to_pem(authority).decode(),
         **files_of(evidence),
@@ -134,17 +137,71 @@ def contents(
     return made if queries is None else {**made, QUERIES_FILE: queries.to_bytes()}
 
 
-def _labels(released: Released) -> dict[str, str]:
+def _labels(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
     return {LABELS_FILE: labels_csv(released.labels, released.reinforced)}
 
 
-def _sums(released: Released) -> dict[str, str]:
-    if released.cells is None or released.pool is None:
+def _sums(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+    if released.cells is None:
         return {}
-    return {SUMS_FILE: sums_csv(released.cells), SOFT_LABELS_FILE: soft_labels_csv(released.pool)}
+    use = unit_sums(released.study).use
+    return {SUMS_FILE: sums_csv(released.cells), **_MADE[type(use)](released, evidence)}
 
 
-_OF_VOTES: dict[type[Votes], Callable[[Released], dict[str, str]]] = {TeacherVotes: _labels, UnitSums: _sums}
+def _soft_labels(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+    return {} if released.pool is None else {SOFT_LABELS_FILE: soft_labels_csv(released.pool)}
+
+
+def _counts(released: Released, evidence: ReleaseEvidence) -> dict[str, str]:
+    study, voted = released.study, _voted(released.study, evidence)
+    counts = _table(released, evidence)
+    return {COUNTS_FILE: counts_csv(counts), COUNTS_JSON: to_text(counts_json(study, counts, voted=voted))}
+
+
+def _voted(study: DeployedStudy, evidence: ReleaseEvidence) -> list[str]:
+    """The seats whose patients are in the sums."""
+    return [seat.party for seat in study.roster if voted(evidence, seat.party)]
+
+
+def _table(released: Released, evidence: ReleaseEvidence) -> list[Count]:
+    study = released.study
+    return [] if released.cells is None else counts_of(study, released.cells, voted=_voted(study, evidence))
+
+
+def _pages_of_labels(
+    released: Released,
+    evidence: ReleaseEvidence,
+    statement: Mapping[str, Any],
+    student: Mapping[str, Any] | None,
+    batches: Sequence[tuple[int, int]],
+) -> dict[str, str]:
+    return {
+        CARD_FILE: model_card(statement, student, released.counts),
+        REPORT_FILE: report_page(statement, student, released.counts, batches),
+    }
+
+
+def _page_of_counts(
+    released: Released,
+    evidence: ReleaseEvidence,
+    statement: Mapping[str, Any],
+    student: Mapping[str, Any] | None,
+    batches: Sequence[tuple[int, int]],
+) -> dict[str, str]:
+    missing = [seat.party for seat in released.study.roster if not voted(evidence, seat.party)]
+    return {REPORT_FILE: counts_page(released.study, _table(released, evidence), statement, missing=missing)}
+
+
+# What is written of each kind of votes, what is made of sums, and the pages, by what sentences call it.
+_OF_VOTES: dict[type[Votes], Callable[[Released, ReleaseEvidence], dict[str, str]]] = {
+    TeacherVotes: _labels,
+    UnitSums: _sums,
+}
+_MADE: dict[type[Purpose], Callable[[Released, ReleaseEvidence], dict[str, str]]] = {
+    ForLabels: _soft_labels,
+    ForCounts: _counts,
+}
+_PAGES = {TeacherVotes.words: _pages_of_labels, ForLabels.words: _pages_of_labels, ForCounts.words: _page_of_counts}
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from protocols.release.model_signature import write_model_signature
 from protocols.release.sums import SOFT_DIGITS
 from protocols.study.deployed import DeployedStudy
 from protocols.study.queries import pool_digest
-from protocols.study.queries_file import read_blocks
+from protocols.study.queries_file import blocks_of
 from protocols.study.study import party_of
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
 from protocols.sums.blocks import Blocks
@@ -168,8 +168,8 @@ def _released(labelled: LabelledStudy) -> tuple[Released, dict[str, Any] | None]
     """What is released of a labelling, and of its pool beside the records. Raises DataUnavailable, DataCorrupt,
     InvalidInput."""
     reinforced = np.where(labelled.labels == ABSTAIN, labelled.reinforced, ABSTAIN)
-    if labelled.cells is None:
-        return Released(labelled.study, labelled.labels, reinforced), None
+    if labelled.cells is None or not labelled.study.votes.pool:
+        return Released(labelled.study, labelled.labels, reinforced, None, labelled.cells), None
     pool = _pool(labelled)
     made = released_soft_labels(labelled, pool)
     assert made is not None  # there are sums
@@ -233,5 +233,7 @@ def _pool(labelled: LabelledStudy) -> Float32[ndarray, "queries ..."]:
 # The queries that are released.
 _QUERIES: dict[type[Votes], Callable[[LabelledStudy], Blocks | None]] = {
     TeacherVotes: lambda labelled: None,
-    UnitSums: lambda labelled: read_blocks(labelled.queries, labelled.study),
+    UnitSums: lambda labelled: blocks_of(
+        labelled.study, labelled.queries if labelled.study.votes.given else None
+    ),
 }

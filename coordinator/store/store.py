@@ -127,7 +127,7 @@ class LabelledStudy:
     stop: str
     left_out: Mapping[int, Mapping[str, str]]
     differences: Mapping[str, int]
-    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+    cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
 
     @property
     def queries(self) -> Path:

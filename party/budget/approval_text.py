@@ -24,6 +24,7 @@ from protocols.plural import at_most, counted
 from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
 from protocols.study.protection import protection_of
+from protocols.study.purposes import ForCounts, ForLabels, Purpose
 from protocols.study.released_noise import little_released
 from protocols.study.several_hospitals import any_hospitals, each_seat
 from protocols.study.terms import Terms
@@ -61,6 +62,23 @@ def _what_is_asked(study: DeployedStudy, terms: Terms, *, pool_checked: bool) ->
 
 
 def _records_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:
+    return _ASKED_OF_SUMS[type(unit_sums(study).use)](study, terms)
+
+
+def _counts_asked(study: DeployedStudy, terms: Terms) -> list[str]:
+    sums, columns = unit_sums(study), ", ".join(each.column for each in terms.features)
+    by = f", by {terms.label}" if terms.label else ""
+    whole = "of each hospital by itself, and of all together" if study.apart else "of all hospitals together"
+    return [
+        f"Who asks     {terms.coordinator}; {counted(len(study.roster), 'seat')} in all, {study.quorum} needed",
+        f"Asked        once, how many {study.unit}s have which values of {columns}{by}, until {terms.ends}",
+        f"Your part    each {study.unit} is counted once in each column; the counts leave this hospital, no record "
+        "does",
+        f"Released     the counts {whole}, with noise of {sums.sigma:g} votes in each sum, and a privacy statement",
+    ]
+
+
+def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
     sums = unit_sums(study)
     asked, part = "queries", f"each record votes with its own label in {sums.votes} of the queries"
     if sums.signed:
@@ -212,6 +230,10 @@ def _share(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
+_ASKED_OF_SUMS: dict[type[Purpose], Callable[[DeployedStudy, Terms], list[str]]] = {
+    ForLabels: _labels_asked,
+    ForCounts: _counts_asked,
+}
 # What an approval says of each kind of votes: what is asked, and what it may cost.
 _ASKED: dict[type[Votes], Callable[[DeployedStudy, Terms, bool], list[str]]] = {
     TeacherVotes: _teachers_asked,

@@ -299,14 +299,14 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
 def _queries_of_records(study: DeployedStudy, pool_file: Path | None, queries_file: Path | None) -> Blocks | None:
     """The queries of a study in which records vote; None where teachers do. Raises InvalidInput for a file too many or
     too few, and as read_blocks does."""
-    from protocols.study.queries_file import read_blocks
+    from protocols.study.queries_file import blocks_of
 
-    files = {"--pool": pool_file, "--queries": queries_file}
-    given, other = files.pop(study.votes.given), next((name for name, file in files.items() if file is not None), None)
-    if other is not None or (given is None and study.votes.once):
-        has = f"{other} {files[other]} is given" if other is not None else f"{study.votes.given} is missing"
-        raise InvalidInput(f"{has}; allowed for study {study.name!r}: {study.votes.given} FILE, from the operator")
-    return None if queries_file is None else read_blocks(queries_file, study)
+    given = study.votes.given
+    for name, file in (("--pool", pool_file), ("--queries", queries_file)):
+        if file is not None and name != given:
+            allowed = f"{given} FILE, from the operator" if given else "study.toml alone"
+            raise InvalidInput(f"{name} {file} is given; allowed for study {study.name!r}: {allowed}")
+    return blocks_of(study, queries_file) if study.votes.once else None
 
 
 @click.command(epilog=EPILOG)

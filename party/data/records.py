@@ -24,6 +24,7 @@ from party.data.mapping import RULES, DataMapping, joined, places, plain_number
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import VALUES
 from protocols.study import features
+from protocols.study.count_cells import MISSING
 from protocols.study.terms import Feature, Terms
 
 if TYPE_CHECKING:
@@ -256,25 +257,40 @@ def wanted(settings: DataSettings, terms: Terms, *, labelled: bool) -> list[str]
     own = settings.mapping.own
     names = [own(feature.column) for feature in terms.features]
     beside = filter(None, (settings.patient, settings.group, settings.hospitals))
-    return [*names, own(terms.label), *beside] if labelled else names
+    label = [own(terms.label)] if terms.label else []
+    return [*names, *label, *beside] if labelled else names
 
 
 def table_records(columns: Columns, settings: DataSettings, terms: Terms) -> Records:
     """The records of a table of texts. Raises DataCorrupt naming file, column, row, value and allowed values."""
     inputs, used = usable_inputs(columns, settings, terms)
-    labels = study_texts(terms.label, columns, settings)
-    known = np.array([label.strip() in terms.class_names for label in labels], bool)
-    if settings.mapping.unusable.get(terms.label) == "leave out":
-        used &= known
-        labels = [label if fits else terms.class_names[0] for label, fits in zip(labels, known, strict=True)]
+    if not terms.label:  # a count of everybody
+        class_of = np.zeros(len(inputs), np.int64)
+    else:
+        class_of = _labels(columns, used, settings, terms)
     return Records(
         inputs,
-        class_ids(labels, settings, terms),
+        class_of,
         _names(columns, settings.patient, settings),
         _names(columns, settings.group, settings),
         used,
         known_at=_known_at(columns, settings),
     )
+
+
+def _labels(
+    columns: Columns, used: Bool[ndarray, " rows"], settings: DataSettings, terms: Terms
+) -> Int64[ndarray, " rows"]:
+    """The class of each row; those that the mapping leaves out are marked in `used`. A class named "missing" is of rows
+    without a label."""
+    labels, absent = study_texts(terms.label, columns, settings), missing_texts(settings)
+    if MISSING in terms.class_names:
+        labels = [MISSING if label.strip() in absent else label for label in labels]
+    known = np.array([label.strip() in terms.class_names for label in labels], bool)
+    if settings.mapping.unusable.get(terms.label) == "leave out":
+        used &= known
+        labels = [label if fits else terms.class_names[0] for label, fits in zip(labels, known, strict=True)]
+    return class_ids(labels, settings, terms)
 
 
 def table_inputs(columns: Columns, settings: DataSettings, terms: Terms) -> Float32[ndarray, "rows features"]:

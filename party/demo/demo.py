@@ -128,21 +128,24 @@ class LocalConsortium:
             self.coordinator("invite", name, "--out", str(self.folder / f"{name}.invitation.toml"))
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._join, self.data.hospitals))
-        pool = ["--pool", str(self.folder / "pool.npy")]
-        kind = _KINDS[type(self.study.votes)]
-        if kind.planned:
-            self._plan(pool)
-            pool += [self.study.votes.given, str(self.folder / kind.given)]
-        self.coordinator("study", "create", str(self.folder / "study.toml"), *pool)
+        self._create()
         # With the keys of its seats, if it names any.
         created = self.folder / "centre" / "studies" / self.study.name / "study.toml"
         (self.folder / "study.toml").write_bytes(created.read_bytes())
         self.study = read_deployed(created)
         if self.guardian_address:
             self.approve_at_guardian()
-        self._step(f"Each hospital approves the study{kind.approves}.")
+        self._step(f"Each hospital approves the study{_KINDS[type(self.study.votes)].approves}.")
         with ThreadPoolExecutor(max_workers=2) as pairs:
             list(pairs.map(self._approve, self.data.hospitals))
+
+    def _create(self) -> None:
+        """Creates the study, of the draft that _files wrote, at the operator's."""
+        pool, kind = ["--pool", str(self.folder / "pool.npy")], _KINDS[type(self.study.votes)]
+        if kind.planned:
+            self._plan(pool)
+            pool += [self.study.votes.given, str(self.folder / kind.given)]
+        self.coordinator("study", "create", str(self.folder / "study.toml"), *pool)
 
     def finish(self) -> dict[str, object]:
         """Labels the pool, trains the student, releases and verifies; returns the figures."""

@@ -73,7 +73,7 @@ class _Voter:
     def anchor(self) -> None:
         """Records in the policy all that the ledger charged, before any reply leaves (party.budget.watermarks).
 
-        Records' votes are then no longer kept outside the ledger.
+        Records' votes that the ledger holds are then no longer kept outside it. A level may have steps before them.
 
         Runs outside the ledger's transaction; calling it again changes nothing. Raises Refused("not_approved"),
         ("withdrawn"), ("ledger_rolled_back"), ("policy_rolled_back"), or StorageFailed: then the charge stands, and no
@@ -89,7 +89,7 @@ class _Voter:
                     self.study.digest, data_set=self.data_set, seat=self.seat, known=known, to=reached
                 )
         remember_policy(self.ledger, self.policy.log)
-        if isinstance(self.source, KeptVotes):
+        if isinstance(self.source, KeptVotes) and reached.reserved > 0:
             self.source.forget()
 
     @property

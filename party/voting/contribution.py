@@ -26,6 +26,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
+from protocols.study.purposes import ForCounts, ForLabels, Purpose
 from protocols.study.queries import QueryBatch
 from protocols.study.queries_file import check_shape
 from protocols.study.votes import unit_sums
@@ -64,6 +65,8 @@ def rows_of_seats(
     return found
 
 
+# Whether a unit says the mean of what its records say, so that it counts once in each column.
+_MEAN: Final[dict[type[Purpose], bool]] = {ForLabels: False, ForCounts: True}
 Sums = Int64[ndarray, "queries classes"]
 People = Int64[ndarray, " people"]
 _FILE_BYTES: Final = 2**32
@@ -148,6 +151,7 @@ def count_votes_of(
             weight_units=round(study.roster[study.seats[seat]].weight * study.units),
             classes=study.classes,
             known_at=known_at,
+            mean=_MEAN[type(votes.use)],
         )
         counted.append(SeatVotes(seat, len(rows), found, total, people))
     return counted

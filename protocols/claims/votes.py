@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 EACH_RECORD: Final = (
@@ -68,7 +68,7 @@ class VoteWords:
 _ABSENT = "which party was absent or refused; sizes of ledgers."
 _SHARES = "Of every vote one of two shares, which alone says nothing."
 _LABELS = "the released labels, which queries got none, and everything made from them"
-VOTES: Final = {
+_VOTES: Final = {
     "teacher": VoteWords(
         once=False,
         units={
@@ -152,3 +152,25 @@ VOTES: Final = {
         models="",
     ),
 }
+# A count says the same of records, but what is made of their sums.
+_COUNT: Final = replace(
+    _VOTES["record"],
+    units={
+        "record": "one record of one party, which is counted once in the whole study",
+        "patient": "all records of one patient at one party, who is counted once in the whole study",
+    },
+    views={"histogram": "the noisy counts, and everything made from them"},
+    every="each party's counts",
+    sent="the counts of its records",
+    most="one record in each column",
+    saw_hospital="which columns are counted, and its own records' counts. Not the counts of others.",
+    saw_public="the noisy counts, and this folder.",
+    saw_clear=f"each party's counts, without noise; {_ABSENT} No record.",
+    saw_first=f"the noisy counts of all parties together; {_ABSENT} {_SHARES}",
+    saw_second="the noisy counts of all parties together; which parties took part. The other share.",
+    guardian_sees="which seats answered, and the noisy counts of all of them together; of no single seat",
+    guardian_sees_label="which seats answered, and the noisy counts of all of them together; of no single seat",
+    replies="its counts",
+    released="the noisy counts",
+)
+VOTES: Final = {**_VOTES, "count": _COUNT}

@@ -65,7 +65,7 @@ def stored_labels(stored: StoredBatch) -> Int64[ndarray, " queries"]:
     return np.frombuffer(stored.payload, dtype="<i8")[: stored.queries]
 
 
-def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "queries classes"] | None:
+def stored_cells(study: Study, stored: StoredBatch) -> Int64[ndarray, "rows classes"] | None:
     """The noisy sums in lattice units; None where teachers vote, or nothing was released."""
     cells = np.frombuffer(stored.payload, dtype="<i8")[stored.queries :]
     return cells.reshape(-1, study.classes).astype(np.int64) if len(cells) else None
@@ -144,7 +144,7 @@ class Labelling:
     batch_of: Int64[ndarray, " queries"] = field(repr=False)
     refusals: dict[str, str] = field(default_factory=dict)
     ledger_differences: dict[str, int] = field(default_factory=dict)
-    cells: Int64[ndarray, "queries classes"] | None = field(default=None, repr=False)
+    cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
 
 
 class Coordinator:

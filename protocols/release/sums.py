@@ -47,15 +47,15 @@ class ReleasedVotes:
 
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
-    cells: Int64[ndarray, "queries classes"] | None = field(repr=False)
+    cells: Int64[ndarray, "rows classes"] | None = field(repr=False)
 
 
-def sums_csv(cells: Int64[ndarray, "queries classes"]) -> str:
+def sums_csv(cells: Int64[ndarray, "rows classes"]) -> str:
     """The content of sums.csv."""
     return _written(["query", *_classes(cells)], ([query, *row] for query, row in enumerate(cells.tolist())))
 
 
-def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries classes"] | None:
+def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classes"] | None:
     """The noisy sums of a release; None if it has none, as nothing was released. Raises DataCorrupt."""
     try:
         (folder / SUMS_FILE).lstat()
@@ -63,9 +63,8 @@ def read_sums(folder: Path, study: DeployedStudy) -> Int64[ndarray, "queries cla
         return None
     except OSError as error:
         raise DataCorrupt(f"{SUMS_FILE} cannot be read: {str(error)[:200]}") from None
-    queries = unit_sums(study).queries
-    text, rows = _read(folder, SUMS_FILE, queries, cells=1 + study.classes)
-    cells = np.empty((queries, study.classes), dtype=np.int64)
+    text, rows = _read(folder, SUMS_FILE, study.rows_released, cells=1 + study.classes)
+    cells = np.empty((study.rows_released, study.classes), dtype=np.int64)
     for position, (_, *row) in enumerate(rows):
         cells[position] = [check(SUMS_FILE, "sum", _whole(SUMS_FILE, each)) for each in _wide(SUMS_FILE, row, cells)]
     _check_same(SUMS_FILE, sums_csv(cells), text)
@@ -88,7 +87,7 @@ def _released_labels(folder: Path, study: DeployedStudy) -> ReleasedVotes:
 def _released_sums(folder: Path, study: DeployedStudy) -> ReleasedVotes:
     cells, queries = read_sums(folder, study), study.query_limit
     # Of each query the class of the largest sum, as the parties were told that all were answered.
-    labels = np.full(queries, NOT_ASKED, dtype=np.int64) if cells is None else cells.argmax(axis=1)
+    labels = np.full(queries, NOT_ASKED, dtype=np.int64) if cells is None else unit_sums(study).likeliest(cells)
     return ReleasedVotes(labels, np.full(queries, ABSTAIN, dtype=np.int64), cells)
 
 

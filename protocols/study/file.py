@@ -166,7 +166,7 @@ def _typed(
         plain = type_name.removesuffix(" | None")
         element = _ELEMENTS.get(plain)
         if element and isinstance(value, list):
-            value = tuple(value)
+            value = tuple(float(each) if element is float and type(each) is int else each for each in value)
         needed = tuple if element else _PLAIN[plain]
         fits = isinstance(value, needed) and (needed is bool or not isinstance(value, bool))
         if element and isinstance(value, tuple):
@@ -192,6 +192,7 @@ _PLAIN: dict[str, type | UnionType] = {
 _ELEMENTS: dict[str, type] = {
     "tuple[str, ...]": str,
     "tuple[int, ...]": int,
+    "tuple[float, ...]": float,
     "tuple[Seat, ...]": Seat,
     "tuple[Feature, ...]": Feature,
 }

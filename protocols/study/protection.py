@@ -27,7 +27,7 @@ def protection_of(study: Study) -> Protection:
         colluders=level.colluding,
         secret=study.secret_coins,
         pooled=study.votes.pooled,
-        votes=study.votes.by,
+        votes=study.votes.words,
         settles=study.budgets.settles,
         hospitals=study.votes.hospitals_per_patient,
         declared=study.votes.parts > 1,

@@ -9,9 +9,33 @@ from pathlib import Path
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.reading import read_bytes
+from protocols.study.count_cells import count_cells
 from protocols.study.deployed import DeployedStudy
 from protocols.study.votes import UnitSums, unit_sums
-from protocols.sums.blocks import BLOCKS_BYTES, Blocks
+from protocols.sums.blocks import BLOCKS_BYTES, Blocks, Ranges
+
+
+def blocks_of(study: DeployedStudy, path: Path | None) -> Blocks:
+    """What units of the study say something of: of the file, or by the terms alone. path: None where none is given.
+
+    Raises InvalidInput for a file too many or too few, and as read_blocks does.
+    """
+    given = study.votes.given
+    if (path is None) == bool(given):
+        raise InvalidInput(
+            f"{given} is missing; allowed for study {study.name!r}: {given} FILE, which `study queries` writes"
+            if given
+            else f"{path} is given; allowed for study {study.name!r}: no file, as its terms say what is counted"
+        )
+    return count_blocks(study) if path is None else read_blocks(path, study)
+
+
+def count_blocks(study: DeployedStudy) -> Blocks:
+    """The cells of a count, by its terms. Raises InvalidInput unless the study says of them what they are."""
+    blocks, sums = count_cells(study.terms).blocks, unit_sums(study)
+    _check_digest(blocks, sums, "the terms' columns")
+    check_terms(blocks, sums)
+    return blocks
 
 
 def read_blocks(path: Path, study: DeployedStudy) -> Blocks:
@@ -24,13 +48,15 @@ def read_blocks(path: Path, study: DeployedStudy) -> Blocks:
     except DataCorrupt as error:
         raise InvalidInput(f"queries file {error}") from None
     records = unit_sums(study)
-    if queries.digest != records.queries_sha256:
-        raise InvalidInput(
-            f"queries file {path} has SHA-256 {queries.digest}; allowed: that of the study, {records.queries_sha256}"
-        )
+    _check_digest(queries, records, f"queries file {path}")
     check_terms(queries, records)
     check_shape(queries, study.terms.input_shape)
     return queries
+
+
+def _check_digest(queries: Blocks, records: UnitSums, where: str) -> None:
+    if queries.digest != records.queries_sha256:
+        raise InvalidInput(f"{where}: SHA-256 {queries.digest}; allowed: that of the study, {records.queries_sha256}")
 
 
 def check_terms(queries: Blocks, records: UnitSums) -> None:
@@ -47,6 +73,8 @@ def check_kind(queries: Blocks) -> None:
     """Raises InvalidInput unless these are the cells of record votes, or graded features with signs."""
     if not (queries.plain or queries.signed):
         raise InvalidInput("no block of features has signs; allowed: cells of equal weight alone, or one with signs")
+    if queries.signed and any(isinstance(each, Ranges) for each in queries.blocks):
+        raise InvalidInput("ranges stand beside features with signs; allowed: ranges of a count alone")
 
 
 def check_shape(queries: Blocks, input_shape: tuple[int, ...]) -> None:

@@ -16,6 +16,7 @@ from protocols.budgets.planned import Planned, least_sigma
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import GNMax
 from protocols.study.levels import Confidentiality
+from protocols.study.purposes import ForLabels
 from protocols.study.queries_file import check_kind
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.votes import UNKNOWN, UnitSums
@@ -53,6 +54,7 @@ class RecordVotesPlan:
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
+    purpose: str = ForLabels.name
 
 
 def record_study(
@@ -79,12 +81,14 @@ def record_study(
         hospitals_per_patient=plan.hospitals_per_patient,
         overlap=plan.overlap,
         evaluation=plan.evaluation,
+        purpose=plan.purpose,
     )
     changed = sums.cells_changed(plan.unit, classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
     low = _LEAST_SIGMA if lattice is None else _JUST_ABOVE * least_sigma_units(lattice.shares) / lattice.units
     mechanism = GNMax(sigma=max(16.0, low)).on_lattice(lattice)
     account = default_accountant(mechanism, "histogram")
+    apart = sums.apart(seen=not plan.level.conceals_votes)
     weight = weights(
         plan.rule,
         Planned(
@@ -107,11 +111,11 @@ def record_study(
         accountant=account,
         epsilon=epsilon,
         delta=delta,
-        weights=sums.charged(weight, [party_of(name) for name in names], apart=False),
+        weights=sums.charged(weight, [party_of(name) for name in names], apart=apart),
         delta_squared=sums.delta_squared,
         view="histogram",
         classes=plan.classes,
-        query_limit=sums.query_limit,
+        query_limit=sums.query_limit * (len(names) if apart else 1),
         low=low,
         high=_MOST_SIGMA,
     )

@@ -8,6 +8,7 @@ from math import floor
 import numpy as np
 
 from protocols.mechanisms import Mechanism
+from protocols.study.purposes import ForCounts
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 
@@ -83,6 +84,11 @@ def thin_queries(study: Study) -> str | None:
     held, noise = unit_sums(study).held * float(study.weights.mean()), noise_in(study)
     if held >= noise:
         return None
+    if isinstance(unit_sums(study).use, ForCounts):
+        return (
+            f"a cell of a column holds about {held:.3g} votes, and the noise on each is {noise:.3g}: expect most cells "
+            "below their noise; larger budgets, more records, fewer columns or wider ranges help"
+        )
     if unit_sums(study).signed:
         return (
             f"the sum is at most {unit_sums(study).expected * float(study.weights.mean()):.3g} votes long, and the "

@@ -15,7 +15,8 @@ from protocols.study.study import Study, party_of
 
 def noise_distance(study: Study) -> float:
     """The total variation distance between all labels that may be released and those with ideal noise."""
-    return study.query_limit * study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
+    of_row = study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
+    return study.rows_released * of_row
 
 
 def each_seat(study: Study) -> list[Guarantee]:
@@ -69,7 +70,7 @@ def _accounting(study: Study, weights: Float64[ndarray, " parties"]) -> Accounti
         mechanism=study.mechanism,
         votes=study.votes_per_unit * weights,
         delta_squared=study.votes.delta_squared,
-        apart=False,
+        apart=study.apart,
         view=check_view(study.view),
         classes=study.classes,
         noise_distance=noise_distance(study),

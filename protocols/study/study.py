@@ -189,7 +189,17 @@ class Study(AnyStudy):
     @cached_property
     def charged(self) -> Float64[ndarray, " parties"]:
         """The weight with which a unit of each seat moves what is released, wherever else it may be known."""
-        return self.votes.charged(self.weights, [party_of(seat.party) for seat in self.roster], apart=False)
+        return self.votes.charged(self.weights, [party_of(seat.party) for seat in self.roster], apart=self.apart)
+
+    @property
+    def apart(self) -> bool:
+        """Whether what each seat sent is released by itself, with noise of its own."""
+        return self.votes.apart(seen=not self.confidentiality.conceals_votes)
+
+    @property
+    def rows_released(self) -> int:
+        """How many rows all that is released has: the queries, of each seat where these are apart."""
+        return self.query_limit * (len(self.roster) if self.apart else 1)
 
     @property
     def largest_weight(self) -> float:
@@ -203,11 +213,11 @@ class Study(AnyStudy):
 
     def released(
         self,
-        counts: Float64[ndarray, "queries classes"],
+        counts: Float64[ndarray, "rows classes"],
         noise: Noise,
         *,
         predictions: Float64[ndarray, "queries classes"] | None,
-    ) -> tuple[Int64[ndarray, " queries"], Int64[ndarray, "queries classes"] | None]:
+    ) -> tuple[Int64[ndarray, " queries"], Int64[ndarray, "rows classes"] | None]:
         """Labels of weighted histograms, and the noisy sums in lattice units if they are what is released."""
         return self.votes.released(self, counts, noise, predictions=predictions)
 
@@ -232,7 +242,7 @@ class Study(AnyStudy):
             delta=np.array([seat.delta for seat in self.roster]),
             view=check_view(self.view),
             classes=self.classes,
-            query_limit=self.query_limit,
+            query_limit=self.rows_released,
             total_weight=self.largest_weight,
             answer_rate=self.votes.answer_rate,
             once=self.votes.once,

@@ -29,7 +29,7 @@ class Feature:
     numeric: (value - centre) / scale, of log(1 + value) if `log`; if a value may be missing it becomes 0, and a second
     feature says so. categorical: one feature per category; a missing value is 0 in all of them. text: the features of
     `vectors`, see protocols.features.texts; a missing text, or one without a word, is
-    0 in all of them.
+    0 in all of them. edges: of numeric columns, the ascending numbers at which the ranges of a count begin.
     """
 
     column: str
@@ -42,6 +42,7 @@ class Feature:
     least: float | None = None
     most: float | None = None
     vectors: str | None = None
+    edges: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         where = f"feature {self.column!r}"
@@ -49,6 +50,10 @@ class Feature:
             raise InvalidInput(f"{where}: kind is {self.kind!r}; allowed: {', '.join(FEATURE_KINDS)}")
         if not (self.column and self.column.isprintable()):
             raise InvalidInput(f"{where}: the column has no printable name")
+        if list(self.edges) != sorted(set(self.edges)) or not all(map(isfinite, self.edges)):
+            raise InvalidInput(f"{where}: edges are {list(self.edges)[:20]}; allowed: finite and ascending")
+        if self.edges and self.kind != "numeric":
+            raise InvalidInput(f"{where}: {self.kind} with edges; allowed: edges of a numeric column alone")
         if self.kind == "text":
             self._check_text(where)
         elif self.vectors is not None:
@@ -120,7 +125,8 @@ def differences(columns: Sequence[Feature], found: Sequence[tuple[int, float, fl
 class Terms:
     """The terms of a study that runs between organisations.
 
-    task: one sentence; class_names: class 0 first; label: the column that holds them; input_shape: of one query;
+    task: one sentence; class_names: class 0 first; label: the column that holds them, "" for a count of one class;
+    input_shape: of one query;
     features: how a table's columns become inputs, empty for arrays and images; pool_size and pool_sha256: the public
     queries, see queries.pool_digest; deadline_s: seconds that a party has for a batch; coordinator: the name in the
     coordinator's certificate; ends: the last day (UTC, YYYY-MM-DD) on which a node answers. Raises InvalidInput, with
@@ -139,12 +145,14 @@ class Terms:
     features: tuple[Feature, ...] = ()
 
     def __post_init__(self) -> None:
-        for what, text in (("task", self.task), ("label", self.label)):
+        # A count may be of no classes, and then has one column for everybody.
+        named = [] if not self.label and len(self.class_names) == 1 else [("label", self.label)]
+        for what, text in (("task", self.task), *named):
             if not (text and text.isprintable() and len(text) <= 2000):
                 raise InvalidInput(f"terms: {what} is {text[:80]!r}; allowed: printable text, up to 2000 characters")
         check_name(self.coordinator)
-        if len(set(self.class_names)) < max(2, len(self.class_names)) or not all(self.class_names):
-            raise InvalidInput(f"terms: class_names is {self.class_names}; allowed: two or more names, each once")
+        if len(set(self.class_names)) < max(1, len(self.class_names)) or not all(self.class_names):
+            raise InvalidInput(f"terms: class_names is {self.class_names}; allowed: names, each once")
         for size in self.input_shape:
             check("study", "terms.input_shape", size)
         if not (self.input_shape and prod(self.input_shape) <= _LARGEST_INPUT):

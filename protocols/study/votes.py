@@ -23,6 +23,7 @@ from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.overlap import Overlap
+from protocols.study.purposes import PURPOSES, ForLabels, Purpose
 from protocols.sums.contributions import check_sums, least_weight
 from protocols.sums.judging import Evaluation, cells_of, judge_weight
 from protocols.votes import ABSTAIN, check_votes, count_votes
@@ -39,8 +40,9 @@ OVERLAPS = (UNKNOWN, DECLARED)
 COUNTED = ("record", "patient")
 # What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
 Cast = Int64[ndarray, "rows columns"]
-Counts = Float64[ndarray, "queries classes"]
-Cells = Int64[ndarray, "queries classes"]
+Counts = Float64[ndarray, "summed classes"]
+# Sums of seats: a row for each query, of each seat where these are apart.
+Cells = Int64[ndarray, "summed classes"]
 Seats = Int64[ndarray, " parties"]
 Ids = Int64[ndarray, " queries"]
 Weights = Float64[ndarray, " parties"]
@@ -81,6 +83,8 @@ class AnyStudy:
         def rates(self) -> Float64[ndarray, " parties"]: ...
         @property
         def nominal_weight(self) -> float: ...
+        @property
+        def apart(self) -> bool: ...
         def total_units(self, units: int) -> int: ...
         def threshold_units(self, units: int) -> int | None: ...
 
@@ -108,6 +112,10 @@ class TeacherVotes:
     questions: str = GIVEN
     participation_name: str
     by: ClassVar[str] = "teacher"
+    # How sentences call it (protocols/claims/votes.py), and whether hospitals' sums are released one by one.
+    words: ClassVar[str] = "teacher"
+    # Whether a public pool is labelled.
+    pool: ClassVar[bool] = True
     delta_squared: ClassVar[int] = ONE_VOTE
     # At how many hospitals a unit may be known, as each is charged, and into how many parts it is divided among them.
     hospitals_per_patient: ClassVar[int] = 1
@@ -143,6 +151,8 @@ class TeacherVotes:
 
     def check(self, study: AnyStudy, *, hidden: bool) -> None:
         """Raises InvalidInput unless teachers can vote so in the study. hidden: whether the level hides the queries."""
+        if study.classes < 2:
+            raise InvalidInput(f"classes is {study.classes}; allowed: 2 or more")
         if study.unit == "patient":
             raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party")
         pattern, moved = check_pattern(self.participation_name), self.moved(study.unit)
@@ -187,6 +197,10 @@ class TeacherVotes:
     def moved(self, unit: str) -> float:
         """How many votes a unit moves, each from one class to another; or as many as move the counts as far."""
         return votes_per_unit(unit, teachers=self.teachers)
+
+    def apart(self, *, seen: bool) -> bool:
+        """Whether what each seat sent is released by itself, with noise of its own; seen: whether it is seen."""
+        return False
 
     def charged(self, weights: Weights, hospitals: Sequence[str], *, apart: bool) -> Weights:
         """The weight of what a unit of each seat moves, for which the seat is charged; hospitals: of the seats."""
@@ -263,7 +277,7 @@ class TeacherVotes:
         return np.rint(counts * study.units).astype(np.int64)
 
     def released(
-        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Counts | None
+        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
     ) -> tuple[Int64[ndarray, " queries"], None]:
         """Labels of histograms, and the noisy sums in lattice units where these are what is released; predictions: of
         the student, only in round two."""
@@ -285,8 +299,8 @@ class UnitSums:
     hospitals_per_patient: at how many hospitals one unit may be known, for which each is charged; overlap: of OVERLAPS:
     "declared" where each hospital's data say of a unit at how many it is, so that it gives as small a part at each;
     evaluation: of the units that judge the model and do not vote, in a second batch whose rows follow those of the
-    first and whose noise is of the same sigma (protocols/sums/judging.py); None: all vote. Raises InvalidInput, with
-    the value and the allowed range.
+    first and whose noise is of the same sigma (protocols/sums/judging.py); None: all vote; purpose: of PURPOSES, what
+    the sum is for. Raises InvalidInput, with the value and the allowed range.
     """
 
     queries: int
@@ -298,10 +312,10 @@ class UnitSums:
     hospitals_per_patient: int = 1
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
+    purpose: str = ForLabels.name
     by: ClassVar[str] = "record"
     once: ClassVar[bool] = True
     opened: ClassVar[str] = "histogram"
-    given: ClassVar[str] = "--queries"
     smaller: ClassVar[str] = "fewer queries"
     # What follows from there being one batch, in which everybody takes part.
     view: ClassVar[str] = "histogram"
@@ -328,7 +342,29 @@ class UnitSums:
             raise InvalidInput(
                 f"records: queries_sha256 is {self.queries_sha256[:80]!r}; allowed: 64 hexadecimal digits"
             )
+        if self.purpose not in PURPOSES:
+            raise InvalidInput(f"records: purpose is {self.purpose!r}; allowed: {', '.join(PURPOSES)}")
         self.mechanism_on(None)
+
+    @property
+    def use(self) -> Purpose:
+        """What the sum is for."""
+        return PURPOSES[self.purpose]
+
+    @property
+    def words(self) -> str:
+        return self.use.words
+
+    @property
+    def given(self) -> str:
+        return self.use.given
+
+    @property
+    def pool(self) -> bool:
+        return self.use.pool
+
+    def apart(self, *, seen: bool) -> bool:
+        return seen and self.use.by_site
 
     def mechanism_on(self, lattice: Lattice | None) -> Mechanism:
         """The noise of the sum, as the accounting takes it: a Gaussian mechanism whose noisy counts are seen."""
@@ -342,6 +378,10 @@ class UnitSums:
                 f"records: hospitals_per_patient is {self.hospitals_per_patient}; allowed: 1 to {hospitals}, the "
                 "hospitals of the study"
             )
+        self.use.check(
+            classes=study.classes, weights=study.weights, counted=self.counted(study), parts=self.parts,
+            judges=self.evaluation is not None,
+        )  # fmt: skip
         # Entries are of any size: rounded towards zero, too small ones would vanish.
         filled = self._filled(study.classes) if self.signed else 0
         if self.evaluation is not None:
@@ -397,6 +437,10 @@ class UnitSums:
         """How many votes a query holds in the mean, if each unit's weight is 1 and it votes evenly; of graded features,
         how many one of a few directions holds that the classes differ in."""
         return self.expected / 10 if self.signed else self.expected * self.votes**0.5 / self.queries
+
+    def counted(self, study: AnyStudy) -> int:
+        """With how many lattice units one unit is counted in one cell of each column."""
+        return isqrt(round(float(study.weights[0]) * study.units) ** 2 // self.votes)
 
     def moved(self, unit: str) -> float:
         return 1.0
@@ -491,15 +535,23 @@ class UnitSums:
         self, study: AnyStudy, cast: Int64[ndarray, "parties rows columns"], seats: Seats,
         takes_part: Bool[ndarray, "parties queries"] | None = None,
     ) -> Cells:  # fmt: skip
-        total: Cells = cast.sum(axis=0)
-        return total
+        if not study.apart:
+            total: Cells = cast.sum(axis=0)
+            return total
+        each = np.zeros((len(study.seats), *cast.shape[1:]), dtype=np.int64)
+        each[seats] = cast
+        return each.reshape(-1, cast.shape[2])
 
     def released(
-        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Counts | None
+        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
     ) -> tuple[Int64[ndarray, " queries"], Cells]:
         noisy = study.mechanism.noisy(counts, noise, view=check_view(self.view))
         cells = np.rint(noisy * study.units).astype(np.int64)
-        return cells.argmax(axis=1), cells
+        return self.likeliest(cells), cells
+
+    def likeliest(self, cells: Cells) -> Int64[ndarray, " queries"]:
+        """Of each query the class of the largest sum, of all seats together."""
+        return cells.reshape(-1, self.queries, cells.shape[1]).sum(axis=0).argmax(axis=1)
 
 
 Votes = TeacherVotes | UnitSums

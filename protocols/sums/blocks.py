@@ -262,12 +262,63 @@ class Kernel(Chosen):
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class Nearest(Chosen):
+class Cells(Chosen):
+    """1 for each of the cells that a record lies in, of which there are as many for every record."""
+
+    signed = False
+
+    @abstractmethod
+    def cells(self, features: Features) -> Int64[ndarray, "records filled"]:
+        """The numbers of the cells that each record lies in."""
+
+    def __call__(self, features: Features) -> Float64[ndarray, "records rows"]:
+        inside = np.zeros((len(features), self.rows))
+        np.put_along_axis(inside, self.cells(features), 1.0, axis=1)
+        return inside
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Ranges(Cells):
+    """The range of a number: below the first edge, from one edge to below the next, from the last. A second column,
+    where there is one, says that the number is missing, which is the last cell.
+
+    edges: in steps of the first column, ascending.
+    """
+
+    number = 6
+    layout = {**_CHOSEN, "edges": ("<i8", 1)}  # noqa: RUF012
+    edges: Int64[ndarray, " edges"] = field(repr=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.columns) > 2:
+            raise InvalidInput(f"ranges of {len(self.columns)} features; allowed: a number, and whether it is missing")
+        most = np.abs(self.edges).max(initial=0)
+        if not 1 <= len(self.edges) <= _MOST_ROWS or (np.diff(self.edges) <= 0).any() or most > MOST_STEPS:
+            raise InvalidInput(f"edges are {self.edges.tolist()[:20]}; allowed: ascending, within {MOST_STEPS} steps")
+
+    @property
+    def rows(self) -> int:
+        return len(self.edges) + len(self.columns)
+
+    @property
+    def filled(self) -> int:
+        return 1
+
+    def cells(self, features: Features) -> Int64[ndarray, "records filled"]:
+        steps = self.steps(features)
+        found = np.searchsorted(self.edges, steps[:, 0], side="right")
+        if len(self.columns) == 2:
+            found = np.where(steps[:, 1] > 0, len(self.edges) + 1, found)
+        return found.astype(np.int64)[:, None]
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Nearest(Cells):
     """1 for each of the `nearest` centres that a record is nearest to: cells. Ties go to the lowest number."""
 
     number = 5
     layout = {**_CHOSEN, "centres": ("<i8", 2), "nearest": ("<i8", 0)}  # noqa: RUF012
-    signed = False
     centres: Int64[ndarray, "centres columns"] = field(repr=False)
     nearest: int = 1
 
@@ -304,7 +355,7 @@ class Nearest(Chosen):
         return self.nearest
 
     def cells(self, features: Features) -> Int64[ndarray, "records nearest"]:
-        """The numbers of the cells that each record lies in; the nearest first."""
+        """The nearest first."""
         # |c|^2/2 - x.c orders as |x - c|^2 does. Sums of whole numbers below 2**53 are exact in any order.
         centres = self.centres.astype(np.float64)
         halves = (centres * centres).sum(axis=1) / 2
@@ -315,13 +366,9 @@ class Nearest(Chosen):
             found[start : start + rows] = _lowest(distances, self.nearest)
         return found
 
-    def __call__(self, features: Features) -> Float64[ndarray, "records rows"]:
-        inside = np.zeros((len(features), self.rows))
-        np.put_along_axis(inside, self.cells(features), 1.0, axis=1)
-        return inside
 
-
-BLOCKS: Final[Mapping[int, type[Block]]] = {each.number: each for each in (Constant, Linear, Signs, Kernel, Nearest)}
+_KINDS = (Constant, Linear, Signs, Kernel, Nearest, Ranges)
+BLOCKS: Final[Mapping[int, type[Block]]] = {each.number: each for each in _KINDS}
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,10 +409,9 @@ class Blocks:
     @cached_property
     def plain(self) -> bool:
         """Whether phi says nothing but in which cells a record lies, in each as much as in the others: record votes."""
-        cells = [each for each in self.blocks if isinstance(each, Nearest)]
         first = self.blocks[0]
-        return len(cells) == len(self.blocks) and all(
-            each.share * cells[0].nearest == first.share * each.nearest for each in cells
+        return all(isinstance(each, Cells) for each in self.blocks) and all(
+            each.share * first.filled == first.share * each.filled for each in self.blocks
         )
 
     @property
@@ -382,7 +428,7 @@ class Blocks:
         """The rows of phi whose cells each record lies in, where there are cells alone; finite features."""
         found, before = [], 0
         for each in self.blocks:
-            if not isinstance(each, Nearest):
+            if not isinstance(each, Cells):
                 raise InvalidInput("blocks of features are no cells; allowed: cells alone")
             found.append(each.cells(features) + before)
             before += each.rows

@@ -65,22 +65,25 @@ def contribution_sum(
     classes: int,
     known_at: Int64[ndarray, " records"] | None = None,
     fewest: int = FEWEST_UNITS,
+    mean: bool = False,
 ) -> Sum:
     """The sum of a party's contributions, in lattice units.
 
     said: as the function of this name gave it; units: the number of each record's protected unit; None: each record is
     one of its own. weight_units: W, 1 to LARGEST_WEIGHT. known_at: at how many hospitals each record's unit is known; a
     unit that is known at j, the most of its records, has the weight floor(W / j). None: at this one alone. fewest: 0
-    where others judge, so that nothing depends on how many vote. Where a unit is longer than W, S its squared norm, its
-    entries x become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer records than `fewest`, and on a weight
-    that is out of range, or of which nothing is left.
+    where others judge, so that nothing depends on how many vote. mean: where blocks are cells, a unit says the mean of
+    what its records say, rounded towards zero, in the place of their sum: no longer than the longest of them, so W at
+    most, and in each block as much as one record. Where a unit is longer than W, S its squared norm, its entries x
+    become sign(x) isqrt(x^2 W^2 // S). Raises InvalidInput on fewer records than `fewest`, and on a weight that is out
+    of range, or of which nothing is left.
     """
     if len(said) < fewest:
         raise InvalidInput(f"the party has {len(said)} record{'s' * (len(said) != 1)}; allowed: at least {fewest}")
     if not 1 <= weight_units <= LARGEST_WEIGHT:
         raise InvalidInput(f"the weight is {weight_units} lattice units; allowed: 1 to {LARGEST_WEIGHT}")
     if known_at is None:
-        return _sum(blocks, said, units, weight=weight_units, classes=classes)
+        return _sum(blocks, said, units, weight=weight_units, classes=classes, mean=mean)
     if units is not None and len(units):
         _, member = np.unique(units, return_inverse=True)
         most = np.zeros(member.max() + 1, np.int64)
@@ -90,14 +93,16 @@ def contribution_sum(
     for hospitals in np.unique(known_at).tolist():
         rows = known_at == hospitals
         held = None if units is None else units[rows]
-        total += _sum(blocks, said[rows], held, weight=weight_units // hospitals, classes=classes)
+        total += _sum(blocks, said[rows], held, weight=weight_units // hospitals, classes=classes, mean=mean)
     return total
 
 
-def _sum(blocks: Blocks, said: Said, units: Int64[ndarray, " records"] | None, *, weight: int, classes: int) -> Sum:
+def _sum(
+    blocks: Blocks, said: Said, units: Int64[ndarray, " records"] | None, *, weight: int, classes: int, mean: bool
+) -> Sum:
     """The sum of units that have one weight."""
     if blocks.plain:
-        found = _cell_sum(said, units, weight_units=weight, cell_count=blocks.rows * classes)
+        found = _cell_sum(said, units, weight_units=weight, cell_count=blocks.rows * classes, mean=mean)
         return found.reshape(blocks.rows, classes)
     return graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight)
 
@@ -108,10 +113,12 @@ def _cell_sum(
     *,
     weight_units: int,
     cell_count: int,
+    mean: bool,
 ) -> Int64[ndarray, " cells"]:
     """The sum where a record says 1/sqrt(votes) in each of its cells.
 
-    A unit with c_q of its records in cell q, S = sum c_q^2, has entries floor(c_q W / sqrt(max(S, votes))).
+    A unit with c_q of its records in cell q, S = sum c_q^2, has entries floor(c_q W / sqrt(max(S, votes))); or, of r
+    records, floor(c_q floor(W / sqrt(votes)) / r), if it says their mean.
     """
     votes = cells.shape[1]
     if votes > weight_units**2:
@@ -131,11 +138,14 @@ def _cell_sum(
     _, member = np.unique(units, return_inverse=True)
     touched, counts = np.unique(member[:, None] * cell_count + cells, return_counts=True)
     unit, cell = np.divmod(touched, cell_count)
+    total = np.zeros(cell_count, dtype=np.int64)
+    if mean:
+        np.add.at(total, cell, counts * isqrt(weight_units**2 // votes) // np.bincount(member)[unit])
+        return total
     squares = np.bincount(unit, weights=counts.astype(np.float64) ** 2)  # whole numbers below 2**53: exact
     # Pairs (c_q, max(S, votes)) as complex numbers, which sort fast; both parts are exact.
     pairs, which = np.unique(counts + 1j * np.maximum(squares[unit], votes), return_inverse=True)
     entries = [isqrt(int(pair.real) ** 2 * weight_units**2 // int(pair.imag)) for pair in pairs.tolist()]
-    total = np.zeros(cell_count, dtype=np.int64)
     np.add.at(total, cell, np.array(entries, dtype=np.int64)[which])
     return total
 

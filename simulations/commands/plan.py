@@ -99,6 +99,11 @@ def _check_idle(flags: dict[str, Any], *, votes_by: type[Votes]) -> None:
 @study_words
 @settings_flags
 @_optimise_flags
+@click.option(
+    "--counts",
+    metavar="FILE",
+    help="With --votes-by record: counts.json of a count of patients: records and classes of each hospital.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON.")
 @click.option("--curve", help="Write delta as a function of epsilon, for each budget, to this JSON file.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -118,6 +123,8 @@ def plan_flags(**flags: Any) -> None:
 
     settings, reporter = settings_from(flags), reporter_from(flags)
     check_idle_analyses(settings, given_settings(flags), votes=False)
+    if flags["counts"] is not None and settings.votes_by is not UnitSums:
+        raise InvalidInput("--counts is given, and teachers vote; allowed with --votes-by record")
     if not flags["optimise"]:
         _check_idle(flags, votes_by=settings.votes_by)
     if flags["curve"]:
@@ -224,6 +231,8 @@ _USUAL_ACCURACY = {"table": 0.8, "image": 0.98}
 
 def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Reporter) -> None:
     """Rehearses studies of record votes, and prints what they are worth. Raises InvalidInput."""
+    from protocols.reading import read_json
+    from protocols.release.counts import read_counts
     from simulations.planning.records import Publics, compare, rehearse
     from simulations.stages.inputs import load_dataset
 
@@ -233,6 +242,8 @@ def _plan_of_records(flags: dict[str, Any], settings: Experiment, reporter: Repo
         )
     dataset = load_dataset(settings, host_from(flags))
     publics = Publics.of(settings, dataset)
+    if (told := flags["counts"]) is not None:
+        publics = publics.counted(read_counts(read_json(Path(told)), where=str(told)))
     accuracy = _USUAL_ACCURACY[dataset.kind] if flags["accuracy"] is None else float(flags["accuracy"])
     with reporter.stage("rehearsals on stand-in labels") as stage:
         rehearsed = rehearse(settings, publics, accuracy=accuracy, stage=stage)

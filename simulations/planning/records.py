@@ -13,7 +13,7 @@ each class more or less often. One hospital alone, all together and teachers are
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -28,6 +28,8 @@ from coordinator.students import student_kind
 from coordinator.students.student import one_hot
 from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
+from protocols.release.counts import ANY, EVERYWHERE, Count
+from protocols.study.count_cells import MISSING
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.sums.blocks import Blocks
@@ -52,6 +54,8 @@ from simulations.stages.record_votes import label_record_seed
 
 # Groups of the pool for each class of a stand-in for images.
 _GROUPS = 3
+# A class is at least so frequent where a count finds none of it.
+_LEAST_SHARE = 1e-3
 # How much hospitals differ, where they do: the standard deviation of their own log-odds of each class.
 _OWN_LOG_ODDS = 1.0
 # Below any probability that matters; its logarithm is finite.
@@ -92,12 +96,13 @@ def stand_in(
     images: bool,
     differ: bool,
     rng: np.random.Generator,
+    shares: Float64[ndarray, "parties classes"] | None = None,
 ) -> StandIn:
     """A made-up task over the pool.
 
     features: by which pool records are compared; accuracy: of the best possible model, above 1/classes and at most 1;
-    sizes: records of each hospital; differ: whether each sees some classes more often than
-    the others do. Raises InvalidInput.
+    sizes: records of each hospital; differ: whether each sees some classes more often than the others do; shares: of
+    the classes at each, where a count told them. Raises InvalidInput.
     """
     if not 1 / classes < accuracy <= 1:
         raise InvalidInput(f"accuracy is {accuracy:g}; allowed: above {1 / classes:g} (guessing), at most 1")
@@ -105,6 +110,8 @@ def stand_in(
     chances = (_groups if images else _logistic)(flat, classes, accuracy, rng)
     rows = tuple(rng.integers(len(flat), size=int(size)) for size in sizes)
     own = rng.normal(size=(len(sizes), classes)) * (_OWN_LOG_ODDS if differ else 0.0)
+    if shares is not None:
+        own = np.log(np.maximum(shares, _LEAST_SHARE)) - np.log(np.maximum(chances.mean(axis=0), _LEAST_SHARE))
     labels = tuple(
         _drawn(scipy.special.softmax(np.log(np.maximum(chances[each], _TINY)) + shift, axis=1), rng)
         for each, shift in zip(rows, own, strict=True)
@@ -158,12 +165,14 @@ _NEAREST = (1, 3)
 class Publics:
     """What is public: the pool, classes and columns (as a data set without private and test parts), and numbers.
 
-    population: of protected units, which replace-one makes public; sizes: records of each hospital.
+    population: of protected units, which replace-one makes public; sizes: records of each hospital; shares: of the
+    classes at each, where a count told them.
     """
 
     pool: Dataset = field(repr=False)
     population: int
     sizes: Int64[ndarray, " parties"]
+    shares: Float64[ndarray, "parties classes"] | None = None
 
     @classmethod
     def of(cls, settings: Experiment, dataset: Dataset) -> Publics:
@@ -187,6 +196,31 @@ class Publics:
             private_patients=None,
         )
         return cls(pool, population_of(settings.unit, dataset, parties), sizes)
+
+    def counted(self, counts: Sequence[Count]) -> Publics:
+        """The same with as many records of each class at each hospital as a count of patients told.
+
+        A count below its noise is taken for a quarter of what it may be at most. Raises InvalidInput for other
+        hospitals or classes than the plan's.
+        """
+        labels = [each for each in counts if each.column == ANY and each.label not in (ANY, MISSING)]
+        sites = list(dict.fromkeys(each.site for each in labels))
+        sites = sites if sites == [EVERYWHERE] else [site for site in sites if site != EVERYWHERE]
+        found = np.array([
+            [each.high / 4 if each.patients is None else each.patients for each in labels if each.site == site]
+            for site in sites
+        ])  # fmt: skip
+        parties, classes = len(self.sizes), self.pool.classes
+        if sites == [EVERYWHERE]:
+            found = np.repeat(found / parties, parties, axis=0)
+        if found.shape != (parties, classes):
+            raise InvalidInput(
+                f"the count has {len(sites)} hospitals and classes {sorted({each.label for each in labels})}; allowed: "
+                f"the plan's {parties} hospitals and {classes} classes, by label"
+            )
+        sizes = np.maximum(np.rint(found.sum(axis=1)).astype(np.int64), 2)
+        shares = found / np.maximum(found.sum(axis=1, keepdims=True), _LEAST_SHARE)
+        return replace(self, population=int(sizes.sum()), sizes=sizes, shares=shares)
 
     def mapped(self, features: Float32[ndarray, "pool features"]) -> Publics:
         """The same with these features of the pool in place of images or text."""
@@ -279,6 +313,7 @@ def _tasks(
             sizes=publics.sizes,
             images=pool.kind == "image",
             differ=not isinstance(parse_partition(settings.partition), Iid),
+            shares=publics.shares,
             rng=simulation_rng(settings.data_seed, "stand-in", number),
         )
 

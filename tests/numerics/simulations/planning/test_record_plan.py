@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.release.counts import Count
 from simulations.datasets.dataset import Dataset
 from simulations.planning.records import Comparison, Publics, RehearsedTeachers, compare, rehearse, stand_in
 from simulations.progress import Reporter
@@ -69,6 +70,30 @@ def test_hospitals_that_differ_see_classes_more_or_less_often():
     }
     assert shares[False] < 0.05
     assert shares[True] > 0.15
+
+
+def counts_of(told):
+    return [
+        Count(site=site, column="", value="", label=label, patients=patients, low=0, high=high)
+        for site, label, patients, high in told
+    ]
+
+
+def test_a_plan_takes_the_records_and_classes_of_each_hospital_from_a_count():
+    publics = Publics.of(experiment(votes_by="record", parties=2, budgets="1"), TABLE)
+    told = [("all", "no", 950, 960), ("a", "no", 900, 960), ("a", "yes", 100, 120), ("b", "no", None, 200),
+            ("b", "yes", 450, 470), ("b", "missing", 5, 9)]  # fmt: skip
+    counted = publics.counted(counts_of(told))
+    assert counted.sizes.tolist() == [1000, 500]
+    assert counted.population == 1500
+    assert counted.shares == pytest.approx(np.array([[0.9, 0.1], [0.1, 0.9]]))
+    made = stand_in(
+        INPUTS, classes=2, accuracy=0.8, sizes=np.full(2, 4000), images=False, differ=False,
+        rng=np.random.default_rng(1), shares=counted.shares,
+    )  # fmt: skip
+    assert made.labels[0].mean() < 0.35 < 0.65 < made.labels[1].mean()
+    with pytest.raises(InvalidInput, match="3 hospitals"):
+        publics.counted(counts_of([*told, ("c", "no", 5, 9), ("c", "yes", 5, 9)]))
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.0, 1.1])

@@ -50,7 +50,7 @@ def test_the_digest_changes_with_every_term(change):
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"classes": 1}, "classes is 1; allowed: 2 to"),
+        ({"classes": 1}, "classes is 1; allowed: 2 or more"),
         ({"roster": ()}, "roster is empty"),
         ({"roster": (STUDY.roster[0], STUDY.roster[0])}, "'p0' is on the roster twice"),
         ({"roster": (Seat(party="a", epsilon=1.0, delta=1e-5, weight=0.0, rate=1.0),)}, "multiples of 1/1048576, > 0"),
