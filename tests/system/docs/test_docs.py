@@ -18,11 +18,12 @@ import pytest
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import DataCorrupt
 from protocols.mechanisms.gnmax import GNMax
+from protocols.research import DATA_DEPENDENT
 from protocols.research.data_dependent import QueryVotes, Units
 from protocols.research.private import Private
 from simulations.planning.plan import make_plan
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from tests.harness.distributions import example
+from tests.harness.distributions import example, install, refreshed
 from tests.harness.pages import COMMANDS, FENCE, LANGUAGES, PAGES, ROOT, Call, RunPage, blocks, slug, steps
 
 _ROOMS = r"protocols|party|coordinator|guardian|runtime|conclave|simulations|tests|benchmarks|deploy|docs|\.ci"
@@ -172,8 +173,13 @@ def loaded(start: str, folder: Path) -> ModuleType:
     return module
 
 
-def test_the_example_of_an_accountant_gives_what_its_formula_says(tmp_path: Path) -> None:
-    account = loaded("The Gaussian bound of", tmp_path).ReleasedGaussian()
+def test_the_example_of_an_accountant_gives_what_its_formula_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entries, source = {"released_gaussian": "released_labels:ReleasedGaussian"}, example("The Gaussian bound of")
+    install(tmp_path, name="released_labels", group="conclave.analyses", entries=entries, source=source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    account = refreshed(DATA_DEPENDENT)["released_gaussian"]
     given = QueryVotes(
         mechanism=GNMax(sigma=10.0),
         counts=np.array([[30.0, 10.0], [25.0, 15.0], [20.0, 20.0]]),
