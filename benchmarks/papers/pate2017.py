@@ -26,7 +26,7 @@ from protocols.research import papernot
 from protocols.votes import ABSTAIN
 from simulations import datasets
 from simulations.datasets.dataset import Dataset, DatasetRequest
-from simulations.datasets.published_tables import diabetes130_readmissions
+from simulations.datasets.published_tables import by_patient, encounters
 from simulations.datasets.sources import published
 
 NAME = "pate2017"
@@ -201,7 +201,25 @@ def _diabetes(printed: dict[str, Any], task: Task) -> Sequence[Cell]:
     request = DatasetRequest(
         seed=0, data_dir=task.host.data_dir, public_size=printed["queries"], test_size=printed["test"]
     )
-    return _forests(printed, diabetes130_readmissions(request), task, row="Diabetes", other=_DIABETES)
+    return _forests(printed, _readmissions(request), task, row="Diabetes", other=_DIABETES)
+
+
+def _readmissions(request: DatasetRequest) -> Dataset:
+    """Rows as `diabetes130`, label 1 for a patient who came back within 30 days; as many rows, drawn from the seed, of
+    those who did not. The public and test sizes must be given.
+    """
+    about = published("diabetes130", task="diabetes130 readmissions")
+    table = encounters(about, request.data_dir)
+    back = (table["readmitted"] == "<30").to_numpy()
+    others = np.random.default_rng([request.seed, *b"diabetes130 others"]).choice(
+        np.flatnonzero(~back), size=int(back.sum()), replace=False
+    )
+    kept = np.sort(np.concatenate([np.flatnonzero(back), others]))
+    assert request.public_size is not None  # by whoever calls this
+    assert request.test_size is not None
+    sizes = (request.public_size, request.test_size)
+    chosen = table.iloc[kept].reset_index(drop=True)
+    return by_patient(request, about, chosen, back[kept].astype(np.int64), sizes=sizes)
 
 
 def _forests(

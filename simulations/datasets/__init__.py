@@ -31,7 +31,6 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
         "adult": "simulations.datasets.published_tables:adult",
         "diabetes130": "simulations.datasets.published_tables:diabetes130",
         "notes": "simulations.datasets.notes:load",
-        "sms_spam": "simulations.datasets.sms_spam:load",
         "heart_disease": "simulations.datasets.published_tables:heart_disease",
         "eicu_demo": "simulations.datasets.published_tables:eicu_demo",
         "pneumoniamnist": "simulations.datasets.published_images:load_pneumonia",

@@ -142,30 +142,12 @@ def diabetes130(request: DatasetRequest) -> Dataset:
     from the seed.
     """
     about = published("diabetes130")
-    table = _encounters(about, request.data_dir)
+    table = encounters(about, request.data_dir)
     labels = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy(dtype=np.int64)
-    return _by_patient(request, about, table, labels, sizes=about.sizes)
+    return by_patient(request, about, table, labels, sizes=about.sizes)
 
 
-def diabetes130_readmissions(request: DatasetRequest) -> Dataset:
-    """Rows as `diabetes130`, label 1 for a patient who came back within 30 days; as many rows, drawn from the seed, of
-    those who did not. The public and test sizes must be given.
-    """
-    about = published("diabetes130", task="diabetes130 readmissions")
-    table = _encounters(about, request.data_dir)
-    back = (table["readmitted"] == "<30").to_numpy()
-    others = np.random.default_rng([request.seed, *b"diabetes130 others"]).choice(
-        np.flatnonzero(~back), size=int(back.sum()), replace=False
-    )
-    kept = np.sort(np.concatenate([np.flatnonzero(back), others]))
-    assert request.public_size is not None  # by whoever calls this
-    assert request.test_size is not None
-    sizes = (request.public_size, request.test_size)
-    chosen = table.iloc[kept].reset_index(drop=True)
-    return _by_patient(request, about, chosen, back[kept].astype(np.int64), sizes=sizes)
-
-
-def _by_patient(
+def by_patient(
     request: DatasetRequest,
     about: Published,
     table: pd.DataFrame,
@@ -173,12 +155,13 @@ def _by_patient(
     *,
     sizes: tuple[int, ...],
 ) -> Dataset:
+    """The data set of these encounters, split so that no patient is in two parts. Raises InvalidInput for sizes."""
     patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
     parts = cut_as_asked(request, labels, groups=patients, sizes=sizes, name=about.name)
     return _made(table, labels, parts, about, patients=patients)
 
 
-def _encounters(about: Published, data_dir: Path | None) -> pd.DataFrame:
+def encounters(about: Published, data_dir: Path | None) -> pd.DataFrame:
     """The published rows: ages as interval midpoints, diagnoses as groups, rare codes merged, and codes that mean
     "none" as NaN."""
     text = io.StringIO("\n".join(_lines(about, "diabetic_data.csv", data_dir)))

@@ -56,7 +56,6 @@ ALLOWED = {
     "protocols/release/sums.py": {"csv.reader": _TABLE},
     "simulations/setup/budgets.py": {"csv.DictReader": _TABLE},
     "runtime/checked_files.py": {"gzip.open": _TABLE},
-    "simulations/datasets/sms_spam.py": {"csv.reader": "of a published file whose content is checked"},
     "simulations/datasets/published_tables.py": {"pd.read_csv": "of a published file whose content is checked"},
     "simulations/source.py": {".read_bytes": _OWN_SOURCE},
     "simulations/engines/engine.py": {".read_text": "the kernel's own file"},

@@ -27,8 +27,8 @@ needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
 WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes", "heart_disease")
-# Tested on small files of their formats: test_published_images.py and test_sms_spam.py of tests/unit.
-ELSEWHERE = ("fashion_mnist", "svhn", "cifar10", "sms_spam")
+# Tested on small files of their formats: test_published_images.py of tests/unit.
+ELSEWHERE = ("fashion_mnist", "svhn", "cifar10")
 ALL = [
     name if name in WITHOUT_FILES else pytest.param(name, marks=needs_files)
     for name in DATASETS

