@@ -19,7 +19,7 @@ from coordinator.store.store import Job, Serving, Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most, counted
 from protocols.study.study import Study, party_of
-from runtime.loopback import AGAIN_S, Family
+from runtime.loopback import Family
 from runtime.page import document, table, text, verdict
 
 # Serve writes every half second; a slow disk may delay that.
@@ -238,9 +238,8 @@ def operator_page(
             verdict(f"{says}.", needs, tone="warn" if needs else "good"),
             *_studies(status["studies"]), *_hospitals(status),
         ]),
-        footer=f"<p>As of {_utc(now)}; a browser loads it again every {AGAIN_S} s. Nothing can be changed here: use "
+        footer=f"<p>As of {_utc(now)}; <a href=\"\">load it again</a>. Nothing can be changed here: use "
         "conclave-coordinator.</p>",
-        again_s=AGAIN_S,
     )  # fmt: skip
 
 

@@ -25,7 +25,6 @@ from protocols.plural import at_most, counted
 from protocols.reading import read_bytes, read_json
 from protocols.refusals.table import meaning_of
 from runtime.files import write_atomically
-from runtime.loopback import AGAIN_S
 from runtime.page import document, facts, table, verdict
 
 # Events that a person has to look at, and what ends each: it is then no longer shown.
@@ -279,9 +278,8 @@ def node_page(state: NodeState, *, paste: Callable[[str], str] = str) -> str:
             *_studies(state.seats), *_lifetime(state), *_happened(state.happened), *_approvals(state),
             *_node(state, paste),
         ]),
-        footer=f"<p>As of {_utc(state.now)}; a browser loads it again every {AGAIN_S} s. Nothing can be changed here: "
+        footer=f"<p>As of {_utc(state.now)}; <a href=\"\">load it again</a>. Nothing can be changed here: "
         "use conclave-party.</p>",
-        again_s=AGAIN_S,
     )  # fmt: skip
 
 

@@ -78,11 +78,10 @@ def _verdict(study: DeployedStudy, *, before: bool) -> str:
     several = [each.figure for each in any_hospitals(study)]
     short = in_short(about, hospitals=[each.figure for each in each_seat(study)], known_to=several)
     points = short["points"]
-    assert isinstance(points, dict)  # as in_short makes it
-    wanted = ("Who is protected", "From whom", "Patients of several hospitals", "Who is not protected")
+    wanted = ("Who is protected", "From whom", "Who is not protected")
     decide = "whether to take part" if before else "whether what was done was lawful, and what follows from it"
     return verdict(
-        str(short["verdict"]),
+        short["verdict"],
         [
             *((f"{name}:", points[name]) for name in wanted),
             ("For you to decide:", f"{decide}. The boxes below ask for it."),

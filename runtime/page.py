@@ -15,28 +15,31 @@ from importlib.resources import files
 from typing import Final, Literal
 
 Tone = Literal["plain", "good", "warn"]
+# Of a guarantee, by what it is called (protocols/claims/strength.py); any other warns.
+TONES: Final[dict[str, Tone]] = {"strong": "good", "moderate": "plain"}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def document(*, title: str, kind: str, body: str, footer: str = "", again_s: int | None = None) -> str:
+def document(*, title: str, kind: str, body: str, footer: str = "", study: str = "") -> str:
     """A whole page as HTML: title, the kind of page in words, body (HTML), and a footer (HTML, "" for none).
 
-    The body holds the page's verdict first, and its own <main>, <section> and <h2>. again_s: of a live page, after how
-    many seconds a browser loads it again.
+    The body holds the page's verdict first, and its own <section> and <h2>. study: its digest in hexadecimal digits,
+    "" for none, which stands on each printed page.
     """
-    again = [] if again_s is None else [f'<meta http-equiv="refresh" content="{again_s}">']
+    printed = f'@page {{ @bottom-left {{ content: "study {study[:16]}"; }} }}' if _DIGEST.fullmatch(study) else ""
     lines = [
         "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta name="color-scheme" content="light dark">', '<meta name="referrer" content="no-referrer">', *again,
+        '<meta name="color-scheme" content="light dark">', '<meta name="referrer" content="no-referrer">',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
-        f"<title>Conclave: {text(title)}</title>", f"<style>{_look()}</style>", "</head>", "<body>",
+        f"<title>Conclave: {text(title)}</title>", f"<style>{_look()}{printed}</style>", "</head>", "<body>",
         f'<header><p class="kind">Conclave · {text(kind)}</p>', f"<h1>{text(title)}</h1></header>",
         "<main>", _COLUMNS.sub(_named, body), "</main>",
     ]  # fmt: skip
     return "\n".join([*lines, *([f"<footer>{footer}</footer>"] if footer else []), "</body>", "</html>", ""])
 
 
+_DIGEST = re.compile(r"[0-9a-f]{16,}")
 # A table that folds on a telephone; its cells are this project's own markup, and what they say is escaped.
 _COLUMNS = re.compile(r'<table class="folds">.*?</table>', re.DOTALL)
 _HEAD = re.compile(r'<th scope="col"[^>]*>(.*?)</th>', re.DOTALL)
@@ -76,6 +79,11 @@ def verdict(says: str, points: Iterable[tuple[str, str]] = (), *, tone: Tone = "
     said = [(f"<strong>{text(name)}</strong> " if name else "") + text(words) for name, words in points]
     lines += ["<ul>", *(f"<li>{each}</li>" for each in said), "</ul>"] if said else []
     return "\n".join([*lines, "</section>"])
+
+
+def annex(name: str, body: str) -> str:
+    """What not every reader needs, folded; on paper it is an annex, on pages of its own. body: HTML."""
+    return f'<details class="annex"><summary>{text(name)}</summary>\n{body}\n</details>'
 
 
 def cards(figures: Iterable[tuple[str, str | None, str]]) -> str:
@@ -130,18 +138,19 @@ def _class(name: str) -> str:
     return f' class="{name}"' if name else ""
 
 
-# Okabe & Ito's colours, which colour-blind readers can tell apart; runtime/look.css redefines them for dark screens.
+# Apart also for colour-blind readers, by 17 in CIELAB at least (tests/unit/runtime/test_page.py); runtime/look.css
+# redefines them for dark screens.
 COLOURS: Final = {
     "ink": "#1c2430",
     "muted": "#5d6673",
     "grid": "#d5dae1",
-    "blue": "#0072b2",
-    "vermillion": "#d55e00",
-    "green": "#009e73",
-    "purple": "#aa4499",
+    "blue": "#005a9e",
+    "vermillion": "#b01515",
+    "green": "#08915e",
+    "purple": "#9d457e",
     "orange": "#b97a00",
-    "sky": "#3f8fc4",
-    "grey": "#8b95a3",
+    "sky": "#3394ed",
+    "grey": "#6b7683",
 }
 # In an SVG of Matplotlib, the first patch of the figure and of each of its axes is the background.
 _BACKGROUND = re.compile(r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff')

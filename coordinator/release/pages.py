@@ -24,11 +24,17 @@ from coordinator.release.statement import figure_from
 from protocols.claims.strength import accused_in_words, strength
 from protocols.installing import DISTRIBUTION
 from protocols.plural import at_most, counted
-from runtime.page import document, prose, text, verdict
+from runtime.board import known
+from runtime.page import TONES, document, facts, prose, text, verdict
 from runtime.templates import templates
 
 # Rows shown of the table for k hospitals; the rest is in privacy.json.
 _MOST_ROWS = 12
+# The other pages of a release, which its report links.
+_LINKED = {
+    "privacy.html": "who is protected, from whom, how strongly, who is not, and who saw what",
+    "model_card.md": "what the student is for, and its limits",
+}
 # More rows than this are drawn without names; a name has at most so many letters in a figure.
 _MOST_NAMES, _NAME = 40, 32
 
@@ -43,15 +49,19 @@ def privacy_page(statement: Mapping[str, Any]) -> str:
             s=statement,
             shown=_shown(len(several["any"]), first=several["charged_for"]),
             verdict=Markup(_privacy_verdict(statement)),
+            more=Markup(facts(statement["in_short"]["more"].items())),
         )
     )
-    return document(title=f"Privacy statement: {statement['study']['name']}", kind="privacy statement", body=body)
+    return document(title=f"Privacy statement: {statement['study']['name']}", kind="privacy statement", body=body,
+                    study=statement["study"]["digest"])  # fmt: skip
 
 
 def model_card(statement: Mapping[str, Any], student: Mapping[str, Any] | None, counts: Sequence[int]) -> str:
     """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class."""
-    return _pages(autoescape=False).get_template("model_card.md.j2").render(
-        s=statement, student=student, counts=counts, worst=_worst(statement)
+    return (
+        _pages(autoescape=False)
+        .get_template("model_card.md.j2")
+        .render(s=statement, student=student, counts=counts, worst=_worst(statement))
     )
 
 
@@ -67,6 +77,7 @@ def report_page(
         .get_template("report.html.j2")
         .render(
             verdict=Markup(_report_verdict(statement)),
+            board=Markup(_report_board(statement)),
             s=statement,
             student=student,
             counts=counts,
@@ -75,14 +86,15 @@ def report_page(
             batch_plot=_batch_plot(batches),
         )
     )
-    return document(title=statement["study"]["name"], kind="report of a release", body=body)
+    return document(title=statement["study"]["name"], kind="report of a release", body=body,
+                    study=statement["study"]["digest"])  # fmt: skip
 
 
 def _privacy_verdict(statement: Mapping[str, Any]) -> str:
     """Who is protected, from whom and how strongly, who is not, and what is left to decide, as HTML."""
     short = statement["in_short"]
     points = [(f"{name}:", words) for name, words in short["points"].items()]
-    return verdict(short["verdict"], points, tone="warn")
+    return verdict(short["verdict"], points, tone=TONES.get(figure_from(_worst(statement)).rating, "warn"))
 
 
 def _report_verdict(statement: Mapping[str, Any]) -> str:
@@ -99,11 +111,21 @@ def _report_verdict(statement: Mapping[str, Any]) -> str:
             ("It ended because", f"{queries['stop_in_words']}."),
             (
                 "Patients' protection:",
-                f"{strength(figure_from(guarantee))} Who is protected from whom, and who is not, is "
-                "in privacy.html.",
+                f"{strength(figure_from(guarantee))} Who is protected from whom, and who is not, is in privacy.html.",
             ),
         ],
     )
+
+
+def _report_board(statement: Mapping[str, Any]) -> str:
+    """What somebody can come to know, and where the rest is, as HTML."""
+    figure, protected = figure_from(_worst(statement)), statement["protected"]
+    against = f"{statement['in_short']['points']['Who is not protected']}"
+    return "\n".join([
+        "<h2>What does it cost in privacy?</h2>",
+        known(figure, whose=f"one {protected['unit']} of the least protected hospital", against=against),
+        "<ul>", *(f'<li><a href="{name}">{name}</a>: {said}</li>' for name, said in _LINKED.items()), "</ul>",
+    ])  # fmt: skip
 
 
 def _budget_plot(seats: Sequence[Mapping[str, Any]]) -> Markup:

@@ -340,11 +340,10 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     short = in_short(about, hospitals=_figures(before["parties"]), known_to=_figures(before["several"]))
     names = ", ".join(each["name"] for each in before["releases"])
     says = f"All figures of this summary are of this release and these earlier ones together: {names}."
-    points = short["points"]
-    assert isinstance(points, dict)
     return {
         "verdict": f"{short['verdict']} This counts the earlier releases: {names}.",
-        "points": {"Earlier releases": f"{says} {before['assumptions']}", **points},
+        "points": short["points"],
+        "more": {"Earlier releases": f"{says} {before['assumptions']}", **short["more"]},
     }
 
 

@@ -15,15 +15,18 @@ import numpy as np
 from markupsafe import Markup
 
 from coordinator.students import SCORES
+from party.teachers.scores import wilson
 from protocols.claims.coverage import SIMULATED, caveats
-from protocols.claims.strength import Figure, strength
+from protocols.claims.strength import Figure
+from protocols.claims.who_sees import not_protected_from
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
-from protocols.study.study import ADJACENCY, Study
+from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
+from runtime.board import Accuracy, known, notice, worth
 from runtime.files import write_atomically
-from runtime.page import Tone, document, verdict
+from runtime.page import Tone, document, text, verdict
 from runtime.templates import templates
 from simulations.pipeline import RunResult
 from simulations.plots.style import Drawing, inline_svg
@@ -53,8 +56,60 @@ _HALF = 0.5
 
 def run_verdict(result: RunResult, figures: Summary) -> str:
     """The verdict as HTML."""
-    said = [compared(result, figures), *(doubt for doubt, _ in doubts(figures))]
-    return verdict(" ".join(said), _points(result, figures), tone=_tone(figures))
+    points = [("Doubtful:", doubt.removeprefix("Doubtful: ")) for doubt, _ in doubts(figures)]
+    return verdict(compared(result, figures), points, tone=_tone(figures))
+
+
+def board(result: RunResult, figures: Summary) -> str:
+    """What a board reads below the verdict, as HTML: was it worth it, what did it cost, who pays, one notice."""
+    parts, measured = [], figures["baselines"]
+    alone, together, pooled = (measured["single_party_accuracy_mean"], figures["student_accuracy"],
+                               measured["non_private_student_accuracy"])  # fmt: skip
+    if together is not None:
+        parts += ["<h2>Was it worth it?</h2>", worth(*_rows(result, figures))]
+        if alone is not None:
+            parts.append(f"<p>{text(_worth(figures, together - alone))} {text(gains(figures))}.</p>")
+        if (majority := measured["majority_class_accuracy"]) is not None and together <= majority:
+            usual = f"always naming the most frequent class is right for {percent(majority)} of the same records"
+            parts.append(f"<p><strong>It is of no use:</strong> {text(usual)}.</p>")
+    least = _worst(result.study)
+    seen = "labels" if figures["view"] == "label" else "noisy counts"
+    against = f"Against whoever sees the {seen}, not against {not_protected_from(protection_of(result.study))}"
+    whose = f"one {figures['unit']} of the least protected party"
+    parts += ["<h2>What did it cost in privacy?</h2>", known(least, whose=whose, against=against)]
+    if (most := measured["pays_most"]) is not None:
+        parts += ["<h2>Who pays?</h2>", f"<p>{text(pays_most_words(most, seeds=len(figures['seeds'])))}.</p>"]
+    private = [
+        name
+        for name, value in (("alone", alone), ("pooled", pooled), ("who pays", measured["pays_most"]))
+        if value is not None
+    ]
+    held = f" What is said of {', '.join(private)} is computed from private records." if private else ""
+    parts.append(notice("Simulation; not for release as it stands.", f"{SIMULATED}{held}"))
+    return "\n".join(parts)
+
+
+def _rows(result: RunResult, figures: Summary) -> tuple[list[Accuracy], str]:
+    """The rows of the picture, and what their bars are."""
+    measured, own, together = figures["baselines"], result.baselines.alone, figures["student_accuracy"]
+    rows, said = [], "How often each is right about the same test records."
+    if own is not None:
+        rows.append(Accuracy("a party alone", "alone", float(own.mean()), float(own.min()), float(own.max())))
+        said += f" Alone: from the worst to the best of {parties_words(len(own))}."
+    half, tests = figures["student_accuracy_ci95"], sum(
+        row["records"] for row in figures["by_group"] or () if row["attribute"] == "class"
+    )  # fmt: skip
+    if half is not None:
+        ends = (max(0.0, together - half), min(1.0, together + half))
+        said += f" Together: the 95 % interval over {len(figures['seeds'])} seeds of the noise."
+    else:
+        ends = wilson(together, tests) if tests else (together, together)
+        said += f" Together: the 95 % interval over the choice of {count(tests)} test records." if tests else ""
+        said += " One seed of the noise: not repeated yet."
+    rows.append(Accuracy("together, private", "together", together, *ends))
+    if (pooled := measured["non_private_student_accuracy"]) is not None:
+        rows.append(Accuracy("pooled, no privacy", "pooled", pooled))
+    return rows, said
 
 
 def compared(result: RunResult, figures: Summary) -> str:
@@ -135,40 +190,6 @@ def advised(figures: Summary, *, of_columns: bool) -> str | None:
     )
 
 
-def _points(result: RunResult, figures: Summary) -> list[tuple[str, str]]:
-    alone, together = figures["baselines"]["single_party_accuracy_mean"], figures["student_accuracy"]
-    points: list[tuple[str, str]] = []
-    if alone is not None and together is not None:
-        measured = figures["baselines"]
-        points.append(("Was it worth it?", f"{_worth(figures, together - alone)} {gains(figures)}."))
-        if (majority := measured["majority_class_accuracy"]) is not None and together <= majority:
-            points.append(
-                (
-                    "Is it any use?",
-                    f"No: always naming the most frequent class is right for {percent(majority)} of the same records.",
-                )
-            )
-    if (most := figures["baselines"]["pays_most"]) is not None:
-        points.append(("Who pays most for privacy?", f"{pays_most_words(most, seeds=len(figures['seeds']))}."))
-    worst = _worst(result.study)
-    points.append(
-        (
-            f"What it cost: ε of at most {at_most(worst.epsilon)}.",
-            f"{strength(worst)} For one {figures['unit']} of the least protected party, {ADJACENCY}, "
-            f"against whoever sees the {'labels' if figures['view'] == 'label' else 'noisy counts'}.",
-        )
-    )
-    if alone is not None or figures["baselines"]["non_private_student_accuracy"] is not None:
-        points.append(
-            (
-                "Not for release:",
-                "the accuracies alone and pooled, and who pays most. They are computed from private records, and no "
-                "budget pays for them.",
-            )
-        )
-    return points
-
-
 def gains(figures: Summary) -> str:
     """How many parties gain, of those that were measured."""
     measured = figures["baselines"]["single_parties_measured"]
@@ -231,6 +252,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
     private = private_section(result)
     body = pages.get_template("report.html.j2").render(
         verdict=Markup(run_verdict(result, figures)),
+        board=Markup(board(result, figures)),
         lead=_lead(result, figures),
         cards=_cards(result, figures),
         terms=terms(result),
@@ -264,7 +286,8 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         environment=environment(),
     )
     footer = pages.get_template("report_footer.html.j2").render(figures=figures, private=private)
-    return document(title=_title(result), kind="report of a simulated study", body=body, footer=footer)
+    return document(title=_title(result), kind="report of a simulated study", body=body, footer=footer,
+                    study=result.study.digest.hex())  # fmt: skip
 
 
 def _inline(drawing: Drawing | None) -> Row | None:

@@ -57,7 +57,7 @@ def test_the_page_shows_all_images_of_its_folder_and_no_other() -> None:
 
 
 def test_an_image_brings_its_colours_with_it() -> None:
-    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt"><path style="stroke: #0072b2"/></svg>'
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="9pt"><path style="stroke: #005a9e"/></svg>'
     made = ElementTree.fromstring(alone(svg, name="x", alt="A line."))
     assert [child.tag.rpartition("}")[2] for child in made] == ["style", "rect", "path"]
     assert made[2].attrib["style"] == "stroke: var(--c-blue)"

@@ -246,28 +246,27 @@ def test_who_saw_what_points_to_no_place_on_a_page():
             assert "below" not in said
 
 
-def test_in_short_says_who_is_protected_from_whom_how_strongly_how_long_who_is_not_and_what_is_kept(subtests):
+def test_in_short_says_who_is_protected_from_whom_how_strongly_who_is_not_what_is_unchecked_and_more(subtests):
     for study in [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS:
         with subtests.test(name_of(study)):
             epsilons = {"hospitals": (1.0, 8.0), "known_to": (8.0, 17.5, inf)}
             figures = {name: [Figure(each, 1e-5) for each in given] for name, given in epsilons.items()}
             short = in_short(study, **figures)
-            points = short["points"]
-            assert short["verdict"].startswith("Weak protection of one")
+            points, more = short["points"], short["more"]
+            assert short["verdict"].startswith("No useful guarantee for one")
             assert "16 of 100,000" in short["verdict"]
             assert list(points) == [
-                "Who is protected", "From whom", "How strong", "For how long", "Patients of several hospitals",
-                "Who is not protected", "What leaves a hospital", "What is kept", "Who holds which keys",
-                "Who objects or withdraws", "What is not checked", "For you to decide",
+                "Who is protected", "From whom", "How strong", "Who is not protected", "What is not checked",
             ]  # fmt: skip
+            assert sum(len(each.split()) for each in points.values()) < 420
             assert "epsilon 1 to 8" in points["Who is protected"]
-            assert "one in 50,000" in points["How strong"]
-            assert points["For how long"].startswith("For ever")
-            assert "Known to any 2: epsilon 17.5. Weak" in points["Patients of several hospitals"]
-            assert "Known to any 3: epsilon none. No guarantee" in points["Patients of several hospitals"]
+            assert "one in 50,000" in more["By how much odds move"]
+            assert "at most 99.97 % are right" in points["How strong"]
+            assert "Known to any 2: epsilon 17.5. Weak" in points["Who is not protected"]
+            assert "Known to any 3: epsilon none. No guarantee" in points["Who is not protected"]
             assert not_protected_from(study) in points["Who is not protected"]
-            assert ("it sees" in points["What is kept"]) == (study.level == "clear")
-            assert ("The guardian:" in points["What is kept"]) == study.guarded
-            assert ("which the coordinator reads" in points["What leaves a hospital"]) == (study.level == "clear")
-            assert ("The guardian's keys" in points["Who holds which keys"]) == study.guarded
-            assert ("guardian" in points["Who objects or withdraws"]) == study.guarded
+            assert ("it sees" in more["What is kept"]) == (study.level == "clear")
+            assert ("The guardian:" in more["What is kept"]) == study.guarded
+            assert ("which the coordinator reads" in more["What leaves a hospital"]) == (study.level == "clear")
+            assert ("The guardian's keys" in more["Who holds which keys"]) == study.guarded
+            assert ("guardian" in more["Who objects or withdraws"]) == study.guarded

@@ -30,7 +30,7 @@ def test_what_the_system_knows_is_filled_in(study):
     figure = each_seat(study)[0].figure
     shown = percent_at_most(figure.caught(0.01))
     assert page.count(f'>1e-05</td><td data-name="found by any attack">{shown}</td>') == 3
-    assert "Weak protection of one record of one hospital" in page
+    assert "No useful guarantee for one record of one hospital" in page
     assert "any 3 hospitals" in page
     # A bound is never rounded down: privacy.html shows the same.
     assert f"<td>{at_most(figure.epsilon)}</td>" in re.sub(r' data-name="[^"]*"', "", page)

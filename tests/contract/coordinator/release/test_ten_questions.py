@@ -13,11 +13,13 @@ QUESTIONS = {
     "From whom?": ("From whom: Anyone who sees the released labels", "the public, the other hospitals"),
     "How strongly?": ("Weak protection of one record", "wrongly accuses at least 33 of 10,000 who did not"),
     "What does 5 mean?": ("An epsilon of 5 is weak", "e to the power of epsilon", "one in 50,000"),
-    "For how long?": ("For how long: For ever", "a release cannot be called back"),
+    "For how long?": ("This holds for ever", "a release cannot be called back"),
     "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
-    "What of a patient of two hospitals?": ("They are protected less", "Known to any 2: epsilon 11.4"),
+    "What of a patient of two hospitals?": (
+        "Patients of several hospitals are protected less", "Known to any 2: epsilon 11.4",
+    ),  # fmt: skip
     "What is kept, and by whom?": (
-        "What is kept: Each hospital: its records, the models",
+        "What is keptEach hospital: its records, the models",
         "keeps none rests on a contract",
     ),
     "What at withdrawal, or if a patient objects?": (
@@ -25,12 +27,12 @@ QUESTIONS = {
         "objection are exercised at",
     ),
     "What is not checked?": (
-        "Verifying cannot show that the noise was drawn as stated",
+        "Verifying the folder cannot show that the noise was drawn as stated",
         "Nobody outside the project has reviewed the software",
     ),
     "Which data leave a hospital?": ("No record leaves a hospital: what leaves it is its models' votes",),
     "Who holds which keys?": ("Each hospital's private key is in its own home",),
-    "What must I decide?": ("For you to decide: On which legal basis this was done", "The officer's file beside this"),
+    "What must I decide?": ("For you to decideOn which legal basis this was done", "The officer's file beside this"),
     "How do I know that it is true?": ("conclave-coordinator verify FOLDER --authority authority.pem",),
 }
 

@@ -216,7 +216,7 @@ def test_an_inline_figure_refers_to_nothing_outside_itself(drawn):
     inline = [inline_svg(drawing) for drawing in drawn]
     for svg in inline:
         assert "http" not in svg
-        assert "#0072b2" not in svg
+        assert "#005a9e" not in svg
         assert 'role="img" aria-label="' in svg
         known = set(re.findall(r'\bid="([^"]*)"', svg))
         assert set(re.findall(r'href="#([^"]*)"', svg) + re.findall(r"url\(#([^)]*)\)", svg)) <= known
