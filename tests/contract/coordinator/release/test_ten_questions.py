@@ -16,8 +16,9 @@ QUESTIONS = {
     "For how long?": ("This holds for ever", "a release cannot be called back"),
     "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
     "What of a patient of two hospitals?": (
-        "Patients of several hospitals are protected less", "Known to any 2: epsilon 11.4",
-    ),  # fmt: skip
+        "Patients of several hospitals are protected less",
+        "Known to any 2: epsilon 11.4",
+    ),
     "What is kept, and by whom?": (
         "What is keptEach hospital: its records, the models",
         "keeps none rests on a contract",
