@@ -72,7 +72,7 @@ _KINDS: dict[type[Votes], _Kind] = {
         planned=True,
         trained=False,
         approves=", which counts its records' votes",
-        student="logistic_regression",
+        student="scores",
         lifetime=1.0,
     ),
 }
