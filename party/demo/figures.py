@@ -218,7 +218,7 @@ def _done_by_records(figures: Mapping[str, Any]) -> str:
     kind = "features" if figures["graded"] else "queries"
     return (
         f"Each record voted once with its own label, in {of}{figures['queries']} public {kind}; the noisy sums give "
-        f"soft labels to {figures['pool']} public records, and a student learned these."
+        f"soft labels to {figures['pool']} public records, and scores that any record can be given."
     )
 
 
