@@ -260,6 +260,8 @@ def plan_records(
     made = record_study(replace(plan, queries=queries), names=names, epsilon=epsilon, delta=delta)
     # Rounded up: more noise costs less, and a person can read it.
     made = made.voting(sigma=_rounded_up(made.mechanism.label_sigma))
+    declared = zip(made.roster, draft.roster, strict=True)
+    made = replace(made, roster=tuple(replace(seat, population=each.population) for seat, each in declared))
     known = replace(terms, pool_size=len(pool), pool_sha256=pool_digest(pool))
     return PlannedRecords(deployed(made, known), queries)
 

@@ -39,7 +39,8 @@ class Seat:
 
     party: the name of the seat, PARTY or PARTY/GROUP: a party whose records have several budgets (privacy groups) has
     one seat per budget, each with its own teachers. weight: of each vote, a multiple of 1/LATTICE; rate: share of
-    the queries in which it takes part, see participation.py; 1 where participation is "all".
+    the queries in which it takes part, see participation.py; 1 where participation is "all". population: where records
+    vote, the most protected units that it has, which bounds what it can send; None: as many as all parties together.
     """
 
     party: str
@@ -47,6 +48,7 @@ class Seat:
     delta: float
     weight: float
     rate: float
+    population: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +102,8 @@ class Study(AnyStudy):
                 f"seat {grouped[0]!r} is a privacy group; allowed with unit 'record' only: a party's whole data "
                 "move the votes of all of its groups"
             )
+        for seat in self.roster:
+            self.votes.check_declared(seat.party, seat.population)
         self.votes.check(self, hidden=bool(self.confidentiality.asked_by))
         self.confidentiality.check(self)
         accountant(self.accountant_name).check(
@@ -253,8 +257,13 @@ class Study(AnyStudy):
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
         values = asdict(self) | {"votes": {"by": self.votes.by, **self.votes.values}}
         values["confidentiality"]["level"] = self.confidentiality.name
+        values["roster"] = [{key: each for key, each in seat.items() if each is not None} for seat in values["roster"]]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 3\n" + canonical.encode()).digest()
+
+    def declared(self, seat: str) -> int | None:
+        """How many protected units a seat says that it has at most."""
+        return self.roster[self.seats[seat]].population
 
     @cached_property
     def seats(self) -> dict[str, int]:

@@ -24,7 +24,7 @@ from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.overlap import Overlap
 from protocols.study.purposes import PURPOSES, ForLabels, Purpose
-from protocols.sums.contributions import check_sums, least_weight
+from protocols.sums.contributions import check_sums, check_units, least_weight
 from protocols.sums.judging import Evaluation, cells_of, judge_weight
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
@@ -86,6 +86,7 @@ class AnyStudy:
         @property
         def apart(self) -> bool: ...
         def total_units(self, units: int) -> int: ...
+        def declared(self, seat: str) -> int | None: ...
         def threshold_units(self, units: int) -> int | None: ...
 
 
@@ -148,6 +149,11 @@ class TeacherVotes:
     def mechanism_on(self, lattice: Lattice | None) -> Mechanism:
         """The mechanism, with integer noise where there is a lattice."""
         return self.mechanism.on_lattice(lattice)
+
+    def check_declared(self, seat: str, population: int | None) -> None:
+        """Raises InvalidInput unless a seat may say that it has so many protected units."""
+        if population is not None:
+            raise InvalidInput(f"seat {seat!r} has population {population}; allowed where records vote")
 
     def check(self, study: AnyStudy, *, hidden: bool) -> None:
         """Raises InvalidInput unless teachers can vote so in the study. hidden: whether the level hides the queries."""
@@ -370,6 +376,12 @@ class UnitSums:
         """The noise of the sum, as the accounting takes it: a Gaussian mechanism whose noisy counts are seen."""
         return GNMax(sigma=self.sigma).on_lattice(lattice)
 
+    def check_declared(self, seat: str, population: int | None) -> None:
+        if population is not None and not 1 <= population <= self.population:
+            raise InvalidInput(
+                f"seat {seat!r} has population {population}; allowed: 1 to {self.population}, those of all seats"
+            )
+
     def check(self, study: AnyStudy, *, hidden: bool) -> None:
         check_rate(check_pattern(self.participation_name), study.rates)
         hospitals = len({name.partition("/")[0] for name in study.seats})
@@ -510,23 +522,30 @@ class UnitSums:
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
         return (queries, classes)
 
-    def bounds(self, unit: str, *, weight_units: int, classes: int) -> tuple[int, int]:
+    def bounds(self, unit: str, *, weight_units: int, classes: int, population: int | None) -> tuple[int, int]:
         """What a party of this weight may put into one entry at most, and into all together, in lattice units.
 
-        That is, if the whole population were its own: an honest party has fewer units. A vector of L2 norm W over n
-        entries has an L1 norm of at most W sqrt(n).
+        population: the units that it declared; None: as if the whole population were its own. A vector of L2 norm W
+        over n entries has an L1 norm of at most W sqrt(n).
         """
         entries = self._filled(classes) if unit == "record" else self.queries * classes
-        return self.population * weight_units, self.population * isqrt(weight_units**2 * entries)
+        held = self.population if population is None else population
+        return held * weight_units, held * isqrt(weight_units**2 * entries)
 
     def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
-        weight_units = round(float(study.weights[study.seats[seat]]) * study.units)
+        weight_units, declared = round(float(study.weights[study.seats[seat]]) * study.units), study.declared(seat)
+        held = self.population if declared is None else declared
         if self.judge(ids):
             norm = judge_weight(weight_units, signed=self.signed)
-            most, most_in_all = self.population * norm, self.population * isqrt(norm**2 * cells_of(study.classes))
-            return check_sums(cast, least=0, most=most, most_in_all=most_in_all)
-        most, most_in_all = self.bounds(study.unit, weight_units=weight_units, classes=study.classes)
+            most, most_in_all = held * norm, held * isqrt(norm**2 * cells_of(study.classes))
+            check_sums(cast, least=0, most=most, most_in_all=most_in_all)
+            return check_units(cast, population=held, weight_units=norm, votes=None)
+        most, most_in_all = self.bounds(
+            study.unit, weight_units=weight_units, classes=study.classes, population=declared
+        )
         check_sums(cast, least=-most if self.signed else 0, most=most, most_in_all=most_in_all)
+        whole = study.unit == "record" and not self.signed and not self.declared
+        check_units(cast, population=held, weight_units=weight_units, votes=self.votes if whole else None)
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
         return cast

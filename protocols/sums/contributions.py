@@ -268,6 +268,29 @@ def check_sums(sums: Int64[ndarray, "rows columns"], *, least: int, most: int, m
         )
 
 
+def check_units(
+    sums: Int64[ndarray, "rows columns"], *, population: int, weight_units: int, votes: int | None
+) -> None:
+    """Raises InvalidInput unless a party's sums could be those of at most `population` units of this weight.
+
+    votes: of records that each say one step in so many cells: every cell is whole steps, all together are those of a
+    whole number of records, and no cell has more than one of each. None: entries are of any size, and the norm of the
+    sum of units is at most that of all of them in one direction. The values are not in the message.
+    """
+    flat = sums.reshape(1, -1)
+    if votes is None:
+        fits = squared_norms(flat)[0] <= (population * weight_units) ** 2
+    else:
+        steps, rest = np.divmod(flat, isqrt(weight_units**2 // votes))
+        records, odd = divmod(int(steps.sum()), votes)
+        fits = not rest.any() and not odd and int(steps.max(initial=0)) <= records <= population
+    if not fits:
+        raise InvalidInput(
+            f"sums of contributions of shape {sums.shape} are of no set of units; allowed: of at most {population} "
+            f"units of weight {weight_units}, {'each as it likes' if votes is None else f'in {votes} cells each'}"
+        )
+
+
 def least_weight(entries: int) -> int:
     """The least weight in lattice units at which rounding leaves a record of so many entries as it is, nearly."""
     return 100 * (isqrt(entries - 1) + 1)

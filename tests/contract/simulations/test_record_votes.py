@@ -78,7 +78,7 @@ def test_every_level_releases_what_clear_does_under_the_same_total_noise(level, 
 
 
 def test_sums_of_many_units_are_shared_in_a_larger_ring_and_opened_the_same() -> None:
-    study = study_of("two_server")
+    study = study_of("two_server", unit="patient")
     large = study.voting(population=2**22)
     one = np.zeros((16, 2), dtype=np.int64)
     one[3, 1] = 2**30  # of three parties: in words of 32 bits they would be negative
@@ -135,7 +135,8 @@ def asked(study, voter, *, queries=16, ledger, ballot=None):
 def too_much_in_all(study):
     """No cell above what all units together may put in it, and all of them as full as that."""
     records = study.votes
-    most, _ = records.bounds("record", weight_units=round(study.roster[0].weight * study.units), classes=2)
+    weight_units = round(study.roster[0].weight * study.units)
+    most, _ = records.bounds("record", weight_units=weight_units, classes=2, population=None)
     return np.full((16, 2), most)
 
 
@@ -181,6 +182,37 @@ def test_a_party_whose_sum_cannot_be_one_is_left_out_at_every_level_and_pays_not
     assert got.refusals == {"b": "could_not_vote"}
     assert got.cells is None
     assert [each.balance(name).spent > 0 for each, name in zip(ledgers, NAMES, strict=True)] == [True, False, True]
+
+
+def sums_of_nobody(sums, weight, kind):
+    """Sums that no 30 units have: of more of them; of part of a vote; of one cell twice; beyond the norm alone."""
+    if kind == "cells":
+        odd, alone = sums.copy(), np.zeros_like(sums)
+        odd[0, 0] += 1
+        alone[0, 0] = sums.sum() + int(np.gcd.reduce(sums.ravel()))
+        return [2 * sums, odd, alone]
+    beyond, long = np.zeros_like(sums), np.zeros_like(sums)
+    beyond[0, 0], long[:2, 0] = 31 * weight, (22 * weight, -22 * weight)
+    return [beyond, long]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nobody_sends_in_the_clear_what_the_units_that_it_declared_could_not(kind, tmp_path) -> None:
+    study = study_of("clear", queries=KINDS[kind])
+    sums = contributions(study, KINDS[kind], HOLDINGS)
+    declared = [replace(seat, population=30 if seat.party == "b" else None) for seat in study.roster]
+    study = replace(study, roster=tuple(declared))
+    (path := tmp_path / "study.toml").write_text(write_study(study))
+    assert read_study(path) == study
+    assert len({study.digest, read_study(path).digest, replace(study, name="other").digest}) == 2
+    ids = np.arange(study.votes.queries)
+    for seat, each in zip(NAMES, sums, strict=True):
+        study.votes.check_cast(study, seat, each, ids)
+    for bad in sums_of_nobody(sums[1], round(study.roster[1].weight * study.units), kind):
+        with pytest.raises(InvalidInput):
+            study.votes.check_cast(study, "b", bad, ids)
+    with pytest.raises(InvalidInput, match="population"):
+        replace(study, roster=(replace(study.roster[0], population=0), *study.roster[1:]))
 
 
 @pytest.mark.parametrize("level", LEVELS)
