@@ -7,7 +7,7 @@ released.
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any  # the values of a JSON object
@@ -20,7 +20,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.plural import at_most, counted
 from protocols.study.study import Study, party_of
 from runtime.loopback import Family
-from runtime.page import document, table, text, verdict
+from runtime.page import annex, document, strip, table, text, verdict
 
 # Serve writes every half second; a slow disk may delay that.
 _ALIVE_S = 10.0
@@ -35,6 +35,7 @@ def read_status(store: Store, *, now_s: float) -> dict[str, Any]:
     """
     serving = alive(store, now_s=now_s)
     sessions = {each.party: each for each in store.sessions()} if serving else {}
+    approved = {(study, seat) for each in sessions.values() for study, seat in each.seats}
     denied = store.members.denied()
     return {
         "serving": None if serving is None else asdict(serving),
@@ -44,7 +45,7 @@ def read_status(store: Store, *, now_s: float) -> dict[str, Any]:
         # Without their fingerprints, which `approve` asks for: whoever could copy one here would not telephone.
         "pending_requests": [{"party": each.party, "asked_s": each.asked_s} for each in store.members.pending()],
         "open_invitations": store.members.invited(),
-        "studies": [study_status(store, name, set(sessions)) for name in store.studies()],
+        "studies": [study_status(store, name, set(sessions), approved) for name in store.studies()],
     }
 
 
@@ -54,8 +55,11 @@ def alive(store: Store, *, now_s: float) -> Serving | None:
     return serving if serving is not None and abs(now_s - serving.seen_s) < _ALIVE_S else None
 
 
-def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]:
-    """One study: its job, its rounds, and what each seat has left.
+def study_status(
+    store: Store, name: str, connected: set[str], approved: Collection[tuple[str, str]] = ()
+) -> dict[str, Any]:
+    """One study: its job, its rounds, and what each seat has left. approved: seats, with their study's digest,
+    whose connected node may be asked.
 
     For a study with a querying hospital, these are the relayed requests at their worst case: only that hospital
     (`asked_by`) has the ledger and knows which queries were answered.
@@ -78,8 +82,9 @@ def study_status(store: Store, name: str, connected: set[str]) -> dict[str, Any]
         "answered": answered if querier is None else None,
         "pool": study.queries_to_ask,
         "quorum": study.quorum,
+        "once": study.votes.once,
         "given_up": given_up,
-        "seats": _seats(store, study, spent, asked, connected),
+        "seats": _seats(store, study, spent, asked, connected, approved),
     }
 
 
@@ -135,7 +140,14 @@ def _relayed(store: Store, study: Study) -> tuple[np.ndarray, int, int]:
         return most_spent(ledger, study)
 
 
-def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected: set[str]) -> list[dict[str, Any]]:
+def _seats(
+    store: Store,
+    study: Study,
+    spent: np.ndarray,
+    asked: int,
+    connected: set[str],
+    approved: Collection[tuple[str, str]],
+) -> list[dict[str, Any]]:
     left = max(study.query_limit - asked, 0)
     fits = np.zeros(len(spent), dtype=np.int64)
     if left:
@@ -150,6 +162,8 @@ def _seats(store: Store, study: Study, spent: np.ndarray, asked: int, connected:
         {
             "seat": seat.party,
             "connected": party_of(seat.party) in connected,
+            "ready": (study.digest.hex(), seat.party) in approved,
+            "asked": bool(spent[at]),
             "answers_left": int(fits[at]),
             "epsilon_used": float(used[at]),
             "epsilon_guaranteed": float(guaranteed[at]),
@@ -206,6 +220,8 @@ def families(status: Mapping[str, Any]) -> list[Family]:
 
 _SOON_DAYS = 3.0
 _WAITS = ("waiting", "running")
+# Names in one line; the rest is counted.
+_MOST_NAMED = 8
 
 
 def operator_page(
@@ -287,12 +303,47 @@ def _troubles(status: Mapping[str, Any]) -> list[str]:
         if each["days_left"] < _SOON_DAYS
     ]
     found += [f"{each['party']} has not answered in time {counted(each['times'], 'time')}" for each in status["silent"]]
+    found += [said for study in status["studies"] for said in blocking(study)]
     for study in status["studies"]:
         if study["given_up"]:
             found.append(f"{study['study']}: given up without labels: batch {', '.join(map(str, study['given_up']))}")
         if study["state"] in ("stopped", "failed"):
             found.append(f"{study['study']} {study['state']}: {study['message']}")
     return found
+
+
+def blocking(study: Mapping[str, Any]) -> list[str]:
+    """Who keeps a study from going on, with what to do; of one that is asked once, everybody who is not ready."""
+    if study["state"] not in ("created", *_WAITS):
+        return []
+    waits = [each for each in study["seats"] if not each["withdrawn"] and not each["asked"]]
+    if not study["once"] and sum(each["connected"] for each in study["seats"]) >= study["quorum"]:
+        waits = [each for each in waits if study["state"] == "created"]
+    away = [each["seat"] for each in waits if not each["connected"]]
+    unready = [each["seat"] for each in waits if each["connected"] and not each["ready"]]
+    found = []
+    if away:
+        found.append(f"{study['study']}: not connected: {_some(away)}; have its node started: conclave-party run")
+    if unready:
+        found.append(f"{study['study']}: not approved: {_some(unready)}; send the study, for: conclave-party approve")
+    if found and study["once"]:
+        found.append(f"{study['study']} is asked once: it waits for all, or: conclave-coordinator label "
+                     f"{study['study']} --without SEAT")  # fmt: skip
+    return found
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
+
+
+def _steps(study: Mapping[str, Any]) -> list[tuple[str, int, int]]:
+    """Where the seats of a study stand: connected, approved (as far as they are connected), asked; and its release."""
+    seats = study["seats"]
+    counts = [(name, sum(bool(each[key]) for each in seats)) for name, key in
+              (("connected", "connected"), ("approved", "ready"), ("asked", "asked"))]  # fmt: skip
+    steps = [("invited", len(seats), len(seats)), *((name, there, len(seats)) for name, there in counts)]
+    return [*steps, ("labelled", int(study["state"] == "finished"), 1)]
 
 
 def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -303,10 +354,11 @@ def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
         answered = "" if study["answered"] is None else f", {study['answered']} answered"
         parts += [
             f"<h3>{text(study['study'])}: {text(study['state'])}</h3>",
+            strip(_steps(study)),
             f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {counted(len(study['seats']), 'seat')}. "
             f"{text(_sentence(study['message']))}</p>",
-            *([f"<p>Not connected: {text(', '.join(away))}.</p>"] if away else []),
-            table(
+            *([f"<p>Not connected: {text(_some(away))}.</p>"] if away else []),
+            annex(f"All {counted(len(study['seats']), 'seat')} of {study['study']}", table(
                 f"Seats of {study['study']}",
                 ("seat", "connected", "answers left", "epsilon used", "guaranteed", "delta", "batches left out"),
                 [
@@ -317,7 +369,7 @@ def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
                     )
                     for each in study["seats"]
                 ],
-            ),
+            )),
         ]  # fmt: skip
     return parts
 

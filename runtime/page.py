@@ -86,6 +86,15 @@ def annex(name: str, body: str) -> str:
     return f'<details class="annex"><summary>{text(name)}</summary>\n{body}\n</details>'
 
 
+def strip(steps: Iterable[tuple[str, int, int]]) -> str:
+    """Steps of a study from the left to the right, each with how many of how many are there."""
+    lines = ['<ol class="strip" aria-label="Where the study stands">']
+    for name, there, of in steps:
+        state = "done" if there >= of > 0 else "open"
+        lines.append(f'<li class="{state}"><span class="name">{text(name)}</span> {there} of {of}</li>')
+    return "\n".join([*lines, "</ol>"])
+
+
 def cards(figures: Iterable[tuple[str, str | None, str]]) -> str:
     """Headline figures: name, value (None: not measured), and a note below."""
     lines = ['<ul class="cards" aria-label="Headline figures">']

@@ -18,8 +18,8 @@ from protocols.claims.coverage import (
     used_once,
 )
 from protocols.claims.protection import Protection
-from protocols.claims.strength import WEAK, strength
-from protocols.claims.who_sees import who_sees_votes
+from protocols.claims.strength import WEAK, percent_at_most, strength
+from protocols.claims.who_sees import not_protected_from, who_sees_votes
 from protocols.plural import at_most, counted
 from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
@@ -111,6 +111,27 @@ def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> l
         "stay here",
         f"Released     one label per query, by {study.mechanism.name}, a student model trained on these labels, and a "
         "privacy statement",
+    ]
+
+
+def in_brief(study: DeployedStudy, party: str, forecasts: list[Forecast]) -> list[str]:
+    """What stands at the prompt, in at most 24 lines of 80 columns: what a figure means, who sees votes, what is left
+    of the cap, who is not protected."""
+    about, every = protection_of(study), each_seat(study)
+    own = (every[study.seats[seat]].figure for seat in seats_of(study, party))
+    weakest = max(own, key=lambda each: each.epsilon)
+    left = [
+        f"{percent_at_most(each.after.share)} of the cap of epsilon {at_most(each.after.cap.epsilon)} for a "
+        f"{each.after.unit} is then reserved, {percent_at_most(each.before.share)} before"
+        for each in forecasts
+    ]
+    return [
+        f"In short     {study.name}: epsilon {at_most(weakest.epsilon)} at delta {at_most(weakest.delta)}, for "
+        f"{about.unit_in_words}. {strength(weakest)} Of guesses which of two values its data have, at most "
+        f"{percent_at_most(weakest.guessed)} are right; a coin's are 50 %.",
+        f"Votes        {who_sees_votes(about)}",
+        f"Your cap     {'; '.join(left) or 'none is set'}.",
+        f"Unprotected  Nobody is protected from {not_protected_from(about)}",
     ]
 
 

@@ -89,7 +89,7 @@ def approve(
       conclave-party approve study.toml --officers-file heart.html
       conclave-party approve study.toml --yes --guardian-fingerprint pottery-lunar-...
     """
-    from party.budget.approval_text import describe
+    from party.budget.approval_text import describe, in_brief
     from party.budget.known_units import check_told_apart
     from party.budget.policy import Policy
     from party.budget.spending import what_was_spent
@@ -185,6 +185,9 @@ def approve(
         fits = all(each.fits for each in forecasts)
         if fits:
             check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
+        if fits and ask:
+            for line in ["", *in_brief(study, party, forecasts)]:
+                click.echo(folded_under(line), err=True)
         if fits and not yes and not click.confirm("\nApprove this study?", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
@@ -284,10 +287,15 @@ def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> Non
             f"--guardian-fingerprint is missing; allowed: the fingerprint that {level.guardian!r} reads out by "
             "telephone (conclave-guardian show)"
         )
-    if typed is None:
+    while typed is None:
         typed = click.prompt(
             f"\nFingerprint of the keys of {level.guardian}, as they read it out, in words or in digits", err=True
         )
+        try:
+            normal_fingerprint(typed)
+        except InvalidInput as error:  # a word is misspelt: nobody has to begin anew
+            click.echo(f"{error}; once more", err=True)
+            typed = None
     if not same_fingerprint(typed, level.fingerprint):
         raise Refused(
             Code.WRONG_GUARDIAN,

@@ -1,16 +1,19 @@
 """The operator's page: whom a batch waits for, and the command that comes next."""
 
+import re
+
 import pytest
 
-from coordinator.status import next_commands, operator_page, students_trained
+from coordinator.status import blocking, next_commands, operator_page, students_trained
 
 SEAT = {
-    "seat": "north", "connected": False, "answers_left": 7, "epsilon_used": 0.5, "epsilon_guaranteed": 2.0,
+    "seat": "north", "connected": False, "ready": False, "asked": True, "withdrawn": False,
+    "answers_left": 7, "epsilon_used": 0.5, "epsilon_guaranteed": 2.0,
     "delta": 1e-5, "left_out": 3,
 }  # fmt: skip
 STUDY = {
     "study": "heart", "digest": "00", "state": "running", "message": "asking; not connected: north", "asked_by": None,
-    "batches": 2, "asked": 20, "answered": 9, "pool": 58, "quorum": 1, "given_up": [], "seats": [SEAT],
+    "batches": 2, "asked": 20, "answered": 9, "pool": 58, "quorum": 1, "once": False, "given_up": [], "seats": [SEAT],
 }  # fmt: skip
 STATUS = {
     "serving": {}, "silent": [], "pending_requests": [], "open_invitations": [], "studies": [STUDY],
@@ -39,6 +42,26 @@ def test_the_batch_now_and_whom_it_waits_for_come_first():
     assert "quorum 1 of 1 seat. Asking; not connected: north.</p>" in shown
     assert '<td data-name="revoked">no</td>' in shown
     assert "<script" not in shown
+
+
+def test_who_blocks_a_study_is_named_with_what_to_do_and_of_250_only_the_first():
+    seats = [SEAT | {"seat": f"h{n}", "asked": False, "connected": n > 200, "ready": n > 240} for n in range(250)]
+    created = STUDY | {"state": "created", "seats": seats, "quorum": 200, "once": True}
+    away, unready, once = blocking(created)
+    assert "h0, h1" in away
+    assert "and 193 more" in away
+    assert "h201" in unready
+    assert "label heart --without SEAT" in once
+    shown = page(studies=[created])
+    assert 'class="verdict warn"' in shown
+    strip = shown[shown.index('<ol class="strip"') : shown.index("</ol>")]
+    assert [int(each) for each in re.findall(r"(\d+) of 250", strip)] == [250, 49, 9, 0]
+    # Beside a quorum, batches go on; a study that ended, or a hospital that withdrew, blocks nothing.
+    going = [each | {"connected": True, "ready": True} for each in seats[:-1]] + [seats[-1] | {"connected": False}]
+    assert blocking(created | {"once": False, "state": "running", "seats": going}) == []
+    assert len(blocking(created | {"state": "running", "seats": going})) == 2
+    assert blocking(created | {"state": "finished"}) == []
+    assert blocking(created | {"seats": [each | {"withdrawn": True} for each in seats]}) == []
 
 
 @pytest.mark.parametrize(

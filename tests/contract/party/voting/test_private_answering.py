@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from benchmarks.float_inference import float_inference
-from party.budget.approval_text import describe
+from party.budget.approval_text import describe, in_brief
 from party.budget.policy import Policy
 from party.budget.spending import withdraw
 from party.budget.watermarks import remember_approval
@@ -28,8 +28,11 @@ from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.querier import PrivateQueries
 from protocols.levels.hidden_queries.sealing import Beginning, Computation
+from protocols.plural import at_most
 from protocols.study.chosen import CHOSEN
+from protocols.study.several_hospitals import each_seat
 from protocols.wire.messages import Refusal, StepReply, StepRequest
+from runtime.printing import folded_under
 from tests.harness.answering import ended
 from tests.harness.askers import ASKER_KEY, KEYS, asked_study
 from tests.harness.homes import write_records
@@ -179,3 +182,13 @@ def test_before_it_approves_a_hospital_reads_whether_labels_choose_what_is_asked
     study = demo_study(demo_data(None)).voting(questions=questions)
     lines = describe(study, study.roster[0].party, settings_of(tmp_path), [], pool_checked=False)
     assert (f"             {CHOSEN}" in lines) == (questions == "uncertainty")
+
+
+@pytest.mark.parametrize("study", [STUDY, demo_study(demo_data(None))], ids=["hidden", "clear"])
+def test_what_stands_at_the_prompt_fits_a_terminal_and_says_strength_votes_cap_and_who_is_not_protected(study):
+    brief = in_brief(study, study.roster[0].party, [])
+    shown = "\n".join(folded_under(line) for line in brief)
+    assert len(shown.splitlines()) <= 24
+    assert max(map(len, shown.splitlines())) <= 80
+    assert [line.split()[0] for line in brief] == ["In", "Votes", "Your", "Unprotected"]
+    assert f"epsilon {at_most(each_seat(study)[0].epsilon)} at" in " ".join(shown.split())
