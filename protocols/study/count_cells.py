@@ -43,7 +43,7 @@ def count_cells(terms: Terms) -> CountCells:
     return CountCells(Blocks(FeatureMap(terms.input_shape), tuple(blocks)), tuple(rows))
 
 
-def counted_feature(feature: Feature) -> Feature:
+def counted_feature(feature: Feature, *, may_miss: bool = True) -> Feature:
     """A column as a count reads it: a value may be missing; numbers have edges, a scale around the centre if none."""
     edges = feature.edges
     if feature.kind == "numeric" and not edges:
@@ -54,7 +54,7 @@ def counted_feature(feature: Feature) -> Feature:
         high = np.inf if feature.most is None else feature.most
         kept = np.expm1(ends) if feature.log else np.array(ends)
         edges = tuple(float(f"{each:.4g}") for each in kept if low < each < high)
-    return replace(feature, may_miss=True, edges=edges)
+    return replace(feature, may_miss=may_miss, edges=edges)
 
 
 def _cells(feature: Feature, first: int) -> tuple[Cells, list[str]]:

@@ -26,6 +26,10 @@ COMMANDS: Final[dict[str, tuple[str, str]]] = {
         "simulations.commands.plan:plan_flags",
         "Show what a set of budgets affords, before anything is trained; with --optimise, how to spend them best.",
     ),
+    "count": (
+        "simulations.commands.count:count_flags",
+        "Count the patients of hospitals on this host, with the noise of a study: what a count would tell.",
+    ),
     "sweep": (
         "simulations.commands.sweep:sweep_flags",
         "Run many settings on votes that are cast once: SWEEP_FILE has [base] settings and a [grid] of lists.",

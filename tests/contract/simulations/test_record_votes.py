@@ -19,6 +19,9 @@ from protocols.study.queries import QueryBatch
 from protocols.study.several_hospitals import any_hospitals
 from protocols.sums.blocks import Blocks, Constant
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
+from simulations import datasets
+from simulations.commands.group import run_command
+from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.levels import batch_noise, simulated_ballot, simulated_level
 from simulations.stages.record_votes import contributions, live_record_votes, soft_pool_labels
 from simulations.stages.replay import replay
@@ -360,3 +363,16 @@ def test_only_sums_of_all_seats_are_replayed_and_only_where_records_vote() -> No
     ):
         with pytest.raises(InvalidInput, match=words):
             replay(of, stored, noise=batch_noise(of, seed=0), presence=None)
+
+
+@pytest.mark.parametrize("level", ["clear", "two_server"])
+def test_a_simulated_count_tells_the_patients_of_each_hospital_or_of_all(capsys, level):
+    flags = ["--columns", "age,sex", "--parties", "3", "--epsilon", "4", "--confidentiality", level]
+    assert run_command(["count", *flags]) == 0
+    first, everyone, *rows = capsys.readouterr().out.splitlines()
+    assert first.split(",")[:5] == ["site", "column", "value", "label", "patients"]
+    *_, low, high, _ = everyone.split(",")
+    private = len(datasets.load("heart_disease", DatasetRequest(seed=0)).private_labels)
+    assert int(low) <= private <= int(high)
+    sites = {row.split(",")[0] for row in rows}
+    assert sites == {"all", *(f"hospital-{at}" for at in range(3) if level == "clear")}
