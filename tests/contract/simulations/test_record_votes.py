@@ -7,7 +7,6 @@ import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.bounds.gaussian import gdp_delta
 from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.ledger.ledger import Ledger
@@ -16,7 +15,6 @@ from protocols.noise import simulated
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear, GuardedLevel, HiddenQueries
 from protocols.study.queries import QueryBatch
-from protocols.study.several_hospitals import any_hospitals
 from protocols.sums.blocks import Blocks, Constant
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from simulations import datasets
@@ -331,15 +329,6 @@ def test_weights_of_too_few_lattice_units_are_refused() -> None:
 def test_features_without_signs_are_cells_of_equal_weight_or_refused() -> None:
     with pytest.raises(InvalidInput, match="no block of features has signs"):
         study_of(queries=Blocks(FeatureMap((3,)), (*QUERIES.blocks, Constant(share=1))))
-
-
-def test_a_patient_of_several_hospitals_moves_the_sum_of_their_weights() -> None:
-    study = study_of(queries=GRADED, unit="patient", rule="uniform", epsilon=(1.0, 1.0, 1.0))
-    one, two, three = any_hospitals(study)
-    mu = 2 * study.weights[0] / study.votes.sigma
-    for known, guaranteed in enumerate((one, two, three), start=1):
-        assert gdp_delta(known * mu, np.array([guaranteed.epsilon]))[0] == pytest.approx(1e-5, rel=1e-2)
-    assert two.epsilon == pytest.approx(2.155, abs=0.005)
 
 
 def test_a_budget_that_affords_nothing_is_refused() -> None:

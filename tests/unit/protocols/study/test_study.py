@@ -7,13 +7,10 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import InteractiveGNMax, LNMax
 from protocols.study.chosen import check_questions
 from protocols.study.file import read_study, write_study
-from protocols.study.levels import Clear, SecureSum
-from protocols.study.record_study import RecordVotesPlan, record_study
 from protocols.study.study import Seat
-from protocols.study.votes import UnitSums, votes_per_unit
-from tests.harness.deployed_records import draft, record_study_of
-from tests.harness.levels import SEAT_KEYS
-from tests.harness.studies import changed, make_study, seat_keys
+from protocols.study.votes import votes_per_unit
+from tests.harness.deployed_records import draft
+from tests.harness.studies import changed, make_study
 
 STUDY = make_study([1.0, 2.0], rule="proportional", threshold=1.0, unit="party", teachers=3)
 LOW = dataclasses.replace(STUDY.mechanism, threshold=0.5)
@@ -184,30 +181,3 @@ def test_a_study_of_unit_sums_has_none_of_the_terms_of_teachers(tmp_path, beside
     key = beside.split()[0].strip("[]")
     with pytest.raises(InvalidInput, match=rf"unknown key '{key}'; allowed beside \[records\]"):
         read_study(path)
-
-
-@pytest.mark.parametrize(
-    "level",
-    [Clear(units=1024), SecureSum(units=64, colluders=0, seat_keys=seat_keys(SEAT_KEYS[:3]))],
-    ids=["one noise", "shares of noise"],
-)
-def test_a_units_cost_follows_from_how_far_it_moves_the_sum(monkeypatch, level):
-    cost = draft(level=level).budgets.ask
-    monkeypatch.setattr(UnitSums, "delta_squared", 4)
-    np.testing.assert_allclose(draft(level=level).budgets.ask, 2 * cost, rtol=1e-6)
-
-
-def test_the_least_noise_that_a_budget_affords_grows_with_how_far_a_unit_moves_the_sum(monkeypatch):
-    _, queries = record_study_of()
-    plan = RecordVotesPlan(
-        name="test", classes=2, unit="record", population=100, queries=queries, rule="proportional",
-        level=Clear(units=1024), quorum=1,
-    )  # fmt: skip
-
-    def least():
-        return record_study(plan, names=("north", "south"), epsilon=np.array([1.0, 2.0]), delta=np.full(2, 1e-5))
-
-    sigma = least().votes.sigma
-    monkeypatch.setattr(UnitSums, "delta_squared", 4)
-    assert least().votes.sigma == pytest.approx(2**0.5 * sigma, rel=1e-6)
-    assert (least().budgets.affordable(np.zeros(2, np.int64), limit=2) == 2).all()
