@@ -159,6 +159,20 @@ SHOWN = {
     "protocols.labelling.schedule.Batch.active": _STUDY,
     "protocols.labelling.schedule.Stop.exhausted": _STUDY,
     "protocols.study.terms.Terms.label": _STUDY,
+    "coordinator.students.choice.ToLearn.labels": _NAME,
+    "protocols.labelling.coordinator.Judgement.counted": "who was in a sum, which the release says",
+    "protocols.release.counts.Count.label": _STUDY,
+    "protocols.release.counts.Count.patients": "a noisy count, which is released",
+    "protocols.study.count_cells.CountCells.rows": _STUDY,
+    "protocols.sums.blocks.Cells.share": _STUDY,
+    "protocols.sums.blocks.Ranges.share": _STUDY,
+    "protocols.sums.fit._Found.variances": "of a prior, before anything was seen",
+    "protocols.sums.judged.Judged.noise": _STUDY,
+    "protocols.sums.judged.PoolBins.ahead": "of the public pool",
+    "protocols.sums.judged.PoolBins.means": "of the public pool",
+    "protocols.sums.judging.Evaluation.key": "drawn in public, and part of the study's terms",
+    "protocols.sums.judging.Evaluation.rows": _STUDY,
+    "protocols.sums.judging.Evaluation.share": _STUDY,
 }
 
 
