@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import pytest
 
+from coordinator.students import scikit
 from simulations.engines import ENGINES
 from simulations.engines.engine import (
     Engine,
@@ -52,8 +53,13 @@ class EngineHere(Engine):
 
 @contextmanager
 def running_here() -> Iterator[None]:
-    """Runs on the engine "in_process" take this one: a worker imports scikit-learn or torch for seconds."""
+    """Runs on the engine "in_process" take this one: a worker imports scikit-learn or torch for seconds.
+
+    Boosted trees are few: of a small run's ceiling, which tries them five times over, a hundred rounds were half of its
+    time. What they reach is tested in test_student_contract.py and test_ceiling.py.
+    """
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(scikit, "BOOSTING_ROUNDS", 5)
         patch.setitem(ENGINES, "in_process", "tests.harness.engine_here:EngineHere")
         yield
 
