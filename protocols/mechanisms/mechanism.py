@@ -10,7 +10,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from inspect import getattr_static
 from typing import ClassVar, Final
 
 import numpy as np
@@ -388,7 +387,12 @@ def _unchanged_since(kind: type[Mechanism], said: str, changing: tuple[str, ...]
     """Whether each of `changing` is for `kind` what it is for the class that defines `said`: also where a second parent
     defines it."""
     states = next(each for each in kind.__mro__ if said in vars(each))
-    return all(getattr_static(kind, name, None) is getattr_static(states, name, None) for name in changing)
+    return all(_defined(kind, name) is _defined(states, name) for name in changing)
+
+
+def _defined(kind: type[Mechanism], name: str) -> object:
+    """What a class or a parent of it defines under a name, as it is written there; None for nothing."""
+    return next((vars(each)[name] for each in kind.__mro__ if name in vars(each)), None)
 
 
 def _check_given(kind: type[Mechanism], name: str, value: Number | None, view: View) -> None:

@@ -7,7 +7,7 @@ protect nobody. What runs at a level is the real thing (protocols/levels/table.p
 from __future__ import annotations
 
 import hashlib
-from functools import cache, partial
+from functools import cache, lru_cache, partial
 
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -47,6 +47,7 @@ def seat_key(position: int) -> ec.EllipticCurvePrivateKey:
     return ec.derive_private_key(1 + int.from_bytes(digest, "big") % (_P256 - 1), ec.SECP256R1())
 
 
+@lru_cache(maxsize=64)  # a plan makes hundreds of studies of the same seats
 def seat_keys(seats: int) -> tuple[str, ...]:
     """What a study names for so many simulated seats."""
     return tuple(encoded_point(seat_key(position).public_key()) for position in range(seats))
