@@ -26,12 +26,14 @@ from protocols.crypto.channel import Channel
 from protocols.crypto.identity import Identity
 from protocols.errors import ConclaveError, StorageFailed
 from protocols.private_files import tighten
+from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
+from protocols.wire.enrolment import Enrol, Enrolled
 from protocols.wire.guardian import GuardianLine as GuardianLine
 from protocols.wire.guardian import conversation
 from runtime.files import alone, serving_alone
 from runtime.guardian_carrier import carry_to_guardian
-from runtime.logs import Log
+from runtime.logs import Event, Log
 from runtime.loopback import LINK_FILE, LivePage, Monitor, exposition
 
 
@@ -162,7 +164,7 @@ def _serve_one_certificate(
         authority=authority.certificate,
         denied=denied,
         renew=authority.renew,
-        enrol=authority.enrol,
+        enrol=_Door(authority, log).enrol,
         on_event=log,
         on_withdrawn=partial(_note_withdrawn, store, log),
     )
@@ -225,6 +227,24 @@ class _Guardians:
 
     def check(self, study: DeployedStudy) -> None:
         check_guardian(study, self._line)
+
+
+class _Door:
+    """Answers requests to be let in, and logs the first of each hospital, with what the operator does next."""
+
+    def __init__(self, authority: Authority, on_event: Event) -> None:
+        self._authority, self._on_event = authority, on_event
+        self._asked: set[str] = set()
+
+    def enrol(self, message: Enrol) -> Enrolled:
+        """As Authority.enrol."""
+        answer = self._authority.enrol(message)
+        # Pending only for somebody whom the operator invited: the set is bounded by invitations.
+        if answer.code == Code.PENDING and message.party not in self._asked:
+            self._asked.add(message.party)
+            said = f"have it read out its words by telephone, then: conclave-coordinator approve {message.party}"
+            self._on_event("asks_to_be_let_in", {"party": message.party, "reason": said})
+        return answer
 
 
 class _Running:

@@ -96,10 +96,10 @@ def _text(figures: dict[str, Any], now_s: float) -> str:
     lines = [serving_line(figures, now_s=now_s)]
     if figures["parties"]:
         rows = [
-            [each["party"], each["connected"], each["days_left"], each["revoked"] or "", each["serial"]]
+            [each["party"], each["connected"], each["days_left"], each["revoked"] or ""]
             for each in figures["parties"]
         ]
-        lines += ["", table(["party", "connected", "days left", "revoked", "serial"], rows)]
+        lines += ["", table(["party", "connected", "days left", "revoked"], rows)]
     for each in figures["silent"]:
         since = datetime.datetime.fromtimestamp(each["since_s"], datetime.UTC)
         lines.append(

@@ -175,6 +175,9 @@ def verify(study: str | None, home: PartyHome, as_json: bool, release: Path | No
         figures |= {"unnamed": unnamed}
         click.echo(json.dumps(figures, indent=2))
     else:
+        says = "NOT VERIFIED: see the errors" if failed else "verified: what this node keeps holds"
+        with_it = "" if release is not None or failed else "; no release was compared: --release FOLDER"
+        click.echo(f"{says}{with_it}")
         click.echo(f"policy: {counted(entries, 'entry')}, the hash chain is intact")
         for result in results:
             click.echo(

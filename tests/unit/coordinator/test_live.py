@@ -4,7 +4,9 @@ import re
 
 import pytest
 
+from coordinator.serving import _Door
 from coordinator.status import blocking, next_commands, operator_page, students_trained
+from protocols.wire.enrolment import Enrol, Enrolled
 
 SEAT = {
     "seat": "north", "connected": False, "ready": False, "asked": True, "withdrawn": False,
@@ -118,3 +120,16 @@ def test_a_revoked_hospital_is_no_member():
 def test_a_student_is_trained_where_its_folder_is(tmp_path):
     (tmp_path / "heart" / "student").mkdir(parents=True)
     assert students_trained(tmp_path, ["heart", "lung"]) == {"heart": True, "lung": False}
+
+
+def test_who_asks_to_be_let_in_is_logged_once_with_what_the_operator_does_next():
+    answers = iter([Enrolled(b"", "pending", ""), Enrolled(b"", "pending", ""), Enrolled(b"", "bad_token", "")])
+    authority = type("Authority", (), {"enrol": lambda _, message: next(answers)})()
+    events = []
+    door = _Door(authority, lambda event, fields: events.append((event, fields)))
+    assert [door.enrol(Enrol(party, b"t", b"r")).code for party in ("north", "north", "nobody")] == [
+        "pending", "pending", "bad_token",
+    ]  # fmt: skip
+    ((event, fields),) = events
+    assert event == "asks_to_be_let_in"
+    assert "conclave-coordinator approve north" in fields["reason"]

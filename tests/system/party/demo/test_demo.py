@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -69,6 +70,17 @@ def test_fingerprints_come_from_each_hospital_s_own_terminal(demo):
     for name in HOSPITALS:
         words = phrase(fingerprint(private_key_from_pem((demo[1] / name / "key.pem").read_bytes()).public_key()))
         assert ("coordinator", "approve", name, "--fingerprint", words) in Recorded.called
+
+
+@pytest.mark.slow
+def test_what_people_type_is_what_the_page_on_running_a_consortium_says(demo):
+    page = (Path(__file__).parents[4] / "docs/how-to/run-a-consortium.md").read_text()
+    operator, each, hospital = map(int, re.search(
+        r"types (\d+) commands, and (\d+) more for each hospital; a hospital types (\d+)", page).groups())  # fmt: skip
+    typed = [program for program, *_ in Recorded.called]
+    # A server is a process of its own in this test, and a command for a person.
+    assert typed.count("coordinator") + 1 == operator + each * len(HOSPITALS)
+    assert typed.count("party") + len(HOSPITALS) == hospital * len(HOSPITALS)
 
 
 @pytest.mark.slow
