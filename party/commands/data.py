@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from party.audit import ReleasedStudent
     from party.data.mapping import DataMapping
     from party.data.quality import Problem, Proposal, Quality
+    from party.data.records import DataSettings
     from party.home import PartyHome
     from party.teachers.scores import Score
     from party.voting.suitability import Suitability
@@ -138,32 +139,64 @@ def _compared(
     help="A table with the study's columns, .npy or .npz, or a folder of images in one folder per class.",
 )
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The CSV file to write.")
+@click.option(
+    "--authority",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="The consortium's certificate, from somebody you trust: then no node's home is needed.",
+)
+@click.option(
+    "--mapping",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    help="A mapping file, beside --authority [columns and words as the study has them].",
+)
+@click.option("--id", "id_column", metavar="COLUMN", help="A column of yours to keep beside each prediction.")
 @home_option
 @json_option
-def predict(release: Path, records_path: Path, out: Path, home: PartyHome, as_json: bool) -> None:
-    """Verify a RELEASE, apply its student to this hospital's own records, and score it where labels are there.
+def predict(
+    release: Path,
+    records_path: Path,
+    out: Path,
+    authority: Path | None,
+    mapping: Path | None,
+    id_column: str | None,
+    home: PartyHome,
+    as_json: bool,
+) -> None:
+    """Verify a RELEASE, apply its student to records of your own, and score it where labels are there.
 
     The records are read as the release's study says, with this hospital's mapping file. OUT has a line a record: its
-    row and the predicted class, empty for a record that the mapping leaves out. Nothing leaves.
+    row, the column of --id, and the predicted class, empty for a record that the mapping leaves out. Nothing leaves. A
+    physician without a node gives --authority.
 
     \b
-    Example:
+    Examples:
       conclave-party predict release-heart --records ward.csv --out predicted.csv
+      conclave-party predict release-heart --authority authority.pem --records ward.csv --id case --out predicted.csv
     """
+    from party.data import of_file
     from party.data.queries import own_records
     from party.teachers.scores import score as scored
 
     if out.exists() and (out.is_dir() or out.resolve() == records_path.resolve()):
         raise InvalidInput(f"--out {out} is a folder or the records themselves; allowed: another file")
-    student, settings = _student(release, home), home.settings()
+    if mapping is not None and authority is None:
+        raise InvalidInput(f"--mapping {mapping} is given without --authority; allowed: with it; a home has one")
+    student, settings = _student(release, home, authority), _as_written(home, records_path, authority, mapping)
     terms = student.study.terms
-    inputs, labels, used = own_records(settings.data, records_path, terms)
+    inputs, labels, used = own_records(settings, records_path, terms)
+    kept = None
+    if id_column is not None:
+        own = of_file(settings, records_path)
+        if not own.source.is_table or id_column not in own.source.header(own.mapping.form):
+            raise InvalidInput(f"--id is {id_column!r}; allowed: a column of {records_path}")
+        kept = own.source.columns([id_column], own.mapping.form)[id_column]
     predicted = student.predict(inputs[used])
     text, names = io.StringIO(), iter(predicted.tolist())
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", "predicted"])
+    writer.writerow(["row", *([] if id_column is None else [id_column]), "predicted"])
     for row, fits in enumerate(used.tolist(), start=1):
-        writer.writerow([row, terms.class_names[next(names)] if fits else ""])
+        named = [] if kept is None else [kept[row - 1]]
+        writer.writerow([row, *named, terms.class_names[next(names)] if fits else ""])
     write_atomically(out, text.getvalue().encode())
     result = None if labels is None else scored(predicted, labels[used], terms.class_names)
     if as_json:
@@ -175,15 +208,33 @@ def predict(release: Path, records_path: Path, out: Path, home: PartyHome, as_js
     click.echo(f"the release is signed by the coordinator and unaltered; predictions are in {out}")
 
 
-def _student(release: Path, home: PartyHome) -> ReleasedStudent:
-    """The verified student; what is not as signed counts as a failed verification."""
-    from party.audit import read_student
-    from protocols.crypto.identity import certificate_from_pem
+def _as_written(home: PartyHome, records: Path, authority: Path | None, mapping: Path | None) -> DataSettings:
+    """How the records are written: as a node's settings say, or as the study has them and a mapping file says."""
+    from party.data.files import CsvFile
+    from party.data.mapping import DataMapping, read_mapping
+    from party.data.records import DataSettings
 
-    invitation = home.invitation()
+    if authority is None:
+        return home.settings().data
+    words = DataMapping() if mapping is None else read_mapping(mapping)
+    return DataSettings(name="own", loader="csv", source=CsvFile(records), mapping=words)
+
+
+def _student(release: Path, home: PartyHome, given: Path | None = None) -> ReleasedStudent:
+    """The verified student; what is not as signed counts as a failed verification. given: the authority's certificate,
+    in place of the home's: then the coordinator is whoever the study names, with a certificate of this authority."""
+    from party.audit import read_student
+    from protocols.crypto.identity import PEM_BYTES, certificate_from_pem
+    from protocols.reading import read_bytes
+    from protocols.study.file import read_deployed
+
     try:
-        authority = certificate_from_pem(invitation.authority)
-        return read_student(release, authority=authority, coordinator=invitation.coordinator)
+        if given is not None:
+            coordinator = read_deployed(release / "study.toml").terms.coordinator
+            pem = read_bytes(given, most=PEM_BYTES)
+        else:
+            coordinator, pem = home.invitation().coordinator, home.invitation().authority
+        return read_student(release, authority=certificate_from_pem(pem), coordinator=coordinator)
     except (Refused, DataCorrupt) as error:
         raise VerificationFailed(str(error)) from error
 

@@ -12,6 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import conclave
 from party.commands.group import run_command
 from party.data.records import Records
+from party.home import PartyHome
 from party.teachers.own import kind_of
 from party.voting.training import predicted_unseen
 from protocols.crypto.identity import new_key, to_pem
@@ -160,6 +161,25 @@ def test_a_released_student_predicts_own_records_and_is_scored_where_labels_are(
     assert run(home, "predict", release, "--records", tmp_path / "new.csv", "--out", tmp_path / "q.csv") == 0
     assert "no labels, so nothing is scored" in capsys.readouterr().out
     assert (tmp_path / "q.csv").read_text() == (tmp_path / "p.csv").read_text()
+
+
+def test_a_physician_without_a_node_predicts_from_the_release_and_the_authority_alone(place, tmp_path, capsys):
+    home, _, release = place
+    table = write_records(tmp_path / "ward.csv", rows=20, seed=5)
+    away = PartyHome(tmp_path / "nowhere")
+    (tmp_path / "authority.pem").write_bytes(home.invitation().authority)
+    given = ["predict", release, "--records", table, "--authority", tmp_path / "authority.pem"]
+    assert run(away, *given, "--id", "side", "--out", tmp_path / "p.csv") == 0
+    with (tmp_path / "p.csv").open() as predicted:
+        rows = list(csv.DictReader(predicted))
+    assert all(row["side"] == row["predicted"] for row in rows)
+    assert len(rows) == 20
+    assert run(away, *given, "--id", "nothing", "--out", tmp_path / "q.csv") == 3
+    assert "a column of" in capsys.readouterr().err
+    other = Certifying()
+    other.make_authority()
+    (tmp_path / "authority.pem").write_bytes(to_pem(other.authority))
+    assert run(away, *given, "--out", tmp_path / "q.csv") == 8
 
 
 def test_a_release_over_text_reads_notes_as_its_study_says(place, authority, tmp_path):
