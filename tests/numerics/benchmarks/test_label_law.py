@@ -13,7 +13,6 @@ from scipy.special import logsumexp
 
 from benchmarks.label_law import label_log_probabilities, log_answered, pair_rdp
 from protocols.bounds.label_only import label_rdp, threshold_rdp
-from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
 from protocols.research.private import Private
 
@@ -201,28 +200,6 @@ def test_repeated_rows_get_the_same_answer_in_their_places():
     found = divergence(before, after)
     np.testing.assert_array_equal(found[:, 0], found[:, 2])
     np.testing.assert_allclose(found[:, 1], divergence(before[1], after[1])[:, 0], rtol=1e-12)
-
-
-def test_histograms_noise_orders_and_bits_out_of_range_are_refused():
-    good = np.array([[3.0, 1.0]])
-    with pytest.raises(InvalidInput, match="negative or non-finite"):
-        label_log_probabilities(np.array([[1.0, -1.0]]), sigma=1.0)
-    with pytest.raises(InvalidInput, match="2 classes or more"):
-        label_log_probabilities(np.ones((1, 1)), sigma=1.0)
-    for sigma in (0.0, float("nan")):
-        with pytest.raises(InvalidInput, match="sigma is"):
-            label_log_probabilities(good, sigma=sigma)
-    with pytest.raises(InvalidInput, match="sigma_threshold is"):
-        log_answered(np.ones(1), sigma_threshold=0.0, threshold=1.0)
-    with pytest.raises(InvalidInput, match="the same shape"):
-        divergence([3, 1], [3, 1, 0])
-    with pytest.raises(InvalidInput, match="finite and > 1"):
-        divergence([3, 1], [2, 2], np.array([1.0]))
-    bit = log_answered(np.ones(1), sigma_threshold=1.0, threshold=1.0)
-    with pytest.raises(InvalidInput, match="both or neither"):
-        divergence([3, 1], [2, 2], bits=(bit, None))
-    with pytest.raises(InvalidInput, match="one row per histogram"):
-        divergence([3, 1], [2, 2], bits=(np.tile(bit, (2, 1)), np.tile(bit, (2, 1))))
 
 
 @pytest.mark.parametrize("row", range(0, 152, 3))

@@ -1,6 +1,5 @@
 """Leave-one-out retraining on real digits (scikit-learn's, no file)."""
 
-from dataclasses import replace
 
 import mpmath
 import numpy as np
@@ -285,40 +284,3 @@ def test_votes_of_other_teachers_are_refused_after_training_them_again(case):
     result = label_seed(case.study, CastVotes(10, other), seed=0, dropout=0.0, truth=None)
     with pytest.raises(InvalidInput, match="votes differently; allowed"):
         case.retraining(votes=other, result=result)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"retrainings": 1}, "retrainings is 1"),
-        ({"confidence": 1.0}, "confidence is 1"),
-        ({"confidence": 0.999}, "below the smallest delta"),
-        ({"parties": []}, "parties are"),
-        ({"parties": [0, 0]}, "parties are"),
-        ({"parties": [12]}, "from 0 to 11"),
-        ({"parties": [-1]}, "from 0 to 11"),
-        ({"teacher": "oracle"}, "teacher is 'oracle'"),
-    ],
-)
-def test_arguments_out_of_range_are_refused_before_anything_is_trained(case, changes, message):
-    with pytest.raises(InvalidInput, match=message):
-        case.retraining(**changes)
-
-
-def test_votes_shards_and_studies_that_do_not_fit_are_refused(case, folder):
-    with pytest.raises(InvalidInput, match="allowed: \\(12, 1\\) parties and teachers"):
-        case.retraining(votes=case.votes[:5])
-    with pytest.raises(InvalidInput, match="votes on 30 queries"):
-        case.retraining(votes=case.votes[:, :, :30])
-    with pytest.raises(InvalidInput, match="shards of 11 parties"):
-        case.retraining(shards=case.shards[:11])
-    with pytest.raises(InvalidInput, match="unit is 'party'"):
-        case.retraining(study=replace(case.study, unit="party"))
-    with pytest.raises(InvalidInput, match="participation is 'secret'"):
-        case.retraining(study=case.study.voting(participation_name="secret"))
-    nothing = replace(case.result.labelling, labels=np.full(40, -2), batches=[])
-    with pytest.raises(InvalidInput, match="no query was asked"):
-        case.retraining(result=replace(case.result, labelling=nothing, spent_after=case.result.spent_after[:0]))
-    laplace = Case(folder, mechanism="lnmax", sigma=None, sigma_threshold=None, threshold=None, gamma=0.5)
-    with pytest.raises(InvalidInput, match="mechanism is 'lnmax'"):
-        laplace.retraining()

@@ -71,32 +71,6 @@ def test_a_broken_mechanism_ends_with_code_8(name, capsys):
     assert document["broken"] == name
 
 
-@pytest.mark.parametrize(
-    ("flags", "message"),
-    [
-        (["--mechanism", "pate"], "mechanism is 'pate'"),
-        (["--sigma", "0"], "sigma is 0"),
-        (["--queries", "100"], "queries is 100"),
-        (["--mechanism", "confident_gnmax", "--view", "histogram"], "is not audited"),
-        (["--mechanism", "lnmax", "--sigma-threshold", "3"], "--sigma-threshold has no effect on lnmax"),
-        (["--view", "histogram", "--sigma-threshold", "3"], "--sigma-threshold has no effect"),
-        (["--mechanism", "gnmax,confident_gnmax", "--gamma", "1"], "--gamma has no effect on gnmax, confident_gnmax"),
-        (["--mechanism", "lnmax", "--rate", "0.5"], "--rate has no effect on lnmax"),
-        (["--mechanism", "lnmax", "--gamma", "1", "--sigma", "1"], "--sigma has no effect on lnmax"),
-        (["--epsilon", "2"], "--epsilon has no effect without --votes-by record"),
-        (["--votes-by", "record", "--mechanism", "gnmax"], "--mechanism has no effect with --votes-by record"),
-        (["--votes-by", "record", "--sigma-threshold", "3"], "--sigma-threshold has no effect with --votes-by record"),
-        (["--votes-by", "record", "--break", "same-noise"], "break is 'same-noise'; allowed with --votes-by record"),
-        (["--break", "bare-cell"], "break is 'bare-cell'; allowed with --votes-by teacher: half-noise"),
-        (["--break", "one-server", "--mechanism", "lnmax"], "of level 'two_server', at which lnmax is not audited"),
-        (["--break", "cap-past", "--mechanism", "lnmax"], "of level 'budgets', at which lnmax is not audited"),
-    ],
-)
-def test_a_flag_out_of_range_is_one_line_and_code_2(flags, message, capsys):
-    assert run_command(["audit", *flags, *QUICK]) == 2
-    assert message in capsys.readouterr().err
-
-
 def test_a_rate_off_the_lattice_is_rounded_to_it_and_said(capsys):
     assert run_command(["audit", "--mechanism", "gnmax", "--view", "histogram", "--rate", "0.3", *QUICKEST]) == 0
     printed = capsys.readouterr().out
