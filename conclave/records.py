@@ -105,7 +105,7 @@ def label_by_records(
     >>> truth = (pool[:, 0] + pool[:, 1] > 0).astype(int)
     >>> found = conclave.label_by_records(records, labels, pool, epsilon=1.0, delta=1e-5, unit="record", truth=truth)
     >>> round(found.noise, 2), round(found.accuracy, 2)
-    (7.46, 0.94)
+    (7.46, 0.96)
     """
     check_whole("seed", seed, least=0)
     idle = sorted(set(settings) - _SETTINGS)
