@@ -374,7 +374,7 @@ def _with_options(
     terms: Terms,
 ) -> DataMapping:
     """The mapping with what the command line says. Raises InvalidInput for a column that the study does not have."""
-    known = [*(each.column for each in terms.features), terms.label]
+    known = [*terms.columns]
 
     def pair(flag: str, text: str, sign: str) -> tuple[str, str]:
         left, found, right = text.partition(sign)

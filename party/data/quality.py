@@ -201,7 +201,8 @@ def examine(settings: DataSettings, terms: Terms) -> Quality:
     mapping, found, problems = _named(header, mapping, terms, replace(settings, mapping=mapping))
     proposals += found
     present = [each for each in terms.features if header.count(mapping.own(each.column)) == 1]
-    own = [mapping.own(column) for column in (*(each.column for each in present), terms.label)]
+    labels = [terms.label] if terms.label else []
+    own = [mapping.own(column) for column in (*(each.column for each in present), *labels)]
     names = [name for name in (*own, settings.patient, settings.group) if header.count(name) == 1]
     columns = settings.source.columns(names, mapping.form)
     rows = len(next(iter(columns.values()), ()))
@@ -212,7 +213,7 @@ def examine(settings: DataSettings, terms: Terms) -> Quality:
     examined = _Examined(replace(settings, mapping=mapping), columns, proposals, problems)
     examined.numbers(present)
     of_columns = tuple(examined.feature(each) for each in present)
-    if mapping.own(terms.label) in columns:
+    if terms.label and mapping.own(terms.label) in columns:
         examined.label(terms)
     for name in {settings.patient, settings.group} & set(columns):
         examined.names(name)
@@ -226,10 +227,10 @@ def _named(
     proposals, problems, columns = [], [], dict(mapping.columns)
     wanted = {each.column: each for each in terms.features}
     apart = {settings.patient, settings.group, settings.hospitals, *columns.values(), *wanted, terms.label}
-    absent = {column for column in (*wanted, terms.label) if mapping.own(column) not in header}
+    absent = {column for column in terms.columns if mapping.own(column) not in header}
     open_yet = [name for name in header if header.count(name) == 1 and name not in apart] if absent else []
     held: Columns = settings.source.columns(open_yet, mapping.form) if open_yet else {}
-    for column in (*(each.column for each in terms.features), terms.label):
+    for column in terms.columns:
         own = mapping.own(column)
         if header.count(own) == 1:
             continue

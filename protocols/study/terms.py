@@ -175,6 +175,11 @@ class Terms:
         except ValueError:
             raise InvalidInput(f"terms: ends is {self.ends[:80]!r}; allowed: a day, YYYY-MM-DD") from None
 
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a hospital's table needs: of the features, and of the label, if there is one."""
+        return (*(each.column for each in self.features), *([self.label] if self.label else []))
+
     def ended(self, today: datetime.date) -> bool:
         """Whether a node no longer answers. today: in UTC."""
         return today > datetime.date.fromisoformat(self.ends)

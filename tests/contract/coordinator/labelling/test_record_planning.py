@@ -10,7 +10,7 @@ import pytest
 
 from coordinator.commands.group import run_command
 from coordinator.connection.open_study import check_askable
-from coordinator.labelling.study_creation import plan_records, read_draft, study_template, write_pool
+from coordinator.labelling.study_creation import plan_count, plan_records, read_draft, study_template, write_pool
 from coordinator.queries.choice import QueryChoice
 from coordinator.queries.questions import in_order
 from protocols.errors import InvalidInput
@@ -114,6 +114,17 @@ def test_the_template_is_a_draft_of_which_queries_are_made(tmp_path):
     made = plan_records(read, pool, choice=QueryChoice(), rule="exhaustive").study
     assert made.votes.population == 500
     assert read_deployed(study_file(tmp_path, made)) == made
+
+
+def test_the_template_of_a_count_is_a_draft_of_which_a_count_is_made(tmp_path):
+    file = tmp_path / "draft.toml"
+    file.write_text(study_template("count"))
+    made = plan_count(read_draft(file, keys=lambda party: None))
+    assert made.terms.class_names == ("no", "yes", "missing")
+    assert {seat.epsilon for seat in made.roster} == {0.1}
+    assert read_deployed(study_file(tmp_path, made)) == made
+    with pytest.raises(InvalidInput, match="'counts'"):
+        plan_count(draft())
 
 
 def test_other_queries_than_the_studys_are_refused(tmp_path):

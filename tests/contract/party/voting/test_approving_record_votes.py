@@ -6,6 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from coordinator.labelling.study_creation import plan_count
 from party.budget.policy import Policy
 from party.budget.spending import what_was_spent
 from party.commands.group import run_command
@@ -16,12 +17,14 @@ from party.lifetime import LifetimeCap, study_cost
 from party.voting.answering import Answering
 from party.voting.contribution import count_votes_of, read_votes
 from protocols.errors import InvalidInput
+from protocols.study.count_cells import count_cells
+from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.sums.contributions import contribution_sum, said, squared_norms
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
-from tests.harness.deployed_records import HOSPITALS, record_study_of, with_sum_queries, write_queries
+from tests.harness.deployed_records import HOSPITALS, draft, record_study_of, with_sum_queries, write_queries
 from tests.harness.homes import make_member, study_file, write_records
 
 SEAT = HOSPITALS[0]
@@ -155,6 +158,22 @@ def test_approving_says_one_guarantee_for_a_patient_of_several_hospitals(tmp_pat
     assert "at up to 2 hospitals together, for ever" in words
     assert "A patient may be known to up to 2 of the hospitals" in words
     assert "known to any" not in words
+
+
+def test_a_count_is_approved_with_its_study_file_alone_and_keeps_each_patient_once_in_each_column(tmp_path, capsys):
+    place = Place(tmp_path, unit="patient")
+    study = plan_count(draft(unit="patient", level=Clear(units=2**16)).voting(purpose="counts"))
+    file = study_file(tmp_path, study)
+    assert place.approve(file=file) == Exit.INVALID_INPUT
+    assert "study.toml alone" in capsys.readouterr().err
+    assert place.run("approve", str(file), "--yes") == 0
+    words = " ".join(capsys.readouterr().out.split())
+    assert "once, how many patients have which values of f0, f1, f2, f3, by side" in words
+    assert "the counts of each hospital by itself, and of all together" in words
+    kept = read_votes(place.home.contribution(study.digest, SEAT), study)[0] / study.votes.counted(study)
+    columns = [name for name, _ in count_cells(study.terms).rows]
+    for column in set(columns):
+        assert kept[[name == column for name in columns]].sum() == pytest.approx(30, abs=0.01)
 
 
 def test_all_records_of_a_patient_weigh_as_much_as_one(tmp_path, capsys):
