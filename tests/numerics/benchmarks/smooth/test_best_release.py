@@ -67,17 +67,6 @@ def test_the_figure_is_the_rdp_its_cost_and_every_test_at_the_order_of_least_two
     assert release.objective == pytest.approx(ends[release.order], rel=1e-12)
 
 
-def test_the_deviation_decides_between_orders():
-    """Somewhere the least epsilon is at another order than the least upper end."""
-    differ = 0
-    for seed in range(6):
-        counts, answered = drawn(seed, 40 * (seed + 1))
-        held = settings_that_hold(sigma=SIGMA, sensitivity=1.0, cast=CAST, classes=3)
-        least = min(held, key=lambda setting: of_order(counts, answered, setting.order)[0]).order
-        differ += found(counts, answered).for_research().order != least
-    assert differ > 0
-
-
 def test_orders_at_which_a_condition_fails_are_left_out_and_without_any_it_is_refused():
     orders = [setting.order for setting in settings_that_hold(sigma=SIGMA, sensitivity=1.0, cast=CAST, classes=3)]
     assert 0 < len(orders) < len(ORDERS)
