@@ -106,7 +106,8 @@ _VOTES: Final = {
         guardian_sees_label="which seats answered, whose votes were malformed, which queries were answered, and the "
         "labels; no vote and no count",
         departs="A server that departs from the protocol can choose its own noise in one query, unnoticed with "
-        "probability 1/4. With one hospital's help it can shift the counts and so flip labels, unnoticed; alone it is "
+        "probability 1/4 a try: in at least one query with 58 %, before its third failure ends the study. With one "
+        "hospital's help it can shift the counts and so flip labels, unnoticed; alone it is "
         "noticed if it enters other counts than those of the votes. It learns at most a function of the noisy counts, "
         "with the other server's noise: labels, refusals, and one bit a batch by whether it breaks off (three that do "
         "end the study). That costs what noisy counts cost, up to epsilon {epsilon}; the figures charge labels, which "
