@@ -29,6 +29,7 @@ from protocols.study.levels import LEVELS
 from protocols.study.study import Seat, Study
 from protocols.study.terms import Feature, Terms
 from protocols.study.votes import UNITS, TeacherVotes, UnitSums
+from protocols.sums.judging import Evaluation
 from protocols.wire.enrolment import ENROL_BYTES, ENROL_METHOD
 from protocols.wire.frames import FRAME_BYTES, SESSION_METHOD, WIRE_VERSIONS, Frame
 from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
@@ -84,7 +85,8 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
 
     assert described("The study") == _keys(Study) - {"roster", "terms", "confidentiality", "votes"}
     assert described("Where teachers vote") == _keys(TeacherVotes) - {"mechanism"}
-    assert described("[records]") == _keys(UnitSums)
+    assert described("[records]") == _keys(UnitSums) - {"evaluation"}
+    assert described("[evaluation]") == _keys(Evaluation)
     assert described("[mechanism]") == {"name", *mechanism_parameters()}
     assert described("[confidentiality]") == {"level"}.union(*map(_keys, LEVELS.values())) - {"seat_keys"}
     assert described("[terms]") == _keys(Terms) - {"features"}

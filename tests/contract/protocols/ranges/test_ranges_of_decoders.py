@@ -32,6 +32,7 @@ from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
 from protocols.study.file import read_study, write_study
+from protocols.sums.judging import Evaluation
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
 from protocols.wire.messages import Refusal, StepRequest, decode, encode
@@ -134,7 +135,10 @@ INTERACTIVE = deployed_study(
     reinforce_confidence=0.9,
     round_one=20,
 )
-BY_TABLE = {"[confidentiality]": MASKED, "[mechanism]": INTERACTIVE, "[records]": study_of()}
+JUDGED = study_of(evaluation=Evaluation.of(share=0.2, key=bytes(32), bins=6, classes=2, threshold=0.5))
+BY_TABLE = {
+    "[confidentiality]": MASKED, "[mechanism]": INTERACTIVE, "[records]": study_of(), "[evaluation]": JUDGED,
+}  # fmt: skip
 
 
 def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int, Path], object]:
@@ -240,6 +244,8 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "records.votes"): study("votes", table="[records]"),
     ("study", "records.population"): study("population", table="[records]"),
     ("study", "records.hospitals_per_patient"): study("hospitals_per_patient", table="[records]"),
+    ("study", "evaluation.bins"): study("bins", table="[evaluation]"),
+    ("study", "evaluation.rows"): study("rows", table="[evaluation]"),
     ("study", "query_limit"): study("query_limit"),
     ("study", "batch_limit"): study("batch_limit"),
     ("study", "quorum"): study("quorum"),
