@@ -166,10 +166,20 @@ class Judged:
         return self._ratio(right, of)
 
     def auroc(self, which: int) -> Figure:
-        """The area under the ROC curve of a scored class against the others. Of two units in one bin the right one is
-        ahead as often as with a calibrated model whose probabilities are spread as the pool's."""
+        """The area under the ROC curve of a scored class against the others.
+
+        Of two units in one bin the right one is taken to be ahead as often as with a calibrated model whose
+        probabilities are spread as the pool's. Nothing tells whether the model is one, so the interval is from a model
+        that guesses inside of bins to one that errs in none.
+        """
+        value, *ends = (self._area(which, inside) for inside in (self.pool.ahead, 0.5, 1.0))
+        low, high = (min(each.low for each in ends), max(each.high for each in ends))
+        return Figure(float(np.clip(value.value, low, high)), low, high)
+
+    def _area(self, which: int, inside: Float64[ndarray, " bins"] | float) -> Figure:
+        """The same, if of two units in one bin the right one is ahead so often."""
         no, yes = self.scores[scored(len(self.decisions)).index(which)].T
-        ahead = np.tril(np.ones((len(yes), len(yes))), -1) + np.diag(self.pool.ahead)
+        ahead = np.tril(np.ones((len(yes), len(yes))), -1) + np.eye(len(yes)) * inside
         noise = self.noise[1]
         shifted = ahead[None] - _GRID[:, None, None]
         by_yes, by_no = shifted @ no, np.einsum("gij,i->gj", shifted, yes)

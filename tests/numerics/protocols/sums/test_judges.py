@@ -197,6 +197,22 @@ def test_intervals_of_every_figure_hold_the_true_one_in_95_of_100_draws(classes,
     assert {name: hit for name, hit in hits.items() if hit < least} == {}
 
 
+@pytest.mark.parametrize("slope", [0.0, 2.5])
+def test_the_interval_of_the_area_holds_for_a_model_that_says_more_or_less_than_it_knows(slope):
+    rng = np.random.default_rng(11)
+    evaluation = Evaluation.of(share=0.2, key=b"k" * 32, bins=6, classes=2, threshold=0.5)
+    model, _ = drawn(rng, 2, 0.05, 200_000)
+    true = 0.05 * np.exp(slope * (np.log(model[:, 1] / model[:, 0]) - np.log(0.05 / 0.95)))
+    labels = (rng.random(len(model)) < true / (0.95 + true)).astype(np.int64)
+    area = exact(evaluation, model, labels, PoolBins.of(evaluation, model[:5000]))["auroc 1"]
+    for at in rng.integers(0, len(labels), (8, 10_000)):
+        whole = judged(evaluation, model[at], labels[at], None, weight_units=2**16, signed=True) / 2**16
+        noisy = whole + rng.normal(size=whole.shape)
+        pool = PoolBins.of(evaluation, model[:5000])
+        found = Judged.of(evaluation, noisy, noise=1.0, signed=True, heaviest=1.0, pool=pool).auroc(1)
+        assert found.low <= area <= found.high
+
+
 def test_without_noise_and_with_many_judges_figures_are_the_exact_ones():
     rng = np.random.default_rng(3)
     evaluation = Evaluation.of(share=0.2, key=b"k" * 32, bins=20, classes=2, threshold=0.4)
