@@ -83,6 +83,10 @@ class CoordinatorHome:
         """The folder of a study: study.toml, pool.npy, ledger.sqlite, student/."""
         return self.studies / check_name(name)
 
+    def judged(self, study: str) -> Path:
+        """The model that a study's judges are asked about."""
+        return self.study(study) / "judged.model"
+
     def released(self, name: str) -> Path:
         """What is kept of a study's release, for the statements of later ones: who signed what it guarantees."""
         return self.study(name) / "released"

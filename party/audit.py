@@ -239,8 +239,8 @@ def _check_batch(
         findings.append(
             Discrepancy(Code.SUMS_DIFFER, f"batch {number}: settled with another amount than its outcome gives")
         )
-    if labels is None:
-        return 0
+    if labels is None or study.votes.judge(ids):
+        return 0  # of judges a release has no labels, but what they said, which a guardian signs
     inside = ids < len(labels)
     if not inside.all():
         findings.append(

@@ -127,13 +127,18 @@ class PartyHome:
         """The sum of the votes of one seat's records."""
         return self.study_folder(digest) / f"votes-{file_name(seat)}.npz"
 
+    def judges(self, digest: bytes, seat: str) -> Path:
+        """The records of one seat's units that judge."""
+        return self.study_folder(digest) / f"judges-{file_name(seat)}.npz"
+
     def forget_votes(self, digest: bytes, seat: str) -> None:
-        """Deletes the sum of the votes of one seat's records, if it is kept. Raises StorageFailed."""
-        path = self.contribution(digest, seat)
-        try:
-            path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StorageFailed(f"{path} was not deleted: {error.strerror or error}; delete it") from error
+        """Deletes the sum of the votes of one seat's records, and its judges, if they are kept. Raises
+        StorageFailed."""
+        for path in (self.contribution(digest, seat), self.judges(digest, seat)):
+            try:
+                path.unlink(missing_ok=True)
+            except OSError as error:
+                raise StorageFailed(f"{path} was not deleted: {error.strerror or error}; delete it") from error
 
     def forget_teachers(self, digest: bytes, seat: str) -> None:
         """Deletes the teachers of one seat, if there are any. Raises StorageFailed."""

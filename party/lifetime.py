@@ -165,7 +165,7 @@ def study_cost(
         epsilon=np.zeros(1),
         view=check_view(study.view),
         classes=study.classes,
-        query_limit=study.rows_released,
+        query_limit=study.rows_noised,
         total_weight=study.largest_weight,
     )
     amounts = {seat: None if spent is None else spent[seat] for seat in seats}

@@ -32,6 +32,7 @@ COMMANDS: Final[dict[str, str]] = {
     "resume": "coordinator.commands.running:resume",
     "give-up": "coordinator.commands.running:give_up",
     "train": "coordinator.commands.running:train",
+    "evaluate": "coordinator.commands.running:evaluate",
     "release": "coordinator.commands.running:release",
     "verify": "coordinator.commands.running:verify",
     "guardian": "coordinator.commands.enrolment:guardian",

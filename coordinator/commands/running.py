@@ -336,6 +336,35 @@ def _follow(store: Store, job: Job, *, wait: bool, as_json: bool) -> int:
     return exit_code
 
 
+@click.command(epilog=EPILOG)
+@click.argument("study")
+@_wait_option
+@home_option
+@json_option
+def evaluate(study: str, wait: bool, home: CoordinatorHome, as_json: bool) -> int:
+    """Ask the judges of STUDY how good its trained student is: once, about no other, at no further cost.
+
+    \b
+    Example:
+      conclave-coordinator evaluate heart --wait
+    """
+    from coordinator.labelling.study_creation import stored_pool
+    from coordinator.labelling.training import kept_student
+    from coordinator.release.evaluation import keep_model
+    from coordinator.release.export import model_for_judges
+
+    home.settings()
+    with store_of(home) as store:
+        made = store.study(study)
+        if made.votes.evaluation is None:
+            raise InvalidInput(f"study {study!r} has no judges; allowed: one with [evaluation] in its file")
+        labelled = store.labelled(study)
+        pool = stored_pool(labelled.pool, made)
+        trained = kept_student(home.study(study) / "student", labelled, pool)
+        keep_model(home.judged(study), model_for_judges(trained, pool), pool, classes=made.classes)
+        return _follow(store, _ask(store, study, None, ()), wait=wait, as_json=as_json)
+
+
 @click.command(name="give-up", epilog=EPILOG)
 @click.argument("study")
 @click.option("--yes", is_flag=True, help="Do not ask first.")
@@ -419,6 +448,13 @@ def _why(study: str, message: str, level: Level) -> str:
     metavar="SEAT",
     help="State that no receipt covers this seat's charges; give every such seat.",
 )
+@click.option(
+    "--require",
+    "required",
+    multiple=True,
+    metavar="FIGURE>=NUMBER",
+    help="Release only if judges say that the student is surely so good, as accuracy>=0.75; repeatable.",
+)
 @click.option("--labels-only", is_flag=True, help="Release the labels without a student.")
 @home_option
 @json_option
@@ -428,6 +464,7 @@ def release(
     earlier: tuple[Path, ...],
     named: tuple[str, ...],
     unproven: tuple[str, ...],
+    required: tuple[str, ...],
     labels_only: bool,
     home: CoordinatorHome,
     as_json: bool,
@@ -446,6 +483,7 @@ def release(
     from coordinator.release.folder import read_json
     from coordinator.release.release import make_release, officers_file_of
     from coordinator.store.store import Store, check_labelled_here
+    from protocols.reading import read_bytes
     from protocols.release.manifest import STATEMENT_FILE
 
     home.settings()
@@ -466,6 +504,8 @@ def release(
         certificate=home.certificate(),
         authority=home.authority(),
         trained=trained,
+        model=read_bytes(judged, most=2**31) if (judged := home.judged(study)).exists() else None,
+        required=required,
         earlier=earlier,
         own=sorted(home.studies.glob("*/released")),
         keep=home.released(study),

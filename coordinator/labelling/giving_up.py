@@ -24,6 +24,7 @@ from protocols.ledger.amount import Amount
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import openers
 from protocols.levels.table import aggregation_of
+from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.study.deployed import DeployedStudy
 from protocols.study.study import party_of
@@ -83,7 +84,8 @@ def give_up(store: Store, name: str, number: int) -> None:
         if found.number != number:
             raise Refused(Code.OTHER_BATCH, f"batch {number} is not the stuck one; allowed: {found.number}")
         with _opened(store, study) as (_, coordinator):
-            coordinator.give_up(number, pool)
+            model = store.home.judged(name)
+            coordinator.give_up(number, pool, model=read_bytes(model, most=2**31) if model.exists() else b"")
         # The coordinator's ledger also holds what a seat may have been charged for it.
         store.ledger_differences.drop(name, number)
         entry = {"study": name, "batch": number}

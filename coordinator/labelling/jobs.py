@@ -17,6 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
@@ -35,6 +36,7 @@ from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
+from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
 from protocols.release.sums import QUERIES_FILE
@@ -225,6 +227,7 @@ def is_late(reply: Reply | None) -> bool:
 # Codes of a seat that is away, and of one that may still answer; every other refusal is for a person to fix.
 AWAY = frozenset({Code.ABSENT, Code.UNKNOWN_STUDY})
 _MISSING = AWAY | LATE
+_MODEL_BYTES = 2**31
 _FIRST_WAIT_S, _LONGEST_WAIT_S, _LOOK_S = 1.0, 60.0, 0.1
 # Between two looks for the seats of a study that is asked once, in seconds: an operator may decide meanwhile.
 _LONGEST_LOOK_S = 2.0
@@ -364,7 +367,10 @@ class ServedStudy:
                 labelling = self._coordinator.label(pool, train=train, choose=choose, on_batch=progress.on_batch)
                 stop = labelling.stop
                 if stop.reason != "guardian_lost" and (stop.reason != "quorum_lost" or stop.exhausted.any()):
-                    return labelling, ""
+                    if self._judged():
+                        return labelling, ""
+                    lost: StopReason = "quorum_lost" if self._left_out else "guardian_lost"
+                    labelling = replace(labelling, stop=replace(stop, reason=lost))
             if progress.moved or waited_from is None:
                 wait_s, waited_from = _FIRST_WAIT_S, time.monotonic()
             late = time.monotonic() - waited_from > patience_s
@@ -414,6 +420,14 @@ class ServedStudy:
             self._wait({party_of(seat) for seat in away}, wait_s)
             wait_s = min(2 * wait_s, _LONGEST_LOOK_S)
         return []
+
+    def _judged(self) -> bool:
+        """Whether nobody is to judge, or judges have answered; asks them. Raises Refused as Coordinator.judge."""
+        path = self._store.home.judged(self.name)
+        if not path.exists():
+            return True
+        self._left_out = {}
+        return self._coordinator.judge(read_bytes(path, most=_MODEL_BYTES)).cells is not None
 
     def _so_far(self, reason: StopReason) -> Labelling:
         """What has been released so far, for a labelling that ends without a result of its own."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import io
+import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, floor, log10
@@ -40,6 +41,7 @@ from protocols.study.released_noise import noise_of_mean
 from protocols.study.terms import Feature
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
+from protocols.sums.judging import Evaluation, usual_bins
 from runtime.files import folder_beside, put_in_place, write_atomically
 from runtime.tables import read_pool_file
 
@@ -183,6 +185,8 @@ def _with_pool(
 
 def _queries(study: DeployedStudy, file: Path | None) -> Blocks | None:
     """The queries in which units vote; None where hospitals are given the pool."""
+    if study.votes.evaluation is not None and study.votes.evaluation.drafted:
+        raise InvalidInput("evaluation: key is only zeros; allowed: a key that `study queries` draws")
     return blocks_of(study, file) if study.votes.once else None
 
 
@@ -249,6 +253,7 @@ def plan_records(
         quorum=draft.quorum,
         hospitals_per_patient=records.hospitals_per_patient,
         overlap=records.overlap,
+        evaluation=_judges(draft),
     )
     noise = None
     if choice.kind == GRADED:
@@ -304,6 +309,21 @@ def plan_count(draft: DeployedStudy) -> DeployedStudy:
     return deployed(made, replace(terms, pool_size=blocks.rows, pool_sha256=NO_POOL))
 
 
+def _judges(draft: DeployedStudy) -> Evaluation | None:
+    """What the study fixes about judges: the draft's share and threshold, a fresh key, and bins for so many."""
+    votes = unit_sums(draft)
+    if votes.evaluation is None:
+        return None
+    share = votes.evaluation.share
+    return Evaluation.of(
+        share=share,
+        key=bytes.fromhex(votes.evaluation.key) if not votes.evaluation.drafted else secrets.token_bytes(32),
+        bins=usual_bins(share * votes.population),
+        classes=draft.classes,
+        threshold=votes.evaluation.threshold,
+    )
+
+
 def _rounded_up(sigma: float) -> float:
     step = 10.0 ** (floor(log10(sigma)) + 1 - _DIGITS)
     return float(f"{ceil(sigma / step) * step:.{_DIGITS}g}")
@@ -321,12 +341,19 @@ def study_lines(study: DeployedStudy) -> list[str]:
         f"votes = {records.votes}",
         f"signed = {str(records.signed).lower()}",
         f'queries_sha256 = "{records.queries_sha256}"',
+        *_judge_lines(records.evaluation),
         "",
         "[terms]",
         f"pool_size = {study.terms.pool_size}",
         f'pool_sha256 = "{study.terms.pool_sha256}"',
     ]
     return lines + [f"# {seat.party}: weight = {seat.weight!r}" for seat in study.roster]
+
+
+def _judge_lines(terms: Evaluation | None) -> list[str]:
+    if terms is None:
+        return []
+    return ["", "[evaluation]", f'key = "{terms.key}"', f"bins = {terms.bins}", f"rows = {terms.rows}"]
 
 
 def study_template(votes_by: str) -> str:

@@ -18,6 +18,7 @@ from numpy import ndarray
 from coordinator.connection.open_study import RECEIPT_REFUSED
 from coordinator.release.evidence import Charge, Receipt, ReleaseEvidence
 from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.labelling.coordinator import JUDGES
 from protocols.labelling.schedule import Batch, next_batch
 from protocols.levels.table import check_believable
 from protocols.levels.two_server.statement import Fate
@@ -48,6 +49,9 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
         if charge.settled is None and position < len(evidence.charges) - 1 and position not in given_up:
             raise DataCorrupt(f"{where} is neither settled nor given up, but later ones were asked")
         size = len(charge.queries)
+        if study.votes.judge(np.array(charge.queries or [0])):
+            _check_judges(study, evidence, position)
+            continue
         if charge.number != position or not _follows(study, charge.queries, known):
             raise DataCorrupt(f"{where} does not ask the queries that follow the previous batch")
         ids = np.array(charge.queries, dtype=np.int64)
@@ -84,6 +88,19 @@ def check_charges(study: DeployedStudy, labels: Int64[ndarray, " queries"], evid
     for seat, amount in spent.items():
         if amount > caps[seat]:
             raise DataCorrupt(f"{seat!r} is charged {amount}, above its cap of {caps[seat]} {study.budgets.unit}")
+
+
+def _check_judges(study: DeployedStudy, evidence: ReleaseEvidence, position: int) -> None:
+    """Raises DataCorrupt unless judges were asked once, after votes that were released, of the seats that gave them,
+    for nothing more."""
+    charge, votes = evidence.charges[position], evidence.charges[0]
+    ids = tuple(range(study.query_limit - study.votes.judged_rows, study.query_limit))
+    voted = {seat for seat, amount in (votes.settled or {}).items() if amount > 0}
+    amounts = {*charge.reserved.values(), *(charge.settled or {}).values()}
+    if position != JUDGES or charge.number != position or charge.queries != ids:
+        raise DataCorrupt(f"batch {position} asks judges otherwise than once, after the votes, in all of their rows")
+    if set(charge.reserved) != voted or amounts != {0}:
+        raise DataCorrupt(f"batch {position} asks judges of other seats than voted, or charges them")
 
 
 def _follows(study: DeployedStudy, queries: tuple[int, ...], known: Bool[ndarray, " queries"]) -> bool:
@@ -148,9 +165,12 @@ def check_receipts(
             raise DataCorrupt(f"{where}: it belongs to another request than the one that was charged")
         if charge.settled is None and receipt.number not in evidence.given_up:
             raise DataCorrupt(f"{where}: it is the outcome of a batch that was never released")
-        counted = _guardian_counted(study, receipt, where)
+        counted = guardian_counted(study, receipt, where)
         # No query of a batch that was given up was answered.
-        released = labels[list(charge.queries)] >= 0
+        if study.votes.judge(np.array(charge.queries)):
+            released = np.full(len(charge.queries), charge.settled is not None)
+        else:
+            released = labels[list(charge.queries)] >= 0
         if not np.array_equal(receipt.outcome.answered, released):
             raise DataCorrupt(f"{where}: the party was told an outcome that differs from the released labels")
         takes_part = study.participation.of(study.seats[receipt.seat]).votes(np.array(charge.queries)).any()
@@ -160,7 +180,7 @@ def check_receipts(
             raise DataCorrupt(f"{where}: the party is charged, but the guardian did not count its votes")
 
 
-def _guardian_counted(study: DeployedStudy, receipt: Receipt, where: str) -> bool | None:
+def guardian_counted(study: DeployedStudy, receipt: Receipt, where: str) -> bool | None:
     """Whether the guardian counted the seat's votes; None in a study without one.
 
     Raises DataCorrupt unless the outcome bears the guardian's signature, in a study that has one.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import math
 import re
+import tempfile
 import warnings
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
@@ -26,11 +27,14 @@ from coordinator.students.student import ONNX_FILE, SAFETENSORS_FILE, Student, W
 from coordinator.students.trained import Trained
 from protocols.errors import DataCorrupt, EngineFailed, InvalidInput
 from protocols.features.feature_map import FeatureMap, read_features
+from protocols.features.scored_model import ScoredModel
 from protocols.reading import read_bytes
 from protocols.release.manifest import STUDENT_FEATURES_FILE, check_file, files_in, sha256_of
 
 # An export with a smaller share of equal predictions has failed; and so has a release, on another machine.
 _LEAST_AGREEMENT: Final = 0.99
+# Of one student, written as ONNX: float32 in the place of float64.
+_SAME_CHANCE: Final = 1e-3
 _ONNX_BYTES: Final = 2**31
 _SCIKIT_OPSET: Final = {"": 18, "ai.onnx.ml": 3}
 _FIGURES: Final = frozenset(
@@ -57,6 +61,14 @@ def export_student(student: Student, pool: Float32[ndarray, "queries ..."], fold
     return written
 
 
+def model_for_judges(trained: Trained, pool: Float32[ndarray, "queries ..."]) -> bytes:
+    """The student as judges score it. Raises as export_student."""
+    with tempfile.TemporaryDirectory() as folder:
+        written = export_student(trained.student, trained.features(pool) if trained.features else pool, Path(folder))
+        content = read_bytes(Path(folder) / ONNX_FILE, most=_ONNX_BYTES)
+    return ScoredModel(content, tuple(written.classes), trained.features).to_bytes()
+
+
 def predict_onnx(
     path: Path, inputs: Float32[ndarray, "queries ..."], input_shape: tuple[int, ...]
 ) -> Int64[ndarray, " queries"]:
@@ -76,13 +88,31 @@ def predict_onnx(
 
 
 def write_student(
-    folder: Path, released: Released, trained: Trained, pool: Float32[ndarray, "queries ..."]
+    folder: Path,
+    released: Released,
+    trained: Trained,
+    pool: Float32[ndarray, "queries ..."],
+    *,
+    judged: bytes | None = None,
 ) -> dict[str, Any]:
-    """Writes the student's files, and that of the features that it sees; returns its figures."""
+    """Writes the student's files, and that of the features that it sees; returns its figures. judged: the model that
+    judges scored, whose ONNX file is then the student's. Raises InvalidInput where that is another one."""
     features = trained.features
     if features is not None:
         (folder / STUDENT_FEATURES_FILE).write_bytes(features.to_bytes())
-    written = export_student(trained.student, pool if features is None else features(pool), folder)
+    seen = pool if features is None else features(pool)
+    written = export_student(trained.student, seen, folder)
+    if judged is not None:
+        # An exporter names things otherwise each time: the file of the same student, but not its bytes.
+        model = ScoredModel.from_bytes(judged)
+        (folder / ONNX_FILE).write_bytes(model.content)
+        given = model.probabilities(np.asarray(pool), classes=released.study.classes)
+        apart = float(np.abs(given - trained.student.predict_proba(seen)).max())
+        if model.classes != tuple(written.classes) or not apart <= _SAME_CHANCE:
+            raise InvalidInput(
+                f"judges scored another student, whose probabilities are {apart:.3g} off on the pool; allowed: "
+                "that one alone; train it again, with its kind, seed and features"
+            )
     names = [*written.files, *([] if features is None else [STUDENT_FEATURES_FILE])]
     return {
         "kind": trained.kind,

@@ -15,6 +15,7 @@ from numpy import ndarray
 
 from coordinator.release.charges import voted
 from coordinator.release.count_page import counts_page
+from coordinator.release.evaluation import Evaluation, read_evaluation
 from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
 from coordinator.release.pages import bill_of_materials, model_card, privacy_page, report_page
 from coordinator.release.statement import EarlierRelease, Facts, read_statement, stated_facts
@@ -36,6 +37,7 @@ from protocols.release.manifest import (
 )
 from protocols.release.signatures import SIGNATURES_FILE, signatures_text
 from protocols.release.sums import (
+    EVALUATION_FILE,
     QUERIES_FILE,
     SOFT_LABELS_FILE,
     SUMS_FILE,
@@ -65,14 +67,15 @@ EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """What was released: study, labels and reinforced labels; where records vote, the noisy sums, and the soft labels
-    of the pool."""
+    """What was released: study, labels and reinforced labels; where records vote, the noisy sums, the soft labels of
+    the pool, and what judges said."""
 
     study: DeployedStudy
     labels: Int64[ndarray, " queries"] = field(repr=False)
     reinforced: Int64[ndarray, " queries"] = field(repr=False)
     pool: PoolLabels | None = field(default=None, repr=False)
     cells: Int64[ndarray, "rows classes"] | None = field(default=None, repr=False)
+    evaluation: Evaluation | None = None
 
     @property
     def counts(self) -> list[int]:
@@ -92,7 +95,7 @@ def read_released(folder: Path) -> Released:
     if made and found.cells is None and (found.labels == NOT_ASKED).all():
         raise DataCorrupt("soft labels or a student are released without the sums or labels that they are made of")
     pool = read_soft_labels(folder, study) if found.cells is not None and study.votes.pool else None
-    return Released(study, found.labels, found.reinforced, pool, found.cells)
+    return Released(study, found.labels, found.reinforced, pool, found.cells, read_evaluation(folder, study))
 
 
 def contents(
@@ -115,7 +118,9 @@ def contents(
     batches = [
         (len(charge.queries), int((released.labels[list(charge.queries)] >= 0).sum()))
         for charge in evidence.charges
-        if charge.settled is not None or charge.number in evidence.given_up
+        if not study.votes.judge(np.array(charge.queries)) and (
+            charge.settled is not None or charge.number in evidence.given_up
+        )
     ]
     given = _OF_VOTES[type(study.votes)](released, evidence)
     texts = {
@@ -129,6 +134,8 @@ def contents(
         AUTHORITY_FILE: to_pem(authority).decode(),
         **files_of(evidence),
     }
+    if released.evaluation is not None:
+        texts[EVALUATION_FILE] = to_json(released.evaluation.to_json(study))
     if student is not None:
         texts[STUDENT_FIGURES_FILE] = to_json(student)
     if signatures is not None:
@@ -175,9 +182,10 @@ def _pages_of_labels(
     student: Mapping[str, Any] | None,
     batches: Sequence[tuple[int, int]],
 ) -> dict[str, str]:
+    judged = None if released.evaluation is None else released.evaluation.rows(released.study)
     return {
-        CARD_FILE: model_card(statement, student, released.counts),
-        REPORT_FILE: report_page(statement, student, released.counts, batches),
+        CARD_FILE: model_card(statement, student, released.counts, judged),
+        REPORT_FILE: report_page(statement, student, released.counts, batches, judged),
     }
 
 

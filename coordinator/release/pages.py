@@ -56,12 +56,18 @@ def privacy_page(statement: Mapping[str, Any]) -> str:
                     study=statement["study"]["digest"])  # fmt: skip
 
 
-def model_card(statement: Mapping[str, Any], student: Mapping[str, Any] | None, counts: Sequence[int]) -> str:
-    """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class."""
+def model_card(
+    statement: Mapping[str, Any],
+    student: Mapping[str, Any] | None,
+    counts: Sequence[int],
+    judged: Sequence[tuple[str, str]] | None,
+) -> str:
+    """model_card.md. student: figures of the student, None where none was trained; counts: labels of each class;
+    judged: what judges say of it, figure by figure, None where nobody judged."""
     return (
         _pages(autoescape=False)
         .get_template("model_card.md.j2")
-        .render(s=statement, student=student, counts=counts, worst=_worst(statement))
+        .render(s=statement, student=student, counts=counts, judged=judged, worst=_worst(statement))
     )
 
 
@@ -70,6 +76,7 @@ def report_page(
     student: Mapping[str, Any] | None,
     counts: Sequence[int],
     batches: Sequence[tuple[int, int]],
+    judged: Sequence[tuple[str, str]] | None,
 ) -> str:
     """report.html, with its figures inline. batches: size and answered queries of each."""
     body = (
@@ -82,6 +89,7 @@ def report_page(
             student=student,
             counts=counts,
             batches=batches,
+            judged=judged,
             budget_plot=_budget_plot(statement["seats"]),
             batch_plot=_batch_plot(batches),
         )

@@ -18,6 +18,7 @@ from coordinator.labelling.soft_labels import pool_facts, pool_labels
 from coordinator.labelling.training import released_soft_labels
 from coordinator.release import folder as layout
 from coordinator.release.charges import check_covered, missing_votes
+from coordinator.release.evaluation import Evaluation, check_required
 from coordinator.release.evidence import ReleaseEvidence, collect, receipts
 from coordinator.release.folder import Released, contents, signed_statement
 from coordinator.release.pages import libraries
@@ -28,6 +29,7 @@ from coordinator.students.trained import Trained
 from protocols.array_files import read_array
 from protocols.crypto.identity import identify
 from protocols.errors import DataCorrupt, InvalidInput, StorageFailed
+from protocols.labelling.coordinator import stored_judgement
 from protocols.labelling.schedule import STOP_MEANINGS
 from protocols.ledger.ledger import Ledger
 from protocols.levels.two_server.released import kept_signature
@@ -55,6 +57,8 @@ def make_release(
     certificate: x509.Certificate,
     authority: x509.Certificate,
     trained: Trained | None,
+    model: bytes | None = None,
+    required: Sequence[str] = (),
     earlier: Sequence[Path],
     own: Sequence[Path],
     keep: Path | None,
@@ -64,9 +68,10 @@ def make_release(
 ) -> Path:
     """Writes and verifies the folder `out`, which must not exist, and the officer's file beside it; returns `out`.
 
-    trained: the student, None for labels only; earlier: the folders of other earlier releases of the same consortium;
-    own: what this coordinator kept of each of its releases, of which those of the same hospitals are named too; keep:
-    where it keeps the same of this one;
+    trained: the student, None for labels only; model: what judges were asked about, None if they were not; required:
+    what its figures must surely be (evaluation.py); earlier: the folders of other earlier releases of the same
+    consortium; own: what this coordinator kept of each of its releases, of which those of the same hospitals are named
+    too; keep: where it keeps the same of this one;
     named: sets of hospitals, for each of which the guarantee of a patient known to all of them is stated; unproven: the
     seats with a charge that no receipt covers, which the statement names; now: UTC. Only the released labels depend on
     votes. Raises InvalidInput, DataUnavailable, DataCorrupt, Refused, StorageFailed; then no folder is left behind.
@@ -89,6 +94,10 @@ def make_release(
     check_covered(labelled.study, evidence, opened, unproven=unproven)
     given = [_earlier(path, authority, now) for path in earlier]
     released, beside_records = _released(labelled)
+    if trained is not None and model is not None:
+        released = replace(released, evaluation=_evaluation(labelled, model))
+    judged = None if released.evaluation is None else released.evaluation.to_json(labelled.study)["figures"]
+    check_required(required, judged, terms.class_names)
     stated = stated_facts(
         created=now.isoformat(),
         software=installed_version(),
@@ -108,7 +117,8 @@ def make_release(
         if trained is not None:
             from coordinator.release.export import write_student  # ONNX Runtime, which a release of labels does without
 
-            student = write_student(part, released, trained, _pool(labelled))
+            judged_one = model if released.evaluation is not None else None
+            student = write_student(part, released, trained, _pool(labelled), judged=judged_one)
         files = contents(
             released,
             evidence,
@@ -179,6 +189,15 @@ def _released(labelled: LabelledStudy) -> tuple[Released, dict[str, Any] | None]
     given = replace(labels, probabilities=np.round(labels.probabilities, SOFT_DIGITS))
     released = Released(labelled.study, labelled.labels, reinforced, given, labelled.cells)
     return released, pool_facts(soft.compared, pool)
+
+
+def _evaluation(labelled: LabelledStudy, model: bytes) -> Evaluation | None:
+    """What judges said of a model, None where they have not."""
+    with Ledger(labelled.ledger) as ledger:
+        judgement, run = stored_judgement(labelled.study, ledger), ledger.bind(study=labelled.study.digest, run=b"")
+    if judgement is None:
+        return None
+    return Evaluation.of(labelled.study, judgement, model, _pool(labelled), run=run)
 
 
 def _signatures(labelled: LabelledStudy, evidence: ReleaseEvidence) -> dict[int, bytes] | None:

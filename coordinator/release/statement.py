@@ -361,6 +361,9 @@ def _records(facts: Facts) -> dict[str, Any]:
         "graded": sums.signed,
         "queries_sha256": sums.queries_sha256,
         "population": sums.population,
+        "judges": None
+        if sums.evaluation is None
+        else {"share": sums.evaluation.share, "key": sums.evaluation.key, "threshold": sums.evaluation.threshold},
         "pool": study.terms.pool_size,
         "pool_unlike": pool_words(facts.stated["pool"], study.terms.features),
         "used_once": {

@@ -35,9 +35,11 @@ from coordinator.release.charges import (
     check_covered,
     check_receipts,
     confirmed,
+    guardian_counted,
     in_words,
     refused_receipts,
 )
+from coordinator.release.evaluation import check_judges
 from coordinator.release.evidence import Receipt, ReleaseEvidence, evidence_in, receipts, time_of
 from coordinator.release.folder import (
     Released,
@@ -53,6 +55,7 @@ from coordinator.students import SCORES
 from coordinator.students.scores import ScoresStudent
 from protocols.crypto.identity import PEM_BYTES, Identity, certificate_from_pem, fingerprint, identify, in_both_forms
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable
+from protocols.labelling.coordinator import JUDGES
 from protocols.ledger.amount import Amount
 from protocols.levels.two_server.released import read_signed
 from protocols.plural import counted
@@ -210,6 +213,8 @@ def _check_content(checks: _Checks, folder: _Folder, pool_file: Path | None) -> 
     if student is None:
         checks.skip("pages")
         return
+    if released.study.votes.evaluation is not None:
+        checks.run("judges", lambda: _judges(path, released, evidence, opened, student, pool), _FORGED)
 
     def made() -> tuple[bool, str, str]:
         try:
@@ -488,6 +493,20 @@ def _student(
     how = "it is what the sums give" if figures["kind"] == SCORES else "how it was trained is the coordinator's word"
     said = f"{' and '.join(figures['files'])} are those of its figures; {how}"
     return figures, said, "" if not left else f"not checked: {left}" + ("" if pool is not None else f"; {_GIVE_POOL}")
+
+
+def _judges(
+    folder: Path,
+    released: Released,
+    evidence: ReleaseEvidence,
+    opened: list[Receipt],
+    student: Mapping[str, Any],
+    pool: _Pool | None,
+) -> tuple[bool, str, str]:
+    study = released.study
+    told = {each.seat: guardian_counted(study, each, each.seat) for each in opened if each.number == JUDGES}
+    said, whole = check_judges(folder, study, released.evaluation, evidence, told, student, pool)
+    return True, said, "" if whole else _GIVE_POOL
 
 
 def _pages(folder: Path, made: Mapping[str, bytes], files: set[str], software: str) -> tuple[bool, str, str]:

@@ -38,6 +38,10 @@ CREATE TABLE IF NOT EXISTS other_people (
 CREATE TABLE IF NOT EXISTS spoken (
     study BLOB NOT NULL, digest INTEGER NOT NULL, seat TEXT NOT NULL, PRIMARY KEY (study, digest)
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS judges (
+    study BLOB NOT NULL, seat TEXT NOT NULL, pair BLOB NOT NULL, digests BLOB NOT NULL, used INTEGER NOT NULL,
+    PRIMARY KEY (study, seat)
+) STRICT, WITHOUT ROWID;
 CREATE TRIGGER IF NOT EXISTS spoken_stands BEFORE UPDATE ON spoken
     BEGIN SELECT RAISE(ABORT, 'a unit speaks in one seat'); END;
 """
@@ -143,7 +147,8 @@ class KnownUnits:
         with self._transaction():
             self._database.execute("DELETE FROM known WHERE data_set = ?", (folded(data_set),))
             for study in studies:
-                self._database.execute("DELETE FROM spoken WHERE study = ?", (study,))
+                for table in ("spoken", "judges"):
+                    self._database.execute(f"DELETE FROM {table} WHERE study = ?", (study,))
             self._log.append("erased", data_set=folded(data_set))
 
     def speak(self, study: bytes, seat: str, units: Int64[ndarray, " units"]) -> None:
@@ -159,6 +164,27 @@ class KnownUnits:
                 )
             rows = [(study, int(unit), seat) for unit in units]
             self._database.executemany("INSERT OR IGNORE INTO spoken VALUES (?, ?, ?)", rows)
+
+    def list_judges(self, study: bytes, seat: str, pair: bytes, units: Int64[ndarray, " records"]) -> None:
+        """Writes down who judges in a seat, in the place of an earlier list. pair: names what is kept with it. Raises
+        InvalidInput where votes were given beside the earlier one."""
+        digests, where = np.unique(units).astype("<i8").tobytes(), (study, seat)
+        with self._transaction():
+            used = "SELECT 1 FROM judges WHERE study = ? AND seat = ? AND used = 1"
+            if self._database.execute(used, where).fetchone() is not None:
+                raise InvalidInput(f"seat {seat}: its votes were asked; allowed: the judges that were listed with them")
+            self._database.execute("INSERT OR REPLACE INTO judges VALUES (?, ?, ?, ?, 0)", (*where, pair, digests))
+            self._log.append("judges_listed", study=study.hex(), seat=seat)
+
+    def judges(self, study: bytes, seat: str) -> tuple[bytes, frozenset[int]] | None:
+        """The name of the pair, and the digests of the units that judge in a seat; None where none are listed. The list
+        then stands for ever."""
+        query = "SELECT pair, digests FROM judges WHERE study = ? AND seat = ?"
+        with self._transaction():
+            row = self._database.execute(query, (study, seat)).fetchone()
+            # From now on votes may leave that were counted beside this list.
+            self._database.execute("UPDATE judges SET used = 1 WHERE study = ? AND seat = ?", (study, seat))
+        return None if row is None else (bytes(row[0]), frozenset(np.frombuffer(row[1], "<i8").tolist()))
 
     def spoken_elsewhere(self, study: bytes, seat: str, units: Int64[ndarray, " units"]) -> ndarray:
         """Which of the units have spoken in another seat of the study."""

@@ -97,7 +97,7 @@ def approve(
     from party.data import load_records
     from party.data.queries import read_pool
     from party.lifetime import seats_of
-    from party.voting.contribution import count_votes_of, keep_votes, votes_given
+    from party.voting.contribution import count_votes_of, keep_votes, list_judges, votes_given
     from party.voting.training import check_trainable
     from protocols.study.file import read_deployed
 
@@ -155,8 +155,10 @@ def approve(
             other_people = _check_people(policy, name, units, other_people, ask=ask)
             home.keep_study(study, pool=pool_file)
             what_was_spent(home, policy).check(study.digest)
-            policy.known.remember(name, units, other_people=other_people)
-            keep_votes(home, study, counted)
+            with policy.log.together():
+                policy.known.remember(name, units, other_people=other_people)
+                pairs = list_judges(policy.known, study, counted)
+            keep_votes(home, study, counted, pairs)
             if not counted:
                 click.echo(f"study {study.name} is already approved, and was asked: its votes are not counted again")
                 return
@@ -196,8 +198,9 @@ def approve(
             _check_people(policy, name, units, other_people, ask=False)
             policy.approve(study, party=party, data_set=name, caps=settings.lifetime, home=home, told_apart=named)
             policy.known.remember(name, units, other_people=other_people)
+            pairs = list_judges(policy.known, study, counted or [])
         remember_approval(home, study, party, policy.log)
-        keep_votes(home, study, counted or [])
+        keep_votes(home, study, counted or [], pairs)
     click.echo(f"\napproved {study.name}", err=as_json)
     if train_now:
         with Policy(settings.policy) as policy:

@@ -12,6 +12,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
+from party.budget.known_units import KnownUnits
 from party.budget.policy import Approval, Policy
 from party.budget.spending import seat_spent, what_was_spent
 from party.budget.watermarks import Mark, check_believed, check_remembered, remember_policy
@@ -21,11 +22,12 @@ from party.home import PartyHome
 from party.lifetime import seats_of
 from party.party import Party
 from party.settings import PartySettings
-from party.voting.contribution import KeptVotes, People
+from party.voting.contribution import KeptVotes
 from party.voting.teacher_process import TeacherProcess
 from party.voting.trained import PRIVATE_FILE, keep_measured, load_model
 from protocols.crypto.randomness import system_source
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.labelling.coordinator import JUDGES
 from protocols.ledger.ledger import Ledger
 from protocols.levels.hidden_queries.dealing import precision_of
 from protocols.levels.hidden_queries.inference.model import QuantisedModel, quantise
@@ -38,8 +40,6 @@ from protocols.study.votes import TeacherVotes, UnitSums, Votes
 # How often it is looked at whether to stop waiting for teachers.
 _LOOK_S = 0.1
 OnEvent = Callable[[str, dict[str, str | int]], None]
-# Records that people speak in a seat of a study.
-Speak = Callable[[bytes, str, People], None]
 
 
 @dataclass(eq=False)
@@ -90,7 +90,7 @@ class _Voter:
                 )
         remember_policy(self.ledger, self.policy.log)
         if isinstance(self.source, KeptVotes) and reached.reserved > 0:
-            self.source.forget()
+            self.source.forget(judged=self.ledger.stored(JUDGES) is not None)
 
     @property
     def _mark(self) -> Mark:
@@ -259,7 +259,7 @@ class Answering:
             self._on_event(event, {"study": study.name, "seat": name, **fields})
 
         source = _SOURCES[type(study.votes)]
-        return source(self._home, self._settings, study, name, on_event, self._policy.known.speak)
+        return source(self._home, self._settings, study, name, on_event, self._policy.known)
 
 
 @dataclass(frozen=True)
@@ -304,7 +304,7 @@ def _private_model(file: Path, study: DeployedStudy, on_event: OnEvent) -> Quant
 
 
 def _teacher_process(
-    home: PartyHome, settings: PartySettings, study: DeployedStudy, name: str, on_event: OnEvent, speak: Speak
+    home: PartyHome, settings: PartySettings, study: DeployedStudy, name: str, on_event: OnEvent, known: KnownUnits
 ) -> TeacherProcess:
     return TeacherProcess(
         home.teachers(study.digest, name),
@@ -317,12 +317,20 @@ def _teacher_process(
 
 
 def _kept_votes(
-    home: PartyHome, settings: PartySettings, study: DeployedStudy, name: str, on_event: OnEvent, speak: Speak
+    home: PartyHome, settings: PartySettings, study: DeployedStudy, name: str, on_event: OnEvent, known: KnownUnits
 ) -> KeptVotes:
-    spoken = partial(speak, study.digest, name)
-    return KeptVotes(home.contribution(study.digest, name), study=study, speak=spoken, on_event=on_event)
+    return KeptVotes(
+        home.contribution(study.digest, name),
+        study=study,
+        kept_judges=home.judges(study.digest, name),
+        seat=name,
+        judges=partial(known.judges, study.digest, name),
+        speak=partial(known.speak, study.digest, name),
+        on_event=on_event,
+    )
 
 
 _SOURCES: dict[
-    type[Votes], Callable[[PartyHome, PartySettings, DeployedStudy, str, OnEvent, Speak], TeacherProcess | KeptVotes]
+    type[Votes],
+    Callable[[PartyHome, PartySettings, DeployedStudy, str, OnEvent, KnownUnits], TeacherProcess | KeptVotes],
 ] = {TeacherVotes: _teacher_process, UnitSums: _kept_votes}

@@ -8,7 +8,8 @@ until it is charged (the ledger repeats the reply from then on) or the study is 
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Collection
+import secrets
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
@@ -21,6 +22,7 @@ from party.budget.known_units import KnownUnits
 from party.data.records import Records
 from party.home import PartyHome
 from party.lifetime import seats_of
+from party.voting.judges import Judges, KeptJudges, judges_of
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
@@ -70,19 +72,22 @@ _MEAN: Final[dict[type[Purpose], bool]] = {ForLabels: False, ForCounts: True}
 Sums = Int64[ndarray, "queries classes"]
 People = Int64[ndarray, " people"]
 _FILE_BYTES: Final = 2**32
+PAIR_BYTES: Final = 16
 _COUNT_AGAIN: Final = "approve the study again, with --queries: its votes are counted anew"
 
 
 @dataclass(frozen=True, eq=False)
 class SeatVotes:
-    """One seat's votes. records, units: how many voted; sums: in lattice units, private; people: the digests of the
-    patients who speak in it, where a party has several seats and patients have names."""
+    """One seat's votes. records, units: how many vote or judge; sums: in lattice units, private; people: the digests of
+    the patients who speak in it, where a party has several seats and patients have names; judges: None where all
+    vote."""
 
     seat: str
     records: int = field(repr=False)
     units: int = field(repr=False)
     sums: Sums = field(repr=False)
     people: People = field(repr=False)
+    judges: Judges | None = field(default=None, repr=False)
 
 
 def units_in(records: Records, study: DeployedStudy) -> Int64[ndarray, " records"]:
@@ -111,7 +116,8 @@ def count_votes_of(
     """Counts the votes of this hospital's records, for each of the party's seats `but` those that were asked.
 
     A patient who has spoken in another seat of the study (known) does not vote again. Raises InvalidInput: fewer than
-    two units, more than the study's population, a patient in two seats.
+    two units, more than the study's population, a patient in two seats. Judges do not vote; nothing that is refused or
+    said depends on how many they are.
     """
     check_shape(queries, study.terms.input_shape)
     votes, units = unit_sums(study), units_in(records, study)
@@ -122,6 +128,7 @@ def count_votes_of(
         )
     spoken = said(queries, records.inputs, records.labels, classes=study.classes)
     counted, seats = [], rows_of_seats(records, study, party)
+    judging, digests = judges_of(records, study, units, known)
     if records.patients is not None and len(seats) > 1:
         known.check_same_names(study.digest, known.of_names(records.patients))
     for seat, held in seats:
@@ -143,33 +150,54 @@ def count_votes_of(
                 f"seat {seat}: {found} protected units ({study.unit}s); allowed: at most the study's population, "
                 f"{votes.population}, of all hospitals together"
             )
-        known_at = records.known_at[rows] if votes.declared and records.known_at is not None else None
+        known_at = records.known_at if votes.declared and records.known_at is not None else None
+        voting, kept = rows[~judging[rows]], rows[judging[rows]]
         total = contribution_sum(
             queries,
-            spoken[rows],
-            units[rows] if found < len(rows) else None,
+            spoken[voting],
+            units[voting] if found < len(rows) else None,
             weight_units=round(study.roster[study.seats[seat]].weight * study.units),
             classes=study.classes,
-            known_at=known_at,
+            known_at=None if known_at is None else known_at[voting],
             mean=_MEAN[type(votes.use)],
+            fewest=0 if votes.evaluation is not None else FEWEST_UNITS,
         )
-        counted.append(SeatVotes(seat, len(rows), found, total, people))
+        at = np.ones(len(units), np.int64) if known_at is None else known_at
+        judges = Judges(records.inputs[kept], records.labels[kept], units[kept], at[kept], digests[kept])
+        counted.append(
+            SeatVotes(seat, len(rows), found, total, people, judges if votes.evaluation is not None else None)
+        )
     return counted
 
 
-def keep_votes(home: PartyHome, study: DeployedStudy, counted: list[SeatVotes]) -> None:
-    """Writes each seat's sums into the study's folder, readable by its owner only. Raises StorageFailed."""
+def list_judges(known: KnownUnits, study: DeployedStudy, counted: list[SeatVotes]) -> dict[str, bytes]:
+    """Writes down who judges in each seat, with the name of the pair of votes and judges that is kept; returns
+    these."""
+    pairs = {each.seat: secrets.token_bytes(PAIR_BYTES) for each in counted}
     for each in counted:
-        content = io.BytesIO()
-        digest = np.frombuffer(study.digest, dtype=np.uint8)
-        np.savez(content, study=digest, sums=each.sums.astype("<i8"), people=each.people.astype("<i8"))
+        if each.judges is not None:
+            known.list_judges(study.digest, each.seat, pairs[each.seat], each.judges.digests)
+    return pairs
+
+
+def keep_votes(
+    home: PartyHome, study: DeployedStudy, counted: list[SeatVotes], pairs: Mapping[str, bytes]
+) -> None:
+    """Writes each seat's sums, and its judges, into the study's folder, readable by its owner only. Raises
+    StorageFailed."""
+    for each in counted:
+        content, pair = io.BytesIO(), pairs[each.seat]
+        digest, named = (np.frombuffer(one, dtype=np.uint8) for one in (study.digest, pair))
+        np.savez(content, study=digest, pair=named, sums=each.sums.astype("<i8"), people=each.people.astype("<i8"))
+        if each.judges is not None:
+            write_atomically(home.judges(study.digest, each.seat), each.judges.to_bytes(study, pair))
         write_atomically(home.contribution(study.digest, each.seat), content.getvalue())
 
 
-def read_votes(path: Path, study: DeployedStudy) -> tuple[Sums, People]:
-    """What keep_votes wrote. Raises DataUnavailable, DataCorrupt."""
+def read_votes(path: Path, study: DeployedStudy, *, pair: bytes | None = None) -> tuple[Sums, People]:
+    """What keep_votes wrote; pair: with which judges, None for any. Raises DataUnavailable, DataCorrupt."""
     try:
-        arrays = read_arrays(path, ["study", "sums", "people"], most=_FILE_BYTES)
+        arrays = read_arrays(path, ["study", "pair", "sums", "people"], most=_FILE_BYTES)
     except DataUnavailable:
         raise DataUnavailable(f"{path} does not exist; {_COUNT_AGAIN}") from None
     sums, shape = arrays["sums"], (unit_sums(study).queries, study.classes)
@@ -177,6 +205,8 @@ def read_votes(path: Path, study: DeployedStudy) -> tuple[Sums, People]:
     whole = sums.dtype.str == people.dtype.str == "<i8" and people.ndim == 1
     if arrays["study"].tobytes() != study.digest or not whole or sums.shape != shape:
         raise DataCorrupt(f"{path} does not hold this study's sums, {shape}; {_COUNT_AGAIN}")
+    if pair not in (None, arrays["pair"].tobytes()):
+        raise DataCorrupt(f"{path} does not hold the votes that were counted beside the listed judges; {_COUNT_AGAIN}")
     return sums.astype(np.int64), people.astype(np.int64)
 
 
@@ -190,10 +220,12 @@ def votes_given(home: PartyHome, study: DeployedStudy, seat: str) -> bool:
 
 
 class KeptVotes:
-    """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries.
+    """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries; and asks the
+    judges, if the batch is of them, about its model.
 
-    speak: records whose votes they are, or raises Refused("spoke_elsewhere"). Raises Refused("no_record_votes"), and
-    nothing is charged then; on_event is told why, the coordinator is not.
+    judges: whom the policy lists, with the name of the pair. speak: records whose votes they are, or raises
+    Refused("spoke_elsewhere"). Raises Refused("no_record_votes"), and nothing is charged then; on_event is told why,
+    the coordinator is not.
     """
 
     def __init__(
@@ -201,27 +233,40 @@ class KeptVotes:
         path: Path,
         *,
         study: DeployedStudy,
+        kept_judges: Path,
+        seat: str,
+        judges: Callable[[], tuple[bytes, frozenset[int]] | None],
         speak: Callable[[People], None],
         on_event: Callable[[str, dict[str, str | int]], None],
     ):
         self._path, self._study, self._speak, self._on_event = path, study, speak, on_event
+        self._kept_judges, self._seat, self._judges = kept_judges, seat, judges
         self._closed = False
 
     def __call__(self, batch: QueryBatch) -> Sums:
         """The sums."""
         try:
             if not self._closed:
-                sums, people = read_votes(self._path, self._study)
+                listed = self._judges()
+                if self._study.votes.judge(batch.ids):
+                    kept = KeptJudges(self._kept_judges, study=self._study, seat=self._seat, listed=listed)
+                    return kept.judge(batch.model)
+                if self._study.votes.evaluation is not None and listed is None:
+                    raise DataCorrupt(f"the policy lists no judges; {_COUNT_AGAIN}")
+                sums, people = read_votes(self._path, self._study, pair=None if listed is None else listed[0])
                 self._speak(people)
                 return sums
         except (DataUnavailable, DataCorrupt, Refused) as error:
             self._on_event("record_votes_failed", {"code": Code.NO_RECORD_VOTES, "reason": str(error)[:500]})
         raise Refused(Code.NO_RECORD_VOTES, "the votes of the records are not counted")
 
-    def forget(self) -> None:
-        """Deletes the sums, which the ledger holds by now; on_event is told if that fails."""
+    def forget(self, *, judged: bool) -> None:
+        """Deletes the sums, which the ledger holds by now, and the judges if they have judged; on_event is told if that
+        fails."""
         try:
             self._path.unlink(missing_ok=True)
+            if judged:
+                self._kept_judges.unlink(missing_ok=True)
         except OSError as error:
             self._on_event("record_votes_left", {"reason": str(error)[:500]})
 

@@ -100,26 +100,31 @@ class OnnxModel:
         wanted = self.session.get_inputs()[0].shape
         return wanted[0] if wanted and isinstance(wanted[0], int) else None
 
-    def first_output(self, inputs: Float32[ndarray, "records ..."]) -> Shaped[ndarray, "..."]:
-        """The first output, computed in batches. Raises InvalidInput for inputs that it cannot take, and where a batch
-        needs more than MOST_MEMORY_BYTES or LONGEST_S; the message shows none of their values, as onnxruntime's own
-        may."""
+    def first_output(
+        self, inputs: Float32[ndarray, "records ..."], *, name: str | None = None
+    ) -> Shaped[ndarray, "..."]:
+        """The first output, or the one of this name, computed in batches. Raises InvalidInput for a name that it does
+        not have, for inputs that it cannot take, and where a batch needs more than MOST_MEMORY_BYTES or LONGEST_S; the
+        message shows none of their values, as onnxruntime's own may."""
         if not len(inputs):
-            return self._once(inputs)
+            return self._once(inputs, name)
         at_once = self.rows or BATCH
         chunks = []
         for start in range(0, len(inputs), at_once):
             chunk = inputs[start : start + at_once]
             short = (self.rows or len(chunk)) - len(chunk)
             filled = np.concatenate([chunk, np.repeat(chunk[-1:], short, axis=0)]) if short else chunk
-            output = self._once(filled)
+            output = self._once(filled, name)
             chunks.append(output[: len(chunk)] if self.rows else output)
         if len({each.shape[1:] for each in chunks}) > 1:
             raise InvalidInput("the ONNX model gives outputs of several shapes; allowed: one")
         return chunks[0] if len(chunks) == 1 else np.concatenate(chunks)
 
-    def _once(self, inputs: Float32[ndarray, "records ..."]) -> Shaped[ndarray, "..."]:
-        name, wanted = self.session.get_outputs()[0].name, self.session.get_inputs()[0]
+    def _once(self, inputs: Float32[ndarray, "records ..."], name: str | None) -> Shaped[ndarray, "..."]:
+        names, wanted = [each.name for each in self.session.get_outputs()], self.session.get_inputs()[0]
+        if name is not None and name not in names:
+            raise InvalidInput(f"the ONNX model has the outputs {names[:9]}; allowed: one named {name!r}")
+        name = name or names[0]
         given = {wanted.name: np.ascontiguousarray(inputs)}
         how = onnxruntime.RunOptions()
         try:

@@ -54,7 +54,7 @@ class Judgement:
 def stored_judgement(study: Study, ledger: Ledger) -> Judgement | None:
     """What judges said, if it was released."""
     stored = ledger.stored(JUDGES)
-    if stored is None or not stored.settled:
+    if stored is None or not stored.settled or not study.votes.judged_rows:
         return None
     counted, cells = np.split(np.frombuffer(stored.payload, dtype="<i8")[stored.queries :], [len(study.roster)])
     return Judgement(cells.reshape(-1, study.classes).astype(np.int64), counted > 0)
@@ -312,13 +312,18 @@ class Coordinator:
         if self._ledger.given_up(number):
             waits = party in self._ledger.charged(number)
         else:
-            settled = self._ledger.settled(number)
-            # Judges were paid for before, so that nobody's amount says whose count.
-            paid = bool(settled.get(party)) or (party in settled and not any(settled.values()))
+            paid = bool(self._ledger.settled(number).get(party)) or party in self._judged_by(stored)
             # With a guardian's statement, a party learns why its votes did not count.
             guarded = kept_statement(self._study, self._ledger, stored) is not None
             waits = paid or (guarded and party in self._ledger.charged(number))
         return outcomes_of(self._study, self._ledger, stored, [party]).get(party) if waits else None
+
+    def _judged_by(self, stored: StoredBatch) -> list[str]:
+        """Whose judges are counted, if the batch is theirs: they were paid for before, so that no amount says it."""
+        found = stored_judgement(self._study, self._ledger) if stored.number == JUDGES else None
+        if found is None:
+            return []
+        return [party for party, of in zip(self._parties, found.counted.tolist(), strict=True) if of]
 
     def _ended(self, stored: StoredBatch) -> Int64[ndarray, " queries"] | None:
         """The labels of a batch that was released, or given up; None for one that is open."""
@@ -340,7 +345,7 @@ class Coordinator:
         if statement is not None:  # also those whose votes came and were not counted
             parties = [self._parties[at] for at in statement.submitted]
         elif parties is None:
-            parties = [party for party, amount in settled.items() if amount or not any(charged.values())]
+            parties = [party for party, amount in settled.items() if amount or party in self._judged_by(stored)]
         outcomes = outcomes_of(self._study, self._ledger, stored, parties)
         for party, reply in self._exchange(outcomes).items():
             if isinstance(reply, Settled):

@@ -167,6 +167,7 @@ class Code(StrEnum):
 
     # Findings of an audit
     UNPROVEN_CHARGES = auto()
+    NOT_GOOD_ENOUGH = auto()
     VERIFICATION_FAILED = auto()
     NOT_VERIFIED = auto()
     CHAIN_BROKEN = auto()

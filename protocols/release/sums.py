@@ -18,14 +18,16 @@ from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, DataUnavailable
-from protocols.ranges import check
-from protocols.reading import read_text
+from protocols.ranges import check, whole
+from protocols.reading import read_json, read_text
 from protocols.release.labels import read_labels
 from protocols.study.deployed import DeployedStudy
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.votes import ABSTAIN, NOT_ASKED
 
 SUMS_FILE, SOFT_LABELS_FILE, QUERIES_FILE = "sums.csv", "soft_labels.csv", "queries.npz"
+# What judges said, and what follows from it.
+EVALUATION_FILE = "evaluation.json"
 _BYTES = 2**32
 # Of a number of 64 bits, a probability or the name of a class, with the comma.
 _CELL_BYTES = 32
@@ -85,7 +87,7 @@ def _released_labels(folder: Path, study: DeployedStudy) -> ReleasedVotes:
 
 
 def _released_sums(folder: Path, study: DeployedStudy) -> ReleasedVotes:
-    cells, queries = read_sums(folder, study), study.query_limit
+    cells, queries = read_sums(folder, study), study.queries_to_ask
     # Of each query the class of the largest sum, as the parties were told that all were answered.
     labels = np.full(queries, NOT_ASKED, dtype=np.int64) if cells is None else unit_sums(study).likeliest(cells)
     return ReleasedVotes(labels, np.full(queries, ABSTAIN, dtype=np.int64), cells)
@@ -105,6 +107,22 @@ def soft_labels_csv(labels: PoolLabels) -> str:
         for record, (inside, chances) in enumerate(each)
     )
     return _written(["record", "queries", *_classes(labels.probabilities)], rows)
+
+
+def read_judged(folder: Path, study: DeployedStudy) -> Int64[ndarray, "rows classes"] | None:
+    """The noisy sums of judges, in lattice units: of each seat of the roster one below the other where votes are seen,
+    else of all; None where none are released. Raises DataCorrupt."""
+    if not (folder / EVALUATION_FILE).exists():
+        return None
+    try:
+        rows = read_json(folder / EVALUATION_FILE)["sums"]
+        sums = np.array([[whole(EVALUATION_FILE, "sums", each) for each in row] for row in rows], dtype=np.int64)
+    except (KeyError, TypeError, ValueError) as error:
+        raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None
+    seats = 1 if study.confidentiality.conceals_votes else len(study.roster)
+    if sums.shape != (study.votes.judged_rows * seats, study.classes):
+        raise DataCorrupt(f"{EVALUATION_FILE} has sums of shape {sums.shape}; allowed: those of the study")
+    return sums
 
 
 def read_soft_labels(folder: Path, study: DeployedStudy) -> PoolLabels:

@@ -115,7 +115,8 @@ def record_study(
         delta_squared=sums.delta_squared,
         view="histogram",
         classes=plan.classes,
-        query_limit=sums.query_limit * (len(names) if apart else 1),
+        query_limit=sums.queries * (len(names) if apart else 1)
+        + sums.judged_rows * (1 if plan.level.conceals_votes else len(names)),
         low=low,
         high=_MOST_SIGMA,
     )

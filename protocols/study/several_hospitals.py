@@ -16,7 +16,7 @@ from protocols.study.study import Study, party_of
 def noise_distance(study: Study) -> float:
     """The total variation distance between all labels that may be released and those with ideal noise."""
     of_row = study.mechanism.noise_distance(classes=study.classes, total_weight=study.largest_weight)
-    return study.rows_released * of_row
+    return study.rows_noised * of_row
 
 
 def each_seat(study: Study) -> list[Guarantee]:

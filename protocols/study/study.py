@@ -202,8 +202,14 @@ class Study(AnyStudy):
 
     @property
     def rows_released(self) -> int:
-        """How many rows all that is released has: the queries, of each seat where these are apart."""
-        return self.query_limit * (len(self.roster) if self.apart else 1)
+        """How many rows all that is released of votes has: the queries, of each seat where these are apart."""
+        return (self.query_limit - self.votes.judged_rows) * (len(self.roster) if self.apart else 1)
+
+    @property
+    def rows_noised(self) -> int:
+        """In how many rows noise is drawn: with those of judges, of each seat where votes are seen."""
+        seats = 1 if self.confidentiality.conceals_votes else len(self.roster)
+        return self.rows_released + self.votes.judged_rows * seats
 
     @property
     def largest_weight(self) -> float:
@@ -246,7 +252,7 @@ class Study(AnyStudy):
             delta=np.array([seat.delta for seat in self.roster]),
             view=check_view(self.view),
             classes=self.classes,
-            query_limit=self.rows_released,
+            query_limit=self.rows_noised,
             total_weight=self.largest_weight,
             answer_rate=self.votes.answer_rate,
             once=self.votes.once,

@@ -400,6 +400,8 @@ class UnitSums:
             self.evaluation.check(study.classes)
             if study.unit not in COUNTED:
                 raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(COUNTED)}")
+            if self.purpose != ForLabels.name:
+                raise InvalidInput(f"purpose is {self.purpose!r}; allowed with [evaluation]: {ForLabels.name!r}")
             filled = max(filled, 2 * cells_of(study.classes))
         least = least_weight(filled) * self.parts if filled else 0
         if (smallest := round(float(study.weights.min()) * study.units)) < least:

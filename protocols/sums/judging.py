@@ -62,9 +62,15 @@ class Evaluation:
         rows = rows_of(bins=bins, classes=classes)
         return Evaluation(share=share, key=key.hex(), bins=bins, rows=rows, threshold=threshold)
 
+    @property
+    def drafted(self) -> bool:
+        """Whether it is what an operator writes before `study queries` draws a key."""
+        return set(self.key) == {"0"}
+
     def check(self, classes: int) -> None:
-        """Raises InvalidInput unless it is for so many classes."""
-        if self.rows != (rows := rows_of(bins=self.bins, classes=classes)):
+        """Raises InvalidInput unless it is for so many classes; a draft's rows are not known yet."""
+        rows = rows_of(bins=self.bins, classes=classes)
+        if not self.drafted and self.rows != rows:
             raise InvalidInput(f"evaluation: rows is {self.rows}; allowed for {classes} classes: {rows}")
         if classes > 2 and self.threshold != 0.5:
             raise InvalidInput(f"evaluation: threshold is {self.threshold}; allowed for {classes} classes: 0.5")

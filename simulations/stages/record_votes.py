@@ -37,7 +37,8 @@ def contributions(
         None if study.unit == "record" else patients if study.unit == "patient" else np.zeros(len(labels), np.int64)
         for _, labels, patients in holdings
     )
-    return RecordCells(study.classes, 0, queries, spoken, units).sums(study)
+    places = tuple(np.arange(len(labels)) for _, labels, _ in holdings)
+    return RecordCells(study.classes, 0, queries, spoken, units, places).sums(study)
 
 
 def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0) -> Labelling:

@@ -8,6 +8,7 @@ import numpy as np
 
 from coordinator.labelling.study_creation import plan_records
 from coordinator.queries.choice import QueryChoice
+from protocols.features.scored_model import ScoredModel
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
 from protocols.study.study import Seat, Study
@@ -15,6 +16,7 @@ from protocols.study.terms import Terms
 from protocols.study.votes import UnitSums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import contribution_sum, said
+from protocols.sums.judging import Evaluation, judged
 from tests.harness.homes import FEATURES
 from tests.harness.studies import DEADLINE_S, pool_of
 
@@ -30,12 +32,21 @@ def draft(
     epsilon: float = 2.0,
     quorum: int = 2,
     population: int = POPULATION,
+    share: float | None = None,
 ) -> DeployedStudy:
     """What an operator writes before the queries are made."""
     study = Study(
         name="test",
         classes=2,
-        votes=UnitSums(queries=2, votes=1, signed=False, queries_sha256="0" * 64, population=population, sigma=8.0),
+        votes=UnitSums(
+            queries=2,
+            votes=1,
+            signed=False,
+            queries_sha256="0" * 64,
+            population=population,
+            sigma=8.0,
+            evaluation=share and Evaluation(share=share, key="0" * 64, bins=6, rows=8, threshold=0.5),
+        ),
         unit=unit,
         accountant_name="gaussian",
         quorum=quorum,
@@ -69,17 +80,33 @@ def records_of(seat: str, *, rows: int = 60) -> tuple[np.ndarray, np.ndarray]:
     return features, (features[:, 0] > 0).astype(np.int64)
 
 
+def judging(study: DeployedStudy, rows: int) -> np.ndarray:
+    """Which of a hospital's records judge."""
+    terms = study.votes.evaluation
+    return np.zeros(rows, dtype=bool) if terms is None else terms.judges([str(row) for row in range(rows)])
+
+
 def sum_of(study: DeployedStudy, queries: Blocks, seat: str) -> np.ndarray:
     """What a hospital sends, computed here from its records; each is a unit of its own."""
     features, labels = records_of(seat)
     weight = round(study.roster[study.seats[seat]].weight * study.units)
-    spoken = said(queries, features, labels, classes=study.classes)
+    votes = ~judging(study, len(labels))
+    spoken = said(queries, features[votes], labels[votes], classes=study.classes)
     return contribution_sum(queries, spoken, None, weight_units=weight, classes=study.classes)
+
+
+def judged_by(study: DeployedStudy, model: bytes, seat: str) -> np.ndarray:
+    """What a hospital's judges say of a model."""
+    features, labels = records_of(seat)
+    weight, judges = round(study.roster[study.seats[seat]].weight * study.units), judging(study, len(labels))
+    given = ScoredModel.from_bytes(model).probabilities(features[judges], classes=study.classes)
+    terms, signed = study.votes.evaluation, study.votes.signed
+    return judged(terms, given, labels[judges], None, weight_units=weight, signed=signed)
 
 
 def record_voter(study: DeployedStudy, queries: Blocks, seat: str):
     """A Voter of these records."""
-    return lambda batch: sum_of(study, queries, seat)
+    return lambda batch: judged_by(study, batch.model, seat) if batch.model else sum_of(study, queries, seat)
 
 
 def write_queries(folder: Path, queries: Blocks) -> Path:

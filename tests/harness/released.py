@@ -85,11 +85,12 @@ class Consortium(Certifying):
         ballots=None,
         between=None,
         queries=None,
+        judge=None,
     ):
         """Labels the pool and keeps evidence as a hub does. tell: the outcome that the coordinator tells a seat.
 
         queries: in which records vote, those of tests.harness.deployed_records; ballots(name, ledger): of another level
-        than clear; between(coordinator): comes before a second attempt.
+        than clear; between(coordinator): comes before a second attempt; judge(labelled): the model that judges score.
         """
         folder = self.folder / f"{study.name}-{os.urandom(4).hex()}"
         folder.mkdir()
@@ -125,6 +126,11 @@ class Consortium(Certifying):
             if between is not None:
                 between(coordinator)
                 labelling = coordinator.label(asked, train=train, choose=choose)
+            if judge is not None:
+                coordinator.judge(judge(self._labelled(study, folder, labelling)))
+        return self._labelled(study, folder, labelling)
+
+    def _labelled(self, study, folder, labelling):
         return LabelledStudy(
             study=study,
             ledger=folder / "ledger.sqlite",

@@ -226,11 +226,15 @@ class SummedAggregation(Aggregation):
             opened = open_sum(agreed, self._step(reserved, "sum_open", agreed.present, agreed.request, {}))
         except QuorumLost as error:
             return Counted(None, (), error.left_out | left_out)
+        voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
+        if study.votes.judge(reserved.request.batch.ids):
+            sums = opened.sums.reshape(-1, study.classes)
+            answered = np.zeros(len(sums), dtype=np.int64)
+            return Counted(answered, voted, opened.left_out | left_out, cells=sums.astype(np.int64))
         units = summed(study.confidentiality).units
         noisy = opened.sums.reshape(-1, study.classes) / units
         silent = LatticeNoise(units, lambda count, sigma: np.zeros(count, dtype=np.int64))
         labels, cells = study.released(noisy, silent, predictions=reserved.predictions)
-        voted = tuple(np.array(context.members, dtype=object)[masked.present].tolist())
         return Counted(labels, voted, opened.left_out | left_out, cells=cells)
 
     def released(self, reserved: ReservedBatch) -> None:

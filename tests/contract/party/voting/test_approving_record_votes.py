@@ -5,6 +5,8 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from skl2onnx import to_onnx
+from sklearn.linear_model import LogisticRegression
 
 from coordinator.labelling.study_creation import plan_count
 from party.budget.policy import Policy
@@ -17,10 +19,12 @@ from party.lifetime import LifetimeCap, study_cost
 from party.voting.answering import Answering
 from party.voting.contribution import count_votes_of, read_votes
 from protocols.errors import InvalidInput
+from protocols.features.scored_model import ScoredModel
 from protocols.study.count_cells import count_cells
 from protocols.study.levels import Clear
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.sums.contributions import contribution_sum, said, squared_norms
+from protocols.sums.judging import judged
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest
 from runtime.exits import Exit
 from tests.harness.certifying import Certifying
@@ -404,3 +408,102 @@ def test_budget_show_says_of_a_withdrawn_study_whether_it_was_asked(place, capsy
     (line,) = [each for each in capsys.readouterr().out.splitlines() if each.startswith("test, ")]
     assert ("asked once" in line) == asked
     assert "withdrawn" in line
+
+
+class JudgingPlace(Place):
+    """A member of a study with judges, and a model that they may be asked about."""
+
+    def __init__(self, folder, **how):
+        super().__init__(folder, kind="graded", share=0.4, level=Clear(units=2**16), **how)
+        inputs = np.random.default_rng(2).normal(size=(50, 4)).astype(np.float32)
+        fitted = LogisticRegression().fit(inputs, inputs[:, 0] > 0)
+        content = to_onnx(fitted, inputs[:1], options={"zipmap": False}).SerializeToString()
+        self.model = ScoredModel(content, (0, 1), None).to_bytes()
+
+    def request(self):
+        count = self.study.queries_to_ask
+        return VoteRequest(self.study.digest, bytes(16), QueryBatch(0, np.arange(count), no_inputs(count)))
+
+    def judging(self, model=None):
+        ids = np.arange(self.study.queries_to_ask, self.study.query_limit)
+        batch = QueryBatch(1, ids, no_inputs(len(ids)), model or self.model)
+        return VoteRequest(self.study.digest, bytes(16), batch)
+
+    def asked(self, *requests):
+        """The reply to the last of some requests."""
+        with Policy(self.home.settings().policy) as policy, self.answering(policy)[0] as answering:
+            (seat,) = answering.seats()
+            return [seat.answer(lambda each=each: seat.party.handle(each)) for each in requests][-1]
+
+    @property
+    def kept(self):
+        return self.home.judges(self.study.digest, SEAT)
+
+
+@pytest.mark.parametrize("unit", ["record", "patient"])
+def test_listed_units_judge_once_and_do_not_vote_whatever_the_data_say_later(tmp_path, capsys, unit):
+    place = JudgingPlace(tmp_path, unit=unit)
+    assert place.approve() == 0
+    assert "60 records of" in " ".join(capsys.readouterr().out.split())
+    records = load_records(place.home.settings().data, place.study.terms)
+    units = records.units if unit == "patient" else records.rows
+    ids = records.patients if unit == "patient" else [str(row) for row in range(60)]
+    judges = place.study.votes.evaluation.judges(ids)
+    assert 0 < judges.sum() < 60
+    weight = round(place.study.roster[0].weight * place.study.units)
+    spoken = said(place.queries, records.inputs[~judges], records.labels[~judges], classes=2)
+    voted = None if unit == "record" else units[~judges]
+    votes = contribution_sum(place.queries, spoken, voted, weight_units=weight, classes=2)
+    write_records(place.folder / "a" / "records.csv", seed=9)
+    reply = place.asked(place.request())
+    np.testing.assert_array_equal(reply.votes, votes)
+    reply = place.asked(place.judging())
+    given = ScoredModel.from_bytes(place.model).probabilities(records.inputs[judges], classes=2)
+    of = None if unit == "record" else units[judges]
+    terms = place.study.votes.evaluation
+    expected = judged(terms, given, records.labels[judges], of, weight_units=weight, signed=True)
+    np.testing.assert_array_equal(reply.votes, expected)
+    assert not place.kept.exists()
+    # Asked again it repeats the stored reply; about another model it answers nothing.
+    np.testing.assert_array_equal(place.asked(place.judging()).votes, expected)
+    assert place.asked(place.judging(place.model + b" ")).code == "batch_reused"
+
+
+def test_judges_answer_after_votes_alone_and_not_from_another_approval_than_the_votes(tmp_path):
+    place = JudgingPlace(tmp_path)
+    place.approve()
+    first = place.kept.read_bytes()
+    assert place.asked(place.judging()).code == "unknown_batch"
+    write_records(place.folder / "a" / "records.csv", seed=9)
+    place.approve()
+    second, votes = place.kept.read_bytes(), place.home.contribution(place.study.digest, SEAT)
+    assert first != second
+    # Votes of one approval and judges of another, as parts of a backup: neither is used.
+    newer = votes.read_bytes()
+    place.kept.write_bytes(first)
+    reply = place.asked(place.request())
+    assert not isinstance(reply, Refusal)
+    assert place.asked(place.judging()).code == "no_record_votes"
+    place.kept.write_bytes(second)
+    votes.write_bytes(newer)
+    assert not isinstance(place.asked(place.judging()), Refusal)
+    assert place.approve() == 0
+    assert not place.kept.exists()
+
+
+def test_a_model_that_cannot_run_is_refused_and_the_judges_stay(tmp_path):
+    place = JudgingPlace(tmp_path)
+    place.approve()
+    place.asked(place.request())
+    for wrong in (b"no model", ScoredModel(b"no onnx", (0, 1), None).to_bytes()):
+        assert place.asked(place.judging(wrong)).code == "no_record_votes"
+    assert place.kept.exists()
+    assert not isinstance(place.asked(place.judging()), Refusal)
+
+
+def test_a_withdrawn_study_keeps_no_judges(tmp_path):
+    place = JudgingPlace(tmp_path)
+    place.approve()
+    assert place.kept.stat().st_mode & 0o077 == 0
+    assert place.run("withdraw", place.study.name, "--yes") == 0
+    assert not place.kept.exists()

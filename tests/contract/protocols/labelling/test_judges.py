@@ -13,7 +13,8 @@ from protocols.study.queries import QueryBatch, no_inputs
 from protocols.sums.judging import Evaluation, judge_weight
 from protocols.wire.messages import Refusal, VoteRequest, decode, encode
 from simulations.setup.levels import simulated_aggregation, simulated_ballot
-from tests.harness.record_votes import GRADED, KINDS, LEVELS, study_of
+from simulations.stages.record_votes import contributions
+from tests.harness.record_votes import GRADED, HOLDINGS, KINDS, LEVELS, study_of
 
 TERMS = Evaluation.of(share=0.3, key=b"k" * 32, bins=6, classes=2, threshold=0.5)
 MODEL = b"a model"
@@ -25,8 +26,7 @@ class Judging:
     def __init__(self, level, *, queries=GRADED):
         self.study = study_of(level, queries=queries, evaluation=TERMS)
         rng = np.random.default_rng(5)
-        rows = self.study.votes.queries
-        self.votes = [rng.integers(0, 50, (rows, 2)) for _ in range(3)]
+        self.votes = contributions(self.study, queries, HOLDINGS)
         self.judged = [rng.integers(0, 50, (TERMS.rows, 2)) for _ in range(3)]
         self.ledgers = [Ledger(":memory:") for _ in range(3)]
         self.ledger, self.guardians = Ledger(":memory:"), Ledger(":memory:")
@@ -158,7 +158,7 @@ def test_the_terms_of_judges_are_in_the_file_and_in_the_digest(tmp_path):
     assert read_study(tmp_path / "study.toml") == study
     assert study.digest != study_of("two_server", queries=GRADED).digest
     for change in ({"share": 0.6}, {"key": "0" * 63}, {"rows": 9}, {"threshold": 1.0}, {"bins": 1}):
-        values = {"share": 0.3, "key": "0" * 64, "bins": 6, "rows": 8, "threshold": 0.5} | change
+        values = {"share": 0.3, "key": "1" * 64, "bins": 6, "rows": 8, "threshold": 0.5} | change
         with pytest.raises(InvalidInput, match=next(iter(change))):
             study.voting(evaluation=Evaluation(**values))
     with pytest.raises(InvalidInput, match="unit"):

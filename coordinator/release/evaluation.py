@@ -1,0 +1,240 @@
+"""What judges say of a student: the model that they are asked about, and what a release says of their answer.
+
+The answer is a noisy sum, so everything made of it is free. A release has it in evaluation.json, with the figures that
+follow; `verify` makes these again, and that the judges of this request judged this very student.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final  # Any: parsed JSON, checked below
+
+import numpy as np
+from jaxtyping import Float32, Int64
+from numpy import ndarray
+
+from coordinator.release.evidence import ReleaseEvidence
+from coordinator.students.student import ONNX_FILE
+from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.features.feature_map import FeatureMap, read_features
+from protocols.features.scored_model import ScoredModel
+from protocols.labelling.coordinator import JUDGES, Judgement
+from protocols.plural import counted
+from protocols.reading import read_bytes, read_json
+from protocols.refusals.code import Code
+from protocols.release.manifest import STUDENT_FEATURES_FILE
+from protocols.release.sums import EVALUATION_FILE, read_judged
+from protocols.study.deployed import DeployedStudy
+from protocols.study.queries import QueryBatch, no_inputs
+from protocols.study.released_noise import noise_in
+from protocols.study.votes import unit_sums
+from protocols.sums.judged import Judged, PoolBins, rows, summed
+from protocols.wire.messages import VoteRequest
+from runtime.files import write_atomically
+
+_ONNX_BYTES: Final = 2**31
+# Probabilities of another machine may differ a little.
+_SAME_CHANCE: Final = 1e-3
+_REQUIRED: Final = re.compile(r"\s*([a-z_]+)(?: of (.+?))?\s*(>=|<=)\s*([0-9.]+)\s*")
+_WHOLE: Final = ("accuracy", "brier", "calibration_error")
+_OF_CLASS: Final = ("sensitivity", "specificity", "auroc")
+
+
+def keep_model(path: Path, made: bytes, pool: Float32[ndarray, "queries ..."], *, classes: int) -> None:
+    """Keeps the one model of a study that judges are asked about, or the one that is kept already, if it is the same:
+    an exporter may name things otherwise each time. Raises Refused for another one."""
+    if not path.exists():
+        return write_atomically(path, made)
+    kept = ScoredModel.from_bytes(read_bytes(path, most=2 * _ONNX_BYTES))
+    known = kept.probabilities(np.asarray(pool), classes=classes)
+    if not np.allclose(known, ScoredModel.from_bytes(made).probabilities(np.asarray(pool), classes=classes), atol=1e-6):
+        raise Refused(
+            Code.BATCH_REUSED,
+            "judges are asked about another student already; allowed: that one alone, as they answer once",
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What is released of judges. run: of the coordinator's ledger, which the request names; counted: the seats whose
+    sum is in it; sums: as Judgement.cells; pool: what the model gives on the pool."""
+
+    run: bytes
+    counted: tuple[str, ...]
+    sums: Int64[ndarray, "rows classes"] = field(repr=False)
+    pool: PoolBins = field(repr=False)
+
+    @staticmethod
+    def of(
+        study: DeployedStudy,
+        judgement: Judgement,
+        model: bytes,
+        pool: Float32[ndarray, "queries ..."],
+        *,
+        run: bytes,
+    ) -> Evaluation:
+        """Of a model that was judged, which gives its probabilities for the pool once more. Raises as it does."""
+        assert judgement.cells is not None  # it was released
+        counted = [seat.party for seat, of in zip(study.roster, judgement.counted.tolist(), strict=True) if of]
+        return Evaluation(run, tuple(counted), judgement.cells, bins_of(study, model, pool))
+
+    def hospitals(self, study: DeployedStudy) -> dict[str, Judged]:
+        """What each counted seat's judges said, where votes are clear; else nothing."""
+        rows_of_seat = unit_sums(study).judged_rows
+        if len(self.sums) == rows_of_seat:
+            return {}
+        parts = dict(zip(study.seats, np.split(self.sums, len(study.roster)), strict=True))
+        return {seat: self._judged(study, parts[seat], unit_sums(study).sigma) for seat in self.counted}
+
+    def total(self, study: DeployedStudy) -> Judged:
+        """What all of them said."""
+        apart = self.hospitals(study)
+        if apart:
+            return summed(list(apart.values()))
+        return self._judged(study, self.sums, noise_in(study, voted=len(self.counted)))
+
+    def _judged(self, study: DeployedStudy, sums: Int64[ndarray, "rows classes"], noise: float) -> Judged:
+        votes, heaviest = unit_sums(study), max(float(study.weights[study.seats[seat]]) for seat in self.counted)
+        assert votes.evaluation is not None  # judges were asked
+        return Judged.of(
+            votes.evaluation,
+            sums / study.units,
+            noise=noise,
+            signed=votes.signed,
+            heaviest=heaviest,
+            pool=self.pool,
+        )
+
+    def to_json(self, study: DeployedStudy) -> dict[str, Any]:
+        """As evaluation.json has it."""
+        total, apart = self.total(study), self.hospitals(study)
+        return {
+            "run": self.run.hex(),
+            "counted": list(self.counted),
+            "figures": total.figures(),
+            "hospitals": {name: each.accuracy.plain for name, each in apart.items() if each.says_something()},
+            "calibrated": total.calibrated().tolist(),
+            "pool": {"means": self.pool.means.tolist(), "ahead": self.pool.ahead.tolist()},
+            "sums": self.sums.tolist(),
+        }
+
+    def rows(self, study: DeployedStudy) -> list[tuple[str, str]]:
+        """The figures for a person."""
+        return rows(self.total(study).figures(), study.terms.class_names)
+
+
+def read_evaluation(folder: Path, study: DeployedStudy) -> Evaluation | None:
+    """What evaluation.json holds, without the figures, which follow from it; None where there is none. Raises
+    DataCorrupt."""
+    sums = read_judged(folder, study)
+    if sums is None:
+        return None
+    terms = unit_sums(study).evaluation
+    try:
+        values = read_json(folder / EVALUATION_FILE)
+        if terms is None:
+            raise ValueError("the study has no judges")
+        run, counted_seats = bytes.fromhex(values["run"]), tuple(map(str, values["counted"]))
+        means, ahead = (np.array([float(x) for x in values["pool"][name]]) for name in ("means", "ahead"))
+        ordered = tuple(seat for seat in study.seats if seat in counted_seats)
+        if counted_seats != ordered or len(ordered) < study.quorum or len(run) > 64:
+            raise ValueError(f"{len(counted_seats)} seats are counted, in a run of {len(run)} bytes")
+        within = ((means >= 0) & (means <= 1) & (ahead >= 0) & (ahead <= 1)).all()
+        if not (means.shape == ahead.shape == (terms.bins,) and within):
+            raise ValueError("the bins of the pool are not those of the study")
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None
+    return Evaluation(run, counted_seats, sums, PoolBins(means, ahead))
+
+
+def bins_of(study: DeployedStudy, model: bytes, pool: Float32[ndarray, "queries ..."]) -> PoolBins:
+    """What a model gives on the pool, bin by bin."""
+    evaluation = unit_sums(study).evaluation
+    assert evaluation is not None  # judges were asked
+    given = ScoredModel.from_bytes(model).probabilities(np.asarray(pool), classes=study.classes)
+    return PoolBins.of(evaluation, given[np.isfinite(given).all(axis=1)])
+
+
+def model_in(folder: Path, classes: Sequence[int]) -> bytes:
+    """The student of a release as judges score it. classes: of its columns, as its figures say."""
+    features: FeatureMap | None = None
+    if (folder / STUDENT_FEATURES_FILE).exists():
+        features = read_features(folder / STUDENT_FEATURES_FILE, None)
+    return ScoredModel(read_bytes(folder / ONNX_FILE, most=_ONNX_BYTES), tuple(classes), features).to_bytes()
+
+
+def request_about(study: DeployedStudy, model: bytes, *, run: bytes) -> str:
+    """The digest of the request in which judges are asked about a model, in hexadecimal digits."""
+    votes = unit_sums(study)
+    ids = np.arange(votes.queries, study.query_limit)
+    batch = QueryBatch(JUDGES, ids, no_inputs(len(ids)), model)
+    return VoteRequest(study.digest, run, batch).digest.hex()
+
+
+def check_judges(
+    folder: Path,
+    study: DeployedStudy,
+    found: Evaluation | None,
+    evidence: ReleaseEvidence,
+    told: Mapping[str, bool | None],
+    student: Mapping[str, Any],
+    pool: Float32[ndarray, "queries ..."] | None,
+) -> tuple[str, bool]:
+    """Raises DataCorrupt unless the judges of this request judged this student, and what they said is released; returns
+    what was found, and whether all was checked. told: of the seats that signed what they were told about it, whether a
+    guardian says that their judges were counted, None without one; student: its figures, none without one; pool: None
+    where not at hand."""
+    asked = evidence.charges[JUDGES] if len(evidence.charges) > JUDGES else None
+    said = asked is not None and asked.settled is not None
+    if found is None:
+        if said and student:
+            raise DataCorrupt(f"judges were asked about a student, and the release has no {EVALUATION_FILE}")
+        return "nobody judged", True
+    if not student or asked is None or not said:
+        raise DataCorrupt(f"{EVALUATION_FILE} is released, but no judges answered about a student")
+    model = model_in(folder, student["classes"])
+    if asked.request != request_about(study, model, run=found.run):
+        raise DataCorrupt(f"judges were asked about another model than {ONNX_FILE}, or in another study")
+    counted_by = {seat for seat, of in told.items() if of is not False}
+    if not counted_by <= set(found.counted) or {seat for seat, of in told.items() if of is False} & set(found.counted):
+        raise DataCorrupt(f"{EVALUATION_FILE} counts judges of {list(found.counted)}; receipts say otherwise")
+    said_of = f"judges of {counted(len(found.counted), 'seat')} judged this very student, once"
+    if pool is None or find_spec("onnxruntime") is None:
+        return f"{said_of}; its probabilities on the pool were not made again", False
+    again = bins_of(study, model, pool)
+    apart = max(np.abs(again.means - found.pool.means).max(), np.abs(again.ahead - found.pool.ahead).max())
+    if apart > _SAME_CHANCE:
+        raise DataCorrupt(f"{EVALUATION_FILE} has other probabilities of the pool than {ONNX_FILE}, by {apart:.3g}")
+    return said_of, True
+
+
+def check_required(required: Sequence[str], figures: Mapping[str, Any] | None, class_names: Sequence[str]) -> None:
+    """Raises Refused("not_good_enough") unless each requirement holds with its whole interval, InvalidInput for one
+    that cannot be read: FIGURE>=NUMBER or FIGURE<=NUMBER; the figures of a class are FIGURE of CLASS.
+    """
+    for text in required:
+        found = _REQUIRED.fullmatch(text)
+        name, of, sign, bound = found.groups() if found else ("", None, "", "")
+        of_class = name in _OF_CLASS
+        if not found or not (of_class or (name in _WHOLE and of is None)) or (of is not None and of not in class_names):
+            raise InvalidInput(
+                f"--require is {text!r}; allowed: {', '.join(_WHOLE)}, or {', '.join(_OF_CLASS)} of a class "
+                f"({', '.join(class_names)}), then >= or <=, and a number, as 'accuracy>=0.75'"
+            )
+        if figures is None:
+            raise Refused(Code.NOT_GOOD_ENOUGH, f"{text}: nobody judged the student; run evaluate first")
+        at = class_names.index(of) if of is not None else 1
+        shown = figures["by_class"][at].get(name) if of_class else figures[name]
+        if shown is None:
+            raise InvalidInput(f"--require is {text!r}; allowed: a class that is scored, such as {class_names[1]}")
+        value, low, high = shown
+        if not (low >= float(bound) if sign == ">=" else high <= float(bound)):
+            raise Refused(
+                Code.NOT_GOOD_ENOUGH,
+                f"{text.strip()}: judges say {value:.3f}, and with 95 % {low:.3f} to {high:.3f}, not all of which is "
+                f"{sign} {bound}; nothing was released",
+            )

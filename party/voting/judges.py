@@ -1,0 +1,132 @@
+"""The units of a hospital that judge: chosen when it approves, kept with their records until they are asked, once.
+
+Who judges stands in policy.sqlite, as keyed digests, in the transaction that binds the votes that were counted beside
+it; only they judge, whatever the hospital's data say later. What is kept of them are their records, so that the node's
+service reads no data, and no record can be moved from one sum to the other. It is deleted once they have judged, or
+with a withdrawal.
+"""
+
+from __future__ import annotations
+
+import io
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+from numpy import ndarray
+
+from party.budget.known_units import KnownUnits
+from party.data.mapping import folded_number
+from party.data.records import Records
+from protocols.array_files import read_arrays
+from protocols.errors import DataCorrupt, InvalidInput, Refused
+from protocols.features.scored_model import ScoredModel
+from protocols.refusals.code import Code
+from protocols.study.deployed import DeployedStudy
+from protocols.study.votes import unit_sums
+from protocols.sums.judging import judged
+from runtime.distribution import lacking
+
+_FILE_BYTES: Final = 2**34
+_NAMES: Final = ("study", "pair", "inputs", "labels", "units", "known_at", "digests")
+
+
+@dataclass(frozen=True, eq=False)
+class Judges:
+    """The judges' records of one seat. units: the number of each one's unit; known_at: at how many hospitals that is
+    known, 1 where nobody says; digests: keyed, of each one's unit."""
+
+    inputs: Float32[ndarray, "records ..."] = field(repr=False)
+    labels: Int64[ndarray, " records"] = field(repr=False)
+    units: Int64[ndarray, " records"] = field(repr=False)
+    known_at: Int64[ndarray, " records"] = field(repr=False)
+    digests: Int64[ndarray, " records"] = field(repr=False)
+
+    def to_bytes(self, study: DeployedStudy, pair: bytes) -> bytes:
+        """As they are kept. pair: names the votes that were counted with them."""
+        content = io.BytesIO()
+        np.savez(
+            content,
+            study=np.frombuffer(study.digest, np.uint8),
+            pair=np.frombuffer(pair, np.uint8),
+            inputs=self.inputs.astype("<f4"),
+            **{name: getattr(self, name).astype("<i8") for name in ("labels", "units", "known_at", "digests")},
+        )
+        return content.getvalue()
+
+
+def judges_of(
+    records: Records,
+    study: DeployedStudy,
+    units: Int64[ndarray, " records"],
+    known: KnownUnits,
+) -> tuple[Bool[ndarray, " records"], Int64[ndarray, " records"]]:
+    """Which records are of units that judge, and the keyed digest of each one's unit: by the key of the terms and the
+    unit's id alone, its patient's name or else its place (of equal records that are one, the first's).
+
+    Raises InvalidInput without onnxruntime, which runs the model.
+    """
+    evaluation = unit_sums(study).evaluation
+    if evaluation is None:
+        return np.zeros(len(units), dtype=bool), np.zeros(len(units), dtype=np.int64)
+    try:
+        import onnxruntime  # noqa: F401  # the node will need it
+    except ModuleNotFoundError as missing:
+        raise lacking(missing, "a study with judges", "onnx") from missing
+    if study.unit == "patient" and records.patients is not None:
+        digests = known.of_names(records.patients)
+        # Folded, so that one patient who is written in two ways has one role.
+        ids = [folded_number(name) for name in records.patients]
+    else:
+        _, first, which = np.unique(units, return_index=True, return_inverse=True)
+        ids = [str(place) for place in first[which].tolist()]
+        digests = known.of_names([f"record {place}" for place in ids])
+    return evaluation.judges(ids), digests
+
+
+class KeptJudges:
+    """One seat's judges, until they are asked. listed: whom the policy names, and the pair; None where it names
+    none."""
+
+    def __init__(self, path: Path, *, study: DeployedStudy, seat: str, listed: tuple[bytes, frozenset[int]] | None):
+        self._path, self._study, self._seat, self._listed = path, study, seat, listed
+
+    def judge(self, model: bytes) -> Int64[ndarray, "rows classes"]:
+        """The sum of what they say of a model. Raises DataUnavailable, DataCorrupt for what is kept; InvalidInput,
+        DataCorrupt for the model; Refused("no_record_votes") where the policy lists nobody."""
+        if self._listed is None:
+            raise Refused(Code.NO_RECORD_VOTES, "the policy lists no judges")
+        (pair, listed), sums = self._listed, unit_sums(self._study)
+        held = self._read(pair)
+        scored = ScoredModel.from_bytes(model)
+        terms = self._study.terms
+        if scored.features is not None and scored.features.input_shape != terms.input_shape:
+            raise InvalidInput(
+                f"the model sees records of {scored.features.input_shape}; allowed: {terms.input_shape}, the study's"
+            )
+        known = np.isin(held.digests, np.array(sorted(listed), np.int64))
+        given = scored.probabilities(held.inputs, classes=self._study.classes)
+        given[~known] = np.nan
+        assert sums.evaluation is not None  # judges are listed
+        return judged(
+            sums.evaluation,
+            given,
+            held.labels,
+            held.units,
+            weight_units=round(self._study.roster[self._study.seats[self._seat]].weight * self._study.units),
+            signed=sums.signed,
+            known_at=held.known_at if sums.declared else None,
+        )
+
+    def _read(self, pair: bytes) -> Judges:
+        arrays = read_arrays(self._path, list(_NAMES), most=_FILE_BYTES)
+        whole = [arrays[name] for name in _NAMES[3:]]
+        inputs = arrays["inputs"]
+        kinds = {each.dtype.str for each in whole} == {"<i8"} and inputs.dtype.str == "<f4"
+        shapes = {each.shape for each in whole} == {inputs.shape[:1]}
+        if (arrays["study"].tobytes(), arrays["pair"].tobytes()) != (self._study.digest, pair) or not (kinds and
+        shapes):
+            raise DataCorrupt(f"{self._path} does not hold the judges that were approved with this study's votes")
+        return Judges(inputs, *(each.astype(np.int64) for each in whole))

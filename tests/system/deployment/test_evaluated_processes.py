@@ -1,0 +1,123 @@
+"""The four hospitals of heart_disease, as processes, from approval to a release that says how good its student is."""
+
+import json
+import signal
+from dataclasses import replace
+
+import pytest
+
+from party.demo.demo_data import demo_data, record_draft
+from protocols.features.scored_model import ScoredModel
+from protocols.study.levels import SecureSum
+from protocols.sums.judging import Evaluation, usual_bins
+from simulations.setup.levels import seat_keys
+from tests.harness.clocks import wait_until
+from tests.harness.local_consortium import ConsortiumHere
+
+SHARE, EPSILON = 0.3, 8.0
+
+
+class Judging(ConsortiumHere):
+    """`study create` fills in the keys of the seats once the hospitals have certificates."""
+
+    def _files(self):
+        super()._files()
+        file = self.folder / "study.toml"
+        terms, seats = file.read_text().split("[[party]]", 1)
+        lines = seats.splitlines(keepends=True)
+        seats = "".join(line for line in lines if not line.startswith("signing_key = "))
+        file.write_text(f"{terms}[[party]]{seats}")
+
+
+def consortium_of(folder, level):
+    data = demo_data(None)
+    study = record_draft(data)
+    bins = usual_bins(SHARE * study.votes.population)
+    judges = Evaluation.of(share=SHARE, key=bytes(32), bins=bins, classes=2, threshold=0.5)
+    study = replace(study, roster=tuple(replace(seat, epsilon=EPSILON) for seat in study.roster))
+    study = study.voting(evaluation=judges)
+    if level == "secure_sum":
+        keys = seat_keys(len(study.roster))
+        study = replace(study, confidentiality=SecureSum(units=2**16, colluders=0, seat_keys=keys))
+    made = Judging(folder, data, study, say=lambda line: None)
+    if level == "two_server":
+        made.add_guardian()
+    return made
+
+
+def killed(consortium, name):
+    """Kills a server as by kill -9, and starts it again."""
+    process = consortium.processes[name]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    consortium.start(name)
+
+
+def spent_of(consortium):
+    """What each hospital's ledger holds, in its own words."""
+    shown = [json.loads(consortium.party(name, "budget", "show", "--json")) for name in consortium.data.hospitals]
+    return [seat["epsilon_used"] for each in shown for seat in each["seats"]]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", ["clear", "secure_sum", "two_server"])
+def test_four_hospitals_judge_the_student_that_they_taught_and_nobody_pays_twice(tmp_path, level, forked):
+    consortium = consortium_of(tmp_path, level)
+    data, servers = consortium.data, ["centre", *consortium.data.hospitals]
+    try:
+        consortium.set_up()
+        for name in data.hospitals:
+            consortium.start(name)
+        consortium.coordinator("label", "demo", "--wait")
+        after_votes = spent_of(consortium)
+        assert after_votes == pytest.approx([EPSILON] * 4, rel=1e-3)
+        killed(consortium, "centre")
+        consortium.coordinator("train", "demo", "--student", "logistic_regression")
+        # Asked, and stopped at once on both sides: whatever was reached, the same question gets the same answer.
+        consortium.coordinator("evaluate", "demo")
+        for name in servers:
+            killed(consortium, name)
+        consortium.coordinator("evaluate", "demo", "--wait")
+        for name in servers:
+            killed(consortium, name)
+        again = consortium.coordinator("evaluate", "demo", "--wait")
+        assert "finished" in again
+        assert spent_of(consortium) == after_votes
+        home = tmp_path / "centre" / "studies" / "demo"
+        release = tmp_path / "release"
+
+        def proven():
+            # Receipts come when the nodes have connected again.
+            out = consortium.call(
+                "coordinator", tmp_path / "centre", "release", "demo", "--out", str(release), "--require",
+                "accuracy>=0.4", allowed=(0, 5, 7, 8, 9),
+            )  # fmt: skip
+            return release.exists() or out == "never"
+
+        wait_until(proven, timeout_s=120)
+        said = json.loads((release / "evaluation.json").read_text())
+        assert len(said["counted"]) == 4
+        assert len(said["hospitals"]) <= (4 if level == "clear" else 0)
+        # As the judges' own records say, without noise: within the interval (of 18 such, one may not be).
+        model = ScoredModel.from_bytes((home / "judged.model").read_bytes())
+        low, high = said["figures"]["accuracy"][1:]
+        given = model.probabilities(data.test_inputs, classes=2)
+        of_test = float((given.argmax(axis=1) == data.test_labels).mean())
+        assert low - 0.15 <= of_test <= high + 0.15
+        assert high - low < 0.4
+        verified = consortium.call(
+            "coordinator", None, "verify", str(release), "--authority", str(tmp_path / "centre" / "authority.pem"),
+            "--pool", str(tmp_path / "pool.npy"),
+        )  # fmt: skip
+        assert "verified" in verified
+        for name in data.hospitals:
+            consortium.party(name, "verify", "--release", str(release))
+            assert not list((tmp_path / name / "studies").glob("*/judges-*"))
+        # Another student is not asked about.
+        consortium.coordinator("train", "demo", "--student", "random_forest")
+        refused = consortium.call(
+            "coordinator", tmp_path / "centre", "evaluate", "demo", "--wait", allowed=tuple(range(1, 12))
+        )
+        assert refused == ""
+    finally:
+        consortium.stop()
