@@ -34,16 +34,8 @@ def test_teachers_and_students_learn_from_features_and_the_pool(run):
         return json.loads(said.out)
 
     plain = right("--out", "a")
-    better = right(
-        "--out",
-        "b",
-        "--teacher",
-        "label_spreading",
-        "--features",
-        "hog+standard+pca:40",
-        "--teacher-features",
-        "--student-features",
-    )
+    flags = "--teacher label_spreading --features hog+standard+pca:40 --teacher-features --student-features"
+    better = right("--out", "b", *flags.split())
     assert better["plurality_accuracy"] > plain["plurality_accuracy"]
     assert better["live_checked"]
     assert better["student_accuracy"] != plain["student_accuracy"]

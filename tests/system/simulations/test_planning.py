@@ -4,7 +4,6 @@ import json
 
 import pytest
 
-from protocols.mechanisms import MECHANISMS
 from tests.harness.simulating import run
 
 pytestmark = pytest.mark.usefixtures("undrawn")
@@ -26,34 +25,6 @@ def test_plan_and_dry_run_print_what_budgets_afford_and_train_nothing(stored, tm
     assert "worst_case_label_only" in text
 
 
-@pytest.mark.parametrize("mechanism", MECHANISMS.own)
-def test_every_mechanism_is_planned_and_refused_in_words_of_its_own_noise(tmp_path, monkeypatch, capsys, mechanism):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("CONCLAVE_CACHE", str(tmp_path / "cache"))
-    flags = ["--dataset", "digits", "--engine", "in_process", "--parties", "30", "--weights", "uniform", "--quiet"]
-    flags += ["--mechanism", mechanism]
-    noise, hint = ("sigma 4.8 votes", "a larger sigma")
-    if mechanism == "thresholded_gnmax":
-        noise = "sigma 9 votes"
-    if mechanism == "lnmax":
-        noise, hint = ("gamma 0.2946 per vote", "a smaller gamma")
-    assert run("plan", *flags, "--budgets", "3") == 0
-    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
-    assert run("run", *flags, "--budgets", "3", "--dry-run") == 0
-    assert f"{mechanism}, {noise}" in " ".join(capsys.readouterr().out.split())
-    assert run("run", *flags, "--budgets", "0.1", "--out", "out") == 5
-    error = capsys.readouterr().err
-    assert f"affords no query at {noise}" in error
-    assert hint in error
-    assert not (tmp_path / "cache" / "teachers").exists()
-
-
-def test_a_plan_for_a_hopeless_budget_ends_with_the_code_of_budgets(capsys):
-    flags = ["--optimise", "--parties", "4", "--classes", "3", "--accuracy", "0.5", "--quiet"]
-    assert run("plan", *flags, "--budgets", "0.05", "--min-accuracy", "0.3") == 5
-    assert "no label at all" in capsys.readouterr().err
-
-
 def test_a_budget_that_buys_no_planned_query_is_shown_as_none_and_its_party_takes_no_part(stored, tmp_path, capsys):
     flags = [*stored, "--accountant", "exact_composition", "--mechanism", "gnmax", "--budgets", "0.01:0.5,8:0.5"]
     flags += ["--weights", "uniform", "--stop", "drop-exhausted"]
@@ -63,17 +34,6 @@ def test_a_budget_that_buys_no_planned_query_is_shown_as_none_and_its_party_take
     poor, rich = json.loads((tmp_path / "out" / "summary.json").read_text())["groups"]
     assert (poor["epsilon_guaranteed"], poor["share_of_budget_used"]) == (0, 0)
     assert rich["share_of_budget_used"] > 0
-
-
-def test_two_runs_are_compared(stored, capsys):
-    assert run(*stored, "--budgets", "2", "--out", "a") == 0
-    assert run(*stored, "--budgets", "3", "--out", "b") == 0
-    capsys.readouterr()
-    assert run("compare", "a", "b") == 0
-    assert "budgets" in capsys.readouterr().out
-    assert run("compare", "a", "b", "--json") == 0
-    assert isinstance(json.loads(capsys.readouterr().out), dict)
-    assert run("compare", "a", "absent") == 2
 
 
 def test_a_plan_of_record_votes_rehearses_them_and_names_the_command_that_runs_them(tmp_path, monkeypatch, capsys):

@@ -12,7 +12,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
 from protocols.research import DATA_DEPENDENT, exact, papernot
-from protocols.research.data_dependent import MOMENTS, ORDERS, Circumstances, Figures, QueryVotes, Units
+from protocols.research.data_dependent import MOMENTS, ORDERS, Circumstances, QueryVotes, Units
 from protocols.research.papernot import total_threshold_rdp
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
@@ -153,25 +153,6 @@ def test_interactive_votes_are_held_against_the_student():
     assert papernot.expected.epsilon[0] == pytest.approx(least(answers @ label + rdp_of_tests(top, 1), 1e-5), rel=1e-12)
 
 
-def test_sanitised_figures_are_above_what_they_sanitise_and_say_how_far_they_scatter():
-    counts = np.tile([[52.0, 6.0, 2.0], [55.0, 3.0, 2.0]], (100, 1))
-    given = QueryVotes(
-        mechanism=CONFIDENT, counts=counts, abstentions=False, answered=np.ones(200, dtype=bool), student_votes=None
-    )
-    everyone = Units(
-        sensitivity=np.ones(60),
-        cast=np.ones(60),
-        delta=np.full(60, 1e-5),
-        present=np.ones((60, 200), dtype=bool),
-        own_votes=None,
-    )
-    smooth = SmoothSensitivity().figures(given, everyone).for_research()
-    plain = DATA_DEPENDENT["papernot2018"].figures(given, everyone).for_research()
-    assert (smooth.epsilon > plain.epsilon).all()
-    assert (smooth.std > 0).all()
-    assert np.isfinite(smooth.epsilon).all()
-
-
 def test_one_draw_is_analysed_exactly_as_one_mechanism():
     given = evidence(ONE_DRAW)
     figures = DATA_DEPENDENT["exact"].figures(given, units()).for_research()
@@ -197,7 +178,6 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
     [
         ("papernot2018", circumstances(LNMAX), "lnmax; allowed: gnmax, confident_gnmax, interactive_gnmax"),
         ("papernot2018", circumstances(ONE_DRAW), "does not hold for thresholded_gnmax; allowed: gnmax, confident"),
-        ("smooth_sensitivity", circumstances(ONE_DRAW), "does not hold for thresholded_gnmax; allowed: gnmax, conf"),
         ("moments2017", circumstances(CONFIDENT), "confident_gnmax; allowed: lnmax"),
         ("papernot2018", circumstances(CONFIDENT, view="histogram"), "view 'histogram'; allowed: view 'label'"),
         ("exact", circumstances(CONFIDENT, one_vote=False), "one vote per query"),
@@ -206,42 +186,9 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
         ("exact_own_vote", circumstances(CONFIDENT, votes_known=False), "needs the one vote of each unit"),
         ("exact", circumstances(CONFIDENT, sensitivity=np.array([301.0])), "301 votes at sigma 6; allowed: at most 50"),
         ("smooth_sensitivity", circumstances(TINY), "C5 or C6.*sigma 0.3 for a unit of 1 votes"),
-        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.array([1.0, 99.0])), "for a unit of 99 votes"),
         ("smooth_sensitivity", circumstances(CONFIDENT, everyone=False), "every party in every query"),
-        ("smooth_sensitivity", circumstances(CONFIDENT, sensitivity=np.linspace(1, 2, 33)), "33 distinct weights"),
-        ("smooth_sensitivity", circumstances(CONFIDENT, one_vote=False), "one vote per query"),
-        ("smooth_sensitivity", circumstances(INTERACTIVE), "interactive_gnmax"),
     ],
 )
 def test_an_accountant_refuses_what_it_has_no_theorem_for_before_anything_is_trained(name, given, named):
     with pytest.raises(InvalidInput, match=named):
         {**DATA_DEPENDENT, "smooth_sensitivity": SmoothSensitivity()}[name].check(given)
-
-
-def test_smooth_sensitivity_names_the_condition_that_fails():
-    given = QueryVotes(
-        mechanism=TINY, counts=COUNTS, abstentions=False, answered=np.ones(40, dtype=bool), student_votes=None
-    )
-    everyone = Units(
-        sensitivity=np.ones(60),
-        cast=np.ones(60),
-        delta=np.full(60, 1e-5),
-        present=np.ones((60, 40), dtype=bool),
-        own_votes=None,
-    )
-    with pytest.raises(InvalidInput, match="C5 or C6"):
-        SmoothSensitivity().figures(given, everyone)
-
-
-def test_figures_do_not_depend_on_the_order_of_the_units():
-    rng = np.random.default_rng(7)
-    present = rng.random((4, 40)) < 0.6
-    given = units(present=present)
-    turned = Units(
-        sensitivity=given.sensitivity[::-1].copy(), cast=given.cast, delta=given.delta[::-1].copy(),
-        present=present[::-1].copy(), own_votes=None,
-    )  # fmt: skip
-    for name in ("papernot2018", "exact"):
-        one: Figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), given).for_research()
-        other: Figures = DATA_DEPENDENT[name].figures(evidence(CONFIDENT), turned).for_research()
-        np.testing.assert_allclose(one.epsilon, other.epsilon[::-1], rtol=1e-12)

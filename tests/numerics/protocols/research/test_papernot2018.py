@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
-from protocols.errors import InvalidInput
 from protocols.research.papernot import (
     _log_q,
     answer_probability,
@@ -215,39 +214,3 @@ def test_the_whole_numerical_range_is_finite_and_never_above_the_gaussian_bound(
     assert (cost >= 0).all()
     assert (cost <= orders * (units[:, None, None] / sigma) ** 2).all()
     assert (_log_q(counts, sigma) < 0).all()
-
-
-def test_totals_are_the_sum_over_queries_in_chunks_too():
-    rng = np.random.default_rng(2)
-    counts = rng.multinomial(250, [0.9] + [0.1 / 9] * 9, size=9000).astype(float)
-    orders, units, times = np.arange(2.0, 51.0), np.array([0.5, 1.5]), rng.random(9000)
-    total = total_label_rdp(counts, orders, sigma=40.0, sensitivity=units, times=times).for_research()
-    few, shares = counts[:100], times[:100]
-    first = total_label_rdp(few, orders, sigma=40.0, sensitivity=units, times=shares).for_research()
-    each = label_rdp(few, orders, sigma=40.0, sensitivity=units)
-    np.testing.assert_allclose(first, np.einsum("q,uqo->uo", shares, each), rtol=1e-12)
-    pieces = [
-        total_label_rdp(counts[part], orders, sigma=40.0, sensitivity=units, times=times[part]).for_research()
-        for part in (slice(start, start + 750) for start in range(0, 9000, 750))
-    ]
-    np.testing.assert_allclose(total, sum(pieces), rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"orders": np.array([1.0, 2.0])}, "orders are"),
-        ({"counts": np.array([[-1.0, 3.0]])}, "negative or non-finite"),
-        ({"counts": np.array([[np.nan, 3.0]])}, "negative or non-finite"),
-        ({"counts": np.array([[3.0]])}, "2 classes or more"),
-        ({"sigma": 0.0}, "sigma is 0"),
-        ({"sensitivity": np.array([0.0])}, "sensitivities are"),
-        ({"sensitivity": np.array([np.inf])}, "sensitivities are"),
-        ({"times": np.array([1.5])}, r"allowed: one in \[0, 1\] each"),
-    ],
-)
-def test_bad_input_names_the_value_and_the_range(changes, message):
-    given = {"counts": np.array([[5.0, 3.0]]), "orders": np.array([2.0]), "sigma": 2.0, "sensitivity": ONE}
-    given |= changes
-    with pytest.raises(InvalidInput, match=message):
-        total_label_rdp(given.pop("counts"), given.pop("orders"), **given)

@@ -2,12 +2,9 @@
 
 import dataclasses
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from scipy.stats import binom
 
 from protocols.errors import InvalidInput
@@ -16,10 +13,8 @@ from simulations.datasets.dataset import Dataset
 from simulations.membership.attack import Controls, area_ceiling, make_controls, membership_attack, record_seats
 from simulations.membership.report import LEVEL
 from simulations.pipeline import run, study_of
-from simulations.plots.groups import roc_drawing
-from simulations.plots.style import svg_text
 from simulations.progress import Reporter
-from simulations.results.text import finding, rows
+from simulations.results.text import finding
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import Host, read_inputs
 from simulations.stages.students import pooled_student
@@ -199,31 +194,6 @@ def test_the_report_is_private_plain_and_a_function_of_the_seed():
     assert set(plain) >= {"level", "ceilings", "permuted", "groups", "non_private", "no_private_data", "beyond_shift"}
 
 
-def test_the_rows_and_the_figure_hold_what_the_report_holds():
-    data = task(records=300, seed=5)
-    model = Nearest(data.private_inputs, data.private_labels, classes=3, memory=3.0)
-    controls = Controls(model, public_model(data))
-    seats = np.arange(300) % 2
-    report = attack(public_model(data), data, seats=seats, epsilon=(1.0, 2.0), controls=controls).for_research()
-    table = rows(report)
-    names = [name for name, _, _ in table]
-    assert len(set(names)) == len(names)
-    assert all(value and interval for _, value, interval in table)
-    found = report.released[0].area
-    assert ("released student; loss threshold: AUC", f"{found.value:.3f}") in [row[:2] for row in table]
-    assert sum("ceiling" in name for name in names) == 10
-    assert sum("members of ε" in name for name in names) == 2
-    # 300 non-members allow no false positive at 0.1 %.
-    assert sum("no false positive among" in name for name in names) == 6
-    drawing = roc_drawing(report)
-    text = svg_text(drawing.figure)
-    for words in ("ceiling, ε = 2", "chance", f"AUC {found.value:.3f}"):
-        assert words in text
-    assert text == svg_text(roc_drawing(report).figure)
-    assert "for research" in drawing.caption
-    assert len(roc_drawing(dataclasses.replace(report, non_private=())).figure.axes[0].lines) == 6
-
-
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """A whole run on the embedded digits, and its attack with both controls."""
@@ -279,14 +249,6 @@ def test_the_seat_of_a_record_is_the_one_whose_teachers_learned_it(digits):
     assert np.bincount(record_seats(pooled)).tolist() == [549, 548]
 
 
-def test_nothing_answered_leaves_the_control_without_private_data_out(digits):
-    inputs, _ = digits
-    controls = make_controls(
-        inputs.dataset, non_private=Broken(None), student="random_forest", answered=0, seed=0, cache_dir=Path("unused")
-    )
-    assert controls.no_private_data is None
-
-
 class Broken:
     def __init__(self, made):
         self.made = made
@@ -325,23 +287,3 @@ def test_bad_input_is_one_error(changes, message):
     usual = {"epsilon": np.array([1.0]), "delta": np.array([1e-5]), "seats": None}
     with pytest.raises(InvalidInput, match=message):
         membership_attack(public_model(data), data, seed=0, controls=NO_CONTROLS, **(usual | changes))
-
-
-def test_fewer_test_records_than_an_attack_needs_are_refused():
-    data = task(records=20, seed=0)
-    few = dataclasses.replace(data, test_inputs=data.test_inputs[:7], test_labels=data.test_labels[:7])
-    with pytest.raises(InvalidInput, match="7 non-members"):
-        attack(public_model(data), few)
-
-
-@given(memory=st.floats(0.5, 6), seed=st.integers(0, 100))
-@settings(max_examples=20)
-def test_more_memory_is_a_larger_area(memory, seed):
-    data = task(records=40, seed=seed)
-    if len(np.unique(data.private_labels)) < 3:
-        return
-    areas = [
-        attack(Nearest(data.private_inputs, data.private_labels, classes=3, memory=m), data).for_research()
-        for m in (0.0, memory)
-    ]
-    assert areas[1].released[0].area.value > areas[0].released[0].area.value

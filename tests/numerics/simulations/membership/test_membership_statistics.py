@@ -61,23 +61,6 @@ def test_the_interval_is_that_of_delong_on_the_logit_scale(members, others):
         assert np.log(end / (1 - end)) == pytest.approx(np.log(value / (1 - value)) + sign * half, abs=1e-6)
 
 
-@given(members=SCORES, others=SCORES)
-def test_swapping_members_and_non_members_mirrors_the_area(members, others):
-    found, swapped = area(members, others), area(others, members)
-    mirrored = (1 - found.value, 1 - found.high, 1 - found.low)
-    assert mirrored == pytest.approx((swapped.value, swapped.low, swapped.high), abs=1e-9)
-
-
-@given(members=TIED, others=TIED)
-def test_a_monotone_transform_changes_no_area_rate_or_curve(members, others):
-    moved, moved_others = np.exp(members / 2) - 7, np.exp(others / 2) - 7
-    assert area(members, others) == area(moved, moved_others)
-    assert rates(members, others) == rates(moved, moved_others)
-    np.testing.assert_array_equal(
-        curve(members, others).true_positive_rate, curve(moved, moved_others).true_positive_rate
-    )
-
-
 @pytest.mark.parametrize(("mean", "records"), [(0.0, (30, 50)), (0.5, (80, 40)), (2.0, (150, 150))])
 def test_the_interval_of_the_area_covers_the_true_area(mean, records):
     """Normal scores, so the area is Phi(mean/sqrt 2). 1,000 draws: 95 % less 1.5 points for a law of large samples
@@ -131,13 +114,6 @@ def test_the_difference_of_two_areas_covers_the_true_difference():
     assert binom.sf(covered, draws, LEVEL + 0.02) > 1e-4, covered / draws
 
 
-@given(members=TIED, others=TIED)
-def test_a_score_does_not_differ_from_itself(members, others):
-    found = area_difference(members, others, base_members=members, base_others=others)
-    assert found.value == 0
-    assert found.low < 0 < found.high
-
-
 @pytest.mark.parametrize("tied", [False, True])
 def test_permuted_areas_lie_around_one_half_as_widely_as_the_rank_sum_says(tied):
     """Mann & Whitney 1947: variance (n + m + 1)/(12 n m) without ties. Four standard errors of 400 draws each."""
@@ -159,12 +135,6 @@ def test_rates_are_the_best_of_all_thresholds_within_the_false_positives(members
         assert rate.wanted == wanted
         assert rate.false_positive_rate.value <= wanted
         assert rate.true_positive_rate.value == pytest.approx(true[false <= wanted].max(), abs=1e-12)
-
-
-def test_a_false_positive_rate_that_divides_the_records_is_used_up():
-    rate = rates(np.arange(10.0), np.arange(1000.0))
-    assert [r.false_positive_rate.value for r in rate] == [0.001, 0.01, 0.1]
-    assert rates(np.arange(10.0), np.arange(10.0))[2].false_positive_rate.value == 0.1
 
 
 def test_the_upper_end_of_the_false_positive_rate_covers_though_the_threshold_was_chosen():

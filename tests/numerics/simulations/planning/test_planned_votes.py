@@ -13,7 +13,6 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.votes import ABSTAIN, count_votes
-from simulations.planning.objective import default_concentration
 from simulations.planning.predict import (
     AssumedVotes,
     PilotVotes,
@@ -38,29 +37,6 @@ def test_right_votes_have_the_mean_and_the_variance_of_the_beta_binomial():
     assert right.mean() / n == pytest.approx(m, abs=0.004)
     # Var = n m (1 - m) (1 + (n - 1)/(k + 1)); sampled with a relative standard error of about 2 %.
     assert right.var() == pytest.approx(n * m * (1 - m) * (1 + (n - 1) / (k + 1)), rel=0.08)
-
-
-def test_more_classes_are_assumed_to_have_queries_that_are_more_alike():
-    assert default_concentration(2) < default_concentration(3) == default_concentration(150)
-
-
-def test_perfect_teachers_are_never_wrong_and_two_classes_have_one_rival():
-    assert (right_counts(assumed(accuracy=1.0), parties=9, queries=50) == 9).all()
-    shares = assumed(classes=2).shares(100)
-    assert shares.shape == (100, 2)
-    np.testing.assert_allclose(shares.sum(axis=1), 1.0)
-
-
-def test_votes_of_several_teachers_a_party_are_dealt_to_all_of_them():
-    stored, truth = assumed().cast(parties=7, teachers=3, queries=11)
-    assert stored.votes.shape == (7, 3, 11)
-    assert truth.shape == (11,)
-    assert ((stored.votes >= 0) & (stored.votes < 5)).all()
-
-
-def test_the_same_assumption_gives_the_same_votes():
-    first, second = (assumed().cast(parties=12, teachers=1, queries=40)[0].votes for _ in range(2))
-    np.testing.assert_array_equal(first, second)
 
 
 def pilot(*, abstaining: int = 0) -> PilotVotes:
@@ -134,14 +110,6 @@ def test_the_probability_of_a_right_label_is_that_of_adaptive_quadrature(counts,
     assert found == pytest.approx(exact, abs=2e-6)
 
 
-def test_a_thousand_classes_without_votes_share_what_one_leaves():
-    counts = np.zeros((2, 1000))
-    counts[:, 3] = 20.0
-    most, each = PlannedHistograms.of(counts, np.array([3, 5])).correct(10.0)
-    # Each is off by less than 1e-6, and there are a thousand.
-    assert most + 999 * each == pytest.approx(1.0, abs=1e-3)
-
-
 @pytest.mark.parametrize(
     "mechanism",
     [ConfidentGNMax(sigma=6.0, sigma_threshold=8.0, threshold=18.0), ThresholdedGNMax(sigma=6.0, threshold=18.0)],
@@ -182,22 +150,6 @@ def test_weighted_histograms_are_those_of_counting_each_vote():
     for weights in (np.ones(90), np.repeat([0.5, 1.5], 45), np.linspace(0.25, 2, 90)):
         exact = count_votes(stored.votes, weights, classes=5)
         np.testing.assert_allclose(weighted_counts(stored, weights), exact, rtol=1e-12)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"classes": 1}, "classes is 1; allowed: at least 2"),
-        ({"accuracy": 0.2}, "accuracy is 0.2; allowed: above chance, 1/5, and at most 1"),
-        ({"accuracy": 1.01}, r"accuracy is 1.01; allowed: .* at most 1"),
-        ({"accuracy": float("nan")}, "accuracy is nan; allowed"),
-        ({"concentration": 0.0}, "concentration is 0; allowed: from 0.01 to 1e6"),
-        ({"concentration": float("inf")}, "concentration is inf; allowed"),
-    ],
-)
-def test_an_assumption_out_of_range_is_refused(changes, reason):
-    with pytest.raises(InvalidInput, match=reason):
-        assumed(**changes)
 
 
 def test_a_pilot_query_without_votes_or_labels_of_another_length_are_refused():

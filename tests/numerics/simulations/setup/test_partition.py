@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -204,13 +203,6 @@ def test_size_skew_sizes_follow_the_lognormal_and_zero_means_equal():
     assert np.log(sizes[1]).std() == pytest.approx(0.8, abs=0.06)
 
 
-def test_ten_thousand_parties_take_about_a_second():
-    dataset = _dataset(np.arange(60_000) % 10, classes=10)
-    for text in WITHOUT_SITES:
-        parts = partition(dataset, parties=10_000, scheme=parse_partition(text), seed=0)
-        _check_laws(parts, dataset, 10_000)
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "random", "iid:1", "dirichlet", "dirichlet:", "dirichlet:x", "dirichlet:0", "dirichlet:-1"]
@@ -251,9 +243,3 @@ def test_teacher_shards_cover_a_partys_records_once_with_patients_whole(world, d
         np.testing.assert_array_equal(shard, again)
     with pytest.raises(InvalidInput, match=f"allowed: 1 to {most}"):
         teacher_shards(indices, patients, most + 1, seed)
-
-
-def test_class_shares_of_a_patient_are_those_of_its_first_record():
-    dataset = _dataset([0, 1, 1, 1], patients=[5, 5, 6, 6])
-    parts = partition(replace(dataset), parties=2, scheme=LabelSkew(0.01), seed=0)
-    assert sorted(part.tolist() for part in parts) == [[0, 1], [2, 3]]

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import re
-from dataclasses import asdict, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
@@ -125,37 +124,6 @@ def test_the_figures_of_the_page_are_those_of_the_json():
     assert "3 hospitals have spent epsilon" in text
 
 
-def test_bars_are_as_long_as_their_figures_and_whiskers_as_wide_as_intervals():
-    figures = figures_of()
-    found = Parsed(page(figures))
-    bars = [float(bar["width"]) for bar in found.shapes("bar")]
-    assert bars[1] == pytest.approx(2 * bars[0], abs=0.2)
-    before, after = bars[2:]
-    improved = figures["improvement"]
-    assert after / before == pytest.approx(improved["accuracy_after"] / improved["accuracy_before"], rel=1e-3)
-    for whisker, bar, when in zip(found.shapes("whisker"), found.shapes("bar")[2:], ("before", "after"), strict=True):
-        left, right = (float(word[1:]) for word in (whisker["d"].split()[0], whisker["d"].split()[2]))
-        full = before / improved["accuracy_before"]
-        assert [(end - float(bar["x"])) / full for end in (left, right)] == pytest.approx(
-            improved[f"interval_{when}"], abs=1e-3
-        )
-
-
-def test_bars_have_an_axis_and_words_that_can_be_read_on_a_telephone():
-    html = page(figures_of())
-    found = Parsed(html)
-    axes = re.findall(r'<text class="axis" x="(\d+)"[^>]*>([^<]*)<', html)
-    assert [end for _, end in axes] == ["0", "2", "0 %", "100 %"]
-    bar = found.shapes("bar")[1]
-    assert [float(x) for x, _ in axes[:2]] == [float(bar["x"]), float(bar["x"]) + float(bar["width"])]
-    size = int(re.search(r"svg.narrow text { font: (\d+)px", html)[1])
-    for tag, given in found.seen:
-        if tag == "svg":
-            assert size * 350 / int(given["viewbox"].split()[2]) >= 11
-    # A word of a table is never broken: the table is moved sideways.
-    assert re.search(r"th, td {[^}]*overflow-wrap: normal", html)
-
-
 def test_nothing_from_outside_becomes_markup():
     figures = figures_of(improved=replace(IMPROVED, model=HOSTILE), refusals={HOSTILE: HOSTILE})
     figures |= dict.fromkeys(("name", "task", "data_set", "asks", "study"), HOSTILE)
@@ -197,28 +165,9 @@ def test_without_a_model_and_without_an_answer_there_is_a_page_all_the_same():
     assert all(each["epsilon_used"] == 0 for each in figures["parties"])
 
 
-def test_a_model_that_cannot_be_computed_in_fixed_point_is_said_to_be_none():
-    text = "".join(Parsed(page(figures_of(improved=replace(IMPROVED, agreement=None)))).texts)
-    assert "so the effect of rounding is not known" in text
-    assert replace(IMPROVED, agreement=None).lines()[-1].endswith("so the effect of rounding is not known")
-
-
 def test_what_an_epsilon_means_is_how_many_an_attack_accuses_wrongly():
     assert "at least 18 of 100 " in meaning(figures_of(asked_study(epsilon=1.0, sigma=100.0)))
     assert "Weak" in meaning(figures_of(asked_study(epsilon=8.0)))
-
-
-def test_lines_say_what_was_answered_and_who_was_left_out():
-    study = asked_study()
-    terms = replace(study.terms, class_names=("a|b", "right"))
-    labelling = labelled(refusals={"hospital-2": "absent"})
-    figures = ask_figures(replace(study, terms=terms), labelling, None, reserved=NONE, data_set="w")
-    lines = report_lines(figures, None)
-    assert lines[0] == "3 of 4 queries answered, 8 in the file: a budget cannot pay for one more query"
-    assert lines[-1] == "left out of the last batches: hospital-2 (absent)"
-    assert Parsed(page(figures)).tables["Labels of each class"][1:] == [["a|b", "1"], ["right", "2"]]
-    assert figures["improvement"] is None
-    assert ask_figures(study, labelled(), IMPROVED, reserved=NONE, data_set="w")["improvement"] == asdict(IMPROVED)
 
 
 @pytest.mark.parametrize("stop", ["guardian_lost", "quorum_lost"])

@@ -16,10 +16,8 @@ from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.research import exact
 from protocols.research.exact import QuerySetting, query_rdp, total_rdp
 from protocols.research.papernot import total_label_rdp
-from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 
 VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "exact_divergence.json").read_text())
@@ -239,23 +237,6 @@ def test_150_distinct_counts_are_computed_and_more_are_refused():
         query_rdp(np.arange(151.0)[None], np.array([4.0]), setting=law, sensitivity=1.0)
 
 
-def test_chunks_change_nothing(monkeypatch):
-    rows = np.random.default_rng(5).multinomial(30, [0.4, 0.3, 0.2, 0.1], size=40).astype(float)
-    setting = QuerySetting(sigma=4.0, threshold=12.0, sigma_threshold=6.0)
-    whole = total_rdp(rows, ORDERS, setting=setting, sensitivity=np.ones(1)).for_research()
-    monkeypatch.setattr(exact, "_CHUNK", 100)
-    np.testing.assert_allclose(
-        total_rdp(rows, ORDERS, setting=setting, sensitivity=np.ones(1)).for_research(), whole, rtol=1e-12
-    )
-
-
-def test_a_figure_is_private():
-    rows = np.array([[3.0, 1.0]])
-    setting = QuerySetting(sigma=1.0)
-    assert isinstance(total_rdp(rows, ORDERS, setting=setting, sensitivity=np.ones(1)), Private)
-    assert isinstance(query_rdp(rows, ORDERS, setting=setting, sensitivity=1.0), Private)
-
-
 def test_the_mnist_votes_cost_about_half_of_what_papernot_2018_charges():
     data = os.environ.get("CONCLAVE_DATA")
     if not data:
@@ -291,18 +272,3 @@ def test_values_outside_their_range_are_refused(change, named):
     counts, orders = given.pop("counts"), given.pop("orders")
     with pytest.raises(InvalidInput, match=named):
         total_rdp(counts, orders, setting=QuerySetting(sigma=5.0), **given)
-
-
-@pytest.mark.parametrize(
-    ("given", "named"),
-    [
-        ({"sigma": 0.0}, "sigma"),
-        ({"sigma": 1.0, "sigma_threshold": 3.0}, "without a threshold"),
-        ({"sigma": 1.0, "threshold": np.inf, "sigma_threshold": 1.0}, "finite"),
-        ({"sigma": 1.0, "threshold": 1.0, "sigma_threshold": -1.0}, "sigma_threshold"),
-        ({"sigma": 1.0, "student_votes": np.ones((1, 2))}, "without a test with noise of its own"),
-    ],
-)
-def test_a_setting_out_of_range_is_refused(given, named):
-    with pytest.raises(InvalidInput, match=named):
-        QuerySetting(**given)
