@@ -74,8 +74,8 @@ def test_the_pages_that_teach_the_commands_are_run() -> None:
     names = {page.relative_to(ROOT / "docs").as_posix() for page in RUNNABLE}
     assert "tutorials/researcher.md" in names
     guides = {f"how-to/{path.name}" for path in (ROOT / "docs" / "how-to").glob("*.md")}
-    # An index; a cluster, a registry and Helm; a clone, data sets and published votes.
-    needs_more = {"how-to/install.md", "how-to/kubernetes.md", "how-to/reproduce-a-paper.md"}
+    # An index; people alone; a cluster, a registry and Helm; a clone, data sets and published votes.
+    needs_more = {f"how-to/{name}.md" for name in ("install", "run-a-consortium", "kubernetes", "reproduce-a-paper")}
     assert guides - names == {"how-to/run-on-several-hosts.md", "how-to/add-a-part.md"} | needs_more
 
 

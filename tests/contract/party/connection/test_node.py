@@ -185,11 +185,11 @@ def test_asking_late_teachers_again_and_again_is_no_fault_of_the_coordinator(at,
 
 def test_a_welcome_of_another_session_is_a_replay(at):
     with pytest.raises(Refused, match="replayed"):
-        at.node._welcome(Welcome(1, b"y" * NONCE_BYTES, 0, ()), at.session)
+        at.node._welcome(Welcome(1, b"y" * NONCE_BYTES, 0, ()), at.session, {})
 
 
 def test_a_clock_that_is_off_is_said(at):
-    at.node._welcome(Welcome(1, at.session.nonce, 0, ()), at.session)
+    at.node._welcome(Welcome(1, at.session.nonce, 0, ()), at.session, {})
     assert "clock_skew" in [event for event, _ in at.events]
 
 
