@@ -116,7 +116,7 @@ def test_a_run_whose_labels_are_poor_says_so_in_its_verdict(capsys):
     said = capsys.readouterr().out
     assert "Doubtful: many labels will be wrong" in said
     page = Path("out/report.html").read_text(encoding="utf-8")
-    assert page.index("Doubtful: many labels will be wrong") < page.index("What it cost")
+    assert page.index("many labels will be wrong") < page.index("What did it cost")
 
 
 @pytest.mark.parametrize("text", ["0.37", "1:0.5,2.5:0.5", "lognormal:2,0.5", "uniform:1,4"])
