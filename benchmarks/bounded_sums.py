@@ -158,8 +158,9 @@ class Coin:
     @classmethod
     def of(cls, seed: bytes, bound: NormBound) -> Coin:
         """Points are none at which a polynomial has values of its own."""
-        drawn = field_elements(derived_key("points", seed), POINTS).astype(np.int64)
-        points, count = _SQUARE + drawn % (P - _SQUARE), sum(bound.blocks)
+        high, low = field_elements(derived_key("points", seed), 2 * POINTS).astype(np.int64).reshape(2, POINTS)
+        # Of two numbers: of one, the points that its remainder gives twice are twice as likely, and can be made roots.
+        points, count = _SQUARE + (high * P + low) % (P - _SQUARE), sum(bound.blocks)
         factors = field_elements(derived_key("factors", seed), POINTS * count).reshape(POINTS, count)
         return cls(_lagrange(_NODES, points), _lagrange(_SQUARE, points), factors)
 

@@ -273,17 +273,17 @@ def check_units(
 ) -> None:
     """Raises InvalidInput unless a party's sums could be those of at most `population` units of this weight.
 
-    votes: of records that each say one step in so many cells: every cell is whole steps, all together are those of a
-    whole number of records, and no cell has more than one of each. None: entries are of any size, and the norm of the
-    sum of units is at most that of all of them in one direction. The values are not in the message.
+    votes: of records that each say one step in so many cells of their class: every cell is whole steps, those of a
+    class are of a whole number of records, and no cell has more than one of each; that a record says at most one in
+    each partition is not checked. None: entries are of any size, and the norm of the sum of units is at most that of
+    all of them in one direction. The values are not in the message.
     """
-    flat = sums.reshape(1, -1)
     if votes is None:
-        fits = squared_norms(flat)[0] <= (population * weight_units) ** 2
+        fits = squared_norms(sums.reshape(1, -1))[0] <= (population * weight_units) ** 2
     else:
-        steps, rest = np.divmod(flat, isqrt(weight_units**2 // votes))
-        records, odd = divmod(int(steps.sum()), votes)
-        fits = not rest.any() and not odd and int(steps.max(initial=0)) <= records <= population
+        steps, rest = np.divmod(sums, isqrt(weight_units**2 // votes))
+        records, odd = np.divmod(steps.sum(axis=0), votes)
+        fits = not (rest.any() or odd.any() or (steps > records).any()) and int(records.sum()) <= population
     if not fits:
         raise InvalidInput(
             f"sums of contributions of shape {sums.shape} are of no set of units; allowed: of at most {population} "

@@ -186,12 +186,15 @@ def test_a_party_whose_sum_cannot_be_one_is_left_out_at_every_level_and_pays_not
 
 
 def sums_of_nobody(sums, weight, kind):
-    """Sums that no 30 units have: of more of them; of part of a vote; of one cell twice; beyond the norm alone."""
+    """Sums that no 30 units have: of more of them; of part of a vote; of one cell twice; of a record of two classes;
+    beyond the norm alone."""
     if kind == "cells":
-        odd, alone = sums.copy(), np.zeros_like(sums)
+        step, odd, alone, both = int(np.gcd.reduce(sums.ravel())), sums.copy(), np.zeros_like(sums), sums.copy()
         odd[0, 0] += 1
-        alone[0, 0] = sums.sum() + int(np.gcd.reduce(sums.ravel()))
-        return [2 * sums, odd, alone]
+        alone[0, 0] = sums.sum() + step
+        at = np.argmax(both[:, 0])
+        both[at] += (-step, step)
+        return [2 * sums, odd, alone, both]
     beyond, long = np.zeros_like(sums), np.zeros_like(sums)
     beyond[0, 0], long[:2, 0] = 31 * weight, (22 * weight, -22 * weight)
     return [beyond, long]

@@ -125,25 +125,34 @@ def moved_pads(monkeypatch, at):
     monkeypatch.setattr("tests.harness.inference_parties.deal", moved)
 
 
-@pytest.mark.parametrize("at", [0, 1], ids=["of votes", "of keyed votes"])
-def test_a_guardian_that_deals_other_pads_has_all_votes_refused_whatever_they_are(at, monkeypatch) -> None:
-    moved_pads(monkeypatch, at)
-    found = checked(computed())
-    assert not found[0].any()
-    assert not found[1].any()
+def undoing(monkeypatch, at):
+    """A guardian that puts into its own share what it took from the querying party's."""
+    honest = sketch.guardian_votes, sketch.guardian_determined
+    added = np.zeros(CLASSES, dtype=np.uint32)
+    added[GUESS] = 1
 
-
-def test_a_guardian_that_undoes_other_pads_of_keyed_votes_in_the_check_has_all_votes_taken(monkeypatch) -> None:
-    """What it added to k v is known to it, and the same for every vote: it can take it out, of all or of none."""
-    moved_pads(monkeypatch, 1)
-    both = computed()
-    determined = sketch.guardian_determined
-
-    def undone(*given, **more):
-        found = determined(*given, **more)
+    def determined(*given, **more):
+        found = honest[1](*given, **more)
         keyed = found.keyed.copy()
-        keyed[:, 0, :, GUESS] = plus(keyed[:, 0, :, GUESS], np.array([1], dtype=np.uint32))
+        keyed[:, 0] = plus(keyed[:, 0], np.broadcast_to(added, keyed[:, 0].shape))
         return replace(found, keyed=keyed)
 
-    monkeypatch.setattr(sketch, "guardian_determined", undone)
-    assert checked(both)[0].all()
+    def votes(*given, **more):
+        found = honest[0](*given, **more)
+        return plus(found, np.broadcast_to(added, found.shape))
+
+    monkeypatch.setattr(sketch, *[("guardian_votes", votes), ("guardian_determined", determined)][at])
+
+
+@pytest.mark.parametrize("undone", [False, True], ids=["left", "undone"])
+@pytest.mark.parametrize("at", [0, 1], ids=["of votes", "of keyed votes"])
+def test_a_guardian_that_deals_other_pads_has_all_votes_refused_or_if_it_undoes_them_taken(
+    at, undone, monkeypatch
+) -> None:
+    """What it added is known to it, and the same for every vote: it can take it out, of all or of none."""
+    moved_pads(monkeypatch, at)
+    both = computed()
+    if undone:
+        undoing(monkeypatch, at)
+    for found in checked(both):
+        assert (found == undone).all()
