@@ -1,7 +1,5 @@
 """Hidden queries in one process: the labels of clear votes, everybody's ledger, and what repeated steps can gain."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """What the guardian deals for a computation serves that computation alone."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

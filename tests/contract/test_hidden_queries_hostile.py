@@ -1,7 +1,5 @@
 """Hidden queries under hostile messages: each is refused with a code and costs nothing; the next honest step works."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from itertools import count
@@ -91,12 +89,7 @@ def test_a_guardian_deals_to_those_whose_offers_are_signed_by_their_party_and_to
     other_key = good[2].copy()
     other_key[0] ^= 1
     answers = dealt(
-        good,
-        offer(signed_by=1),
-        (*good[:3], flipped),
-        (*good[:2], other_key, good[3]),
-        offer(queries=7),
-        offer(seat=2),
+        good, offer(signed_by=1), (*good[:3], flipped), (*good[:2], other_key, good[3]), offer(queries=7), offer(seat=2)
     )
     assert [len(answer) for answer in answers] == [4, 0, 0, 0, 0, 4]
     assert [len(answer) for answer in dealt((np.array([1], dtype=np.int64), *good[1:]))] == [0]

@@ -1,7 +1,5 @@
 """A querying party that is stopped before or after any message of a batch goes on: once charged, once noised."""
 
-from __future__ import annotations
-
 import sqlite3
 from contextlib import contextmanager, suppress
 

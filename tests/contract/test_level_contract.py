@@ -1,7 +1,5 @@
 """One suite for every level of confidentiality that hides votes: the labels of `clear`, and everybody's ledger."""
 
-from __future__ import annotations
-
 from collections import deque
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """A relay that reads with the guardian, or meddles with what it passes on: it reads nothing, and nobody is named."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from math import prod
 

@@ -1,7 +1,5 @@
 """A consortium on loopback in which a hospital asks: a hub that relays, nodes with private models, and a guardian."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Settings of audits from one flat set of terms."""
 
-from __future__ import annotations
-
 from dataclasses import fields
 from typing import Any
 

@@ -3,8 +3,6 @@
 All in one run of the engine, as starting it takes up to ten seconds.
 """
 
-from __future__ import annotations
-
 from functools import partial
 
 import numpy as np

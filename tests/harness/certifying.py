@@ -1,7 +1,5 @@
 """An authority of a consortium of tests, and the certificates that it signs."""
 
-from __future__ import annotations
-
 import datetime
 
 from cryptography import x509

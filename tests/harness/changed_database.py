@@ -1,7 +1,5 @@
 """A database that somebody changed by hand, without the triggers that are against it."""
 
-from __future__ import annotations
-
 import sqlite3
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Clocks of event loops that a test puts forward, so that no deadline of a test is a matter of the machine's speed."""
 
-from __future__ import annotations
-
 import asyncio
 import time
 

@@ -1,7 +1,5 @@
 """A consortium on loopback for tests: an authority, a hub and nodes in threads, with real mutual TLS."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable
@@ -87,11 +85,7 @@ class Consortium(Certifying):
             self.study, self.ledger, outcome_for=lambda *args: self.coordinator.outcome_for(*args)
         )
         self.coordinator = Coordinator(
-            self.study,
-            ledger=self.ledger,
-            aggregation=self.aggregation(),
-            exchange=transport,
-            run=b"run",
+            self.study, ledger=self.ledger, aggregation=self.aggregation(), exchange=transport, run=b"run"
         )
 
     def _time_rounds(self) -> None:

@@ -3,8 +3,6 @@
 A reader may return, or raise an error of protocols.errors; anything else is a finding.
 """
 
-from __future__ import annotations
-
 import datetime
 import io
 import json

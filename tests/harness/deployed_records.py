@@ -1,7 +1,5 @@
 """A study between three hospitals in which records vote, with its pool, its queries and their tables of records."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A distribution that is installed beside Conclave, as a folder to put on sys.path: a module and its entry points."""
 
-from __future__ import annotations
-
 import copy
 from pathlib import Path
 from typing import TypeVar

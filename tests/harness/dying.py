@@ -1,7 +1,5 @@
 """A database connection that dies before its n-th statement, as a process that is killed does."""
 
-from __future__ import annotations
-
 import shutil
 import sqlite3
 from pathlib import Path

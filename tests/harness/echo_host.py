@@ -3,8 +3,6 @@
 Workers import it as `tests.harness.echo_host`: engines hand the import path on.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import time
@@ -33,10 +31,7 @@ class EchoHost:
             order, _, rest = requests[party].partition(b":")
             if order == b"silent":
                 continue
-            yield (
-                (rest.decode() if order == b"as" else party),
-                self._reply(party, order, rest, requests[party]),
-            )
+            yield ((rest.decode() if order == b"as" else party), self._reply(party, order, rest, requests[party]))
 
     def _reply(self, party: str, order: bytes, rest: bytes, request: bytes) -> bytes:
         if order == b"repeat":

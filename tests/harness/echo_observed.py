@@ -1,7 +1,5 @@
 """What the engine contract wants to know of one run: exchanges with the parties of echo_host, errors among them."""
 
-from __future__ import annotations
-
 import io
 import os
 from collections.abc import Iterator

@@ -4,8 +4,6 @@
 are tested in tests/system/test_engine_contract.py, and give the same replies to the same requests.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar

@@ -1,7 +1,5 @@
 """A ledger whose disk is full, or whose process ends, at a chosen statement."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import tempfile

@@ -6,8 +6,6 @@ A study in which a promise is broken is named in the output by kind and number: 
 --sequences 1` with the same seed runs it again.
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Small studies of every level and mechanism for generated faults: how each is asked, answered and paid for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace

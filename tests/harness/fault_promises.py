@@ -1,7 +1,5 @@
 """What must hold after every generated sequence of faults, whatever it was: a check of a FaultWorld."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from protocols.votes import ABSTAIN

@@ -3,8 +3,6 @@
 fault_campaign.py runs many.
 """
 
-from __future__ import annotations
-
 import random
 import shutil
 import sqlite3

@@ -6,8 +6,6 @@ are lost, repeated, old or contradict each other; conversations with the guardia
 in tests/harness/fault_promises.py.
 """
 
-from __future__ import annotations
-
 import datetime
 import random
 import threading

@@ -1,7 +1,5 @@
 """What small files hold: arrays, a table, a picture, and the texts that a hospital or an operator writes."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

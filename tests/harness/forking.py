@@ -5,8 +5,6 @@ start from nothing is tested where they are installed, in tests/system/coordinat
 tests/system/deployment/test_distribution.py.
 """
 
-from __future__ import annotations
-
 import atexit
 import gc
 import json

@@ -1,7 +1,5 @@
 """Six parties, a coordinator and a guardian in one process, whose conversations can be cut at any message."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from coordinator.in_process import InProcessTransport

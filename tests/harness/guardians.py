@@ -1,7 +1,5 @@
 """A guardian's port on loopback for tests, and stand-ins for what speaks there."""
 
-from __future__ import annotations
-
 import datetime
 import os
 import sqlite3

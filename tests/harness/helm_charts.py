@@ -1,7 +1,5 @@
 """Renders the chart of deploy/helm without Helm: the few constructs that its templates use, in the words of jinja2."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A hospital's home for tests: records, an invitation, settings; the commands are run in this process."""
 
-from __future__ import annotations
-
 import base64
 import csv
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Ten ways in which a server falsifies what it enters, as changes of the real check of inputs; and one that helps."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from fractions import Fraction
 

@@ -1,7 +1,5 @@
 """Makes tests/vectors/input_check.json with the code under test: python tests/harness/input_check_vectors.py."""
 
-from __future__ import annotations
-
 import json
 from fractions import Fraction
 from pathlib import Path

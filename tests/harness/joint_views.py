@@ -8,8 +8,6 @@ Both servers' noise is zero. That is the harder case: nothing but shares and lab
 outputs are the same in every run.
 """
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import combinations

@@ -6,8 +6,6 @@ Every level in turn; only processes that it started are ended, and it stops by i
 its release verified, and the ledgers of all sides are compared. Prints what was killed, as JSON.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import json

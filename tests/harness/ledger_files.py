@@ -1,7 +1,5 @@
 """Files in the place of a ledger, whose first bytes somebody else wrote."""
 
-from __future__ import annotations
-
 import tempfile
 from functools import cache
 from pathlib import Path

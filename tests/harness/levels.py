@@ -1,7 +1,5 @@
 """Studies of every level of confidentiality, with the pieces that a level needs, in one process."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The demo's consortium for tests: servers in processes of their own, and people's commands in this one."""
 
-from __future__ import annotations
-
 import contextlib
 import io
 import threading

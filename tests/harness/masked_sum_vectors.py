@@ -3,8 +3,6 @@
 python tests/harness/masked_sum_vectors.py writes it.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A small OMOP database in SQLite, and the same patients as a FHIR export: who is ill has a higher creatinine."""
 
-from __future__ import annotations
-
 import datetime
 import json
 import random

@@ -1,7 +1,5 @@
 """An operator's home for tests, and a hub of one process with the interface of the real one."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Values at and beyond the ends of a range, and a message of each kind to carry them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The files of record votes with one number in them that may be out of its range."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pages of documentation, and what a test reads in them: blocks, headings, sections, tables."""
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Callable, Iterator

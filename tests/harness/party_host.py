@@ -5,8 +5,6 @@ the folder, one a party, so that a party is the same whichever worker its messag
 studies, each in a folder of its own.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 

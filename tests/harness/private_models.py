@@ -1,7 +1,5 @@
 """A study in which a querying party asks, with private models of several kinds and a guardian, in one process."""
 
-from __future__ import annotations
-
 import numpy as np
 from cryptography.hazmat.primitives.asymmetric import ec
 

@@ -1,7 +1,5 @@
 """Figures as published tables have them: the cost of each label, and the moments accountant's conversion."""
 
-from __future__ import annotations
-
 import numpy as np
 from jaxtyping import Float64, Int64
 from numpy import ndarray

@@ -3,8 +3,6 @@
 python tests/harness/python_page.py     rewrites it; test_public_interface.py compares it
 """
 
-from __future__ import annotations
-
 import inspect
 import textwrap
 from collections.abc import Callable

@@ -3,8 +3,6 @@
 A new reader is listed here; tests/unit/test_reader_calls.py finds the calls that go round them.
 """
 
-from __future__ import annotations
-
 import datetime
 import gzip
 from collections.abc import Callable
@@ -175,9 +173,7 @@ def readers(folder: Path) -> dict[str, Reader]:
             QUERIES.to_bytes(),
             lambda path: Blocks.from_bytes(read_bytes(path, most=BLOCKS_BYTES), where=str(path)),
         ),
-        "queries of a study": Reader(
-            "queries.npz", counted[1].to_bytes(), lambda path: read_blocks(path, counted[0])
-        ),
+        "queries of a study": Reader("queries.npz", counted[1].to_bytes(), lambda path: read_blocks(path, counted[0])),
         "votes of records": Reader("votes.npz", _votes(folder, counted[0]), lambda path: read_votes(path, counted[0])),
         "guardian's signatures": Reader(
             "guardian.sig", b"3 " + b"0f" * 64 + b"\n", lambda path: read_signatures(path.parent)

@@ -4,8 +4,6 @@ One hospital at level clear, from Hello to the last outcome. Recording it anew i
 of the software is released, the old file stays, and a changed wire gets a number of its own.
 """
 
-from __future__ import annotations
-
 import base64
 import datetime
 import json

@@ -4,8 +4,6 @@ It is documentation and a test oracle: it loops where the real code is vectorise
 ledgers.
 """
 
-from __future__ import annotations
-
 import math
 
 from jaxtyping import Float64, Integer

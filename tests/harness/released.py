@@ -1,7 +1,5 @@
 """A labelled study as a hub would leave it: real parties and coordinator in one process, with signed evidence."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Randomness that tests can repeat."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from protocols.crypto.randomness import RandomSource

@@ -1,7 +1,5 @@
 """Several hosts in one run of an engine: each message names its own, and a worker opens each host once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """Votes signed anew, and a guardian's word about votes: for tests in which somebody departs from the protocol."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from protocols.levels.two_server.signed_votes import as_array, sent_votes, signed_votes

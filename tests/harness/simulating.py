@@ -1,7 +1,5 @@
 """conclave-simulate, run in this process."""
 
-from __future__ import annotations
-
 from simulations.commands.group import run_command
 
 

@@ -1,7 +1,5 @@
 """Six parties that vote under cover, a coordinator that begins anew at each label, and at two_server a guardian."""
 
-from __future__ import annotations
-
 import os
 from contextlib import contextmanager
 

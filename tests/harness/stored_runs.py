@@ -1,7 +1,5 @@
 """Small finished runs from stored votes, drawn from a seed: no data set and no training."""
 
-from __future__ import annotations
-
 import dataclasses
 from pathlib import Path
 
@@ -30,13 +28,7 @@ def write_votes(folder: Path, *, parties: int, queries: int, classes: int, teach
 
 
 def stored_run(
-    folder: Path,
-    *,
-    parties: int = 40,
-    pool: int = 300,
-    classes: int = 4,
-    teachers: int = 1,
-    **settings: object,
+    folder: Path, *, parties: int = 40, pool: int = 300, classes: int = 4, teachers: int = 1, **settings: object
 ) -> RunResult:
     """A run over such votes: Confident-GNMax, Gaussian accountant, proportional weights, unless given."""
     given = {

@@ -1,7 +1,5 @@
 """Small studies that tests share."""
 
-from __future__ import annotations
-
 import datetime
 import hashlib
 from collections.abc import Callable, Sequence
@@ -104,13 +102,7 @@ def make_study(
         quorum=quorum,
         confidentiality=confidentiality,
         roster=tuple(
-            Seat(
-                party=f"p{i}",
-                epsilon=e,
-                delta=delta,
-                weight=float(w),
-                rate=r,
-            )
+            Seat(party=f"p{i}", epsilon=e, delta=delta, weight=float(w), rate=r)
             for i, (e, w, r) in enumerate(zip(epsilon, weight, rates or [1.0] * len(epsilon), strict=True))
         ),
     )

@@ -1,7 +1,5 @@
 """Members of a masked sum that run another program: what one can send or leave out at each step, signed as its own."""
 
-from __future__ import annotations
-
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from unittest.mock import patch

@@ -1,7 +1,5 @@
 """A whole secure sum in one process, with drop-outs at any step and with messages that are tampered with."""
 
-from __future__ import annotations
-
 import hashlib
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Six hospitals and a coordinator that add up votes under masks, in one process; anything may stand between them."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from coordinator.in_process import InProcessTransport

@@ -1,7 +1,5 @@
 """The terms of a study, of which only what records are read by matters to a test."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from protocols.study.terms import Feature, Terms

@@ -1,7 +1,5 @@
 """Figures that are made but not drawn, for tests of what else a run writes and says."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

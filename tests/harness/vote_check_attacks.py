@@ -6,8 +6,6 @@ moves its share of the results by minus what class GUESS would add, and the test
 vote.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,12 +14,7 @@ from protocols.crypto.channel import elements, receive
 from protocols.crypto.field import minus, plus, times
 from protocols.crypto.prg import derived_key
 from protocols.levels.two_server import shares
-from protocols.levels.two_server.shares import (
-    coordinator_blinds,
-    guardian_blinds,
-    guardian_determined,
-    guardian_votes,
-)
+from protocols.levels.two_server.shares import coordinator_blinds, guardian_blinds, guardian_determined, guardian_votes
 from protocols.levels.two_server.sketch import _challenge, _Own, _Sketch
 
 CLASSES, GUESS = 3, 1

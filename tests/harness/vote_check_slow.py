@@ -3,8 +3,6 @@
 Arrays are nested lists, in the order of the page's indices.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms

@@ -1,7 +1,5 @@
 """Makes tests/vectors/vote_check.json with the code under test: python tests/harness/vote_check_vectors.py."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

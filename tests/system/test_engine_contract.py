@@ -4,8 +4,6 @@ Starting an engine takes up to ten seconds, so one run per engine (`carried`, wh
 the observations, and the tests look at them.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess
@@ -19,14 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from protocols.errors import (
-    BudgetExceeded,
-    ConclaveError,
-    DataUnavailable,
-    EngineFailed,
-    InvalidInput,
-    Refused,
-)
+from protocols.errors import BudgetExceeded, ConclaveError, DataUnavailable, EngineFailed, InvalidInput, Refused
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.engine import ONE_THREAD, Exchange, HostSpec
 from tests.harness.carried_studies import ALL

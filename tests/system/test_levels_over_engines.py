@@ -1,7 +1,5 @@
 """Every level of confidentiality over the engines that carry messages between processes, and teachers."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

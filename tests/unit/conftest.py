@@ -1,7 +1,5 @@
 """A unit test opens no socket, starts no process and needs neither torch nor Flower: others may, elsewhere."""
 
-from __future__ import annotations
-
 import sys
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A module is one idea: no Python file of source, tests or benchmarks grows past what is read at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

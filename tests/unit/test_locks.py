@@ -1,7 +1,5 @@
 """requirements/*.txt say every version and hash of what pyproject.toml asks for, and nothing of where it came from."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import tomllib

@@ -65,7 +65,9 @@ ALLOWED = {
     "coordinator/encoders/resnet.py": {"torch.load": "weights alone, of a file whose hash was given; errors caught"},
     "coordinator/encoders/efficientnet.py": {"torch.load": "weights alone, of a package's file, by its hash"},
     "party/teachers/trees.py": {
-        "zipfile.ZipFile": "after check_archive", "np.load": "the same", "io.load": "in the table of readers",
+        "zipfile.ZipFile": "after check_archive",
+        "np.load": "the same",
+        "io.load": "in the table of readers",
     },
     "party/teachers/own.py": {"io.load": "catches whatever it raises", "io.get_untrusted_types": "the same"},
     "party/teachers/own_torch.py": {"safetensors.safe_open": "as torch_teacher.py"},

@@ -1,7 +1,5 @@
 """The public interface: its names, its examples, what importing it costs, and that it is the simulator's own code."""
 
-from __future__ import annotations
-
 import csv
 import doctest
 import importlib

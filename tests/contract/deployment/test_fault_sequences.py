@@ -1,7 +1,5 @@
 """A sample of the generated fault sequences, at every level and mechanism; fault_campaign.py runs as many as asked."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

@@ -7,8 +7,6 @@ in hexadecimal. test_corpus.py replays them. Atheris (fuzz_decoders.py) can begi
 each input to a file of its own, behind the byte that chooses its reader.
 """
 
-from __future__ import annotations
-
 import argparse
 import random
 import re

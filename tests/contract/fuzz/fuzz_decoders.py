@@ -7,8 +7,6 @@ The first byte chooses the reader (readers.py), the rest is what it reads. The i
 ./crash-*. Short runs of the same readers are part of the test suite (test_altered_inputs.py).
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from pathlib import Path

@@ -3,8 +3,6 @@
 More of them: CONCLAVE_FUZZ_INPUTS=20000 pytest tests/contract/fuzz
 """
 
-from __future__ import annotations
-
 import os
 import random
 import re

@@ -1,7 +1,5 @@
 """The committed corpus is read again: every input is read, or refused with an error of the project."""
 
-from __future__ import annotations
-
 import warnings
 
 import pytest

@@ -190,9 +190,7 @@ def test_verify_ends_with_9_where_a_release_leaves_out_a_study_in_which_the_node
     assert place.run("verify", "second", "--release", str(release)) == 0, "it has not voted in the other one yet"
     place.ask()
     first = operator.label(place.study, queries=place.queries)
-    naming = operator.release(
-        labelled, tmp_path / "naming", earlier=[operator.release(first, tmp_path / "first")]
-    )
+    naming = operator.release(labelled, tmp_path / "naming", earlier=[operator.release(first, tmp_path / "first")])
     for folder, unnamed in ((release, ["test"]), (naming, [])):
         capsys.readouterr()
         assert place.run("verify", "second", "--release", str(folder)) == (Exit.PARTLY if unnamed else 0)

@@ -279,9 +279,7 @@ def test_contributions_to_other_queries_than_the_studys_are_refused() -> None:
         contributions(study_of(), other, HOLDINGS)
 
 
-@pytest.mark.parametrize(
-    "terms", [{"signed": False}, {"votes": GRADED.filled - 1}, {"queries": GRADED.rows + 1}]
-)
+@pytest.mark.parametrize("terms", [{"signed": False}, {"votes": GRADED.filled - 1}, {"queries": GRADED.rows + 1}])
 def test_contributions_are_refused_where_the_study_says_less_of_its_queries_than_a_unit_moves(terms) -> None:
     study = study_of(queries=GRADED)
     contributions(study, GRADED, HOLDINGS)

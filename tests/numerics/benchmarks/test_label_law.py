@@ -126,11 +126,7 @@ def test_where_one_draw_decides_the_refusal_is_one_outcome_more(floor):
     np.testing.assert_allclose(found.for_research()[:, 0], want, rtol=1e-8, atol=1e-12)
 
 
-@given(
-    st.lists(st.integers(1, 60), min_size=3, max_size=6),
-    st.floats(0.01, 1.0),
-    st.floats(2.0, 60.0),
-)
+@given(st.lists(st.integers(1, 60), min_size=3, max_size=6), st.floats(0.01, 1.0), st.floats(2.0, 60.0))
 @settings(max_examples=40, deadline=None)
 def test_a_moved_vote_never_costs_more_than_the_worst_case_and_swapping_sides_swaps_directions(counts, weight, sigma):
     before = np.array([counts], dtype=np.float64)

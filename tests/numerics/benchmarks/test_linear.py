@@ -1,7 +1,5 @@
 """Linear models with privacy: what a record moves, what noise an epsilon has, and what decides the rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from types import SimpleNamespace
 

@@ -12,12 +12,7 @@ from party.lifetime import CURRENCIES, LifetimeCap, allowance, epsilon_reached
 from protocols.budgets.filter import NANO
 
 
-@given(
-    st.floats(0.05, 20.0),
-    st.floats(1e-12, 1e-2),
-    st.integers(0, len(CURRENCIES) - 2),
-    st.integers(1, 10**11),
-)
+@given(st.floats(0.05, 20.0), st.floats(1e-12, 1e-2), st.integers(0, len(CURRENCIES) - 2), st.integers(1, 10**11))
 def test_the_epsilon_of_what_is_reserved_agrees_with_50_digits(epsilon, delta, at, nano):
     order = float(CURRENCIES[at])
     reached = epsilon_reached(nano, order, delta=delta, noise_distance=0.0)

@@ -9,10 +9,7 @@ import pytest
 
 FOLDER = Path(__file__).parents[3] / "benchmarks"
 # Benchmarks whose sizes are arguments.
-TINY = {
-    "replay": {"queries": 200, "settings": 3, "many": 50},
-    "smooth_sensitivity": {"queries": 5},
-}
+TINY = {"replay": {"queries": 200, "settings": 3, "many": 50}, "smooth_sensitivity": {"queries": 5}}
 
 
 @pytest.mark.parametrize("name", sorted(path.stem for path in FOLDER.glob("[a-z]*.py")))

@@ -1,7 +1,5 @@
 """The losses of PATE-G's discriminator and generator, against the formulas computed one by one."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Semi-supervised students of the benchmarks: what they learn, and SoftMatch's weights against the paper's formulas."""
 
-from __future__ import annotations
-
 import math
 import statistics
 

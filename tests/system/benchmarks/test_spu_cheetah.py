@@ -56,10 +56,7 @@ def test_on_the_same_shares_and_noise_cheetah_and_the_garbled_circuits_say_what_
         ("asking", coordinators, noise[0], threshold),
         ("answering", guardians, noise[1], 0),
     ):
-        files[role] = {
-            "label": plus(share, from_integers(own)),
-            "bit": plus(share, from_integers(own - less)),
-        }
+        files[role] = {"label": plus(share, from_integers(own)), "bit": plus(share, from_integers(own - less))}
     found = run_both(tmp_path, "noisy_argmax.py", files)
     opened = {name: (found["asking"][name] + found["answering"][name]).astype(np.int64) for name in ("passed", "label")}
     opened_here, known = converse(

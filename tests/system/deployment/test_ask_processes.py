@@ -1,7 +1,5 @@
 """`conclave-party ask` among real processes: killed and interrupted at every kind of point, it goes on and ends."""
 
-from __future__ import annotations
-
 import csv
 import json
 import signal

@@ -1,7 +1,5 @@
 """Units, containers and the compose file: hardened, and what they call exists. Images are not built here."""
 
-from __future__ import annotations
-
 import configparser
 import os
 import re
@@ -36,11 +34,7 @@ HARDENED = {
     "UMask": "0077", "LimitCORE": "0", "RestrictAddressFamilies": "AF_INET AF_INET6 AF_UNIX",
 }  # fmt: skip
 COMMANDS = {"conclave-party": PARTY_COMMANDS, "conclave-coordinator": COORDINATOR_COMMANDS}
-HOMES = {
-    "conclave-party": PARTY_HOME,
-    "conclave-coordinator": COORDINATOR_HOME,
-    "conclave-guardian": GUARDIAN_HOME,
-}
+HOMES = {"conclave-party": PARTY_HOME, "conclave-coordinator": COORDINATOR_HOME, "conclave-guardian": GUARDIAN_HOME}
 
 
 def _service(unit: Path) -> dict[str, str]:

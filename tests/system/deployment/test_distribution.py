@@ -1,7 +1,5 @@
 """The wheel and the source distribution: the same bytes wherever they are built, with all that an install needs."""
 
-from __future__ import annotations
-
 import hashlib
 import importlib.util
 import os

@@ -1,7 +1,5 @@
 """A guardian in a process of its own that is killed at every point of a conversation, and started again."""
 
-from __future__ import annotations
-
 import json
 import signal
 import sqlite3
@@ -34,14 +32,7 @@ class Process:
 
     def __init__(self, world: TwoOrganisations) -> None:
         self.log = world.folder / "guardian.log"
-        self.arguments = [
-            sys.executable,
-            "-m",
-            "guardian",
-            "serve",
-            "--home",
-            str(world.guardian.folder),
-        ]
+        self.arguments = [sys.executable, "-m", "guardian", "serve", "--home", str(world.guardian.folder)]
         self.starts = 0
         self.start()
 

@@ -1,7 +1,5 @@
 """The Helm chart: what it lets in and out, what a pod may do, and which values it takes."""
 
-from __future__ import annotations
-
 import json
 
 import jsonschema

@@ -1,7 +1,5 @@
 """The images of a release are built from a base that is pinned by digest, or not at all."""
 
-from __future__ import annotations
-
 import importlib.util
 import stat
 from pathlib import Path

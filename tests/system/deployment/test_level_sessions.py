@@ -1,7 +1,5 @@
 """The levels that hide votes over gRPC with mutual TLS: the same labels and ledgers, and who is missing is named."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -25,12 +23,7 @@ PARTIES = 5
 
 def study_of(level, keys=None, **more):
     """A study between organisations at a level, with the keys of its hospitals."""
-    given = {
-        "confidentiality": level,
-        "sigma": 2.0,
-        "sigma_threshold": 2.0,
-        "threshold": 2.5,
-    } | more
+    given = {"confidentiality": level, "sigma": 2.0, "sigma_threshold": 2.0, "threshold": 2.5} | more
     if level.name == "secure_sum":
         given |= {"view": "histogram", "account": "gaussian", "sigma_threshold": None, "quorum": 4}
     if keys is not None:

@@ -5,8 +5,6 @@ logged at any level and printed; the entries of every ledger's audit log, and wh
 for is recorded while the study runs, faults included, and in every way in which bytes and numbers get into a text.
 """
 
-from __future__ import annotations
-
 import base64
 import csv
 import logging

@@ -1,7 +1,5 @@
 """Running the commands of a page."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

@@ -3,8 +3,6 @@
 python tests/system/docs/flag_tables.py     rewrites them; test_reference.py compares them
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -76,9 +74,11 @@ _EXIT_MEANINGS: dict[str, Mapping[Any, str]] = {"servers": EXIT_MEANINGS, "simul
 _STOPS = re.compile(r"(<!-- stops -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 _RANGES = re.compile(r"(<!-- ranges -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
+
 def options(command: str) -> list[click.Option]:
     """The options of a sub-command, in the order of its help."""
     return [one for one in commands("simulate")[command].params if isinstance(one, click.Option)]
+
 
 def groups() -> dict[str, list[click.Option]]:
     """The tables of the page by name: settings and host as `run` has them, then what each command has alone.
@@ -86,15 +86,13 @@ def groups() -> dict[str, list[click.Option]]:
     A flag of a command without the settings is its own, even where it has the name of one.
     """
     run, said = options("run"), {*SETTINGS, *mechanism_parameters()}
-    tables = {
-        "settings": [one for one in run if one.name in said],
-        "host": [one for one in run if one.name in HOST],
-    }
+    tables = {"settings": [one for one in run if one.name in said], "host": [one for one in run if one.name in HOST]}
     shared = {*said, *HOST}
     for name in commands("simulate"):
         common = shared if shared <= {one.name for one in options(name)} else set()
         tables[name] = [one for one in options(name) if one.name not in common]
     return tables
+
 
 def page_with_tables(text: str) -> str:
     """The page with every list of flags between its marks as the command line is now."""
@@ -105,6 +103,7 @@ def page_with_tables(text: str) -> str:
     text = _PROGRAM.sub(lambda mark: mark[1] + "\n" + _commands(mark[2], helps) + "\n" + mark[4], text)
     return _EXITS.sub(lambda mark: mark[1] + "\n" + _exits(mark[2]) + "\n" + mark[4], text)
 
+
 def _simulated(name: str, rows: list[click.Option], said: set[str]) -> str:
     """A line a flag; in one line those that are as `run` has them, or that every command has."""
     everywhere = [option for option in rows if option.opts[0] in ("--json", "--quiet")]
@@ -113,26 +112,32 @@ def _simulated(name: str, rows: list[click.Option], said: set[str]) -> str:
     same = [f"`{option.opts[0]}`" for option in (*(each for each in new if each not in own), *everywhere)]
     return "".join([f"- Also {', '.join(same)}.\n"] if same else []) + _lines(own)
 
+
 def page_with_accountants(text: str) -> str:
     """The page with the table of accountants between its marks as the program has it now."""
     return _ACCOUNTANTS.sub(lambda mark: mark[1] + "\n" + _accountants() + "\n" + mark[3], text)
 
+
 def page_with_ranges(text: str) -> str:
     """The page with the list of ranges between its marks as the program has it now."""
     return _RANGES.sub(lambda mark: mark[1] + "\n" + _ranges() + "\n" + mark[3], text)
+
 
 def page_with_stops(text: str) -> str:
     """The page with the list of reasons to stop between its marks as the program has it now."""
     listed = "".join(f"- `{reason}`: {meaning}\n" for reason, meaning in STOP_MEANINGS.items())
     return _STOPS.sub(lambda mark: mark[1] + "\n" + listed + "\n" + mark[3], text)
 
+
 def page_with_codes(text: str) -> str:
     """The page with the codes of each section between its marks as `protocols/refusals` has them now."""
     return _CODES.sub(lambda mark: mark[1] + "\n" + _codes(mark[2]) + "\n" + mark[4], text)
 
+
 def _exits(programs: str) -> str:
     rows = [f"| {code:d} | {meaning} |" for code, meaning in _EXIT_MEANINGS[programs].items()]
     return "\n".join(["| code | meaning |", "|---|---|", *rows]) + "\n"
+
 
 def _codes(section: str) -> str:
     """A line a code: who sees it, whether what was reserved stands (*), what it means, what to do, any other cost.
@@ -148,6 +153,7 @@ def _codes(section: str) -> str:
         after = "" if step == "nothing" else f" Next: {step}."
         lines.append(f"- `{code}` ({readers}): {said.means}.{after}{cost}")
     return "\n".join(lines) + "\n"
+
 
 def _ranges() -> str:
     """A line a range, with all integers that have it."""
@@ -165,6 +171,7 @@ def _power(value: int) -> str:
             return f"2^{(value + beside).bit_length() - 1}{said}"
     return f"-({_power(-value)})" if value < -1 else str(value)
 
+
 def commands(program: str) -> dict[str, click.Command]:
     """Every command of conclave-PROGRAM by its words, sub-commands too."""
     found: dict[str, click.Command] = {}
@@ -181,6 +188,7 @@ def commands(program: str) -> dict[str, click.Command]:
 
     walk("", _PROGRAMS[program])
     return found
+
 
 def _commands(program: str, helps: dict[str, str]) -> str:
     """Every command: what it takes, what it does (the first sentence of its help), and the names of its flags.
@@ -200,6 +208,7 @@ def _commands(program: str, helps: dict[str, str]) -> str:
         told.append(f"### {words}\n\n{text}{flags and f' Flags: {flags}.'}\n")
     return "\n".join(told)
 
+
 def _accountants() -> str:
     lines = []
     for row in accountant_table():
@@ -211,8 +220,10 @@ def _accountants() -> str:
         lines.append(f"- `{row.name}`: {about}\n")
     return "".join(lines)
 
+
 def _lines(rows: list[click.Option]) -> str:
     return "".join(f"{_line(option)}\n" for option in rows)
+
 
 def _line(option: click.Option) -> str:
     flags = ", ".join(f"`{flag}`" for flag in (*option.opts, *option.secondary_opts))
@@ -222,10 +233,12 @@ def _line(option: click.Option) -> str:
         meaning = f"{meaning.partition(':')[0]}; `--help` has the list."
     return f"- {flags}{value and f' ({value})'}: {meaning}".rstrip()
 
+
 def _meaning(option: click.Option) -> str:
     """The help, with the default in brackets where click would add it in a way of its own."""
     text = option.help or ""
     return f"{text.removesuffix('.')} [{option.default}]." if option.show_default else text
+
 
 def _value(option: click.Option) -> str:
     """The choices of an option, where its meaning does not list them."""
@@ -233,6 +246,7 @@ def _value(option: click.Option) -> str:
         return ""
     listed = " | ".join(option.type.choices)
     return "" if listed in (option.help or "") else ", ".join(f"`{choice}`" for choice in option.type.choices)
+
 
 if __name__ == "__main__":
     PAGE.write_text(page_with_tables(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

@@ -6,8 +6,6 @@ Of each image the page says which figure of a command it is (`figure: PATH`). An
 as the pages of reports do.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The pages on deployment are those of the programs: commands, keys of files and of the statement, codes."""
 
-from __future__ import annotations
-
 import json
 import re
 import tomllib
@@ -43,6 +41,7 @@ FILES = ROOT / "docs" / "reference" / "study-file.md"
 WIRE = ROOT / "docs" / "reference" / "wire.md"
 STATEMENT = ROOT / "docs" / "how-to" / "read-a-privacy-statement.md"
 
+
 def paths(value: object, name: str = "") -> set[str]:
     """The keys of a JSON value, with dots for objects and [] for lists of objects."""
     if isinstance(value, dict) and value:
@@ -50,6 +49,7 @@ def paths(value: object, name: str = "") -> set[str]:
     if isinstance(value, list) and value and isinstance(value[0], dict):
         return {one for inner in value for one in paths(inner, f"{name}[]")}
     return {name}
+
 
 @pytest.mark.slow
 def test_every_key_of_a_privacy_statement_is_said_in_words_and_no_other(run_page: RunPage) -> None:
@@ -64,6 +64,7 @@ def test_every_key_of_a_privacy_statement_is_said_in_words_and_no_other(run_page
     of_teachers = [name for name in described if not name.startswith("noise.")]
     assert not [name for name in of_teachers if not any(covers(name, key) for key in written)]
 
+
 def test_every_command_of_every_program_has_a_heading() -> None:
     text = PAGE.read_text(encoding="utf-8")
     for program in ("party", "coordinator", "guardian"):
@@ -71,13 +72,16 @@ def test_every_command_of_every_program_has_a_heading() -> None:
         for words in commands(program):
             assert f"\n### {words}\n" in of_program, "run: python tests/system/docs/flag_tables.py"
 
+
 def test_the_exit_codes_are_those_that_the_help_names() -> None:
     table = section(PAGE, "Exit codes of conclave-party, conclave-coordinator and conclave-guardian")
     codes = set(re.findall(r"^\| (\d+) \|", table, re.MULTILINE))
     assert set(re.findall(r"\b(\d+) [a-z]", EPILOG)) == codes
 
+
 def _keys(kind: type) -> set[str]:
     return {field.name for field in fields(kind)}
+
 
 def test_every_key_of_every_file_is_described_and_no_other() -> None:
     def described(heading: str) -> set[str]:
@@ -102,11 +106,13 @@ def test_every_key_of_every_file_is_described_and_no_other() -> None:
     assert described("coordinator.toml") == _keys(CoordinatorSettings)
     assert described("invitation.toml") == _keys(Invitation)
 
+
 def test_the_table_of_a_nodes_dependencies_is_that_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + project["optional-dependencies"]["party"]
     names = {re.split(r"[<>=\[]", each)[0] for each in wanted}
     assert names_of(section(ROOT / "docs" / "how-to" / "install.md", "What a node installs")) == names
+
 
 def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     text = WIRE.read_text(encoding="utf-8")
@@ -122,6 +128,7 @@ def test_the_sizes_of_the_wire_are_those_of_the_code() -> None:
     for named in (*get_args(Frame), *get_args(Request), *get_args(Reply)):
         assert f"`{named.__name__}`" in text
     assert WIRE_VERSIONS == (1,), "the section on versions says that there is one"
+
 
 @pytest.mark.parametrize(("epsilon", "most"), [(4.0, 3), (2.0, 9)])
 def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(

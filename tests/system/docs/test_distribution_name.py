@@ -1,7 +1,5 @@
 """The distribution is installed under its own name everywhere: the Python index has another project called conclave."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -4,8 +4,6 @@ Every ```console block is run, in order, in one temporary folder a page, unless 
 `not run: REASON`. Blocks of a page share that folder, all pages share one cache. No data set but the embedded ones.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

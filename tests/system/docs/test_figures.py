@@ -4,8 +4,6 @@ Figures of a plan are exact. Those of a run follow from trained teachers, whose 
 machine or with another scikit-learn: they may be off by a twentieth.
 """
 
-from __future__ import annotations
-
 import csv
 import json
 import re

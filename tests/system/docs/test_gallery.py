@@ -1,7 +1,5 @@
 """The gallery shows what it says: its commands are commands; each image is there, small, legible, and told in words."""
 
-from __future__ import annotations
-
 import shlex
 import tomllib
 import xml.etree.ElementTree as ElementTree

@@ -1,7 +1,5 @@
 """The page of mathematics: code cites sections that exist, and the figures on the page are those of the code."""
 
-from __future__ import annotations
-
 import re
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Every notebook runs, from its first cell to its last, and is stored without outputs."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

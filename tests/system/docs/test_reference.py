@@ -1,7 +1,5 @@
 """The reference is that of the program: flags, accountants, exit codes, and every file and key that a run writes."""
 
-from __future__ import annotations
-
 import csv
 import json
 import re
@@ -53,6 +51,7 @@ of_conclave_alone = pytest.mark.skipif(
     reason="parts of other distributions are installed",
 )
 
+
 @of_conclave_alone
 def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
     text = PAGE.read_text(encoding="utf-8")
@@ -63,6 +62,7 @@ def test_the_tables_of_flags_are_those_of_the_command_line() -> None:
             for flag in (*option.opts, *option.secondary_opts):
                 assert f"`{flag}`" in text, f"{flag} of {command}"
 
+
 @of_conclave_alone
 def test_the_table_of_accountants_is_that_of_the_program_and_each_has_a_section() -> None:
     text = ACCOUNTANTS_PAGE.read_text(encoding="utf-8")
@@ -71,25 +71,30 @@ def test_the_table_of_accountants_is_that_of_the_program_and_each_has_a_section(
         assert f"- `{row.name}`: {'charges, publishable' if row.charges else 'analyses, private'};" in text
         assert re.search(rf"^### {row.name}$", text, re.MULTILINE), f"no section on {row.name}"
 
+
 def test_the_table_of_ranges_is_that_of_the_program() -> None:
     text = WIRE_PAGE.read_text(encoding="utf-8")
     assert text == page_with_ranges(text), "run: python tests/system/docs/flag_tables.py"
     assert text.count("`Settled.spent`") == 1
+
 
 def test_the_tables_of_codes_are_those_of_the_program() -> None:
     text = ERRORS_PAGE.read_text(encoding="utf-8")
     assert text == page_with_codes(text), "run: python tests/system/docs/flag_tables.py"
     assert set(re.findall(r"^- `([a-z_]+)` \(", text, re.MULTILINE)) == set(Code)
 
+
 def test_the_table_of_reasons_to_stop_is_that_of_the_program() -> None:
     text = OUTPUTS.read_text(encoding="utf-8")
     assert text == page_with_stops(text), "run: python tests/system/docs/flag_tables.py"
     assert names_of(section(OUTPUTS, "Why labelling stops")) == set(get_args(StopReason)) == set(STOP_MEANINGS)
 
+
 def test_run_plan_and_sweep_share_the_settings_that_config_toml_stores() -> None:
     for command in ("run", "plan", "sweep"):
         names = {option.name for option in options(command)}
         assert {*SETTINGS, *mechanism_parameters(), *HOST} <= names
+
 
 def test_the_exit_codes_are_those_of_the_program() -> None:
     assert EXIT_MEANINGS.keys() == set(Exit)
@@ -100,6 +105,7 @@ def test_the_exit_codes_are_those_of_the_program() -> None:
     ):
         rows = re.findall(r"^\| (\d+) \| (.*) \|$", section(PAGE, heading), re.MULTILINE)
         assert rows == [(f"{code:d}", meaning) for code, meaning in meanings.items()]
+
 
 @pytest.mark.slow
 def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage) -> None:
@@ -134,6 +140,7 @@ def test_every_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage
     assert 0.9 < min(group["share_of_budget_used"] for group in summary["groups"])
     assert summary["answered"] > 1.5 * summary["baselines"]["minimum_budget_uniform"]["answered"]
 
+
 @pytest.mark.slow
 def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page: RunPage) -> None:
     folder = run_page(TUTORIAL) / "runs" / "analysed" / "private"
@@ -152,6 +159,7 @@ def test_every_private_file_and_key_of_a_run_is_described_and_no_other(run_page:
     for party in findings["parties"]:
         assert party["exact"] < party["papernot2018 (realised)"] < party["epsilon_guaranteed"]
 
+
 @pytest.mark.slow
 def test_every_column_of_a_sweep_is_described(run_page: RunPage) -> None:
     out = run_page(SWEEP) / "runs" / "sweep"
@@ -168,11 +176,13 @@ def test_every_column_of_a_sweep_is_described(run_page: RunPage) -> None:
     left_out = {"data_seed", "seed", "share_of_budget_used_max", "study_digest"}
     assert means == (described - files - left_out) | varied
 
+
 def _json_of(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, object]:
     capsys.readouterr()
     assert run_command([*arguments, "--json"]) == 0
     result: dict[str, object] = json.loads(capsys.readouterr().out)
     return result
+
 
 def test_what_a_level_affords_is_what_plan_says(capsys: pytest.CaptureFixture[str]) -> None:
     text = (ROOT / "docs" / "how-to" / "choose-a-level.md").read_text(encoding="utf-8")
@@ -182,6 +192,7 @@ def test_what_a_level_affords_is_what_plan_says(capsys: pytest.CaptureFixture[st
         plan = _json_of(capsys, "plan", "--parties", "250", "--budgets", "3", "--sigma", "40", "--quiet",
                         "--confidentiality", level, *flags.split())  # fmt: skip
         assert (plan["answers_if_all_answered"], plan["answers_if_half_answered"]) == (int(if_all), int(if_half))
+
 
 @pytest.mark.slow
 def test_every_key_of_a_plan_and_of_a_comparison_is_described(

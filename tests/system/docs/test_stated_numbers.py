@@ -4,8 +4,6 @@ A comment `measured: NAME.csv` above a table says that it was made of tests/vect
 of `baselines` (SOURCES.md). Bounds are computed again.
 """
 
-from __future__ import annotations
-
 import re
 
 import numpy as np
@@ -41,9 +39,11 @@ MARKED = [
     if "value" not in pd.read_csv(STORED / name, nrows=0)  # of those test_tables.py makes the table
 ]
 
+
 def stored(name: str) -> pd.DataFrame:
     numbers = ("epsilon", "delta", "accuracy", "parties_that_gain", "labels")
     return pd.read_csv(STORED / name, keep_default_na=False, na_values={column: [""] for column in numbers})
+
 
 def rows_below(page: str, head: str) -> list[list[str]]:
     """The cells of the table with this head, row by row."""
@@ -51,6 +51,7 @@ def rows_below(page: str, head: str) -> list[list[str]]:
     table = re.search(rf"^{re.escape(head)}\n\|[-|]+\|\n((?:\|.*\n)+)", text, re.MULTILINE)
     assert table is not None, head
     return [[cell.strip() for cell in line.strip("|").split("|")] for line in table[1].splitlines()]
+
 
 def run_by_group(rows: pd.DataFrame) -> str:
     """by_group.csv of a run as a page shows it: groups of at least 20 records."""
@@ -63,6 +64,7 @@ def run_by_group(rows: pd.DataFrame) -> str:
                 f"{100 * row[f'{MARK}pooled_accuracy']:.1f} % | {cost:+.1f} ({low:+.1f} to {high:+.1f}) |\n"
             )
     return shown
+
 
 def test_a_table_of_stored_results_is_theirs(subtests: pytest.Subtests) -> None:
     assert MARKED
@@ -89,6 +91,7 @@ def test_the_page_of_reproduced_papers_is_that_of_its_run() -> None:
     assert page == papers_markdown(from_tidy(cells, find_papers("all")))
     assert len(cells) > 100
 
+
 def test_labels_of_both_assignments_of_weights_are_those_of_the_run() -> None:
     head = "| table | row | printed | in proportion to budgets | as the published program assigns them |"
     (paper,) = find_papers("individualized")
@@ -103,6 +106,7 @@ def test_labels_of_both_assignments_of_weights_are_those_of_the_run() -> None:
         ours, published = (cells[table.strip("`"), row, f"labels, Weight{how}"] for how in ("", " as published"))
         shown = [number(cell.ours, "count", half=cell.half) for cell in (ours, published)]
         assert said == [number(ours.printed, "count"), *shown]
+
 
 def test_what_follows_from_the_comparison_is_what_its_runs_say() -> None:
     text = (ROOT / "docs" / "explanation" / "when-pate-is-wrong.md").read_text(encoding="utf-8")
@@ -130,6 +134,7 @@ def test_what_follows_from_the_comparison_is_what_its_runs_say() -> None:
     for name in METHODS:
         assert f"| `{name}` |" in text
 
+
 def test_what_a_coin_saves_is_what_its_bound_says() -> None:
     rows = rows_below("secret-sampling.md", "| d | order | g = 0.1 | g = 0.3 | g = 0.5 | g = 0.9 |")
     rates = np.array([0.1, 0.3, 0.5, 0.9])
@@ -138,6 +143,7 @@ def test_what_a_coin_saves_is_what_its_bound_says() -> None:
         d, a = float(shift), float(order)
         found = sampled_label_gaussian_rdp(np.full(4, d), rates, np.array([a]))[:, 0] / (a * d**2)
         assert said == [f"{share:.3f}" for share in found]
+
 
 def test_what_integer_noise_adds_to_the_price_of_a_label_is_what_its_bound_says() -> None:
     ((_, *said),) = rows_below("lattice-noise.md", "| s = Sσ in units | 64 | 256 | 1,000 | 2,560 | 6,400 | 64,000 |")
@@ -150,6 +156,7 @@ def test_what_integer_noise_adds_to_the_price_of_a_label_is_what_its_bound_says(
         f"{share:.{len(text.partition('.')[2].split()[0])}f}" for share, text in zip(found, said, strict=True)
     ]
 
+
 def test_ceilings_of_membership_attacks_are_what_their_formulas_say() -> None:
     rows = rows_below("membership-attack.md", "| | at most | epsilon 1 | epsilon 2 | epsilon 3 |")
     epsilon, delta = np.array([1.0, 2.0, 3.0]), np.full(3, 1e-5)
@@ -161,6 +168,7 @@ def test_ceilings_of_membership_attacks_are_what_their_formulas_say() -> None:
         ],
     }
     assert {name: shown for name, _, *shown in rows} == ceilings
+
 
 def test_how_often_a_confidence_of_a_typical_case_fails_is_exact() -> None:
     rows = rows_below("../../benchmarks/typical-case.md", "| rare record: share, x | N = 20 | N = 100 | N = 1000 |")
@@ -177,6 +185,7 @@ def test_how_often_a_confidence_of_a_typical_case_fails_is_exact() -> None:
                     break
                 fails += binom.pmf(rare, size, share)
             assert text == f"{fails:.{len(text.partition('.')[2])}f}"
+
 
 def test_what_the_default_noise_gains_on_planned_votes_is_what_a_plan_says() -> None:
     """Each ensemble with the mean accuracy and the concentration that choose-noise.md fits to it."""
@@ -205,6 +214,7 @@ def test_what_the_default_noise_gains_on_planned_votes_is_what_a_plan_says() -> 
         assert usual == f"{confident.answered:.1f}, {confident.accuracy:.3f}", name
         more = 100 * (one.answered / confident.answered - 1)
         assert gain == f"{more:.0f} %, {one.accuracy - confident.accuracy:+.3f}", name
+
 
 def test_what_exact_composition_affords_is_what_a_plan_says() -> None:
     afforded = {}

@@ -10,8 +10,6 @@ A comment directly above a table is one of
 A table has figures where a cell begins with a number that has decimals.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Whoever is denied while a conversation or a relayed call is open loses it within a poll, on all three sides."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

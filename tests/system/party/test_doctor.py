@@ -172,10 +172,7 @@ def test_a_running_node_is_not_disturbed(member):
 
 @pytest.mark.parametrize(
     ("change_of_study", "code", "exit_code"),
-    [
-        ({"coordinator": "another"}, "other_coordinator", 4),
-        ({"ends": "2020-01-01"}, "study_ended", 4),
-    ],
+    [({"coordinator": "another"}, "other_coordinator", 4), ({"ends": "2020-01-01"}, "study_ended", 4)],
 )
 def test_what_may_not_be_approved_says_why(member, tmp_path, capsys, change_of_study, code, exit_code):
     from dataclasses import replace

@@ -1,7 +1,5 @@
 """What --help of every command does without; benchmarks/help_times.py measures the time that it takes."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The page's Gumbel noisy-max, installed beside Conclave: run, replay, plan, report and audit, with its own words."""
 
-from __future__ import annotations
-
 import html
 import json
 import os

@@ -1,7 +1,5 @@
 """The command that makes the tables of methods: what it runs, stores and writes."""
 
-from __future__ import annotations
-
 import pandas as pd
 import pytest
 

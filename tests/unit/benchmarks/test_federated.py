@@ -1,7 +1,5 @@
 """The methods that benchmarks/ adds, as plug-ins, and what they compute."""
 
-from __future__ import annotations
-
 import tomllib
 
 import dp_accounting

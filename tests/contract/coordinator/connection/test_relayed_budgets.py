@@ -1,7 +1,5 @@
 """What a relay knows of budgets: never less than a party spent, and the party's own figure once it settled."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

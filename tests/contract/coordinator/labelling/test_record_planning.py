@@ -176,9 +176,7 @@ def test_a_study_with_records_and_terms_gives_itself_back_from_its_file(tmp_path
 def test_a_study_whose_sums_do_not_fit_one_reply_is_not_opened():
     study, _ = record_study_of()
     check_askable(study, reply_bytes=8 * 8 * 2 + 2**16)
-    with pytest.raises(
-        InvalidInput, match="has 65664 bytes; allowed: 65663, with fewer queries"
-    ):
+    with pytest.raises(InvalidInput, match="has 65664 bytes; allowed: 65663, with fewer queries"):
         check_askable(study, reply_bytes=8 * 8 * 2 + 2**16 - 1)
 
 

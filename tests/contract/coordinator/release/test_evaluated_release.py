@@ -156,9 +156,7 @@ def test_one_model_is_judged_and_no_other_is_released_as_it(evaluated, tmp_path)
     with pytest.raises(Refused, match="another student"):
         keep_model(tmp_path / "judged.model", model_for_judges(other, POOL), POOL, classes=2)
     with pytest.raises(InvalidInput, match="judges scored another student"):
-        evaluated.consortium.release(
-            evaluated.labelled, tmp_path / "other", trained=other, model=evaluated.model
-        )
+        evaluated.consortium.release(evaluated.labelled, tmp_path / "other", trained=other, model=evaluated.model)
 
 
 def test_bytes_that_are_no_model_are_refused_whatever_they_are(evaluated):

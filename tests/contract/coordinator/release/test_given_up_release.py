@@ -1,7 +1,5 @@
 """A release of a study of which a batch was given up: it verifies, says so, and cannot be made to say otherwise."""
 
-from __future__ import annotations
-
 import json
 import os
 from dataclasses import replace

@@ -183,7 +183,7 @@ def test_the_words_of_another_version_are_not_checked_and_it_says_so(releases, t
         checks = {check.name: check for check in verify_release(altered, authority)}
         assert checks["pages"].passed is (None if version == "0.0.9" else False)
         assert checks["statement"].passed
-        words = "not_covered\": [\n    \""
+        words = 'not_covered": [\n    "'
         of_version(altered, consortium, version, ("privacy.json", words, f"{words}Oh: "))
         checks = {check.name: check for check in verify_release(altered, authority)}
         assert checks["statement"].passed is (None if version == "0.0.9" else False)

@@ -264,8 +264,7 @@ def test_a_kill_before_any_statement_leaves_whole_steps_with_their_log(tmp_path,
 
 
 @pytest.mark.parametrize(
-    "statement",
-    ["DELETE FROM denied", "UPDATE denied SET reason = 'x'", "UPDATE invitation SET state = 'open'"],
+    "statement", ["DELETE FROM denied", "UPDATE denied SET reason = 'x'", "UPDATE invitation SET state = 'open'"]
 )
 def test_the_tables_themselves_refuse_to_take_a_step_back(tmp_path, statement):
     with Store(CoordinatorHome(tmp_path)) as store:

@@ -309,9 +309,7 @@ def test_where_units_have_no_names_the_seats_are_charged_together(tmp_path):
         charged = study_cost(place.study, SEAT, unit="record", spent=None, told_apart=False)
         assert use.reserved == charged.at(use.currency)
     # One query, Gaussian noise, both seats: the records that moved have the summed sensitivity, so the summed mu.
-    reached = epsilon_reached(
-        charged.at(float("nan")), float("nan"), delta=1e-5, noise_distance=charged.noise_distance
-    )
+    reached = epsilon_reached(charged.at(float("nan")), float("nan"), delta=1e-5, noise_distance=charged.noise_distance)
     exact = epsilon_reached(int(sum(mus) ** 2 * 1e9), float("nan"), delta=1e-5, noise_distance=charged.noise_distance)
     assert exact <= reached <= exact * 1.01
     assert reached == pytest.approx(3.16, abs=0.1)

@@ -78,9 +78,7 @@ class Place:
     def ask(self, seat=SEAT):
         """What a seat replies when it is asked."""
         with Policy(self.home.settings().policy) as policy, self.answering(policy)[0] as answering:
-            (asked,) = [
-                each for each in answering.seats() if (each.study, each.party.name) == (self.study, seat)
-            ]
+            (asked,) = [each for each in answering.seats() if (each.study, each.party.name) == (self.study, seat)]
             return asked.answer(lambda: asked.party.handle(self.request()))
 
 

@@ -1,7 +1,5 @@
 """A node of a study that hides its queries: training exports a private model, which answers; withdrawing ends it."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import replace
 

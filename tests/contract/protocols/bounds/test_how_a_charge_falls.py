@@ -37,11 +37,7 @@ STATEMENTS = {
     ("party/budget/watermarks.py", "mark", "UPSERT"): "move: upwards only",
     ("coordinator/store/store.py", "difference", "REPLACE"): "told: a seat's own signed figure",
     ("coordinator/store/store.py", "suspected", "REPLACE"): "suspect: one batch's worst case",
-    (
-        "coordinator/store/store.py",
-        "suspected",
-        "DELETE",
-    ): "told, drop: the seat's figure holds it; or given up",
+    ("coordinator/store/store.py", "suspected", "DELETE"): "told, drop: the seat's figure holds it; or given up",
 }
 _VERBS = {
     "UPDATE": re.compile(r"^\s*UPDATE\s+(\w+)"),

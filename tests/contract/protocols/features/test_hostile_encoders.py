@@ -155,10 +155,7 @@ DRAWING = {
     "in a function": (model([helper.make_node("Hidden", ["x"], ["y"], domain="own")], functions=[HIDDEN]), "Normal"),
     "in a subgraph of a subgraph": (
         model(
-            branching(
-                helper.make_graph(branching(noise(), ["z"]), "then", [], [value("z")]),
-                ["y"],
-            ),
+            branching(helper.make_graph(branching(noise(), ["z"]), "then", [], [value("z")]), ["y"]),
             initializers=[HALF],
         ),
         "RandomUniform",

@@ -1,7 +1,5 @@
 """A study whose questions are chosen between batches: what is refused, and what a release shows of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

@@ -1,7 +1,5 @@
 """A batch that is given up: what was charged stays charged, nothing of it is ever opened, and the study goes on."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -57,9 +57,7 @@ class Judging:
             return {name: None for name in requests} | (transport(sent) if sent else {})
 
         aggregation = simulated_aggregation(self.study, guardians=self.guardians, seed=1)
-        return Coordinator(
-            self.study, ledger=self.ledger, aggregation=aggregation, exchange=exchange, run=bytes(16)
-        )
+        return Coordinator(self.study, ledger=self.ledger, aggregation=aggregation, exchange=exchange, run=bytes(16))
 
     def label(self):
         return self.coordinator().label(no_inputs(self.study.votes.queries))

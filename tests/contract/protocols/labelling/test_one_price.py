@@ -1,7 +1,5 @@
 """Studies in which a query costs the same, answered or not: nothing that anybody says of outcomes changes a charge."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

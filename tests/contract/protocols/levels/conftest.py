@@ -1,7 +1,5 @@
 """Six parties, a coordinator and a guardian whose ledgers last for one test."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness.guardian_attempts import World

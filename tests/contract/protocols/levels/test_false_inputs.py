@@ -3,7 +3,6 @@
 The other server is the real program; a coordinator stands for a querying hospital too, which is the first server there.
 """
 
-
 import pytest
 
 from protocols.errors import Refused

@@ -1,7 +1,5 @@
 """What a guardian takes from a party and a coordinator: submissions, sealed shares, and what it signs."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

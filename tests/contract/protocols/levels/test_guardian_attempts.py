@@ -1,7 +1,5 @@
 """A batch that is attempted again after a fault: nothing charged or released twice, noise never drawn again."""
 
-from __future__ import annotations
-
 import functools
 
 import numpy as np

@@ -1,6 +1,5 @@
 """One hospital that deals wrong masks cannot make servers leave batches open: after three they take no other."""
 
-
 from protocols.levels.two_server.batch_notes import MOST_OPENED
 from protocols.wire.messages import ConcealedVotes
 from tests.harness.guardian_attempts import NAMES, STUDY, World

@@ -1,7 +1,5 @@
 """Every integer that travels has a range in one table, and nothing is decoded around it."""
 
-from __future__ import annotations
-
 import ast
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,11 +12,7 @@ from protocols.ledger.audit_log import EMPTY
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
 from protocols.ranges import RANGES
 from protocols.study.queries import QueryBatch
-from tests.harness.outside_ranges import (
-    DIGEST,
-    HEAD,
-    of_protobuf,
-)
+from tests.harness.outside_ranges import DIGEST, HEAD, of_protobuf
 
 ROOT = Path(__file__).resolve().parents[4]
 

@@ -1,7 +1,5 @@
 """Each row of the table of ranges has a decoder here, which refuses what is outside and takes what is inside."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable
@@ -129,11 +127,7 @@ def architecture(*path: str | int) -> Callable[[int], object]:
 
 
 INTERACTIVE = deployed_study(
-    2,
-    mechanism="interactive_gnmax",
-    interactive_threshold=0.0,
-    reinforce_confidence=0.9,
-    round_one=20,
+    2, mechanism="interactive_gnmax", interactive_threshold=0.0, reinforce_confidence=0.9, round_one=20
 )
 JUDGED = study_of(evaluation=Evaluation.of(share=0.2, key=bytes(32), bins=6, classes=2, threshold=0.5))
 BY_TABLE = {

@@ -1,7 +1,5 @@
 """No integer of a protobuf message is read that is outside its range, wherever it stands in the message."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from contextlib import suppress
@@ -9,15 +7,7 @@ from contextlib import suppress
 import pytest
 
 from protocols.errors import MalformedMessage
-from tests.harness.outside_ranges import (
-    INTEGERS,
-    SAMPLES,
-    Elsewhere,
-    elsewhere,
-    is_inside,
-    of_protobuf,
-    values_around,
-)
+from tests.harness.outside_ranges import INTEGERS, SAMPLES, Elsewhere, elsewhere, is_inside, of_protobuf, values_around
 
 
 def places(message, path=()) -> Iterator[tuple[tuple, str, str]]:

@@ -1,7 +1,5 @@
 """What organisations fix besides a study is part of it, and goes with it or is refused."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import pytest

@@ -1,7 +1,5 @@
 """The levels of confidentiality in the simulator: a live study over ballots and its replay are one."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -13,11 +11,7 @@ from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import make_votes
 
 VOTES, TRUTH = make_votes(20, 120, teachers=1)
-LEVELS = {
-    "clear": {"units": 64},
-    "two_server": {},
-    "secure_sum": {"view": "histogram", "quorum": 14, "colluders": 5},
-}
+LEVELS = {"clear": {"units": 64}, "two_server": {}, "secure_sum": {"view": "histogram", "quorum": 14, "colluders": 5}}
 
 
 def study_of(level, **more):

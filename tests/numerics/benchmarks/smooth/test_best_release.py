@@ -12,12 +12,7 @@ from benchmarks.sanitised import (
     corrected_cost,
     settings_that_hold,
 )
-from benchmarks.smooth import (
-    VoteSetting,
-    distance_bounds,
-    gnmax_rdp,
-    smooth_sensitivity,
-)
+from benchmarks.smooth import VoteSetting, distance_bounds, gnmax_rdp, smooth_sensitivity
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
 from protocols.research.private import Private

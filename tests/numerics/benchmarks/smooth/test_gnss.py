@@ -10,18 +10,8 @@ import pytest
 from scipy.special import ndtr
 
 from benchmarks.papers.paper import printed_figures
-from benchmarks.sanitised import (
-    best_parameters,
-    best_sigma_ss,
-    corrected_cost,
-    understated_published_cost,
-)
-from benchmarks.smooth import (
-    VoteSetting,
-    distance_bounds,
-    gnmax_rdp,
-    smooth_sensitivity,
-)
+from benchmarks.sanitised import best_parameters, best_sigma_ss, corrected_cost, understated_published_cost
+from benchmarks.smooth import VoteSetting, distance_bounds, gnmax_rdp, smooth_sensitivity
 
 VECTORS = json.loads((Path(__file__).parents[3] / "vectors" / "gnss.json").read_text())
 VOTES = Path(os.environ.get("CONCLAVE_DATA", "")) / "pate_votes" / "pate2018"

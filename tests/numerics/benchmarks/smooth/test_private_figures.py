@@ -2,12 +2,7 @@
 
 import numpy as np
 
-from benchmarks.smooth import (
-    VoteSetting,
-    distance_bounds,
-    gnmax_rdp,
-    smooth_sensitivity,
-)
+from benchmarks.smooth import VoteSetting, distance_bounds, gnmax_rdp, smooth_sensitivity
 from protocols.research.private import Private
 
 GOOD = {"sigma": 40, "order": 14.0, "classes": 3, "weights": np.ones(250), "sensitivity": 1}

@@ -10,13 +10,7 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
-from benchmarks.smooth import (
-    VoteSetting,
-    critical_points,
-    distance_bounds,
-    gnmax_rdp,
-    smooth_sensitivity,
-)
+from benchmarks.smooth import VoteSetting, critical_points, distance_bounds, gnmax_rdp, smooth_sensitivity
 from protocols.errors import InvalidInput
 from protocols.research.private import Private
 

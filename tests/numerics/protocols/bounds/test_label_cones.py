@@ -6,16 +6,7 @@ import pytest
 
 from protocols.bounds.label_cones import bit_model, label_model, log_label_probabilities
 
-POINTS = [
-    (0.0, 0.0),
-    (1.5, 1.4),
-    (-3.0, 2.0),
-    (2.0, 8.0),
-    (-9.0, 9.5),
-    (-25.0, -20.0),
-    (14.0, 33.0),
-    (-0.1, -30.0),
-]
+POINTS = [(0.0, 0.0), (1.5, 1.4), (-3.0, 2.0), (2.0, 8.0), (-9.0, 9.5), (-25.0, -20.0), (14.0, 33.0), (-0.1, -30.0)]
 
 
 def exact_log_probability(x: mpmath.mpf, y: mpmath.mpf) -> mpmath.mpf:

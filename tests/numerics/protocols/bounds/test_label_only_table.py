@@ -76,12 +76,7 @@ def test_a_table_of_another_grid_is_refused(tmp_path) -> None:
     path = tmp_path / "table.npz"
     table = load()
     np.savez_compressed(
-        path,
-        shifts=SHIFTS,
-        orders=ORDERS + 0.1,
-        bit=table.bit,
-        label=table.label,
-        sha256=np.array(table.digest()),
+        path, shifts=SHIFTS, orders=ORDERS + 0.1, bit=table.bit, label=table.label, sha256=np.array(table.digest())
     )
     with pytest.raises(DataCorrupt, match="grid"):
         load(path)

@@ -11,13 +11,7 @@ from scipy.special import logsumexp
 
 from protocols.bounds import label_only
 from protocols.bounds.label_only import ORDERS
-from protocols.bounds.lattice_label_only import (
-    _bit,
-    _several_classes,
-    _two_classes,
-    lattice_bit_rdp,
-    lattice_label_rdp,
-)
+from protocols.bounds.lattice_label_only import _bit, _several_classes, _two_classes, lattice_bit_rdp, lattice_label_rdp
 from protocols.errors import InvalidInput
 
 

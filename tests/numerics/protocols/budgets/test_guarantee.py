@@ -21,10 +21,7 @@ def gaussian(mu, *, delta=1e-5):
 
 
 parts = st.lists(
-    st.one_of(
-        st.builds(renyi, st.floats(0.01, 3), st.floats(1.5, 60)),
-        st.builds(gaussian, st.floats(0.05, 2)),
-    ),
+    st.one_of(st.builds(renyi, st.floats(0.01, 3), st.floats(1.5, 60)), st.builds(gaussian, st.floats(0.05, 2))),
     min_size=1,
     max_size=4,
 )

@@ -24,9 +24,7 @@ def slow_secret(points, values):
 
 
 @given(
-    coefficients=st.lists(st.integers(0, ORDER - 1), min_size=1, max_size=7),
-    spare=st.integers(0, 6),
-    data=st.data(),
+    coefficients=st.lists(st.integers(0, ORDER - 1), min_size=1, max_size=7), spare=st.integers(0, 6), data=st.data()
 )
 @settings(max_examples=60)
 def test_any_shares_as_many_as_coefficients_or_more_give_the_secret(coefficients, spare, data) -> None:

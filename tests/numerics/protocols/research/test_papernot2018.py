@@ -12,13 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
-from protocols.research.papernot import (
-    _log_q,
-    answer_probability,
-    threshold_rdp,
-    total_label_rdp,
-    total_threshold_rdp,
-)
+from protocols.research.papernot import _log_q, answer_probability, threshold_rdp, total_label_rdp, total_threshold_rdp
 from tests.harness.published import label_rdp
 
 DOCS = Path(__file__).parents[4] / "docs"

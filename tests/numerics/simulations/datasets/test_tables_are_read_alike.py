@@ -5,8 +5,6 @@ categories that nobody named, infinities, logarithms of what has none, huge valu
 All three read each of them; so does a slow reader below, which shares no code with them.
 """
 
-from __future__ import annotations
-
 import math
 import random
 

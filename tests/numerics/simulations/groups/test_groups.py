@@ -1,7 +1,5 @@
 """Figures of groups of test records, against slow computations that share no code with them."""
 
-from __future__ import annotations
-
 import itertools
 from fractions import Fraction
 
@@ -73,8 +71,7 @@ def slow_distribution(pooled: np.ndarray, students: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("pooled", "students"),
-    [([1, 1, 1, 0], [[1, 0, 0, 0]]), ([1, 1, 0, 1], [[1, 0, 0, 1], [0, 0, 1, 1]])],
+    ("pooled", "students"), [([1, 1, 1, 0], [[1, 0, 0, 0]]), ([1, 1, 0, 1], [[1, 0, 0, 1], [0, 0, 1, 1]])]
 )
 def test_replicates_have_the_distribution_of_all_draws(pooled, students):
     right, private = np.array(pooled, bool), np.array(students, bool)

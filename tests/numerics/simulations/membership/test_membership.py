@@ -243,8 +243,7 @@ def test_the_seat_of_a_record_is_the_one_whose_teachers_learned_it(digits):
         np.testing.assert_array_equal(np.flatnonzero(seats == seat), np.sort(np.concatenate(shards)))
     assert report.released[0].members == (seats >= 0).sum()
     pooled = dataclasses.replace(
-        inputs,
-        settings=inputs.settings.changed(individualization="upsampling", budgets="1:0.5,2:0.5"),
+        inputs, settings=inputs.settings.changed(individualization="upsampling", budgets="1:0.5,2:0.5")
     )
     assert np.bincount(record_seats(pooled)).tolist() == [549, 548]
 

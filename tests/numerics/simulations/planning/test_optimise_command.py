@@ -81,10 +81,7 @@ def test_a_mechanism_for_which_the_accountant_does_not_hold_is_said_to_be_left_o
         (["--accuracy", "1.5"], "accuracy is 1.5; allowed: above chance, 1/3, and at most 1"),
         (["--accuracy", "0.8", "--sigma", "4"], "--sigma is 4, but --optimise chooses it"),
         (["--accuracy", "0.8", "--votes", "v.npy"], "--votes is 'v.npy'; allowed with --optimise: none; public"),
-        (
-            ["--accuracy", "0.8", "--mechanism", "lnmax"],
-            "'lnmax'; allowed with --optimise: thresholded_gnmax, conf",
-        ),
+        (["--accuracy", "0.8", "--mechanism", "lnmax"], "'lnmax'; allowed with --optimise: thresholded_gnmax, conf"),
         (["--accuracy", "0.8", "--pilot", "p.npy"], "--optimise needs either --accuracy"),
         (["--pilot", "absent.npy", "--concentration", "3"], "--concentration has no effect with --pilot"),
         ([], "--optimise needs either --accuracy"),

@@ -13,12 +13,7 @@ from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.mechanisms.decision import Decision
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.votes import ABSTAIN, count_votes
-from simulations.planning.predict import (
-    AssumedVotes,
-    PilotVotes,
-    PlannedHistograms,
-    weighted_counts,
-)
+from simulations.planning.predict import AssumedVotes, PilotVotes, PlannedHistograms, weighted_counts
 from simulations.stages.stored_votes import CastVotes, VoteCounts
 
 

@@ -1,7 +1,5 @@
 """Partitions: disjoint, covering, patients whole, deterministic, for any number of parties."""
 
-from __future__ import annotations
-
 from itertools import pairwise
 
 import numpy as np

@@ -146,12 +146,7 @@ def test_counts_and_class_ids_replay_alike():
 def test_many_distinct_weights_take_the_path_by_party_and_agree(monkeypatch):
     votes, _ = make_votes(90, 200)
     study = make_study(
-        np.linspace(1, 4, 90).tolist(),
-        rule="exhaustive",
-        sigma=15.0,
-        sigma_threshold=40.0,
-        threshold=60.0,
-        queries=200,
+        np.linspace(1, 4, 90).tolist(), rule="exhaustive", sigma=15.0, sigma_threshold=40.0, threshold=60.0, queries=200
     )
     by_party = replay(study, CastVotes(10, votes), noise=one_stream(noise()), presence=None).labelling
     monkeypatch.setattr("simulations.stages.stored_votes._GROUPS", 90)

@@ -1,7 +1,5 @@
 """A study that a hospital asks in: created without a pool, opened to be relayed, and never labelled by the operator."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import replace
 

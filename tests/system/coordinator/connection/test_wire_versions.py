@@ -1,7 +1,5 @@
 """A consortium whose members are upgraded one by one: what a newer and an older side do with each other."""
 
-from __future__ import annotations
-
 import pytest
 
 from coordinator.connection import hub

@@ -1,7 +1,5 @@
 """Random changes of images and rows."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Labels that are propagated over a pool before a network learns them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """The contract of coordinator/students/student.py, for every kind in the table."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys
@@ -36,13 +34,7 @@ LEAST_ACCURACY = {
     "label_spreading": 0.94,
     "propagation": 0.94,
 }
-SEMI_SUPERVISED = [
-    "fixmatch",
-    "mean_teacher",
-    "vat",
-    "label_spreading",
-    "propagation",
-]
+SEMI_SUPERVISED = ["fixmatch", "mean_teacher", "vat", "label_spreading", "propagation"]
 FOR_IMAGES_ALONE = {"cnn"}
 SAME_FOR_EVERY_SEED = {"logistic_regression", "gradient_boosting", "label_spreading"}
 

@@ -1,7 +1,5 @@
 """What every kind of student makes of hard, soft and weighted targets."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from numpy import ndarray

@@ -1,7 +1,5 @@
 """A consortium on loopback in which a hospital may ask, with all its nodes and its guardian."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.harness.askers import AskedConsortium, asked_study

@@ -1,7 +1,5 @@
 """conclave-party ask over real gRPC on loopback: labels, report, errors, and how it goes on later."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """The report of `ask`: a page that is well-formed, whatever names say, and whose figures are those of the JSON."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from html.parser import HTMLParser

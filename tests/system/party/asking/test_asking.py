@@ -1,7 +1,5 @@
 """A hospital asks over real gRPC on loopback: hub, nodes, guardian, and what every ledger says afterwards."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

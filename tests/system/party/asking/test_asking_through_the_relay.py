@@ -1,7 +1,5 @@
 """The operator's relay between an asking hospital and the others: whom it serves, and what it refuses."""
 
-from __future__ import annotations
-
 import os
 import threading
 from dataclasses import replace

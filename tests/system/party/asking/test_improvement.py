@@ -1,7 +1,5 @@
 """The own model before and after: intervals against an independent computation, what is counted, what is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binomtest

@@ -1,7 +1,5 @@
 """Teachers as private models: they say what the teacher says, in a file without pickle, or are refused at once."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np
@@ -14,14 +12,7 @@ from party.teachers.teacher import PRIVATE
 from party.voting.trained import load_model, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
-from protocols.levels.hidden_queries.inference.model import (
-    AveragePool,
-    Convolution,
-    Dense,
-    Model,
-    ReLU,
-    quantise,
-)
+from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU, quantise
 
 SOURCE = load_digits()
 IMAGES, LABELS = (SOURCE.images / 16).astype(np.float32), SOURCE.target.astype(np.int64)

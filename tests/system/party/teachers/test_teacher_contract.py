@@ -1,7 +1,5 @@
 """The contract of party/teachers/teacher.py, for every kind in the table."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Looking a kind of teacher up, also where its packages are not installed."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The networks, and stacked against looped training."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 
@@ -144,10 +142,7 @@ def test_one_altered_array_is_corrupt(changed: dict[str, ndarray], tmp_path: Pat
 @pytest.mark.skipif("CONCLAVE_DATA" not in os.environ, reason="needs CONCLAVE_DATA/mnist/mnist.npz")
 def test_cnn_teachers_of_240_mnist_images_are_right_on_86_percent() -> None:
     with np.load(Path(os.environ["CONCLAVE_DATA"]) / "mnist" / "mnist.npz", allow_pickle=False) as file:
-        images, labels = (
-            (file["x_train"] / np.float32(255)).astype(np.float32),
-            file["y_train"].astype(np.int64),
-        )
+        images, labels = ((file["x_train"] / np.float32(255)).astype(np.float32), file["y_train"].astype(np.int64))
         queries, answers = (file["x_test"][::10] / 255).astype(np.float32), file["y_test"][::10]
     # Spread over the file, where neighbours are one writer's digits.
     shards = [(images[i::250], labels[i::250]) for i in (0, 1)]

@@ -1,7 +1,5 @@
 """Files of tree teachers that would read memory outside their trees, or run code."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -62,9 +62,7 @@ def test_a_withdrawal_counts_the_vote_that_is_in_flight(place):
         voting.start()
         assert looked.wait(300)
         given = []
-        ending = threading.Thread(
-            target=lambda: given.append(ended(home, policy, study))
-        )
+        ending = threading.Thread(target=lambda: given.append(ended(home, policy, study)))
         ending.start()
         ending.join(0.3)
         assert not given  # it waits for the vote

@@ -1,7 +1,5 @@
 """The data sets themselves: published sizes, disjoint parts, and accuracy near what their sources report."""
 
-from __future__ import annotations
-
 import gzip
 import hashlib
 import os
@@ -99,8 +97,7 @@ def test_more_private_records_than_there_are_is_refused(name):
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["digits"] + [pytest.param(name, marks=needs_files) for name in ("mnist", "pneumoniamnist", "breastmnist")],
+    "name", ["digits"] + [pytest.param(name, marks=needs_files) for name in ("mnist", "pneumoniamnist", "breastmnist")]
 )
 def test_no_image_is_in_two_parts(name):
     dataset = _load(name)

@@ -1,7 +1,5 @@
 """Glyphs: the listed faces draw the listed characters, and the samples are what was asked for."""
 
-from __future__ import annotations
-
 import hashlib
 
 import numpy as np

@@ -183,11 +183,7 @@ def test_votes_that_came_as_counts_have_no_teachers_figure(tmp_path):
         tmp_path, votes=str(tmp_path / "counts.npy"), votes_kind="counts", classes=3, labels=None, budgets="3"
     )
     figures = summary(run)
-    assert [drawing.name for drawing in drawings(run, figures)] == [
-        "baselines",
-        "epsilon_spent",
-        "budget_used",
-    ]
+    assert [drawing.name for drawing in drawings(run, figures)] == ["baselines", "epsilon_spent", "budget_used"]
     assert accuracy_bars(figures) == []
 
 

@@ -26,11 +26,7 @@ def create(home, tmp_path, study=STUDY, *, pool=None, today=None):
     write_pool(tmp_path / "pool.npy", pool_of(60, 4) if pool is None else pool)
     with Store(home) as store:
         return create_study(
-            store,
-            SETTINGS,
-            file=tmp_path / "study.toml",
-            pool_file=tmp_path / "pool.npy",
-            today=today or NOW.date(),
+            store, SETTINGS, file=tmp_path / "study.toml", pool_file=tmp_path / "pool.npy", today=today or NOW.date()
         )
 
 

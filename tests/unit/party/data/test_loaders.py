@@ -119,11 +119,7 @@ def test_arrays_are_read_with_ids_or_names_of_classes(tmp_path):
     assert ids.digest == named.digest
     assert load_records(
         arrays(tmp_path, inputs=inputs, labels=ids.labels, who=np.array(list("aab"))), plain
-    ).patients == [
-        "a",
-        "a",
-        "b",
-    ]
+    ).patients == ["a", "a", "b"]
 
 
 def test_an_archive_with_a_pickle_or_a_lying_header_is_refused(tmp_path):

@@ -141,8 +141,7 @@ def test_any_bytes_as_a_note_are_read_or_refused(tmp_path_factory, suffix, conte
 )  # fmt: skip
 def test_a_column_of_text_has_vectors_and_no_other_has(more):
     with pytest.raises(
-        InvalidInput,
-        match=r"feature 'note': .*allowed: (.*vectors|grams:N with N from 16 to 16384, wordllama:N)",
+        InvalidInput, match=r"feature 'note': .*allowed: (.*vectors|grams:N with N from 16 to 16384, wordllama:N)"
     ):
         Feature(**{"column": "note", "kind": "text", "vectors": "grams:64", **more})
 

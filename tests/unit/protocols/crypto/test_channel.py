@@ -1,7 +1,5 @@
 """The in-memory channel keeps order, limits and endings."""
 
-from __future__ import annotations
-
 import pytest
 
 from protocols.crypto.channel import pair

@@ -1,7 +1,5 @@
 """A proof holds for its own row and place alone."""
 
-from __future__ import annotations
-
 import hashlib
 
 from hypothesis import given

@@ -75,12 +75,7 @@ def test_keys_and_requests_come_back_as_they_were_written():
 
 
 @pytest.mark.parametrize(
-    "key",
-    [
-        rsa.generate_private_key(65537, 2048),
-        ec.generate_private_key(ec.SECP384R1()),
-    ],
-    ids=["RSA", "P-384"],
+    "key", [rsa.generate_private_key(65537, 2048), ec.generate_private_key(ec.SECP384R1())], ids=["RSA", "P-384"]
 )
 def test_keys_of_another_kind_are_refused(key):
     pem = key.private_bytes(serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())

@@ -73,12 +73,7 @@ def test_amounts_of_two_units_are_neither_added_nor_compared(operation):
 
 def test_an_amount_keeps_its_unit_in_sums_copies_and_texts():
     three = Amount(3, "queries")
-    for made in (
-        three,
-        copy.deepcopy(three),
-        sum([three, three]) - three,
-        4 - three + 2,
-    ):
+    for made in (three, copy.deepcopy(three), sum([three, three]) - three, 4 - three + 2):
         assert (int(made), made.unit, f"{made}") == (3, "queries", "3 queries")
 
 

@@ -1,7 +1,5 @@
 """A transaction is kept whole or not at all, and so is a step of it."""
 
-from __future__ import annotations
-
 import sqlite3
 import threading
 

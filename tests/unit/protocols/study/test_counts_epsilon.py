@@ -1,7 +1,5 @@
 """What a server that departs from the protocol may learn costs at most what the noisy counts cost."""
 
-from __future__ import annotations
-
 from math import log
 
 import numpy as np

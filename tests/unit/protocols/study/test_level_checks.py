@@ -1,7 +1,5 @@
 """What a level cannot carry is refused when the study is made."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 from typing import ClassVar
 

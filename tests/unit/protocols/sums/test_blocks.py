@@ -1,7 +1,5 @@
 """phi in whole numbers: never longer than it may be, the same in any company, and read from anybody's bytes."""
 
-from __future__ import annotations
-
 import dataclasses
 import io
 
@@ -26,7 +24,6 @@ from protocols.sums.blocks import (
 )
 
 WIDTH = 4
-
 
 
 def made(seed: int) -> Blocks:

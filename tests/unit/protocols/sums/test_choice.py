@@ -1,7 +1,5 @@
 """Features of graded votes follow from public figures: more of them where there is less noise."""
 
-from __future__ import annotations
-
 import inspect
 
 import numpy as np

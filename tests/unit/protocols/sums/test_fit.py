@@ -1,7 +1,5 @@
 """Scores of noisy sums: against a slow independent posterior, the likelihood, and what a pool of one class says."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

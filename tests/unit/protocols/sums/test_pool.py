@@ -1,7 +1,5 @@
 """The pool beside the records: how often it is called unlike, and whether weights bring it nearer."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy.stats import binom

@@ -1,7 +1,5 @@
 """A conversation of wire version 1 as it was recorded is read and written byte for byte by this version."""
 
-from __future__ import annotations
-
 import base64
 import datetime
 import json

@@ -1,7 +1,5 @@
 """Frames that are passed on: pieces, limits, and what comes back."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """The worst group of every method, what is lost there, and which groups are compared."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """A person's own file: read as its schema says, refused with column and row where it is not."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """A person's own .npz file: cut by shares or in parts as it says, and refused with array and row where it is wrong."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
@@ -29,11 +27,7 @@ def test_an_npz_of_images_or_of_rows_is_cut_by_shares(tmp_path):
     dataset = _load(_npz(tmp_path, **arrays, classes=np.array(["a", "b", "c"])))
     assert (dataset.name, dataset.kind, dataset.class_names) == ("own", "image", ("a", "b", "c"))
     assert dataset.private_inputs.shape == (36, 9, 12)
-    assert (dataset.private_inputs.max(), len(dataset.public_labels), len(dataset.test_labels)) == (
-        1.0,
-        15,
-        9,
-    )
+    assert (dataset.private_inputs.max(), len(dataset.public_labels), len(dataset.test_labels)) == (1.0, 15, 9)
     colours = np.repeat(arrays["x"][..., None], 3, axis=3)
     colour = _load(_npz(tmp_path, x=colours, y=arrays["y"]))
     assert (colour.kind, colour.private_inputs.shape, colour.private_inputs.max()) == ("image", (36, 9, 12, 3), 1.0)

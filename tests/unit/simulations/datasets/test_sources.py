@@ -1,7 +1,5 @@
 """Files: looked for where the message says, and accepted only with the published content."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import pickle

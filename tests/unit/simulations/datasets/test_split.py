@@ -1,7 +1,5 @@
 """Splits: disjoint parts of the sizes asked for, groups whole, strata in proportion."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

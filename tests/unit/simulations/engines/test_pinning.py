@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -54,8 +52,7 @@ def test_cores_are_those_of_the_cpu_affinity_at_most() -> None:
 
 
 @pytest.mark.parametrize(
-    ("quota", "expected"),
-    [("100000 100000", 1), ("50000 100000", 1), ("350000 100000", 3), ("max 100000", 16)],
+    ("quota", "expected"), [("100000 100000", 1), ("50000 100000", 1), ("350000 100000", 3), ("max 100000", 16)]
 )
 def test_cores_are_cut_to_the_quota_of_the_container(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, quota: str, expected: int

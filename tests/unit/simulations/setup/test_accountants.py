@@ -1,7 +1,5 @@
 """The table of accountants, and the names that flags and settings take."""
 
-from __future__ import annotations
-
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.research import DATA_DEPENDENT
 from simulations.setup.accountants import accountant_table

@@ -29,9 +29,7 @@ def test_shares_become_the_nearest_numbers_of_parties_in_an_order_from_the_seed(
 
 
 @given(
-    parties=st.integers(3, 500),
-    raw=st.lists(st.integers(1, 20), min_size=1, max_size=3),
-    seed=st.integers(0, 2**31),
+    parties=st.integers(3, 500), raw=st.lists(st.integers(1, 20), min_size=1, max_size=3), seed=st.integers(0, 2**31)
 )
 def test_shares_always_add_up_to_the_parties(parties, raw, seed):
     shares = np.array(raw) / sum(raw)

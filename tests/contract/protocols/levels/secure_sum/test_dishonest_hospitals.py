@@ -1,7 +1,5 @@
 """A hospital that runs another program stops no batch, is named alone, and costs the others nothing that is lost."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -10,12 +10,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 
 from protocols.errors import MalformedMessage, Refused
 from protocols.levels.secure_sum.aggregation import open_sum
-from protocols.levels.secure_sum.collecting import (
-    QuorumLost,
-    collect_agreement,
-    collect_keys,
-    collect_masked,
-)
+from protocols.levels.secure_sum.collecting import QuorumLost, collect_agreement, collect_keys, collect_masked
 from protocols.levels.secure_sum.judging import collect_checks, collect_dealings
 from tests.harness.sum_parties import USUAL_STEPS, Member, Sum, make_context, verify
 

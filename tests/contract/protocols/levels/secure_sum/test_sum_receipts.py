@@ -1,7 +1,5 @@
 """A party's receipt of its neighbours' keys: of keys that it verified alone, and each under a key of its own."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

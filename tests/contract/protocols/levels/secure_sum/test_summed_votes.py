@@ -1,7 +1,5 @@
 """Masked sums through Party and Coordinator in faults: whoever leaves, stops or lies, and what is asked again."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sqlite3

@@ -1,6 +1,5 @@
 """Ten kinds of malformed votes, each in a whole batch: the party is named to both servers, and the rest goes on."""
 
-
 import numpy as np
 import pytest
 

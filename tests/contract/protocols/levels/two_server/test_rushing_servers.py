@@ -9,13 +9,7 @@ from protocols.refusals.code import Code
 from tests.harness.input_cheats import noticed, outcomes, sides
 from tests.harness.rushing_servers import RUSHING, SendingBack, SendingBackAllButVotes
 from tests.harness.seeded import seeded_source
-from tests.harness.two_server_sides import (
-    converse,
-    coordinator_side,
-    guardian_side,
-    notes_of_a_batch,
-    split,
-)
+from tests.harness.two_server_sides import converse, coordinator_side, guardian_side, notes_of_a_batch, split
 
 COUNTS = np.array([[30, 10, 5], [8, 2, 33]])
 ZERO = np.zeros_like(COUNTS)

@@ -6,8 +6,6 @@ compared by the frequencies of their bits. Both servers' noise is zero, so that 
 contributed. The same comparison is made of protocols broken on purpose, and must tell.
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import combinations
 
@@ -31,11 +29,7 @@ from tests.harness.seeded import seeded_source
 COPIES, KINDS, CLASSES = 256, 2, 3
 QUERIES = COPIES * KINDS
 _SMALL = study_of(two_server(units=UNITS), quorum=2)
-STUDY = replace(
-    _SMALL,
-    classes=CLASSES,
-    votes=replace(_SMALL.votes, queries=QUERIES, population=100_000),
-)
+STUDY = replace(_SMALL, classes=CLASSES, votes=replace(_SMALL.votes, queries=QUERIES, population=100_000))
 # Of each party, kind of query and class. Both add up to the same.
 APART = np.array([[[900, 0, 0], [0, 0, 0]], [[0, 900, 0], [70, 0, 0]], [[0, 0, 900], [0, 70, 0]]])
 MIXED = np.array([[[0, 900, 0], [70, 70, 0]], [[0, 0, 900], [0, 0, 0]], [[900, 0, 0], [0, 0, 0]]])

@@ -1,7 +1,5 @@
 """Nobody votes in a hospital's name or changes what it sent unnoticed, and each hospital learns what became of it."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

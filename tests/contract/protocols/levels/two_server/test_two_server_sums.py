@@ -1,7 +1,5 @@
 """Where records vote: two servers open one noisy sum, charge it once, and never another; what of it is refused."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from hypothesis import given
