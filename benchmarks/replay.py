@@ -10,15 +10,15 @@ from __future__ import annotations
 
 import resource
 import time
+from collections.abc import Callable
 
 import numpy as np
 
 from protocols.mechanisms import ThresholdedGNMax
-from protocols.noise import simulated
+from protocols.noise import Noise, simulated
 from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.setup.experiment import experiment, experiment_budgets, make_study
-from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import CastVotes
 
@@ -31,6 +31,11 @@ def make_votes(parties: int, queries: int, classes: int = 10) -> CastVotes:
         right = rng.random(queries) < 0.8
         votes[party, 0] = np.where(right, truth, rng.integers(0, classes, queries))
     return CastVotes(classes, votes)
+
+
+def one_stream(noise: Noise) -> Callable[[object], Noise]:
+    """The noise of a level where it does not matter who voted: all batches draw from one stream, in order."""
+    return lambda voting: noise
 
 
 def setting(stored: CastVotes, **changes: object) -> Study:

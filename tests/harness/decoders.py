@@ -49,8 +49,8 @@ from protocols.levels.hidden_queries.inference.architecture import (
 )
 from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.levels.two_server.conversation import Submission, head_array, head_of
-from protocols.levels.two_server.conversation import read_frame as open_share
 from protocols.levels.two_server.conversation import seal as seal_share
+from protocols.levels.two_server.conversation import unseal as open_share
 from protocols.levels.two_server.shared_sums import check_sum_share
 from protocols.levels.two_server.shares import check_guardian_share
 from protocols.release.labels import labels_csv, read_labels

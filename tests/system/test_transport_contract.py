@@ -9,9 +9,9 @@ from party.party import Party
 from protocols.ledger.ledger import Ledger
 from protocols.noise import simulated
 from protocols.wire.messages import Refusal, VoteReply
-from simulations.setup.levels import one_stream
 from simulations.stages.replay import replay
 from simulations.stages.stored_votes import CastVotes
+from tests.harness.studies import one_stream
 from tests.harness.transport_contract import NAMES, STUDY, VOTES, exercise
 
 
