@@ -24,6 +24,7 @@ from protocols.plural import at_most, counted
 from protocols.study.protection import protection_of
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
+from protocols.sums.judged import rows as figure_rows
 from runtime.board import Accuracy, known, notice, worth
 from runtime.files import write_atomically
 from runtime.page import Tone, document, text, verdict
@@ -50,6 +51,7 @@ from simulations.stages.students import measured_parties
 # By how much a student of record votes is far behind pooled data; how many clusters are then named, and the fewest
 # records of the pool in each.
 _FAR, _CLUSTERS, _EACH = 0.03, 50, 6
+_JUDGED = "Units that did not vote judged it, under the noise of the study, at no further cost."
 # Below this share of what it gets right of all records, a student leaves a group behind.
 _HALF = 0.5
 
@@ -72,6 +74,10 @@ def board(result: RunResult, figures: Summary) -> str:
         if (majority := measured["majority_class_accuracy"]) is not None and together <= majority:
             usual = f"always naming the most frequent class is right for {percent(majority)} of the same records"
             parts.append(f"<p><strong>It is of no use:</strong> {text(usual)}.</p>")
+    if (judged := figures["evaluation"]) is not None:
+        value, low, high = judged["accuracy"]
+        parts += ["<h2>What do the hospitals' judges find?</h2>", f"<p>{text(_JUDGED)} The student is right for "
+                  f"{percent(value)} (95 %: {percent(low)} to {percent(high)}).</p>"]  # fmt: skip
     least = _worst(result.study)
     seen = "labels" if figures["view"] == "label" else "noisy counts"
     against = f"Against whoever sees the {seen}, not against {not_protected_from(protection_of(result.study))}"
@@ -262,6 +268,8 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
         comparisons=_comparisons(result, figures),
         by_group=shown_groups(figures),
         calibration=figures["calibration"],
+        judged=figures["evaluation"] and figure_rows(figures["evaluation"], figures["class_names"]),
+        judges=_JUDGED,
         groups=groups[:MOST_GROUPS],
         groups_open=len(groups) <= _GROUPS_OPEN,
         groups_total=len(groups),

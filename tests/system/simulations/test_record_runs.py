@@ -81,13 +81,16 @@ def test_a_run_labels_the_pool_charges_every_budget_whole_and_says_all_of_it_in_
     assert not re.search("[Tt]eachers(?!_)|reach the threshold|[Aa]bstention", page.replace("no teachers:", ""))
 
 
-@pytest.mark.parametrize("flags", [["--units", "1024"], ["--confidentiality", "secure_sum"]])
-def test_with_integer_noise_too_the_live_study_is_the_replay_and_its_scores_are_a_student(run, flags):
+@pytest.mark.parametrize("flags", [["--units", "1024", "--evaluate", "0.2"], ["--confidentiality", "secure_sum"]])
+def test_with_integer_noise_too_the_live_study_is_the_replay_and_its_scores_are_a_student(run, tmp_path, flags):
     summary = run("--budgets", "1", *flags, "--student", "scores", "--no-baselines")
     assert summary["live_checked"]
     assert summary["student"] == "scores"
     assert summary["student_accuracy"] > 0.85
     assert summary["units"] == (1024 if "--units" in flags else 2**16)
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert ("id=\"judged\"" in page) == ("--evaluate" in flags)
+    assert all(f"{100 * each:.1f}\xa0%" in page for each in (summary["evaluation"] or {"accuracy": []})["accuracy"])
 
 
 def test_drop_outs_charge_nobody_who_was_absent(run):
