@@ -29,6 +29,7 @@ from protocols.study.released_noise import little_released
 from protocols.study.several_hospitals import any_hospitals, each_seat
 from protocols.study.terms import Terms
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes, unit_sums
+from protocols.sums.judging import Evaluation
 
 
 def _who_sees(study: DeployedStudy, about: Protection) -> list[str]:
@@ -91,9 +92,18 @@ def _labels_asked(study: DeployedStudy, terms: Terms) -> list[str]:
         "hospital",
         f"Your part    {part}, and each {study.unit} weighs the same; the sum of these votes leaves this hospital, no "
         "record does, and nothing is trained here",
+        *([] if sums.evaluation is None else [_judges(study, sums.evaluation)]),
         f"Released     the sum of all hospitals' votes with noise of {sums.sigma:g} votes in each "
         "cell, labels and a student model that are made of it, and a privacy statement",
     ]
+
+
+def _judges(study: DeployedStudy, evaluation: Evaluation) -> str:
+    return (
+        f"Judges       {100 * evaluation.share:g} of 100 {study.unit}s, drawn by a public key, do not vote: once, in a "
+        "second noisy sum, they say how often the student is right about them. This costs nothing more. Their records "
+        "lie in the study's folder until they have answered"
+    )
 
 
 def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> list[str]:

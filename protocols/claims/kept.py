@@ -15,6 +15,7 @@ _GUARDIAN = (
     "the studies that it approved, its ledger, the seeds of its noise of batches that it did not settle, and one "
     "sealing key for all studies. Whoever gets that key and a hospital's ledger has that hospital's votes."
 )
+_JUDGES = "in the study's folder the records of its judges until they have answered, "
 
 
 def kept(study: Protection) -> list[dict[str, str]]:
@@ -23,9 +24,9 @@ def kept(study: Protection) -> list[dict[str, str]]:
         {
             "who": "each hospital",
             "keeps": (
-                f"{study.said.kept}, in the ledger {study.filled(study.at.replies)}, and beside its lifetime caps "
-                "keyed digests of its patients' names and of rows, by which it knows whose cap it is: pseudonymous "
-                "personal data. No other hospital's."
+                f"{study.said.kept}, in the ledger {study.filled(study.at.replies)}, {_JUDGES if study.judges else ''}"
+                "and beside its lifetime caps keyed digests of its patients' names and of rows, by which it knows "
+                "whose cap it is: pseudonymous personal data. No other hospital's."
             ),
         },
         {"who": "the coordinator", "keeps": _coordinator(study)},

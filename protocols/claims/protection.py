@@ -21,8 +21,8 @@ class Protection:
     lower charges; counts_epsilon: where teachers vote and a guardian is there, the largest epsilon of
     a seat whose queries are all charged as noisy counts, of which a server that departs from the protocol may see more
     than labels; hospitals: at how many a unit may be known, as each is charged; declared: whether hospitals say of each
-    unit at how many it is, and divide it among them. Raises InvalidInput for a level, unit or view of which nothing is
-    said here.
+    unit at how many it is, and divide it among them; judges: whether some units do not vote, but judge the model.
+    Raises InvalidInput for a level, unit or view of which nothing is said here.
     """
 
     level: str
@@ -39,6 +39,7 @@ class Protection:
     counts_epsilon: float = 0.0
     hospitals: int = 1
     declared: bool = False
+    judges: bool = False
 
     def __post_init__(self) -> None:
         for name, allowed in (("level", LEVELS), ("unit", self.said.units), ("view", self.said.views)):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from protocols.claims.protection import Protection
 from protocols.errors import InvalidInput
 
+_JUDGED = ", and once, in the same way, the sum of what its judges say of the student"
+
 
 def not_protected_from(study: Protection) -> str:
     """Who can see votes, or more than the figures allow, at the study's level."""
@@ -14,8 +16,8 @@ def not_protected_from(study: Protection) -> str:
 def leaves(study: Protection) -> str:
     """What leaves a hospital, and what does not, in two sentences."""
     return (
-        f"No record leaves a hospital: what leaves it is {study.said.sent} on {study.at.asked}, {study.at.how}. With "
-        "it go signed receipts of what its ledger charged."
+        f"No record leaves a hospital: what leaves it is {study.said.sent} on {study.at.asked}, {study.at.how}"
+        f"{_JUDGED if study.judges else ''}. With it go signed receipts of what its ledger charged."
     )
 
 

@@ -31,6 +31,7 @@ def protection_of(study: Study) -> Protection:
         settles=study.budgets.settles,
         hospitals=study.votes.hospitals_per_patient,
         declared=study.votes.parts > 1,
+        judges=study.votes.evaluation is not None,
         counts_epsilon=_COUNTS[type(study.votes)](study) if level.second_server else 0.0,
     )
 
