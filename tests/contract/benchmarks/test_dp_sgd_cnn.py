@@ -1,8 +1,6 @@
 """DP-SGD: what a step is, its noise beside Opacus's own accountant, and the network's images."""
 
 from dataclasses import replace
-from importlib import import_module
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,9 +11,6 @@ from torch import nn
 
 from benchmarks import dp_sgd_cnn as dp_sgd
 from benchmarks.linear import clipped_sum, noise_multiplier_for
-from benchmarks.methods import DP_SGD_CNN
-from simulations.datasets import load
-from simulations.datasets.dataset import DatasetRequest
 
 STEP = dp_sgd.Steps(rate=0.5, steps=1, largest=1.0, learning_rate=4.0)
 
@@ -44,15 +39,6 @@ def test_a_step_adds_the_clipped_gradients_of_a_poisson_sample():
     assert np.linalg.norm(half) <= np.linalg.norm(found) * 2 + 1e-9  # the rate is over the largest length
 
 
-def test_the_model_is_the_mean_over_the_second_half_of_the_steps():
-    rows, labels = np.eye(4), np.array([0, 1, 0, 1])
-    how = replace(STEP, rate=1.0, learning_rate=0.1)
-    steps = [weights_after(rows, labels, how=replace(how, steps=n), noise_multiplier=0.0, seed=0) for n in (1, 2)]
-    # Of two steps the second half is the second alone; of three, the second and the third.
-    three = weights_after(rows, labels, how=replace(how, steps=3), noise_multiplier=0.0, seed=0)
-    assert np.abs(steps[0]).sum() < np.abs(steps[1]).sum() < np.abs(three).sum()
-
-
 def test_noise_has_the_scale_that_the_epsilon_needs_and_its_seed_alone_decides_it():
     rows, labels = np.zeros((50, 400)), np.zeros(50, np.int64)
     first, again, other = (
@@ -71,22 +57,3 @@ def test_the_noise_is_enough_by_opacuss_accountant_too():
     other.history = [(noise, how.rate, how.steps)]
     # Its neighbours add or remove a record, which takes about half the epsilon of replacing one.
     assert 0.4 < other.get_epsilon(delta=1e-5) < 0.7
-
-
-def test_the_method_is_where_it_says_and_has_no_score_for_a_table():
-    module, _, name = DP_SGD_CNN.where.partition(":")
-    assert getattr(import_module(module), name) is dp_sgd.dp_sgd_cnn
-    table = load("breast_cancer", DatasetRequest(seed=0))
-    assert dp_sgd.dp_sgd_cnn(SimpleNamespace(inputs=SimpleNamespace(dataset=table))).right is None
-
-
-def test_the_networks_images_are_centred_by_the_public_pool_alone():
-    data = load("glyphs", DatasetRequest(seed=0, private_size=20, public_size=20, test_size=5))
-    planes = dp_sgd._planes(data, data.public_inputs)
-    assert planes.shape == (20, 1, 28, 28)
-    assert planes.std() == pytest.approx(1, rel=1e-4)
-    changed = replace(data, private_inputs=data.private_inputs * 0)
-    assert (dp_sgd._planes(changed, data.test_inputs) == dp_sgd._planes(data, data.test_inputs)).all()
-    colour = np.repeat(data.public_inputs[..., None], 3, axis=-1)
-    assert dp_sgd._planes(data, colour).shape == (20, 3, 28, 28)
-    assert dp_sgd._network((3, 28, 28), 4)(torch.zeros(2, 3, 28, 28)).shape == (2, 4)

@@ -5,7 +5,6 @@ import pytest
 from scipy.stats import norm
 
 from benchmarks.membership_lira import SHADOWS_FOR_OWN_VARIANCE, likelihood_ratios
-from protocols.errors import InvalidInput
 from simulations.membership.report import area
 
 
@@ -45,27 +44,3 @@ def test_it_finds_what_the_plain_score_cannot(count):
     best = norm.cdf(2.0 / 2**0.5)
     found = area(ratios[member], ratios[~member])
     assert best - 0.05 < found.value < best + 0.02
-
-
-def test_it_finds_nothing_where_membership_changes_nothing():
-    rng = np.random.default_rng(2)
-    level, included, shadows = shadows_of(rng, count=16, records=2000, gap=0.0)
-    member = rng.random(2000) < 0.5
-    ratios = likelihood_ratios(level + rng.normal(0, 1, 2000), shadows, included)
-    found = area(ratios[member], ratios[~member])
-    assert found.low < 0.5 < found.high
-
-
-def test_shadows_that_all_agree_give_finite_ratios():
-    included = np.array([[True], [True], [False], [False]])
-    assert np.isfinite(likelihood_ratios(np.ones(1), np.ones((4, 1)), included)).all()
-
-
-def test_bad_shadows_are_refused():
-    included = np.array([[True], [True], [False], [False]])
-    with pytest.raises(InvalidInput, match="shapes"):
-        likelihood_ratios(np.ones(2), np.ones((4, 1)), included)
-    with pytest.raises(InvalidInput, match="not finite"):
-        likelihood_ratios(np.ones(1), np.full((4, 1), np.nan), included)
-    with pytest.raises(InvalidInput, match="has 1 shadows on one side"):
-        likelihood_ratios(np.ones(1), np.ones((3, 1)), included[:3])

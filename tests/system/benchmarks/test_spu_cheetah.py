@@ -5,13 +5,10 @@ import pytest
 
 from benchmarks.float_inference import float_inference
 from benchmarks.spu.spu_files import asking_share, private_arrays, public_json
-from protocols.crypto.field import P, from_integers, plus
+from protocols.crypto.field import P
 from protocols.errors import MalformedMessage
-from protocols.votes import ABSTAIN
 from tests.harness.inference_parties import cnn, linear_model, mlp
-from tests.harness.seeded import seeded_source
 from tests.harness.spu_parties import needs_spu, run_both
-from tests.harness.two_server_sides import converse, coordinator_side, guardian_side, split
 
 
 @needs_spu
@@ -35,46 +32,6 @@ def test_labels_without_a_dealer_agree_with_floats_and_are_shared_over_the_field
     # Either share alone is noise: no share is a vote.
     assert (found["asking"]["share"] > P).any()
     assert (found["answering"]["share"] > P).any()
-
-
-@needs_spu
-@pytest.mark.slow
-def test_on_the_same_shares_and_noise_cheetah_and_the_garbled_circuits_say_what_plain_integers_say(tmp_path) -> None:
-    """Both add the two shares modulo p, compare with the threshold, and take the first of the largest classes."""
-    rng = np.random.default_rng(2)
-    queries, classes, total, threshold = 60, 5, 2**29, 2**28
-    counts = rng.integers(0, total + 1, (queries, classes))
-    counts[20:40] = rng.integers(0, 300, (20, classes)) + threshold - 150
-    noise = np.rint(rng.normal(0, 90, (2, queries, classes))).astype(np.int64)
-    # Ties, of the first and of later classes; a threshold that is met exactly, and one that is missed by one unit.
-    noise[0, :6], noise[1, :6] = 5, -5
-    counts[:3] = threshold + np.array([[7, 7, 7, 7, 7], [1, 8, 8, 0, 8], [0, 0, 0, 3, 3]])
-    counts[3:6] = threshold + np.array([[-9, 0, -9, -9, -9], [-1, -9, -9, -1, -9], [-3, -3, -3, -3, 0]])
-    coordinators, guardians = split(counts, rng)
-    files = {}
-    for role, share, own, less in (
-        ("asking", coordinators, noise[0], threshold),
-        ("answering", guardians, noise[1], 0),
-    ):
-        files[role] = {"label": plus(share, from_integers(own)), "bit": plus(share, from_integers(own - less))}
-    found = run_both(tmp_path, "noisy_argmax.py", files)
-    opened = {name: (found["asking"][name] + found["answering"][name]).astype(np.int64) for name in ("passed", "label")}
-    opened_here, known = converse(
-        lambda channel: coordinator_side(
-            channel, coordinators, noise=noise[0], threshold=threshold, total_units=total, source=seeded_source(1),
-        ),
-        lambda channel: guardian_side(
-            channel, guardians, noise=noise[1], threshold=threshold, total_units=total, source=seeded_source(2)
-        ),
-    )  # fmt: skip
-    labels, passed = opened_here.labels, known.signed != ABSTAIN
-    np.testing.assert_array_equal(opened["label"], labels)
-    np.testing.assert_array_equal(opened["passed"], passed)
-    plain = (counts + noise.sum(axis=0) >= threshold).any(axis=1)
-    np.testing.assert_array_equal(passed, plain)
-    np.testing.assert_array_equal(labels, np.where(plain, (counts + noise.sum(axis=0)).argmax(axis=1), ABSTAIN))
-    assert labels[:6].tolist() == [0, 1, 3, 1, ABSTAIN, 4]
-    assert 0 < plain[20:40].sum() < 20
 
 
 def test_shares_that_make_no_element_of_the_field_are_refused() -> None:

@@ -64,15 +64,3 @@ def test_every_event_that_it_counts_is_one_that_a_program_logs():
     logged = {event for source in sources for event in re.findall(r'on_event\("(\w+)"', source)}
     assert named
     assert named <= logged
-
-
-def test_every_panel_says_what_it_shows_and_lies_on_the_grid():
-    taken = set()
-    for panel in DASHBOARD["panels"]:
-        assert panel["title"]
-        assert panel["description"]
-        place = panel["gridPos"]
-        cells = {(place["x"] + x, place["y"] + y) for x in range(place["w"]) for y in range(place["h"])}
-        assert all(0 <= x < 24 for x, _ in cells)
-        assert not cells & taken
-        taken |= cells

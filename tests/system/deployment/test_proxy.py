@@ -2,46 +2,22 @@
 
 import asyncio
 import random
-import threading
 
 import numpy as np
 import pytest
 
 from tests.harness.consortium import Consortium
+from tests.harness.forwarding import Forwarder
 from tests.harness.studies import deployed_study
 from tests.system.coordinator.connection.test_hub import in_one_process
 
 
-class Proxy:
-    """Forwards connections to an address, late, and cuts each after a random number of bytes."""
+class Proxy(Forwarder):
+    """Forwards late, and cuts each connection after a random number of bytes."""
 
     def __init__(self, target: str, seed: int) -> None:
-        self._host, _, port = target.rpartition(":")
-        self._port, self._random, self.cut = int(port), random.Random(seed), 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-
-    def __enter__(self):
-        self._thread.start()
-        self._server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    def __exit__(self, *_):
-        async def stop():
-            self._server.close()
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-
-        self._call(stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
+        super().__init__(target)
+        self._random, self.cut = random.Random(seed), 0
 
     async def _serve(self, reader, writer):
         far_reader, far_writer = await asyncio.open_connection(self._host, self._port)

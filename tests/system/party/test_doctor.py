@@ -9,7 +9,6 @@ import pytest
 from party.commands.group import run_command
 from party.doctor import examine
 from party.home import PartyHome
-from party.voting.trained import keep_measured
 from protocols.crypto.identity import private_key_from_pem, to_pem
 from tests.harness.consortium import Consortium
 from tests.harness.homes import make_member, study_file, tabled, write_invitation
@@ -168,44 +167,3 @@ def test_a_running_node_is_not_disturbed(member):
     with home.running():
         found = {hop.name: hop.found for hop in examine(home)}
     assert "not tried" in found["session"]
-
-
-@pytest.mark.parametrize(
-    ("change_of_study", "code", "exit_code"),
-    [({"coordinator": "another"}, "other_coordinator", 4), ({"ends": "2020-01-01"}, "study_ended", 4)],
-)
-def test_what_may_not_be_approved_says_why(member, tmp_path, capsys, change_of_study, code, exit_code):
-    from dataclasses import replace
-
-    consortium, home = member
-    study = replace(consortium.study, terms=replace(consortium.study.terms, **change_of_study))
-    assert run_command(["approve", str(study_file(tmp_path, study)), "--home", str(home.path), "--yes"]) == exit_code
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[-2].startswith(f"error [{code}]: ")
-    assert lines[-1].startswith("next: ")
-
-
-def test_a_study_that_passes_the_lifetime_cap_is_a_matter_of_budget(tmp_path, capsys):
-    with Consortium(tabled(deployed_study(1)), tmp_path) as consortium:
-        home = make_member(tmp_path / "a", consortium, epsilon=1.0)
-        file = study_file(tmp_path, consortium.study)
-        assert run_command(["approve", str(file), "--home", str(home.path), "--yes"]) == 5
-        assert "error [lifetime_cap]" in capsys.readouterr().err
-        assert run_command(["budget", "show", "--home", str(home.path)]) == 0
-        assert "no study is approved here" in capsys.readouterr().out
-
-
-def test_it_says_how_long_a_batch_takes_here_and_that_a_deadline_is_too_short(member, tmp_path):
-    consortium, home = member
-    at, study = ["--home", str(home.path)], consortium.study
-    assert run_command(["approve", str(study_file(tmp_path, study)), *at, "--yes"]) == 0
-    assert run_command(["train", "test", *at]) == 0
-    folder, deadline_s = home.teachers(study.digest, "hospital-0"), study.terms.deadline_s
-    keep_measured(folder, queries=20, seconds=0.25 * deadline_s)
-    found = {hop.name: hop for hop in examine(home, timeout_s=300)}["study test"]
-    assert found.ok
-    assert f"a batch of 20 queries takes {0.25 * deadline_s:.3g} s here, of the study's {deadline_s:g} s" in found.found
-    keep_measured(folder, queries=20, seconds=1.5 * deadline_s)
-    hop = {hop.name: hop for hop in examine(home, timeout_s=300)}["study test"]
-    assert not hop.ok
-    assert "longer deadline_s" in hop.todo

@@ -45,16 +45,6 @@ def test_budgets_that_afford_nothing_are_told_the_nearest_settings_whose_command
     assert not (tmp_path / "out").exists()
 
 
-def test_of_images_record_votes_are_advised_with_the_noise_that_their_run_has(capsys):
-    assert run("plan", "--dataset", "digits", "--parties", "12", "--budgets", "0.5", "--quiet") == 0
-    pattern = r"record votes: .* noise of ([\d.]+) votes on each sum\n  run it   (.*)"
-    (said,) = re.findall(pattern, capsys.readouterr().out)
-    assert run(*shlex.split(said[1])[1:], "--dry-run", "--quiet", "--engine", "in_process") == 0
-    has = re.search(r"noise of ([\d.]+)\s+votes", capsys.readouterr().out)
-    assert has is not None
-    assert float(has[1]) == pytest.approx(float(said[0]), rel=5e-3)  # three digits are said
-
-
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):
     flags = ["--dataset", "digits", "--parties", "20", "--budgets", "6"]
     assert run("plan", *flags) == 0
@@ -85,15 +75,6 @@ def test_the_expected_agreement_is_the_mean_over_parties_that_are_drawn(partitio
     knows = 1 - 1 / (1 + 0.64 * (records * shares) ** 0.65)
     drawn = (knows + (1 - knows) * shares).mean()
     assert expected_agreement(partition, [records], classes=classes) == pytest.approx(drawn, abs=0.01)
-
-
-@pytest.mark.parametrize("partition", ["iid", "dirichlet:0.5", "classes:3", "size-skew:1", "by-site", "by-time:year"])
-def test_more_records_agree_more_under_every_partition_and_one_record_hardly_at_all(partition):
-    few, some, many = (expected_agreement(partition, [size], classes=10) for size in (1, 100, 10_000))
-    assert 0.1 <= few < 0.35
-    assert few < some < many <= 1
-    mixed = expected_agreement(partition, [1, 10_000], classes=10)
-    assert mixed == pytest.approx((few + many) / 2, abs=1e-9)
 
 
 @pytest.mark.parametrize(

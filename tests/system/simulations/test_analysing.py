@@ -70,14 +70,6 @@ def test_its_figures_are_those_of_a_run_whose_budget_paid_for_all_queries(stored
         np.testing.assert_allclose(values, [party[name] for party in findings["parties"]], rtol=1e-9)
 
 
-def test_a_threshold_that_no_votes_can_reach_is_warned_of(counts, capsys):
-    flags = "--mechanism confident_gnmax --queries 100 --sigma-threshold 50".split()
-    assert run("analyse", "--votes", counts, *flags, "--threshold", "5000") == 0
-    assert "warning: the threshold is 5000 votes, and 250 can be cast" in capsys.readouterr().err
-    assert run("analyse", "--votes", counts, *flags, "--threshold", "200") == 0
-    assert not capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("flags", "reason"),
     [

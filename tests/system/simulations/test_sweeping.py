@@ -136,10 +136,3 @@ def test_a_sweep_with_a_setting_that_run_would_refuse_is_refused_before_anything
     assert run("sweep", "sweep.toml", *stored, "--out", "out") == 2
     assert reason in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-@pytest.mark.parametrize("word", ["sigma", "=3", "sigma=1 sigma=2"])
-def test_words_that_set_nothing_are_refused(stored, tmp_path, capsys, word):
-    (tmp_path / "sweep.toml").write_text("[grid]\nsigma = [4.0]\n")
-    assert run("sweep", "sweep.toml", *word.split(), *stored, "--out", "out") == 2
-    assert "allowed: KEY=VALUE" in capsys.readouterr().err

@@ -4,11 +4,8 @@ import hashlib
 
 import numpy as np
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 from benchmarks import garments, street_digits
-from coordinator.queries.features import features_for
-from protocols.errors import InvalidInput
 from simulations.datasets.dataset import DatasetRequest
 
 SHAPES = {garments: (28, 28), street_digits: (32, 32, 3)}
@@ -36,21 +33,3 @@ def test_the_seed_alone_decides_and_parts_have_streams_of_their_own(module):
     data, again = drawn(module), drawn(module, private_size=20)
     np.testing.assert_array_equal(data.test_inputs, again.test_inputs)
     assert not np.array_equal(data.test_inputs, drawn(module, seed=2).test_inputs)
-
-
-@both
-def test_classes_are_learned_better_than_by_chance_and_not_by_brightness(module):
-    data = drawn(module)
-    found = features_for(data.public_inputs, "hog", seed=0)
-    rows = [found(part) for part in (data.private_inputs, data.test_inputs)]
-    model = LogisticRegression(max_iter=50).fit(rows[0], data.private_labels)
-    assert 0.4 < model.score(rows[1], data.test_labels) < 0.98
-    bright = [part.mean(axis=tuple(range(1, part.ndim)))[:, None] for part in (data.private_inputs, data.test_inputs)]
-    dull = LogisticRegression().fit(bright[0], data.private_labels)
-    assert dull.score(bright[1], data.test_labels) < 0.4
-
-
-@both
-def test_another_number_of_classes_is_refused(module):
-    with pytest.raises(InvalidInput, match="classes is 5; allowed: 10"):
-        drawn(module, classes=5)

@@ -68,9 +68,3 @@ def test_every_method_of_the_tables_is_scored_on_the_same_splits_and_a_finished_
     every_method.main(said)
     assert every_method.stored("breast_cancer").equals(first)
     assert "| dp_sgd | record |" in capsys.readouterr().out
-
-
-def test_a_data_set_that_no_table_has_is_refused(tmp_path, capsys):
-    with pytest.raises(SystemExit):
-        every_method.main(["magic", "--out", str(tmp_path)])
-    assert "allowed: heart_disease" in capsys.readouterr().err

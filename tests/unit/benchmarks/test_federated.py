@@ -6,12 +6,10 @@ import dp_accounting
 import numpy as np
 import pytest
 from dp_accounting.rdp import RdpAccountant
-from scipy.optimize import approx_fprime
 
 from benchmarks import federated
 from benchmarks.federated import EPOCHS, ROUNDS, depth, noisy_mean, prefix_noise
 from benchmarks.linear import epsilon_of
-from protocols.errors import InvalidInput
 from protocols.plugins import _registered
 from simulations.baselines import METHODS, cells, method
 from tests.harness.distributions import install, refreshed
@@ -81,20 +79,6 @@ def test_replacing_any_record_moves_the_minimum_by_no_more_than_is_said():
     bound = federated.moved_by(20, 0.2)
     assert bound == pytest.approx(2 * 2**0.5 / (20 * 0.2), rel=1e-4)
     assert 0.1 * bound < max(moved) <= bound
-
-
-def test_a_fit_that_does_not_end_at_the_minimum_is_an_error(monkeypatch):
-    monkeypatch.setattr(federated, "_GRADIENT_LEFT", 1e-30)
-    rows = np.eye(4)[:, :3]
-    with pytest.raises(InvalidInput, match="ends at a gradient of"):
-        federated.minimum(rows, np.array([0, 1, 1, 0]), classes=2, strength=0.1)
-
-
-def test_the_gradient_is_that_of_the_loss():
-    rng = np.random.default_rng(0)
-    rows, labels, at = rng.normal(size=(6, 3)), rng.integers(0, 3, 6), rng.normal(size=(3, 3))
-    slow = approx_fprime(at.ravel(), lambda flat: federated.loss(flat.reshape(3, 3), rows, labels))
-    assert federated.gradient(at, rows, labels).ravel() == pytest.approx(slow, abs=1e-6)
 
 
 def test_what_benchmarks_register_are_methods_that_a_comparison_then_offers(tmp_path, monkeypatch):

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from coordinator.status import alive, job_line, read_status, serving_line, study_status, waiting_line
+from coordinator.status import alive, job_line, read_status, study_status, waiting_line
 from coordinator.store.store import Serving, SessionRecord, Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from tests.harness.amounts import nano
@@ -53,15 +53,6 @@ def test_nobody_is_connected_when_serve_is_gone(home):
         assert read_status(store, now_s=1010.0)["serving"] is None
 
 
-def test_a_line_of_a_serve_that_fell_silent_says_how_old_it_is(home):
-    with Store(home) as store:
-        store.write_sessions([SessionRecord("a", 1.0, 2.0, "x", "s", 1)], Serving(7, 1000.0, 1, 2, 0))
-        fresh, old, gone = (serving_line(read_status(store, now_s=now_s), now_s=now_s) for now_s in (1001, 1006, 1010))
-    assert fresh == "serving on port 1 (process 7), 1 connected"
-    assert old == f"{fresh}; as of 6 s ago, and silent since: it may have ended"
-    assert gone == "not serving; start it with conclave-coordinator serve"
-
-
 def test_whoever_waits_for_labels_is_told_that_serve_is_gone(home, tmp_path):
     add_study(home, tmp_path)
     with Store(home) as store:
@@ -81,10 +72,3 @@ def test_a_party_is_shown_by_its_newest_certificate(home):
         (party,) = read_status(store, now_s=newest.not_after_s - 36 * 3600)["parties"]
     assert party["revoked"] is None
     assert party["days_left"] == 1.5
-
-
-def test_a_job_is_told_in_one_line(home, tmp_path):
-    add_study(home, tmp_path)
-    with Store(home) as store:
-        job = store.ask_job("test", student=None)
-    assert job_line(job, 60) == ("test: waiting, 0 of 60 queries asked in 0 batches, 0 answered (waiting for serve)")

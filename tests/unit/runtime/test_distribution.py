@@ -14,7 +14,7 @@ from coordinator.commands.group import run_command as run_coordinator
 from party.commands.group import run_command as run_party
 from protocols.installing import _installed, install
 from protocols.plugins import Parts
-from runtime.distribution import BRINGS, installed_part, lacking, run
+from runtime.distribution import BRINGS, installed_part, run
 
 ROOT = Path(__file__).parents[3]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -90,12 +90,6 @@ def test_a_part_of_another_extra_is_named_with_that_extra(monkeypatch):
         installed_part(parts, "parquet")
 
 
-def test_a_module_that_no_extra_brings_is_an_error_of_the_program():
-    for name in ("party.no_such_module", "nobody_knows_it", ""):
-        with pytest.raises(ModuleNotFoundError):
-            lacking(ModuleNotFoundError("No module", name=name), "conclave-party run", "party")
-
-
 @pytest.mark.parametrize(
     ("note", "command"),
     [
@@ -117,10 +111,3 @@ def test_an_extra_comes_from_where_the_distribution_came_from(tmp_path, monkeypa
         assert install("torch", "images") == command.replace("WHEEL", str(wheel))
     finally:
         _installed.cache_clear()
-
-
-def test_a_program_whose_package_another_folder_replaces_names_the_folder(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "simulations", SimpleNamespace(__file__=str(tmp_path / "__init__.py")))
-    (tmp_path / "__init__.py").touch()
-    missing = ModuleNotFoundError(name="simulations.options")
-    assert str(tmp_path) in str(lacking(missing, "the program simulations", "sim"))

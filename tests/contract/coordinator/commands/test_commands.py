@@ -104,17 +104,8 @@ def test_the_second_release_of_a_home_names_the_first_by_itself(home, tmp_path, 
 
 def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
     out = tmp_path / "release"
-    arguments = [
-        "release",
-        "test",
-        "--home",
-        str(home.folder),
-        "--out",
-        str(out),
-        "--patient-of",
-        "hospital-0,hospital-1",
-        *UNPROVEN,
-    ]
+    arguments = ["release", "test", "--home", str(home.folder), "--out", str(out)]
+    arguments += ["--patient-of", "hospital-0,hospital-1", *UNPROVEN]
     assert run_command(arguments) == 0
     pasted = capsys.readouterr().out.splitlines()[-1].removeprefix("next: conclave-coordinator ")
     # The charges that no receipt covers are all that it does not check: the pasted command names authority and pool.
@@ -130,12 +121,8 @@ def test_a_study_is_released_and_verified_by_command(home, tmp_path, capsys):
 
 def test_a_changed_release_fails_with_exit_code_8_and_says_what_to_do(home, tmp_path, capsys):
     out = tmp_path / "release"
-    assert (
-        run_command(
-            ["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only", "--json", *UNPROVEN]
-        )
-        == 0
-    )
+    command = ["release", "test", "--home", str(home.folder), "--out", str(out), "--labels-only", "--json", *UNPROVEN]
+    assert run_command(command) == 0
     assert json.loads(capsys.readouterr().out)["student"] is False
     (out / "labels.csv").write_text("query,label,status,reinforced\n")
     assert run_command(["verify", str(out)]) == 8
@@ -162,9 +149,3 @@ def test_what_is_missing_is_named(home, tmp_path, capsys):
     assert run_command(["release", "test", "--home", str(home.folder), "--out", str(tmp_path / "b")]) == 3
     assert "train" in capsys.readouterr().err
     assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.parametrize("command", ["release", "verify"])
-def test_help_has_an_example(command, capsys):
-    assert run_command([command, "--help"]) == 0
-    assert f"conclave-coordinator {command}" in capsys.readouterr().out

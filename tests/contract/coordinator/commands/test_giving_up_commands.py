@@ -9,7 +9,6 @@ import time
 import pytest
 
 from coordinator.commands.group import run_command
-from coordinator.commands.running import _why
 from coordinator.home import CoordinatorHome
 from coordinator.labelling.giving_up import give_up
 from coordinator.labelling.jobs import ServedStudy
@@ -17,7 +16,6 @@ from coordinator.labelling.study_creation import create_study
 from coordinator.store.store import Serving, SessionRecord, Store, ledger_path
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import write_study
-from protocols.study.levels import TwoServer
 from runtime.logs import Log
 from tests.harness.askers import asked_study
 from tests.harness.dying import Deaths, Killed
@@ -111,18 +109,6 @@ def test_in_json_it_gives_the_figures_alone_on_standard_output_and_again_is_the_
     assert (code, err) == (0, "")
     assert json.loads(out) == {**figures, "new": False}
     assert [each.event for each in bench.store.entries()].count("batch_given_up") == 1
-
-
-def test_before_it_asks_it_says_why_the_labelling_stopped_and_which_guardian_may_be_back(bench, monkeypatch):
-    bench.label()
-    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
-    out = bench.run("give-up", "test")[1]
-    assert "its labelling stopped: hospital-2 did not connect; when they are back, run resume test" in out
-    assert "guardian" not in out
-    keys = {"sealing_key": "ab" * 32, "signing_key": "cd" * 32, "seat_keys": ()}
-    level = TwoServer(units=1024, guardian="notary", abstention=False, **keys)
-    said = _why("test", "the guardian notary did not answer", level)
-    assert "If it waited for the guardian notary, and that is back, run resume test: it costs nothing." in said
 
 
 def test_it_asks_first_and_a_no_changes_nothing(bench, monkeypatch):

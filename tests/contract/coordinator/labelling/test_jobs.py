@@ -2,17 +2,11 @@
 
 import numpy as np
 
-from coordinator.in_process import InProcessTransport
 from coordinator.status import study_status
-from party.party import Party
 from protocols.crypto.randomness import system_source
 from protocols.errors import Refused
-from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
-from protocols.levels.clear import ClearAggregation
-from protocols.noise import simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
-from tests.harness.studies import pool_of, voter
 
 
 def test_a_job_ends_with_labels_progress_and_ledgers_that_agree(bench):
@@ -28,29 +22,6 @@ def test_a_job_ends_with_labels_progress_and_ledgers_that_agree(bench):
         for seat, balance in ledger.balances().items():
             assert made.own(seat) == balance.spent
     assert [entry.event for entry in made.store.entries()][-3:] == ["job_asked", "job_started", "job_ended"]
-
-
-def test_labels_are_those_of_a_coordinator_alone_from_the_same_noise(bench, monkeypatch):
-    monkeypatch.setattr("protocols.levels.table.cryptographic", lambda source: simulated(np.random.default_rng(1)))
-    made = bench()
-    made.run()
-    parties = {
-        seat.party: Party(
-            seat.party, study=made.study, ledger=Ledger(":memory:"), voter=voter(seat.party), coins_from=None
-        )
-        for seat in made.study.roster
-    }
-    alone = Coordinator(
-        made.study,
-        ledger=Ledger(":memory:"),
-        aggregation=ClearAggregation(simulated(np.random.default_rng(1))),
-        exchange=InProcessTransport({name: party.handle for name, party in parties.items()}),
-        run=b"run",
-    ).label(pool_of(60, 4))
-    found = made.store.labelled("test")
-    assert found.stop == alone.stop.reason
-    assert list(found.batches) == alone.batches
-    assert (found.labels == alone.labels).all()
 
 
 def test_noise_is_of_the_operating_system(bench, monkeypatch):

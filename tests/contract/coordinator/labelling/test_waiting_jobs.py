@@ -77,34 +77,6 @@ def test_a_party_that_is_late_for_longer_than_the_patience_is_said_to_be_late(be
     assert made.run().state == "finished"
 
 
-def test_a_round_that_waits_for_late_teachers_says_so(bench):
-    made = bench(quorum=3)
-    opened = _late(made, "hospital-1", 10**9)
-    job = made.store.ask_job("test", student=None)
-    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
-    thread.start()
-    said = "waiting for late seats: hospital-1 (25 s so far)"
-    wait_until(lambda: study_status(made.store, "test", set())["message"] == said)
-    made.stop.set()
-    thread.join()
-    opened.close()
-
-
-def test_a_round_that_lasts_says_whom_it_waits_for(bench, monkeypatch):
-    monkeypatch.setattr("coordinator.labelling.jobs._SAY_AFTER_S", 0.0)
-    made = bench(present={"hospital-0", "hospital-2"})
-    made.hub.hold = threading.Event()
-    job = made.store.ask_job("test", student=None)
-    opened = made.open()
-    thread = threading.Thread(target=opened.run, args=(job,), kwargs={"patience_s": 120.0})
-    thread.start()
-    wait_until(lambda: "not connected: hospital-1" in made.store.job("test").message)
-    made.hub.hold.set()
-    thread.join()
-    opened.close()
-    assert made.store.job("test").message == "every query of the pool was asked"
-
-
 def test_a_job_whose_parties_do_not_come_stops_and_resume_goes_on(bench):
     made = bench(quorum=3, present={"hospital-0", "hospital-1"})
     job = made.run(patience_s=0.0)

@@ -7,7 +7,6 @@ from benchmarks.papers import students
 from benchmarks.papers.students import (
     Terms,
     label_until_spent,
-    most_labels,
     proportional_weights,
     published_weights,
     spent_after,
@@ -67,20 +66,3 @@ def test_the_published_program_charges_groups_for_the_weight_of_others():
     assert published.weights == pytest.approx(np.array([0.54, 0.74, 0.27]) / 0.5897)
     # The smallest budget is charged for the weight of the largest one's group, half of its own.
     assert published.charged == pytest.approx(published.weights[[2, 0, 1]])
-
-
-def test_equal_shares_leave_nothing_to_be_assigned_wrongly():
-    epsilon, shares = np.array([0.7, 2.0]), np.array([0.5, 0.5])
-    assert published_weights(epsilon, shares).charged == pytest.approx(proportional_weights(epsilon, shares).charged)
-
-
-def test_threshold_tests_alone_leave_no_more_labels_than_unanimous_votes_get():
-    unanimous = np.tile([20.0, 0.0, 0.0], (400, 1))
-    terms = Terms(sigma=0.5, sigma_threshold=5.0, threshold=14.0, delta=1e-3)
-    epsilon, sensitivity = np.array([2.0, 6.0]), np.array([0.6, 1.5])
-    most = most_labels(terms, epsilon=epsilon, sensitivity=sensitivity, votes=20.0)
-    found = [label_until_spent(unanimous, terms, epsilon=epsilon, sensitivity=sensitivity, seed=s) for s in range(40)]
-    passed = 0.88493033  # Phi(6 / 5)
-    # Noise of half a vote: the labels themselves cost nothing, so all studies are asked the same.
-    assert {each.asked for each in found} == {round(most / passed)}
-    assert np.mean([len(each.labels) for each in found]) == pytest.approx(most, rel=0.05)

@@ -71,27 +71,6 @@ def test_the_bound_is_above_the_exact_divergence_of_any_moved_vote(gumbel, rest,
     assert cost.answer[0, 0] == 0
 
 
-def test_the_bound_also_covers_a_unit_of_several_votes_that_move_to_different_classes(gumbel):
-    rng, orders = np.random.default_rng(5), np.array([1.5, 4.0, 30.0])
-    cost = (
-        gumbel(scale=3.0).noise_rdp(Sensitivity.always(np.array([4.0]), delta_squared=2), orders, view="label").ask[0]
-    )
-    for _ in range(200):
-        counts = rng.uniform(0, 20, 5)
-        before, after = (counts + rng.multinomial(4, np.full(5, 0.2)) for _ in range(2))
-        exact = [divergence(before, after, 3.0, order) for order in orders]
-        assert (np.array(exact) <= cost * (1 + 1e-9)).all()
-
-
-def test_the_bound_is_nearly_attained_by_two_classes_that_are_level(gumbel):
-    cost = (
-        gumbel(scale=100.0)
-        .noise_rdp(Sensitivity.always(np.array([1.0]), delta_squared=2), np.array([4.0]), view="label")
-        .ask[0, 0]
-    )
-    assert divergence([51.0, 50.0], [50.0, 51.0], 100.0, 4.0) == pytest.approx(cost, rel=0.01)
-
-
 def test_each_noisy_count_lies_within_what_the_noise_distance_assumes(gumbel):
     """Float Gumbel quantiles against mpmath, at draws from deep tail to deep tail."""
     z = np.linspace(-9.8, 9.8, 201)

@@ -81,30 +81,6 @@ def test_the_papers_votes_give_the_papers_expected_figures(name, terms, queries,
     assert rdp_to_epsilon(total, orders, delta=1e-5).min() < classic.min()
 
 
-def test_tests_whose_outcome_is_nearly_certain_save_a_seventh_of_epsilon_on_votes_like_those_of_glyph():
-    """12,000 queries to 5,000 teachers at T = 1000, sigma1 = 500, sigma2 = 100, delta = 1e-8: published 2.07.
-
-    Glyph's votes are not to be had; these are made up, and about as clear.
-    """
-    rng, queries, orders = np.random.default_rng(0), 12_000, np.arange(2.0, 40.0, 0.5)
-    most = np.rint(5000 * rng.beta(1.5, 0.5, queries))
-    second = np.minimum(np.rint((5000 - most) * rng.beta(1, 2, queries)), most)
-    rest = (5000 - most - second) / 10
-    counts = np.concatenate([np.stack([most, second], axis=1), np.tile(rest[:, None], 10)], axis=1)
-    top = counts.max(axis=1)
-    passes = answer_probability(top, sigma_threshold=500.0, threshold=1000.0).for_research()
-    labels = total_label_rdp(counts, orders, sigma=100.0, sensitivity=ONE, times=passes).for_research()[0]
-    worst = queries * threshold_rdp(orders, sigma_threshold=500.0, sensitivity=ONE)[0]
-    papers = total_threshold_rdp(
-        top, orders, sigma_threshold=500.0, threshold=1000.0, sensitivity=ONE
-    ).for_research()[0]  # fmt: skip
-    at_worst, as_published = (
-        rdp_to_epsilon_mironov(labels + tests, orders, delta=1e-8).min() for tests in (worst, papers)
-    )
-    assert at_worst == pytest.approx(2.43, abs=0.02)
-    assert as_published == pytest.approx(2.08, abs=0.02)
-
-
 def theorem_6(counts, sigma, order):
     """One query at sensitivity 1, straight from the paper in 400 digits."""
     with mpmath.workdps(400):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
-from protocols.errors import InvalidInput
 from simulations.audit.bounds import lower_limit, upper_limit
 
 
@@ -39,13 +38,3 @@ def test_limits_grow_with_the_hits_from_zero_to_one():
         assert (np.diff(limit(hits, 50, alpha=0.01)) >= 0).all()
     assert lower_limit(hits, 50, alpha=0.01)[0] == 0
     assert upper_limit(hits, 50, alpha=0.01)[-1] == 1
-
-
-@pytest.mark.parametrize(
-    ("hits", "trials", "alpha", "message"),
-    [(1.0, 0, 0.1, "trials is 0"), (-1.0, 5, 0.1, "hits span"), (6.0, 5, 0.1, "hits span"), (1.0, 5, 0.0, "alpha is 0"),
-     (1.0, 5, 1.0, "alpha is 1")],
-)  # fmt: skip
-def test_values_out_of_range_are_refused(hits, trials, alpha, message):
-    with pytest.raises(InvalidInput, match=message):
-        lower_limit(np.array(hits), trials, alpha=alpha)

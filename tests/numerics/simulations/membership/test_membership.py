@@ -131,18 +131,6 @@ def test_a_shift_between_the_parts_is_not_taken_for_leakage():
     assert finding(found).endswith("more than on a student that has seen no private data.")
 
 
-def test_an_attack_that_finds_nothing_in_the_open_model_is_called_blind():
-    data = task(records=200, seed=0)
-    model = public_model(data)
-    report = attack(model, data, controls=Controls(model, None)).for_research()
-    assert "too weak here" in finding(report)
-    remembering = Nearest(data.private_inputs, data.private_labels, classes=3, memory=3.0)
-    report = attack(model, data, controls=Controls(remembering, None)).for_research()
-    assert "too weak here" not in finding(report)
-    assert "does not" not in finding(report)
-    assert "do not tell" in finding(report)
-
-
 def test_groups_with_larger_budgets_are_told_apart():
     data = task(records=600, seed=2)
     seats = np.random.default_rng(0).integers(-1, 3, size=600)

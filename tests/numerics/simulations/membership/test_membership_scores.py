@@ -74,16 +74,6 @@ def test_rows_that_are_certain_in_float32_still_differ():
     assert scores["loss"][1] > scores["loss"][0] + 10
 
 
-def test_many_classes_are_scored_in_chunks(monkeypatch):
-    monkeypatch.setattr("simulations.membership.attack._CELLS", 30)
-    rng = np.random.default_rng(0)
-    rows, labels = rng.dirichlet(np.ones(10), size=8).astype(np.float32), rng.integers(10, size=8)
-    model = Fixed()
-    scores = scores_of(model, rows, labels, classes=10)
-    assert model.asked == [3, 3, 2]
-    np.testing.assert_array_equal(scores["loss"], loss(rows.astype(np.float64), labels))
-
-
 def test_each_class_has_its_own_threshold_and_a_rare_one_that_of_all():
     members = np.array([5.0, 6, 15, 16, 9])
     others = np.array([3.0, 4, 13, 14, 8])

@@ -74,17 +74,6 @@ def test_the_interval_of_the_area_covers_the_true_area(mean, records):
     assert binom.sf(covered, draws, LEVEL + 0.02) > 1e-4, covered / draws
 
 
-def test_the_interval_of_the_area_covers_among_ties():
-    """Scores 0, 1, 2; as above."""
-    rng, draws, covered = RNG(2), 1000, 0
-    share, share_others = np.array([0.2, 0.3, 0.5]), np.array([0.4, 0.3, 0.3])
-    truth = sum(share[i] * share_others[j] * ((i > j) + (i == j) / 2) for i in range(3) for j in range(3))
-    for _ in range(draws):
-        found = area(rng.choice(3, 60, p=share) * 1.0, rng.choice(3, 60, p=share_others) * 1.0)
-        covered += found.low <= truth <= found.high
-    assert binom.cdf(covered, draws, LEVEL - 0.015) > 1e-4, covered / draws
-
-
 def test_full_separation_has_the_interval_of_independent_pairs():
     found = area(np.arange(20.0) + 100, np.arange(50.0))
     assert (found.value, found.high) == (1.0, 1.0)

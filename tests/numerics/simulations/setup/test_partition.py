@@ -14,10 +14,8 @@ from simulations.setup.partition import (
     ByColumn,
     BySite,
     ClassSkew,
-    FeatureSkew,
     Iid,
     LabelSkew,
-    SizeSkew,
     parse_partition,
     partition,
     teacher_shards,
@@ -161,19 +159,6 @@ def test_ranges_of_a_column_follow_each_other_and_another_column_is_refused():
             partition(dataset, parties=4, scheme=ByColumn(wrong), seed=0)
 
 
-def test_features_of_parties_differ_the_more_the_stronger_their_skew():
-    dataset = _dataset(np.zeros(4000))
-    between = []
-    for strength in (0.0, 0.5, 2.0, 100.0):
-        parts = partition(dataset, parties=10, scheme=FeatureSkew(strength), seed=0)
-        assert {len(part) for part in parts} == {400}
-        means = np.array([dataset.private_inputs[part].mean(axis=0) for part in parts])
-        between.append(float(means.var(axis=0).sum()))
-    assert between == sorted(between)
-    assert between[0] < 0.02  # 2/400 is expected of an equal distribution
-    assert between[-1] > 0.8  # nearly the whole variance, 1, of one direction
-
-
 def test_dirichlet_parties_are_of_nearly_equal_size_and_the_skew_falls_with_its_parameter():
     dataset = _dataset(np.arange(20_000) % 10, classes=10)
     dominance = []
@@ -187,18 +172,6 @@ def test_dirichlet_parties_are_of_nearly_equal_size_and_the_skew_falls_with_its_
     assert dominance == sorted(dominance, reverse=True)
     assert dominance[0] > 0.85  # nearly one class a party
     assert dominance[-1] < 0.15  # nearly the pool's tenth of each class
-
-
-def test_size_skew_sizes_follow_the_lognormal_and_zero_means_equal():
-    dataset = _dataset(np.zeros(200_000, dtype=np.int64))
-    sizes = [
-        np.array([len(part) for part in partition(dataset, parties=2000, scheme=scheme, seed=0)])
-        for scheme in (SizeSkew(0.0), SizeSkew(0.8))
-    ]
-    assert set(sizes[0]) == {100}
-    # 2,000 draws: the standard error of a deviation of 0.8 is 0.013; the one record that each party is sure
-    # of narrows the logarithms a little more.
-    assert np.log(sizes[1]).std() == pytest.approx(0.8, abs=0.06)
 
 
 @pytest.mark.parametrize(

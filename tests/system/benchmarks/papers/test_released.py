@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from benchmarks.papers.glyph_like import Size, glyph_like
-from benchmarks.papers.paper import Task, printed_figures
+from benchmarks.papers.paper import Task
 from benchmarks.papers.students import counts_of, ensemble_votes, released, student_accuracy, without_privacy
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.votes import ABSTAIN
@@ -34,15 +33,3 @@ def test_teachers_vote_labels_are_released_and_a_student_learns_them(tmp_path):
     assert student_accuracy(task, dataset, labels[:300], kind="logistic_regression", seed=0) == pytest.approx(
         learnt, abs=10
     )
-
-
-def test_a_study_of_many_teachers_and_classes_is_measured_and_its_ledgers_agree(tmp_path):
-    task = Task((0,), Host(data_dir=None, cache_dir=tmp_path, engine="in_process", workers=1), Reporter(quiet=True))
-    row = next(each for each in printed_figures("pate2018")["rows"] if each["dataset"] == "Glyph") | {"classes": 10}
-    size = Size(teachers=200, records=10, queries=60, live=20, student="logistic_regression")
-    found = {cell.figure: cell for cell in glyph_like(row, size, task)}
-    assert not any(cell.reproduces for cell in found.values())
-    assert found["plurality of votes"].ours > found["teachers, mean"].ours > 40
-    assert found["ledgers checked"].ours == 200
-    assert 0 < found["labels of a study"].ours <= found["answered"].ours < 60
-    assert found["epsilon"].ours < found["epsilon, worst case"].ours

@@ -24,14 +24,13 @@ from coordinator.store.store import Store
 from protocols.crypto.identity import certificate_request, new_key, phrase, request_fingerprint, to_pem
 from protocols.errors import BudgetExceeded, InvalidInput, Refused, StorageFailed
 from protocols.ledger.ledger import Ledger
-from protocols.study.file import write_study
 from protocols.wire.enrolment import Enrol
 from runtime.address import free_port
 from runtime.exits import show_error
 from tests.harness.clocks import wait_until
 from tests.harness.operators import FakeHub, add_study, make_home
 from tests.harness.served_homes import Hospital, Served
-from tests.harness.studies import deployed_study, pool_of, voter
+from tests.harness.studies import voter
 
 ROOT = Path(__file__).parents[4]
 
@@ -56,12 +55,6 @@ def test_every_command_explains_itself_with_an_example(run, command):
     assert code == 0
     assert "Example" in out or command == "study"
     assert "Exit codes" in out
-
-
-def test_the_help_lists_every_command(run):
-    code, out, _ = run("--help")
-    assert code == 0
-    assert all(f"  {command} " in out for command in COMMANDS)
 
 
 def test_an_operator_goes_from_nothing_to_an_approved_party_and_takes_it_out_again(run, tmp_path, monkeypatch):
@@ -325,14 +318,3 @@ def test_the_program_ends_with_the_commands_exit_code(monkeypatch, capsys):
         main()
     assert ended.value.code == 2
     capsys.readouterr()
-
-
-def test_a_study_file_that_is_sent_is_the_study_that_was_created(run, tmp_path):
-    home = make_home(tmp_path)
-    study = deployed_study(3)
-    (tmp_path / "s.toml").write_text("# a comment\n" + write_study(study))
-    np.save(tmp_path / "pool.npy", pool_of(60, 4))
-    code, out, _ = run("study", "create", "s.toml", "--pool", "pool.npy")
-    assert code == 0
-    assert f"send {home.study('test') / 'study.toml'} and pool.npy to every hospital" in out
-    assert "conclave-party approve study.toml --pool pool.npy" in out

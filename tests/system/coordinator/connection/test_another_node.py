@@ -10,6 +10,7 @@ from coordinator.connection import hub
 from protocols.errors import Refused
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium
+from tests.harness.forwarding import Forwarder
 from tests.harness.studies import deployed_study
 
 NAME = "hospital-0"
@@ -86,39 +87,13 @@ def test_a_node_that_is_started_again_comes_back_at_once(consortium):
     assert len(said(consortium, "goodbye", node=NAME, code="another_node")) <= 5  # the end of its stream was on its way
 
 
-class Silent:
-    """Forwards connections to an address until it is silent: then nothing more passes, and nothing is closed."""
+class Silent(Forwarder):
+    """Forwards until it is silent: then nothing more passes, and nothing is closed."""
 
-    def __init__(self, target):
-        self._host, _, self._port = target.rpartition(":")
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever)
-        self.silent = False
-
-    def __enter__(self):
-        self._thread.start()
-        self._server = self._call(asyncio.start_server(self._serve, "127.0.0.1", 0))
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-        return self
-
-    def __exit__(self, *_):
-        async def stop():
-            self._server.close()
-            others = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-
-        self._call(stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join()
-        self._loop.close()
-
-    def _call(self, work):
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result(timeout=300)
+    silent = False
 
     async def _serve(self, reader, writer):
-        far_reader, far_writer = await asyncio.open_connection(self._host, int(self._port))
+        far_reader, far_writer = await asyncio.open_connection(self._host, self._port)
         try:
             with suppress(asyncio.CancelledError):
                 await asyncio.gather(self._forward(reader, far_writer), self._forward(far_reader, writer))

@@ -6,7 +6,6 @@ import json
 import numpy as np
 import pytest
 
-import party.asking.asking
 from party.commands.ask import check_complete
 from party.commands.group import run_command
 from party.home import PartyHome
@@ -181,21 +180,3 @@ def test_who_refuses_is_told_from_who_did_not_come():
     given = Labelling(np.full(2, NOT_ASKED), [], stop, np.zeros(3, dtype=np.int64), unset, unset, refusals=refusals)
     with pytest.raises(Refused, match=r"hospital-1, hospital-2 did not answer; hospital-0 \(unknown_study\) refused$"):
         check_complete(given, "127.0.0.1:7003")
-
-
-def test_a_guardian_that_leaves_is_said_to_be_gone_and_its_batch_to_be_reserved(
-    place, consortium, tmp_path, capsys, monkeypatch
-):
-    out = tmp_path / "labels.csv"
-    with monkeypatch.context() as leaving:
-        leaving.setattr(party.asking.asking, "check_same_queries", lambda *_: consortium.port.stop())
-        assert command(place, consortium, "--out", str(out)) == 7
-    said = capsys.readouterr()
-    assert f"error [unreachable]: the guardian at {consortium.guardian} does not answer" in said.err
-    assert "run the same command to continue" in said.err
-    assert {row["state"] for row in read(out)} == {"not_asked"}
-    assert_nothing_spent_and_some_reserved(out)
-    assert "have spent epsilon 0 of the 45" in said.out
-    consortium.start_guardian(consortium.guardian)
-    assert command(place, consortium, "--out", str(out)) == 0
-    assert {row["state"] for row in read(out)} == {"answered"}

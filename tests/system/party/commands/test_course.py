@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import urllib.request
 from dataclasses import replace
 
 import numpy as np
@@ -22,7 +21,6 @@ from protocols.errors import Refused, Unreachable
 from protocols.release.labels import labels_csv
 from protocols.release.manifest import write_manifest
 from protocols.wire.enrolment import Enrolled
-from runtime.address import free_port
 from tests.harness.clocks import wait_until
 from tests.harness.consortium import Consortium
 from tests.harness.homes import FEATURES, make_member, study_file, write_invitation
@@ -309,25 +307,6 @@ def test_a_revoked_node_stops_with_a_reason_and_a_next_step(tmp_path, consortium
     assert node.returncode == 4
     assert "error [revoked]: the party 'hospital-0' is denied: left" in said
     assert "next: ask the consortium's operator why" in said
-
-
-@pytest.mark.usefixtures("forked")
-def test_metrics_of_a_node_are_served_on_loopback(tmp_path, consortium):
-    home = make_member(tmp_path / "a", consortium)
-    assert run_command(["approve", str(study_file(tmp_path, consortium.study)), "--home", str(home.path), "--yes"]) == 0
-    port = free_port()
-    text = home.settings_file.read_text()
-    home.settings_file.write_text(text.replace("metrics_port = 0", f"metrics_port = {port}"))
-    node = start(home)
-    try:
-        assert not consortium.hub.wait_for(frozenset({"hospital-0"}), timeout_s=300)
-        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=300) as reply:
-            lines = reply.read().decode().splitlines()
-    finally:
-        code, _ = stopped(node)
-    assert code == 0
-    assert 'conclave_budget_used_ratio{study="test",seat="hospital-0"} 0' in lines
-    assert 'conclave_lifetime_reserved_ratio{data_set="ward",unit="record"} 1' in lines
 
 
 @pytest.mark.usefixtures("forked")

@@ -1,6 +1,5 @@
 """The networks, and stacked against looped training."""
 
-import os
 from pathlib import Path
 
 import numpy as np
@@ -136,15 +135,3 @@ def test_one_altered_array_is_corrupt(changed: dict[str, ndarray], tmp_path: Pat
     altered(path, **changed)
     with pytest.raises(DataCorrupt):
         kind.load(path)
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("CONCLAVE_DATA" not in os.environ, reason="needs CONCLAVE_DATA/mnist/mnist.npz")
-def test_cnn_teachers_of_240_mnist_images_are_right_on_86_percent() -> None:
-    with np.load(Path(os.environ["CONCLAVE_DATA"]) / "mnist" / "mnist.npz", allow_pickle=False) as file:
-        images, labels = ((file["x_train"] / np.float32(255)).astype(np.float32), file["y_train"].astype(np.int64))
-        queries, answers = (file["x_test"][::10] / 255).astype(np.float32), file["y_test"][::10]
-    # Spread over the file, where neighbours are one writer's digits.
-    shards = [(images[i::250], labels[i::250]) for i in (0, 1)]
-    teachers = cnn(device="cpu").fit(shards, classes=10, seeds=[0, 1])
-    assert np.mean([(teacher.predict(queries) == answers).mean() for teacher in teachers]) >= 0.86

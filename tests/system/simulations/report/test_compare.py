@@ -87,25 +87,6 @@ def test_runs_that_cannot_be_compared_are_marked(plain, settings, warning, shown
     assert f"Not comparable: {warning}" in shown(comparison)
 
 
-def test_runs_with_other_seeds_have_no_interval(runs, tmp_path):
-    other = written(tmp_path, "c", seeds=(7, 8))
-    assert all(figure.half_width is None for figure in compare_runs(runs[0], other).figures)
-
-
-def test_what_one_run_did_not_measure_has_no_difference(runs, plain, shown):
-    figures = {figure.name: figure for figure in compare_runs(runs[0], plain).figures}
-    assert figures["student accuracy"].b is None
-    assert figures["student accuracy"].difference is None
-    assert "not measured" in shown(compare_runs(runs[0], plain))
-
-
-def test_a_comparison_is_json(runs):
-    comparison = compare_runs(*runs)
-    value = json.loads(json.dumps(comparison.to_json()))
-    assert value["settings"] == [{"name": "weights", "a": "uniform", "b": "proportional"}]
-    assert {figure["name"] for figure in value["figures"]} == {figure.name for figure in comparison.figures}
-
-
 def test_a_folder_without_a_finished_run_is_refused_by_name(runs, tmp_path):
     with pytest.raises(InvalidInput, match=rf"{tmp_path}.*no summary\.json.*finished run"):
         compare_runs(runs[0], tmp_path)

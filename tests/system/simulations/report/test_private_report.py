@@ -139,15 +139,6 @@ def test_lists_that_make_no_sense_are_refused(text, named):
         named_accountants(text)
 
 
-def test_votes_as_counts_have_no_own_vote_and_are_refused_before_the_run(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    np.save("counts.npy", np.tile([[12.0, 5.0, 3.0]], (6, 1)))
-    flags = "--votes counts.npy --mechanism confident_gnmax --budgets 8 --accountant exact_own_vote --quiet --out out"
-    assert run_command(["run", *flags.split()]) == 2
-    assert "needs the one vote of each unit" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 @pytest.mark.usefixtures("undrawn")
 def test_votes_that_an_accountant_cannot_do_cost_the_run_nothing_else(tmp_path, monkeypatch, capsys):
     """More distinct counts in one histogram than are allowed: known from the votes alone, so after they were cast."""

@@ -9,11 +9,11 @@ from protocols.errors import StorageFailed
 from protocols.plural import at_most
 from simulations.options import settings_flags, settings_from
 from simulations.plots.figures import drawings
-from simulations.report.page import MOST_PARTIES, render_report, write_report
+from simulations.report.page import render_report, write_report
 from simulations.results.files import summary, write_results
 from simulations.results.text import command, count, interval, percent, seeds_text
 from simulations.setup.experiment import experiment, read_config
-from tests.harness.stored_runs import stored_run, with_students
+from tests.harness.stored_runs import stored_run
 
 
 class Page(HTMLParser):
@@ -106,22 +106,6 @@ def test_every_party_is_listed_with_its_cap(result, page):
     guaranteed = result.study.budgets.epsilon_guaranteed
     for i, seat in enumerate(result.study.roster):
         assert f"{seat.party} {at_most(seat.epsilon)} {at_most(guaranteed[i])}" in page.words
-
-
-def test_a_long_roster_is_cut_and_points_to_the_file(tmp_path):
-    run = stored_run(tmp_path, parties=MOST_PARTIES + 10, pool=50)
-    words = Page(render_report(run, summary(run), ())).words
-    assert run.study.roster[MOST_PARTIES - 1].party in words
-    assert f"{run.study.roster[MOST_PARTIES].party} " not in words
-    assert f"All {MOST_PARTIES + 10} parties are in parties.csv" in words
-
-
-def test_a_measured_student_stands_beside_its_baselines(result):
-    run = with_students(result, [0.8, 0.85, 0.9])
-    words = Page(render_report(run, summary(run), ())).words
-    assert "Student, on test data 85.0 %" in words
-    assert "± 12.4 points, 95 % over 3 seeds" in words
-    assert "The model on all data pooled is without privacy, not for release." in words
 
 
 def test_the_page_is_accessible(page):

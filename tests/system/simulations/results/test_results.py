@@ -13,10 +13,8 @@ from party.asking.report import Improvement
 from simulations.datasets.groups import Grouping
 from simulations.groups import by_group
 from simulations.pipeline import RunResult
-from simulations.plots.figures import drawings
-from simulations.plots.style import svg_text
 from simulations.report.compare import compare_runs
-from simulations.report.page import compared, doubts, render_report
+from simulations.report.page import compared, doubts
 from simulations.report.terminal import print_summary, print_verdict
 from simulations.results.files import summary, write_results
 from simulations.results.text import MARK, NOT_FOR_RELEASE, not_for_release
@@ -103,12 +101,6 @@ def test_every_such_column_and_no_other_begins_with_the_mark(alike, tmp_path):
     assert {name for name, difference in names.items() if difference} == {n for n in names if n.startswith(MARK)}
 
 
-def test_every_such_figure_says_so_in_a_title(alike):
-    for one, other in zip(*(drawings(result, summary(result)) for result in alike), strict=True):
-        titles = " ".join(axes.get_title(loc="left") for axes in one.figure.axes)
-        assert ("not for release" in titles.lower()) == (svg_text(one.figure) != svg_text(other.figure)), titles
-
-
 def test_every_such_line_of_the_terminal_begins_with_the_mark(alike, tmp_path, capsys):
     printed = []
     for result in alike:
@@ -132,13 +124,3 @@ def test_every_such_line_of_the_terminal_begins_with_the_mark(alike, tmp_path, c
         one, other = ([line for line in lines if line.startswith(MARK + words)] for lines in marked)
         assert len(one) == len(other) == 1
         assert one != other, words
-
-
-def test_every_such_row_of_the_report_says_so(alike):
-    pages = [render_report(result, summary(result), ()).splitlines() for result in alike]
-    table = "\n".join(pages[0])
-    for name in ("Minimum budget for all", "One party alone, mean", "Plurality of all votes", "One model on all"):
-        row = table[table.index(f'<tr><th scope="row">{name}') :]
-        assert "not for release" in row[: row.index("</tr>")]
-    assert '<th scope="col">Not for release: teacher is right</th>' in table
-    assert '<th scope="col">Not for release: pooled</th>' in table

@@ -52,15 +52,6 @@ def test_a_mechanism_without_a_threshold_answers_whatever_is_asked(run, mechanis
     assert summary["accounting"] == ("worst_case_laplace" if mechanism == "lnmax" else "worst_case_label_only")
 
 
-def test_lnmax_is_analysed_by_the_moments_accountant(run, tmp_path):
-    summary = run("--mechanism", "lnmax", "--gamma", "0.4", "--budgets", "8", "--accountant", "moments2017")
-    assert summary["accountant"] == "laplace"
-    findings = json.loads((tmp_path / "out" / "private" / "findings.json").read_text())
-    figures = [party["moments2017"] for party in findings["parties"]]
-    assert len(figures) == 12
-    assert all(figure > 0 for figure in figures)
-
-
 def test_interactive_gnmax_has_two_rounds_and_reinforces_what_the_student_is_sure_of(run, tmp_path):
     summary = within_budgets(
         run(

@@ -11,14 +11,12 @@ from benchmarks.papers import PAPERS, find_papers
 from benchmarks.papers.__main__ import paper_flags
 from benchmarks.papers.paper import (
     Cell,
-    Measured,
     Paper,
     PaperTable,
     Part,
     difference,
     near,
     notes,
-    number,
     over_seeds,
     printed_figures,
     verdict_text,
@@ -65,40 +63,6 @@ def test_only_cells_with_both_figures_of_the_papers_own_data_and_mechanism_count
         "MNIST: glyphs, in place of the paper's own",
         "MNIST, figure: no reason is known",
     ]
-
-
-def page_of(*cells):
-    return papers_markdown([Measured(invented(), PaperTable("table-1", "A table", ()), cells)])
-
-
-def test_a_page_says_below_the_tables_of_a_paper_why_a_cell_does_not_count():
-    page = page_of(
-        cell(2.0, 2.0, means="spent"),
-        cell(2.0, 3.0, other="glyphs", why="easier"),
-        cell(2.0, None, why="lost"),
-        cell(None, 1.0),
-    )
-    shown = [line.split(" | ")[-1] for line in page.splitlines() if line.startswith("| MNIST")]
-    assert shown == ["yes |", "other (a, b) |"]
-    assert page.startswith("1 of 1 cells within 1 point or 5 %.\n")
-    below = ["(a) glyphs, in place of the paper's own", "(b) easier", "Not had: lost"]
-    assert page.endswith("".join(f"- {line}.\n" for line in below))
-    assert "### table-1" in page
-
-
-def test_a_table_of_many_cells_has_a_row_a_figure_with_the_ends_of_its_ranges():
-    page = page_of(*(cell(2.0, 2.0 + step / 100, why="drawn") for step in range(20)))
-    assert "| figure | 2.000 | 2.000 to 2.190 | 11 of 20 (a) |" in page
-    assert "| MNIST" not in page
-    assert page.count("drawn") == 1
-
-
-def test_figures_are_shown_with_the_decimals_of_their_unit_and_their_interval():
-    assert number(93.184, "percent", half=0.25) == "93.18 ± 0.25 %"
-    assert number(10762, "count", half=3.25) == "10,762 ± 3.2"
-    assert number(None, "epsilon") == "–"
-    assert over_seeds([1.0]) == {"ours": 1.0, "half": None, "seeds": 1}
-    assert over_seeds([1.0, 2.0, 3.0]) == pytest.approx({"ours": 2.0, "half": 2.484, "seeds": 3}, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", list(PAPERS))

@@ -1,10 +1,8 @@
 """Soft labels of a pool from noisy cells."""
 
 import numpy as np
-import pytest
 
 from coordinator.labelling.soft_labels import soft_labels
-from protocols.errors import InvalidInput
 
 RNG = np.random.default_rng(5)
 # 4,000 pool records in two partitions of three and two queries.
@@ -56,18 +54,3 @@ def test_a_query_in_which_no_pool_record_lies_changes_nothing() -> None:
     plain, found = (soft_labels(each, MEMBERS, records=2000, sigma=3) for each in (cells, more))
     np.testing.assert_array_equal(found.probabilities, plain.probabilities)
     assert found.reliability[-1] == 0
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"cells": np.full((5, 2), np.nan)}, "finite sums"),
-        ({"sigma": -1.0}, "noise -1"),
-        ({"records": 0}, "0 records"),
-        ({"cells": np.zeros((4, 2))}, "queries 0 to 4; allowed: 0 to 3"),
-    ],
-)
-def test_values_out_of_range_are_refused(change, words) -> None:
-    given = {"cells": np.zeros((5, 2)), "records": 10, "sigma": 1.0} | change
-    with pytest.raises(InvalidInput, match=words):
-        soft_labels(given.pop("cells"), MEMBERS, **given)

@@ -16,17 +16,6 @@ def made(**choice):
     return make_queries(POOL, bare_columns(3), QueryChoice(**choice), population=300, classes=2, noise=0.05)
 
 
-@pytest.mark.parametrize("idle", [{"nearest": 1}, {"partitions": 2}, {"features": "auto"}, {"seed": 0}])
-def test_columns_take_nothing_that_is_of_clusters(idle):
-    with pytest.raises(InvalidInput, match=f"{next(iter(idle))} is .*; allowed with record_queries clusters:N only"):
-        made(**idle)
-
-
-def test_clusters_take_no_bins():
-    with pytest.raises(InvalidInput, match="bins is 2; allowed with record_queries columns only"):
-        made(kind="clusters:4", bins=2)
-
-
 def test_clusters_beside_columns_are_of_the_records_as_they_are():
     with pytest.raises(InvalidInput, match="features is 'hog'; allowed with record_queries clusters:N only"):
         made(kind="columns+clusters:4", features="hog")

@@ -1,10 +1,8 @@
 """Queries that are centres of clusters of a pool."""
 
 import numpy as np
-import pytest
 
 from coordinator.queries.choice import cluster_queries
-from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 
 RNG = np.random.default_rng(4)
@@ -34,17 +32,3 @@ def test_as_many_queries_as_different_records_are_those_records() -> None:
     pool = np.repeat(POOL[:6], 3, axis=0)
     made = cluster_queries(pool, FEATURES, queries=6, seed=0)
     np.testing.assert_allclose(np.sort(made.blocks[0].centres, axis=0), np.sort(np.rint(POOL[:6] * 1024), axis=0))
-
-
-@pytest.mark.parametrize(
-    ("more", "words"),
-    [
-        ({"queries": 7}, "7 queries are asked for; allowed: 2 to 6"),
-        ({"queries": 1}, "allowed: 2 to 6"),
-        ({"queries": 3, "partitions": 0}, "partitions is 0"),
-        ({"queries": 3, "nearest": 4}, "nearest is 4; allowed: 1 to the 3"),
-    ],
-)
-def test_queries_that_a_pool_cannot_give_are_refused(more, words) -> None:
-    with pytest.raises(InvalidInput, match=words):
-        cluster_queries(np.repeat(POOL[:6], 3, axis=0), FEATURES, seed=0, **more)

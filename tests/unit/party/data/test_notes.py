@@ -16,7 +16,7 @@ from party.data.mapping import DataMapping
 from party.data.quality import examine
 from party.data.queries import own_records, read_queries
 from party.data.records import DataSettings
-from protocols.errors import ConclaveError, DataCorrupt, InvalidInput
+from protocols.errors import ConclaveError, DataCorrupt
 from protocols.features.texts import MOST_CHARACTERS, gram_vectors
 from protocols.study.features import read_column
 from protocols.study.terms import Feature
@@ -129,21 +129,6 @@ def test_any_bytes_as_a_note_are_read_or_refused(tmp_path_factory, suffix, conte
     assert labels is None
     assert used.all()
     assert np.isfinite(inputs).all()
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"vectors": None}, {"vectors": "grams"}, {"vectors": "grams:15"}, {"vectors": "grams:1e3"},
-        {"vectors": "wordllama:257"}, {"vectors": "bert:64"}, {"categories": ("a",)}, {"centre": 0.0, "scale": 1.0},
-        {"kind": "categorical", "categories": ("a",)}, {"kind": "numeric", "centre": 0.0, "scale": 1.0},
-    ],
-)  # fmt: skip
-def test_a_column_of_text_has_vectors_and_no_other_has(more):
-    with pytest.raises(
-        InvalidInput, match=r"feature 'note': .*allowed: (.*vectors|grams:N with N from 16 to 16384, wordllama:N)"
-    ):
-        Feature(**{"column": "note", "kind": "text", "vectors": "grams:64", **more})
 
 
 @pytest.mark.parametrize(

@@ -2,8 +2,6 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from scipy import stats
 
 from party.teachers.scores import score, wilson
@@ -25,25 +23,6 @@ def test_a_score_counts_what_is_right_by_class_and_what_a_constant_reaches() -> 
     assert "always 'no' would be right in 80.0 %" in found.words()
     with pytest.raises(InvalidInput, match="0 labelled records"):
         score(labels[:0], labels[:0], NAMES)
-
-
-@given(st.integers(1, 400), st.data())
-def test_an_interval_holds_the_share_and_is_mirrored(records: int, data: st.DataObject) -> None:
-    right = data.draw(st.integers(0, records))
-    low, high = wilson(right / records, records)
-    mirrored = wilson(1 - right / records, records)
-    assert 0 <= low <= right / records <= high <= 1
-    np.testing.assert_allclose(mirrored, (1 - high, 1 - low), atol=1e-12)
-
-
-@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=60))
-def test_a_balanced_interval_holds_the_balanced_share_and_is_that_of_accuracy_for_one_class(pairs) -> None:
-    predicted, labels = np.array(pairs).T
-    found = score(predicted, labels, NAMES)
-    low, high = found.balanced_interval
-    assert 0 <= low <= found.balanced <= high <= 1
-    if len(found.recalls) == 1:
-        np.testing.assert_allclose(found.balanced_interval, found.interval, atol=1e-12)
 
 
 def test_both_intervals_cover_95_percent_of_exact_binomial_outcomes() -> None:

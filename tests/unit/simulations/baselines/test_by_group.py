@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 from simulations.baselines.cells import of_groups
-from simulations.baselines.table import accuracy_rows, tidy_groups, worst_groups, worst_rows
+from simulations.baselines.table import tidy_groups, worst_groups, worst_rows
 from simulations.datasets.groups import Grouping
 
 # Accuracies by seed in groups of 60 and of 40 test records, and in one that has fewer than 20 in one of the seeds.
@@ -52,23 +52,6 @@ def test_the_worst_group_is_that_of_the_lowest_mean_with_intervals_for_all_that_
     assert head[3:5] == ["worst group", "accuracy there"]
     assert private[:6] == ["private", "1", "sex", "m (of 2)", "60.0 ± 35.8 %", "+20.0 ± 35.8"]
     assert pooled[5:] == ["", ""]
-
-
-def test_a_mean_of_some_seeds_says_of_how_many():
-    some = compared().query("method == 'pooled' or seed > 0")
-    _, (_, private) = worst_rows(worst_groups(some))
-    assert private[4].endswith("% (2 of 3 seeds)")
-    _, (_, private) = accuracy_rows(some, "sex")
-    assert all(cell.endswith("% (2 of 3 seeds)") for cell in private[2:])
-
-
-def test_without_the_pooled_model_nothing_is_said_to_be_lost_and_one_group_is_the_worst_of_none():
-    alone = compared().query("method == 'private'")
-    assert pd.isna(worst_groups(alone)["lost"]).all()
-    assert worst_groups(alone[alone["group"] == "m"]).empty
-    head, rows = accuracy_rows(alone, "sex")
-    assert head[2:] == ["f (60 records)", "m (40 records)", "x (20 records)"]
-    assert rows == [["private", "1", "80.0 ± 24.8 %", "60.0 ± 24.8 %", "0.0 ± 0.0 %"]]
 
 
 def test_a_group_has_the_mean_over_its_records_and_a_method_without_a_model_has_none():

@@ -79,13 +79,6 @@ def test_a_column_of_texts_is_no_way_to_tell_records_apart(tmp_path):
         groupings(load(str(tmp_path / "own.csv"), DatasetRequest(seed=0)), ["note"])
 
 
-def test_a_column_that_the_data_do_not_have_is_refused():
-    with pytest.raises(InvalidInput, match="allowed with toy: class, age, sex, stays"):
-        groupings(dataset([[0, 0, 1, 0, 0]], [0]), ["ward"])
-    with pytest.raises(InvalidInput, match="no test records of several sites"):
-        groupings(dataset([[0, 0, 1, 0, 0]], [0]), ["site"])
-
-
 def own_table(folder, times):
     lines = ["hospital,person,seen,skin,age,outcome,part"]
     parts = ["private"] * 6 + ["public", "test", "test"]
@@ -123,8 +116,3 @@ def test_years_order_records_too_and_what_is_no_time_is_refused(tmp_path):
             own_table(tmp_path, ["2024-05-03", "2024-05-04", "soon", *["2024-05-03"] * 6]),
             DatasetRequest(seed=0, time="seen"),
         )
-
-
-def test_without_a_column_of_time_there_are_no_periods():
-    with pytest.raises(InvalidInput, match="a table of your own"):
-        partition(dataset([[0, 0, 1, 0, 0]], [0]), parties=1, scheme=ByTime("seen"), seed=0)

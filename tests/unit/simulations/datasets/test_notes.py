@@ -1,12 +1,9 @@
 """The grammar of notes: what a note says, how hard it is to tell its class, and that no word gives it away."""
 
 from collections import Counter, defaultdict
-from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.features.texts import words
@@ -14,13 +11,11 @@ from simulations.datasets import load
 from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.notes import (
     CLASSES,
-    FORMS,
     HOSPITALS,
     LIKELY,
     MENTIONED,
     draw_mentions,
     draw_notes,
-    write_note,
 )
 from simulations.setup.experiment import experiment, query_map
 
@@ -70,17 +65,6 @@ def test_no_word_gives_the_class_away():
     assert (shares / shares.sum(axis=1, keepdims=True)).max() < 0.25
 
 
-@settings(max_examples=40, deadline=None)
-@given(st.lists(st.sampled_from([-1, 0, 0, 1]), min_size=len(FORMS), max_size=len(FORMS)), st.sampled_from(HOSPITALS))
-def test_a_note_says_each_finding_that_it_mentions_in_one_of_its_forms(said, hospital):
-    mentions = np.array(said, np.int8)
-    written = write_note(mentions, replace(hospital, errors=0.0), np.random.default_rng(7))
-    text = f" {' '.join(words(written))} "
-    for forms, value in zip(FORMS, said, strict=True):
-        spelled = [f" {' '.join(words(hospital.letters(form)))} " for form in forms]
-        assert value == 0 or any(form in text for form in spelled), forms
-
-
 def test_records_of_text_vote_in_clusters_of_meanings():
     dataset = load("notes", DatasetRequest(seed=0, private_size=24, public_size=30, test_size=12))
     assert dataset.test_names["site"].tolist() == [
@@ -95,12 +79,3 @@ def test_records_of_text_vote_in_clusters_of_meanings():
     assert (queries.rows, queries.filled, queries.features.width) == (5, 1, 30)
     with pytest.raises(InvalidInput, match="allowed for notes, which has text: clusters:N"):
         query_map(settings.changed(record_queries="columns"), dataset, population=24)
-
-
-def test_a_hospital_misspells_as_often_as_it_does_and_nowhere_else():
-    mentions, plain = np.ones(len(FORMS), np.int8), replace(HOSPITALS[0], errors=0.0)
-    assert write_note(mentions, plain, np.random.default_rng(5)) != write_note(
-        mentions, replace(plain, errors=1.0), np.random.default_rng(5)
-    )
-    always = write_note(mentions, replace(plain, errors=1.0), np.random.default_rng(5)).split()
-    assert not {"shortness", "headache", "diarrhoea"} & set(always)

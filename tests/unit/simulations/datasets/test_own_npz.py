@@ -119,20 +119,14 @@ def _at(index, value):
     [
         (_with(y=np.arange(60) % 3 - 1), "y, row 1: -1, beside 0; allowed: rows with a label"),
         (_with(y=np.arange(60)), "y has 60 different values in 60 rows; allowed: 2 to 200 classes"),
-        (_with(y=np.zeros(60, dtype=np.int64)), "y has 1 different values"),
         (_with(classes=np.array(["a", "b"])), "y, row 3: 2; allowed: 0 to 1"),
         (_with(y=np.repeat(["a", "b", "c"], 20), classes=np.array(["a", "b"])), "y, row 41: c; allowed: a, b"),
-        (_with(y=np.repeat(np.inf, 60)), "y is float64"),
-        (_with(y=np.arange(60) / 2), "y is float64"),
         (_with(y=np.arange(59) % 2), r"y has shape \[59\]; allowed: \[60\], as x"),
-        (_with(site=np.zeros((60, 2))), r"site has shape \[60, 2\]"),
         (_with(split=np.repeat("train", 60)), "split, row 1: 'train'; allowed: private, public, test"),
         (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
         (_with(x=np.zeros((60, 2, 2, 4))), r"x is float64\[60, 2, 2, 4\]; allowed"),
-        (_with(x=np.array(["a"] * 60)), "x is <U1"),
         (_with(x=np.full((60, 2, 2), 300)), "x, row 1, .*: 300; allowed: 0 to 255"),
         (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\]; divide by .* \(1 such"),
-        (_at((7, 2, 3), 1.5), r"x, row 8, .*: 1\.5; allowed: \[0, 1\]"),
     ],
 )
 def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_path):

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from protocols.errors import StorageFailed
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
 from simulations.datasets.rendered import rendered
@@ -33,13 +32,6 @@ def test_the_second_time_nothing_is_rendered_and_the_data_are_the_same(tmp_path)
     np.testing.assert_array_equal(direct.private_inputs, again.private_inputs)
 
 
-def test_another_request_is_rendered_anew(tmp_path):
-    rendered("glyphs", REQUEST, load=datasets.load, cache_dir=tmp_path)
-    other = DatasetRequest(seed=4, private_size=200, public_size=60, test_size=40)
-    with pytest.raises(AssertionError, match="rendered again"):
-        rendered("glyphs", other, load=never, cache_dir=tmp_path)
-
-
 @pytest.mark.parametrize("name", ["about.json", "private_inputs.npy", "test_labels.npy"])
 def test_a_broken_folder_is_made_again(tmp_path, name):
     # Before the file is cut short: the data set is mapped from it.
@@ -49,9 +41,3 @@ def test_a_broken_folder_is_made_again(tmp_path, name):
     again = rendered("glyphs", REQUEST, load=datasets.load, cache_dir=tmp_path)
     assert again.private_digest == whole
     rendered("glyphs", REQUEST, load=never, cache_dir=tmp_path)
-
-
-def test_a_cache_that_cannot_be_written_is_a_storage_fault(tmp_path):
-    (tmp_path / "datasets").write_text("")
-    with pytest.raises(StorageFailed):
-        rendered("glyphs", REQUEST, load=datasets.load, cache_dir=tmp_path)

@@ -3,7 +3,6 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import StorageFailed
 from simulations.engines.engine import logged_to
 
 
@@ -22,18 +21,3 @@ def test_records_go_to_the_file_and_the_handlers_come_back(tmp_path: Path, capfd
         assert capfd.readouterr().err == "outside\n"
     finally:
         logger.removeHandler(handler)
-
-
-def test_without_a_file_records_go_nowhere(capfd: pytest.CaptureFixture[str]) -> None:
-    with logged_to(None, ["a_noisy_package"]):
-        logging.getLogger("a_noisy_package").error("inside")
-    assert capfd.readouterr() == ("", "")
-
-
-def test_a_file_that_cannot_be_opened_changes_nothing(tmp_path: Path) -> None:
-    logger = logging.getLogger("a_noisy_package")
-    before = list(logger.handlers)
-    with pytest.raises(StorageFailed, match="cannot be written"), logged_to(tmp_path, ["a_noisy_package"]):
-        raise AssertionError("not reached")
-    assert logger.handlers == before
-    assert logger.propagate

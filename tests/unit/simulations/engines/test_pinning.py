@@ -4,22 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from protocols.errors import InvalidInput
 from simulations.engines import engine
 from simulations.engines.engine import (
     ONE_THREAD,
-    check_workers,
     count_cores,
     count_workers,
-    gpu_present,
     worker_environment,
 )
-
-
-@pytest.mark.parametrize("workers", [0, -1])
-def test_fewer_than_one_worker_is_refused(workers: int) -> None:
-    with pytest.raises(InvalidInput, match=f"workers is {workers}; allowed: 1 or more"):
-        check_workers(workers)
 
 
 def test_there_is_one_worker_per_core_but_no_more_than_parties(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,21 +25,6 @@ def test_a_gpu_host_has_one_worker_unless_told_otherwise(monkeypatch: pytest.Mon
     monkeypatch.setattr(engine, "gpu_present", lambda: True)
     assert count_workers(None, 250) == 1
     assert count_workers(4, 250) == 4
-
-
-@pytest.mark.parametrize("hidden", ["", "-1"])
-def test_a_gpu_that_is_hidden_is_not_present(monkeypatch: pytest.MonkeyPatch, hidden: str) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", hidden)
-    assert not gpu_present()
-
-
-def test_a_gpu_is_present_exactly_if_it_has_a_device_file(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    assert gpu_present() == any(name.startswith("nvidia") and name[6:].isdigit() for name in os.listdir("/dev"))
-
-
-def test_cores_are_those_of_the_cpu_affinity_at_most() -> None:
-    assert 1 <= count_cores() <= len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(

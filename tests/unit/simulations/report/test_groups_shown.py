@@ -4,7 +4,6 @@ import numpy as np
 
 from simulations.datasets.groups import Grouping
 from simulations.groups import by_group
-from simulations.plots.groups import group_drawings
 from simulations.report.page import doubts, gains, shown_groups
 from simulations.results.text import baseline_groups, groups_summary, pays_most_words
 
@@ -57,13 +56,3 @@ def test_a_verdict_is_doubtful_where_a_group_is_left_behind_and_counts_the_parti
     assert doubts({**figures, "student_accuracy": 0.0, "baselines": {"cost": None}}) == []
     assert gains(figures) == "48 of 50 parties that were measured, of 250, gain"
     assert gains({**figures, "parties": 50}) == "48 of 50 parties gain"
-
-
-def test_the_figure_shows_the_same_groups_small_ones_pale():
-    accuracies, reliability = group_drawings(FOUND)
-    (axes,) = accuracies.figure.axes
-    assert [label.get_text() for label in axes.get_yticklabels()][:2] == ["c24 (19)", "c23 (20)"]
-    assert len(axes.get_yticklabels()) == 20
-    assert [line.get_alpha() for line in axes.get_lines()[:6]] == [0.4] * 3 + [1.0] * 3
-    assert "class c24, " in accuracies.alt
-    assert f"{FOUND.calibrations[0].error:.3f}" in reliability.caption

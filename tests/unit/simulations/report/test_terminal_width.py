@@ -24,12 +24,3 @@ def test_a_table_that_is_piped_is_as_wide_as_is_said_and_loses_nothing(monkeypat
     rows = [re.split("[│┃]", line)[1:-1] for line in lines if re.match("[│┃]", line)]
     shown = [" ".join(" ".join(column).split()) for column in zip(*rows, strict=True)]
     assert shown == [f"{name} {cell}" for name, cell in zip(COLUMNS, [ROW[0], ROW[1], "1.235", *ROW[3:]], strict=True)]
-
-
-def test_where_words_do_not_fit_side_by_side_each_row_is_a_paragraph(monkeypatch, capsys):
-    monkeypatch.setenv("COLUMNS", "60")
-    print_rows("a title", COLUMNS, [ROW, ROW])
-    lines = capsys.readouterr().out.splitlines()
-    assert max(map(len, lines)) <= 60
-    first = "- mechanism thresholded_gnmax; view label; epsilon guaranteed 1.235; used (operator's reading) a sentence"
-    assert " ".join(" ".join(lines).split()).count(first) == 2

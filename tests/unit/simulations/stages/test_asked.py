@@ -8,7 +8,7 @@ from protocols.study.study import Study
 from protocols.votes import ABSTAIN
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.label import label_seed
-from simulations.stages.stored_votes import CastVotes, VoteCounts
+from simulations.stages.stored_votes import CastVotes
 from tests.harness.studies import make_study, make_votes
 from tests.numerics.simulations.stages.test_replay import quarter_probabilities
 
@@ -98,17 +98,6 @@ def test_a_vote_for_no_class_is_noticed_where_it_entered_and_nowhere_else(teache
     present[(*np.argwhere(entering)[0][:1], teachers - 1, *np.argwhere(entering)[0][1:])] = ABSTAIN
     for cast, noticed in ((votes, False), (absent, False), (present, True)):
         assert AskedVotes(study, CastVotes(10, cast), result).evidence.abstentions is noticed
-
-
-def test_counts_without_parties_are_weighted_and_hold_no_own_votes():
-    votes, _ = make_votes(12, 30, teachers=1, seed=4)
-    counts = np.stack([(votes[:, 0] == c).sum(axis=0) for c in range(10)], axis=1).astype(float)
-    study = make_study([4.0] * 12, sigma=6.0, sigma_threshold=10.0, threshold=7.0, queries=30)
-    stored = VoteCounts(10, counts)
-    asked = AskedVotes(study, stored, label_seed(study, stored, seed=1, dropout=0.0, truth=None))
-    np.testing.assert_array_equal(asked.counts, counts[: len(asked.counts)] * study.weights[0])
-    assert asked.units.own_votes is None
-    assert not asked.evidence.abstentions
 
 
 def test_secret_coins_hide_who_voted():
