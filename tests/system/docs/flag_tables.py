@@ -191,7 +191,7 @@ def commands(program: str) -> dict[str, click.Command]:
 
 
 def _commands(program: str, helps: dict[str, str]) -> str:
-    """Every command: what it takes, what it does (the first sentence of its help), and the names of its flags.
+    """Every command: what it takes, and what it does (the first sentence of its help, which has its flags).
 
     helps: what a command does, and the first command that does it: another program's says it is the same.
     """
@@ -199,13 +199,11 @@ def _commands(program: str, helps: dict[str, str]) -> str:
     for words, command in commands(program).items():
         arguments = [one for one in command.params if isinstance(one, click.Argument)]
         takes = " ".join(one.make_metavar(click.Context(command)) for one in arguments)
-        options = [one for one in command.params if isinstance(one, click.Option) and one.name != "home"]
-        flags = ", ".join(f"`{flag}`" for one in options for flag in (*one.opts, *one.secondary_opts))
         says = " ".join((command.help or "").partition("\b")[0].split()).partition(". ")[0].removesuffix(".")
         name = f"conclave-{program} {words}"
         first = helps.setdefault(says, name)
         text = f"{takes and f'`{takes}`: '}{says if first == name else f'As `{first}`'}."
-        told.append(f"### {words}\n\n{text}{flags and f' Flags: {flags}.'}\n")
+        told.append(f"### {words}\n\n{text}\n")
     return "\n".join(told)
 
 
