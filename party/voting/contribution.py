@@ -22,7 +22,7 @@ from party.budget.known_units import KnownUnits
 from party.data.records import Records
 from party.home import PartyHome
 from party.lifetime import seats_of
-from party.voting.judges import Judges, KeptJudges, judges_of
+from party.voting.judges import Judges, KeptJudges, judges_of, runs_for
 from protocols.array_files import read_arrays
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
@@ -163,7 +163,8 @@ def count_votes_of(
             fewest=0 if votes.evaluation is not None else FEWEST_UNITS,
         )
         at = np.ones(len(units), np.int64) if known_at is None else known_at
-        judges = Judges(records.inputs[kept], records.labels[kept], units[kept], at[kept], digests[kept])
+        runs = 0 if votes.evaluation is None else runs_for(units[rows], votes.evaluation.share)
+        judges = Judges(records.inputs[kept], records.labels[kept], units[kept], at[kept], digests[kept], runs)
         counted.append(
             SeatVotes(seat, len(rows), found, total, people, judges if votes.evaluation is not None else None)
         )

@@ -8,6 +8,7 @@ with a withdrawal.
 
 from __future__ import annotations
 
+import hashlib
 import io
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -30,19 +31,23 @@ from protocols.sums.judging import judged
 from runtime.distribution import lacking
 
 _FILE_BYTES: Final = 2**34
-_NAMES: Final = ("study", "pair", "inputs", "labels", "units", "known_at", "digests")
+# Standard deviations of how many records judge, by which a model is run more often than that in the mean.
+_SPREAD: Final = 6.0
+_NAMES: Final = ("study", "pair", "runs", "inputs", "labels", "units", "known_at", "digests")
 
 
 @dataclass(frozen=True, eq=False)
 class Judges:
     """The judges' records of one seat. units: the number of each one's unit; known_at: at how many hospitals that is
-    known, 1 where nobody says; digests: keyed, of each one's unit."""
+    known, 1 where nobody says; digests: keyed, of each one's unit; runs: how often a model is run at least, which does
+    not depend on how many judge."""
 
     inputs: Float32[ndarray, "records ..."] = field(repr=False)
     labels: Int64[ndarray, " records"] = field(repr=False)
     units: Int64[ndarray, " records"] = field(repr=False)
     known_at: Int64[ndarray, " records"] = field(repr=False)
     digests: Int64[ndarray, " records"] = field(repr=False)
+    runs: int = field(repr=False)
 
     def to_bytes(self, study: DeployedStudy, pair: bytes) -> bytes:
         """As they are kept. pair: names the votes that were counted with them."""
@@ -51,6 +56,7 @@ class Judges:
             content,
             study=np.frombuffer(study.digest, np.uint8),
             pair=np.frombuffer(pair, np.uint8),
+            runs=np.array([self.runs], "<i8"),
             inputs=self.inputs.astype("<f4"),
             **{name: getattr(self, name).astype("<i8") for name in ("labels", "units", "known_at", "digests")},
         )
@@ -64,7 +70,8 @@ def judges_of(
     known: KnownUnits,
 ) -> tuple[Bool[ndarray, " records"], Int64[ndarray, " records"]]:
     """Which records are of units that judge, and the keyed digest of each one's unit: by the key of the terms and the
-    unit's id alone, its patient's name or else its place (of equal records that are one, the first's).
+    unit's id alone, its patient's name or else its place; where equal records are one, what the record holds, as where
+    the first of them stands depends on others.
 
     Raises InvalidInput without onnxruntime, which runs the model.
     """
@@ -80,10 +87,18 @@ def judges_of(
         # Folded, so that one patient who is written in two ways has one role.
         ids = [folded_number(name) for name in records.patients]
     else:
-        _, first, which = np.unique(units, return_index=True, return_inverse=True)
-        ids = [str(place) for place in first[which].tolist()]
+        ids = [str(place) for place in range(len(units))]
+        if records.equal_are_one:
+            held = zip(records.inputs, records.labels.tolist(), strict=True)
+            ids = [hashlib.sha256(row.tobytes() + b" %d" % label).hexdigest() for row, label in held]
         digests = known.of_names([f"record {place}" for place in ids])
     return evaluation.judges(ids), digests
+
+
+def runs_for(units: Int64[ndarray, " records"], share: float) -> int:
+    """How many records judge at most, but for 1 in 10^8: of units whose numbers these are, at this share."""
+    sizes = np.unique(units, return_counts=True)[1].astype(np.float64)
+    return int(np.ceil(share * sizes.sum() + _SPREAD * np.sqrt(share * (1 - share) * (sizes**2).sum())))
 
 
 class KeptJudges:
@@ -107,7 +122,7 @@ class KeptJudges:
                 f"the model sees records of {scored.features.input_shape}; allowed: {terms.input_shape}, the study's"
             )
         known = np.isin(held.digests, np.array(sorted(listed), np.int64))
-        given = scored.probabilities(held.inputs, classes=self._study.classes)
+        given = scored.probabilities(held.inputs, classes=self._study.classes, runs=held.runs)
         given[~known] = np.nan
         assert sums.evaluation is not None  # judges are listed
         return judged(
@@ -122,11 +137,12 @@ class KeptJudges:
 
     def _read(self, pair: bytes) -> Judges:
         arrays = read_arrays(self._path, list(_NAMES), most=_FILE_BYTES)
-        whole = [arrays[name] for name in _NAMES[3:]]
+        whole = [arrays[name] for name in _NAMES[4:]]
         inputs = arrays["inputs"]
         kinds = {each.dtype.str for each in whole} == {"<i8"} and inputs.dtype.str == "<f4"
         shapes = {each.shape for each in whole} == {inputs.shape[:1]}
-        if (arrays["study"].tobytes(), arrays["pair"].tobytes()) != (self._study.digest, pair) or not (kinds and
-        shapes):
+        of_these = (arrays["study"].tobytes(), arrays["pair"].tobytes()) == (self._study.digest, pair)
+        if not (of_these and kinds and shapes and arrays["runs"].shape == (1,)):
             raise DataCorrupt(f"{self._path} does not hold the judges that were approved with this study's votes")
-        return Judges(inputs, *(each.astype(np.int64) for each in whole))
+        labels, units, known_at, digests = (each.astype(np.int64) for each in whole)
+        return Judges(inputs, labels, units, known_at, digests, int(arrays["runs"][0]))

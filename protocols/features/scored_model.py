@@ -12,6 +12,7 @@ from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.feature_map import FeatureMap
+from protocols.features.onnx_graph import check_even
 
 # Bytes of the length before each of its parts.
 _LENGTH = 8
@@ -48,19 +49,22 @@ class ScoredModel:
         return ScoredModel(content, tuple(map(int, named.split())), features)
 
     def probabilities(
-        self, inputs: Float32[ndarray, "records ..."], *, classes: int
+        self, inputs: Float32[ndarray, "records ..."], *, classes: int, runs: int = 0
     ) -> Float64[ndarray, "records classes"]:
         """What the model gives for each record, within the limits of a model that somebody else made.
 
         Each record is run alone, as whoever made the model could otherwise let what it gives for one depend on others
         (and the last bits of an honest one do). Nothing is refused for what records hold: where the model gives no
-        probabilities, or fails, they are not numbers. Whether it can be run is tried with a record of zeros. Raises
-        InvalidInput without onnxruntime, or if it cannot take that one, or gives another shape; DataCorrupt for a file
-        that is no model.
+        probabilities, or fails, they are not numbers. runs: how often it is run at least, with records of zeros behind
+        the others, so that how long it takes does not tell how many there are. Whether it can be run is tried with a
+        record of zeros. Raises InvalidInput without onnxruntime, or if it cannot take that one, or gives another shape;
+        DataCorrupt for a file that is no model, or takes longer for some records than for others.
         """
         from protocols.features.onnx_model import OnnxModel  # onnxruntime, which not every program has
 
         model = OnnxModel.of(self.content, where="the model", own=False)
+        for content in (self.content, *(each.content for each in (self.features.encoders if self.features else ()))):
+            check_even(content, where="the model")
         # An image may have one more axis for its channels than the study's inputs.
         wanted = [size for size in model.session.get_inputs()[0].shape[1:] if isinstance(size, int)]
 
@@ -79,10 +83,14 @@ class ScoredModel:
             whole[columns] = found[0]
             return whole
 
-        of_one(np.zeros(inputs.shape[1:], np.float32))
+        nothing = np.zeros(inputs.shape[1:], np.float32)
+        of_one(nothing)
         given = np.full((len(inputs), classes), np.nan)
         for at, record in enumerate(inputs):
             with suppress(InvalidInput):
                 given[at] = of_one(record)
+        for _ in range(runs - len(inputs)):
+            with suppress(InvalidInput):
+                of_one(nothing)
         # Of float32 one may be a little above 1.
         return np.where((given >= -1e-5) & (given <= 1 + 1e-5), np.clip(given, 0.0, 1.0), np.nan)

@@ -13,12 +13,15 @@ from party.budget.policy import Policy
 from party.budget.spending import what_was_spent
 from party.commands.group import run_command
 from party.data import load_records
+from party.data.records import Records
 from party.doctor import _studies
 from party.home import PartyHome
 from party.lifetime import LifetimeCap, study_cost
 from party.voting.answering import Answering
 from party.voting.contribution import count_votes_of, read_votes
+from party.voting.judges import judges_of, runs_for
 from protocols.errors import InvalidInput
+from protocols.features.onnx_model import OnnxModel
 from protocols.features.scored_model import ScoredModel
 from protocols.study.count_cells import count_cells
 from protocols.study.levels import Clear
@@ -506,3 +509,32 @@ def test_a_withdrawn_study_keeps_no_judges(tmp_path):
     assert place.kept.stat().st_mode & 0o077 == 0
     assert place.run("withdraw", place.study.name, "--yes") == 0
     assert not place.kept.exists()
+
+
+def test_where_equal_records_are_one_no_role_depends_on_which_others_are_equal(tmp_path):
+    place = JudgingPlace(tmp_path)
+    assert place.approve() == 0
+    inputs, labels = np.random.default_rng(3).normal(size=(40, 4)).astype(np.float32), np.zeros(40, np.int64)
+    with Policy(place.home.settings().policy) as policy:
+
+        def roles(records):
+            return judges_of(records, place.study, records.rows, policy.known)[0]
+
+        before = roles(Records(inputs, labels, equal_are_one=True))
+        for other in range(1, 40):
+            # The first record is replaced by one that equals another, which then is counted where the first stands.
+            changed = np.concatenate([inputs[other : other + 1], inputs[1:]])
+            np.testing.assert_array_equal(roles(Records(changed, labels, equal_are_one=True))[1:], before[1:])
+
+
+def test_a_model_is_run_as_often_however_many_judge(tmp_path, monkeypatch):
+    runs = []
+    monkeypatch.setattr(OnnxModel, "first_output", lambda self, x, **how: runs.append(len(x)) or np.full((1, 2), 0.5))
+    for name in ("some", "other"):
+        (tmp_path / name).mkdir()
+        place = JudgingPlace(tmp_path / name)
+        assert place.approve() == 0
+        place.asked(place.request(), place.judging())
+    assert len(runs) % 2 == 0
+    assert runs[: len(runs) // 2] == runs[len(runs) // 2 :]
+    assert len(runs) // 2 == 1 + runs_for(np.arange(60), 0.4)

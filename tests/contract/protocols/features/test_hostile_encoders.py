@@ -7,7 +7,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 from party.teachers.onnx_file import onnx
 from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
-from protocols.features.onnx_graph import check_onnx
+from protocols.features.onnx_graph import check_even, check_onnx
 from protocols.features.onnx_model import OnnxModel
 
 SECRET = np.arange(4, dtype=np.float32)
@@ -212,3 +212,36 @@ def test_bytes_that_are_no_model_are_refused_and_so_are_names_that_are_no_text()
     no_text = DRAWING["outside the standard"][0].replace(b"com.microsoft", b"\xff" * 13)
     with pytest.raises(DataCorrupt, match="operator"):
         check_onnx(no_text, where="it", own=False)
+
+
+TAKES_LONGER = {
+    "a size": [
+        helper.make_node("Cast", ["x"], ["sides"], to=TensorProto.INT64),
+        helper.make_node("Flatten", ["sides"], ["flat"], axis=0),
+        helper.make_node("Squeeze", ["flat"], ["shape"]),
+        helper.make_node("ConstantOfShape", ["shape"], ["y"]),
+    ],
+    "a number of copies": [
+        helper.make_node("Cast", ["x"], ["times"], to=TensorProto.INT64),
+        helper.make_node("Tile", ["x", "times"], ["y"]),
+    ],
+    "a branch": branching(helper.make_graph([helper.make_node("Exp", ["x"], ["t"])], "then", [], [value("t")]), ["y"]),
+    "those that are not 0": [helper.make_node("NonZero", ["x"], ["y"])],
+}
+
+
+@pytest.mark.parametrize("nodes", TAKES_LONGER.values(), ids=TAKES_LONGER)
+def test_no_model_that_judges_score_takes_longer_for_some_records(nodes):
+    content = model(nodes, initializers=[HALF])
+    check_onnx(content, where="the model", own=False)
+    with pytest.raises(DataCorrupt, match="as long for every record"):
+        check_even(content, where="the model")
+
+
+def test_sizes_that_follow_from_sizes_are_even():
+    nodes = [
+        helper.make_node("Reshape", ["copy", "shape"], ["y"]),
+        helper.make_node("Shape", ["x"], ["shape"]),
+        helper.make_node("Relu", ["x"], ["copy"]),
+    ]
+    check_even(model(nodes), where="the model")
