@@ -49,13 +49,13 @@ _CLUSTERS: Final = (10, 30, 100)
 _SPREAD: Final = "spread"
 _STUDENT: Final = "cnn"
 _METHODS: Final = (
-    "graded votes", "record votes", *(f"rKNN, {number} clusters" for number in _CLUSTERS),
-    f"rKNN, {_CLUSTERS[-1]} images, {_SPREAD}",
+    "graded votes", *(f"rKNN, {number} clusters" for number in _CLUSTERS),
+    f"rKNN, {_CLUSTERS[-1]} images, {_SPREAD}", "record votes",
 )  # fmt: skip
 _KINDS: Final = ("graded votes", "record votes", "rKNN")
 _EPSILONS: Final = (0.1, 1.0)
-# Columns of the table, after method and epsilon.
-_LABELS, _SCORES, _STUDENTS = 3, 4, 5
+# Columns of the table, after the method; as many again at the second epsilon.
+_LABELS, _SCORES, _STUDENTS = 2, 3, 4
 
 
 class Half:
@@ -106,19 +106,20 @@ def _rows(
             continue
         soft[kind, epsilon], right = _of_sums(half, epsilon, kind)
         if right is not None:
-            yield _row(kind, epsilon), _SCORES, right
+            yield *_cell(kind, epsilon, _SCORES), right
     right_of = {each: float((labels.argmax(axis=1) == half.truth).mean()) for each, labels in soft.items()}
     for (name, epsilon), share in right_of.items():
-        yield _row(name, epsilon), _LABELS, share
+        yield *_cell(name, epsilon, _LABELS), share
     for kind in students:
         # Of rKNN those labels that are best on the pool: at its best, as nobody could choose so.
         found = max((each for each in soft if each[0].startswith(kind) and each[1] == epsilons[0]), key=right_of.get)
         answers = predicted(host, _STUDENT, half.pool, soft[found], half.test, seed=half.seed)
-        yield _row(*found), _STUDENTS, float((answers == half.test_labels).mean())
+        yield *_cell(*found, _STUDENTS), float((answers == half.test_labels).mean())
 
 
-def _row(name: str, epsilon: float) -> int:
-    return 1 + _METHODS.index(name) * len(_EPSILONS) + _EPSILONS.index(epsilon)
+def _cell(name: str, epsilon: float, column: int) -> tuple[int, int]:
+    """Row and column of the table."""
+    return 1 + _METHODS.index(name), column + 3 * _EPSILONS.index(epsilon)
 
 
 def _of_sums(half: Half, epsilon: float, kind: str) -> tuple[Float32[ndarray, "pool classes"], float | None]:
@@ -168,7 +169,7 @@ def _rknn(half: Half, epsilon: float) -> Iterator[tuple[str, Float32[ndarray, "p
     order = np.concatenate([images, rest])
     spread = np.empty((_POOL, half.classes), np.float32)
     spread[order] = certain(propagated(half.pool[order], one_hot[first], seed=half.seed))
-    yield _METHODS[-1], spread
+    yield _METHODS[-2], spread
 
 
 def _nearest(
