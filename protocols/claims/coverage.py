@@ -84,6 +84,8 @@ def several(study: Protection) -> str:
         f"what all of these hold, and is one guarantee. Nothing enforces that {study.hospitals} are enough: a patient "
         "known to more is protected less."
     )
+    if study.unit == "record":
+        said += " The protected unit is a record, so this is for a patient with one record at each of them."
     return f"{said} {_TRUSTED}" if study.declared else said
 
 

@@ -155,13 +155,15 @@ def test_a_declared_overlap_halves_what_a_shared_patient_says_and_needs_the_hosp
         assert np.array_equal(given.sums, alone)
 
 
-def test_approving_says_one_guarantee_for_a_patient_of_several_hospitals(tmp_path, capsys):
-    place = Place(tmp_path, unit="patient")
+@pytest.mark.parametrize("unit", ["patient", "record"])
+def test_approving_says_one_guarantee_for_a_patient_of_several_hospitals(tmp_path, capsys, unit):
+    place = Place(tmp_path, unit=unit)
     file = study_file(tmp_path, place.study.voting(hospitals_per_patient=2))
     place.approve(file=file)
     words = " ".join(capsys.readouterr().out.split())
     assert "at up to 2 hospitals together, for ever" in words
     assert "A patient may be known to up to 2 of the hospitals" in words
+    assert ("one record at each of them" in words) == (unit == "record")
     assert "known to any" not in words
 
 
