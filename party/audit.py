@@ -16,12 +16,13 @@ from typing import Final
 
 import numpy as np
 from cryptography import x509
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 from numpy import ndarray
 
 from party.party import COUNTED, FATE
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput, MalformedMessage, Refused
 from protocols.features.feature_map import FeatureMap, read_features
+from protocols.features.scored_model import ScoredModel
 from protocols.ledger.ledger import Ledger
 from protocols.levels.table import check_believable
 from protocols.levels.two_server.released import SignedRelease
@@ -40,9 +41,11 @@ from protocols.release.manifest import (
     signer,
 )
 from protocols.release.signatures import SIGNATURES_FILE
-from protocols.release.sums import SUMS_FILE, read_votes
+from protocols.release.sums import EVALUATION_FILE, SUMS_FILE, read_votes
 from protocols.study.deployed import DeployedStudy
 from protocols.study.file import read_deployed
+from protocols.study.votes import unit_sums
+from protocols.sums.judging import Evaluation
 from protocols.wire.frames import Ask, begins, read_frame
 from protocols.wire.messages import ConcealedVotes, Outcome, VoteRequest, decode
 from runtime.distribution import lacking
@@ -293,23 +296,63 @@ def _spent(ledger: Ledger, seat: str) -> int:
     return balances[seat].spent if seat in balances else 0
 
 
-STUDY_FILE, STUDENT_FILE = "study.toml", "student.onnx"
+STUDY_FILE, STUDENT_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.onnx", "student.json"
+
+
+@dataclass(frozen=True, eq=False)
+class JudgesFound:
+    """What hospitals' judges found of a released student, as the release says; `verify` makes it again.
+
+    accuracy: of its decisions, with the ends of its 95 % interval; calibrated: how often a class is right of which the
+    student gives a probability in each bin; classes: of the columns of its probabilities.
+    """
+
+    terms: Evaluation
+    accuracy: tuple[float, float, float]
+    calibrated: Float64[ndarray, " bins"] = field(repr=False)
+    classes: tuple[int, ...]
+
+    def applied(
+        self, given: Float64[ndarray, "records classes"], labels: Int64[ndarray, " records"]
+    ) -> tuple[Int64[ndarray, " records"], Float64[ndarray, " records"]]:
+        """The decisions that were judged, and the calibrated probability that each is right; where the student gave no
+        probabilities, its label, and not a number."""
+        known, two = np.isfinite(given).all(axis=1), given.shape[1] == 2
+        decided = np.where(known, self.terms.decisions(given), labels)
+        shown = given[:, 1] if two else given[np.arange(len(given)), decided]
+        chance = self.calibrated[np.searchsorted(self.terms.edges, shown, side="right")]
+        return decided, np.where(known, np.where(two & (decided == 0), 1.0 - chance, chance), np.nan)
 
 
 @dataclass(frozen=True, eq=False)
 class ReleasedStudent:
     """A student whose release the consortium's coordinator signed, and the study that says how records are encoded.
 
-    features: what the student sees of a record, None for the record itself.
+    features: what the student sees of a record, None for the record itself; judged: None where nobody judged it.
     """
 
     study: DeployedStudy
     content: bytes = field(repr=False)
     where: str
     features: FeatureMap | None = None
+    judged: JudgesFound | None = None
 
     def predict(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, " records"]:
-        """The class id of each record. Raises InvalidInput without onnxruntime, or if the student cannot take them."""
+        """The class id of each record, as `decided`."""
+        return self.decided(inputs)[0]
+
+    def decided(
+        self, inputs: Float32[ndarray, "records ..."]
+    ) -> tuple[Int64[ndarray, " records"], Float64[ndarray, " records"]]:
+        """The class id of each record, and the calibrated probability that it is right, not a number where nobody
+        judged the student. Raises InvalidInput without onnxruntime, or if the student cannot take them."""
+        labels = self._labels(inputs)
+        if self.judged is None:
+            return labels, np.full(len(labels), np.nan)
+        model = ScoredModel(self.content, self.judged.classes, self.features)
+        return self.judged.applied(model.probabilities(inputs, classes=self.study.classes), labels)
+
+    def _labels(self, inputs: Float32[ndarray, "records ..."]) -> Int64[ndarray, " records"]:
         try:
             from protocols.features.onnx_model import OnnxModel
         except ModuleNotFoundError as missing:
@@ -354,4 +397,22 @@ def read_student(folder: Path, *, authority: x509.Certificate, coordinator: str)
                 f"{folder / STUDENT_FEATURES_FILE} is made of records of shape {features.input_shape}; allowed: "
                 f"{study.terms.input_shape}, the study's"
             )
-    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path), features)
+    return ReleasedStudent(study, read_bytes(path, most=2**31), str(path), features, _judges_found(folder, study))
+
+
+def _judges_found(folder: Path, study: DeployedStudy) -> JudgesFound | None:
+    """What a release says that judges found; None where nobody judged. Raises DataCorrupt."""
+    if not (folder / EVALUATION_FILE).exists():
+        return None
+    terms = unit_sums(study).evaluation
+    try:
+        values, classes = read_json(folder / EVALUATION_FILE), read_json(folder / STUDENT_FIGURES_FILE)["classes"]
+        value, low, high = map(float, values["figures"]["accuracy"])
+        calibrated = np.array([float(each) for each in values["calibrated"]])
+        if terms is None or len(calibrated) != terms.bins or not 0 <= low <= value <= high <= 1:
+            raise ValueError("its figures are not those of judges of the study")
+        if not ((calibrated >= 0) & (calibrated <= 1)).all():
+            raise ValueError("its calibrated probabilities are not in [0, 1]")
+        return JudgesFound(terms, (value, low, high), calibrated, tuple(map(int, classes)))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise DataCorrupt(f"{EVALUATION_FILE} cannot be read: {error!r:.200}") from None

@@ -7,7 +7,7 @@ import dataclasses
 import io
 import json
 from collections.abc import Sequence
-from math import isfinite
+from math import isfinite, isnan, nan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any  # the values of a JSON object
 
@@ -57,6 +57,7 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
     Alone: a model of teachers.kind of all own records, cross-validated in five parts, or on --test; it learns from
     teachers.features or the pool where teachers do.
     No patient is in two parts, where data.patient names them. Together: the released student on the same records.
+    Judged: how often the release says that it is right at all hospitals.
 
     \b
     Examples:
@@ -87,10 +88,14 @@ def score(study: str, home: PartyHome, as_json: bool, release: Path | None, test
     if together is not None:
         figures["together"] = scored(together, truth, names)
     if as_json:
-        click.echo(json.dumps({"how": how, **{key: each.figures() for key, each in figures.items()}}, indent=2))
+        judges = student and student.judged and list(student.judged.accuracy)
+        shown = {"how": how, "judged": judges, **{key: each.figures() for key, each in figures.items()}}
+        click.echo(json.dumps(shown, indent=2))
         return
     for line in _compared(figures, how, settings.teachers.kind, alone, together, truth):
         click.echo(folded(line, " " * 10))
+    if student is not None:
+        click.echo(folded(_judged_words(student), " " * 10))
     if student is not None and test_file is None and _answered(home, student.study):
         click.echo(folded(_ALSO_VOTED, " " * 10))
 
@@ -165,8 +170,9 @@ def predict(
     """Verify a RELEASE, apply its student to records of your own, and score it where labels are there.
 
     The records are read as the release's study says, with this hospital's mapping file. OUT has a line a record: its
-    row, the column of --id, and the predicted class, empty for a record that the mapping leaves out. Nothing leaves. A
-    physician without a node gives --authority.
+    row, the column of --id, the predicted class and the probability that it is right, calibrated by the hospitals'
+    judges (empty where nobody judged the student), and nothing for a record that the mapping leaves out. Nothing
+    leaves. A physician without a node gives --authority.
 
     \b
     Examples:
@@ -190,22 +196,36 @@ def predict(
         if not own.source.is_table or id_column not in own.source.header(own.mapping.form):
             raise InvalidInput(f"--id is {id_column!r}; allowed: a column of {records_path}")
         kept = own.source.columns([id_column], own.mapping.form)[id_column]
-    predicted = student.predict(inputs[used])
-    text, names = io.StringIO(), iter(predicted.tolist())
+    predicted, chances = student.decided(inputs[used])
+    text, found = io.StringIO(), iter(zip(predicted.tolist(), chances.tolist(), strict=True))
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["row", *([] if id_column is None else [id_column]), "predicted"])
+    writer.writerow(["row", *([] if id_column is None else [id_column]), "predicted", "probability"])
     for row, fits in enumerate(used.tolist(), start=1):
         named = [] if kept is None else [kept[row - 1]]
-        writer.writerow([row, *named, terms.class_names[next(names)] if fits else ""])
+        which, chance = next(found) if fits else (None, nan)
+        name = "" if which is None else terms.class_names[which]
+        writer.writerow([row, *named, name, "" if isnan(chance) else f"{chance:.4f}"])
     write_atomically(out, text.getvalue().encode())
     result = None if labels is None else scored(predicted, labels[used], terms.class_names)
     if as_json:
         figures: dict[str, Any] = {"release": str(release), "records": len(used), "predicted": int(used.sum())}
+        figures["judged"] = student.judged and list(student.judged.accuracy)
         click.echo(json.dumps({**figures, "score": None if result is None else result.figures()}, indent=2))
         return
     said = "no labels, so nothing is scored" if result is None else result.words()
     click.echo(f"{int(used.sum())} of {counted(len(used), 'record')}: {said}")
+    click.echo(_judged_words(student))
     click.echo(f"the release is signed by the coordinator and unaltered; predictions are in {out}")
+
+
+def _judged_words(student: ReleasedStudent) -> str:
+    """How often the student is right about the hospitals' units, as its release says."""
+    from party.teachers.scores import percent
+
+    if student.judged is None:
+        return "judged    not measured: no judges of the hospitals were asked how often it is right"
+    value, low, high = student.judged.accuracy
+    return f"judged    right in {percent(value, (low, high))}, say the hospitals' judges"
 
 
 def _as_written(home: PartyHome, records: Path, authority: Path | None, mapping: Path | None) -> DataSettings:

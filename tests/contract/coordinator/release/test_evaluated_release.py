@@ -1,5 +1,6 @@
 """A release whose student judges have scored: its figures, the gate, and what a verifier finds of any part of it."""
 
+import csv
 import json
 import shutil
 
@@ -10,6 +11,7 @@ from coordinator.labelling.training import train_student
 from coordinator.release.evaluation import check_required, keep_model
 from coordinator.release.export import model_for_judges
 from coordinator.release.verify import verify_release
+from party.commands.group import run_command
 from protocols.errors import DataCorrupt, InvalidInput, Refused
 from protocols.features.scored_model import ScoredModel
 from protocols.ledger.ledger import Ledger
@@ -17,6 +19,7 @@ from protocols.levels.two_server.aggregation import SharedAggregation
 from protocols.levels.two_server.ballot import SharedBallot
 from protocols.refusals.code import Code
 from tests.harness.deployed_records import HOSPITALS, POOL, judged_by, record_study_of, records_of
+from tests.harness.homes import make_member, study_file, write_records
 from tests.harness.levels import SEAT_KEYS, GuardianHere, two_server
 from tests.harness.released import Consortium, failed
 from tests.harness.seeded import seeded_source
@@ -78,6 +81,26 @@ def test_the_figures_are_those_of_the_judges_within_their_noise_and_stand_on_eve
     assert checks["judges"].message == "judges of 3 seats judged this very student, once"
     without = {each.name: each for each in verify_release(evaluated.folder, None)}
     assert without["judges"].passed is None
+
+
+def test_a_hospital_sees_how_good_it_is_and_gets_probabilities_that_judges_calibrated(evaluated, tmp_path, capsys):
+    evaluated.consortium.address, evaluated.consortium.enrol_port = "127.0.0.1:1", 2
+    home = ["--home", str(make_member(tmp_path / "a", evaluated.consortium).path)]
+    table, out = write_records(tmp_path / "own.csv", rows=40), tmp_path / "predicted.csv"
+    assert run_command(["predict", str(evaluated.folder), "--records", str(table), "--out", str(out), *home]) == 0
+    said, terms = json.loads((evaluated.folder / "evaluation.json").read_text()), evaluated.study.votes.evaluation
+    value, low, high = (100 * each for each in said["figures"]["accuracy"])
+    told = f"judged right in {value:.1f} % (95 %: {low:.1f} to {high:.1f})"
+    assert told in " ".join(capsys.readouterr().out.split())
+    inputs = np.loadtxt(table, np.float32, delimiter=",", skiprows=1, usecols=range(1, 5))
+    given = ScoredModel.from_bytes(evaluated.model).probabilities(inputs, classes=2)[:, 1]
+    for chance, row in zip(given, csv.DictReader(out.read_text().splitlines()), strict=True):
+        meant = said["calibrated"][sum(chance >= edge for edge in terms.edges)]
+        expected = ("right", meant) if chance >= 0.5 else ("left", 1 - meant)
+        assert (row["predicted"], float(row["probability"])) == (expected[0], pytest.approx(expected[1], abs=1e-4))
+    score = ["data", "score", str(study_file(tmp_path, evaluated.study)), "--release", str(evaluated.folder)]
+    assert run_command([*score, *home]) == 0
+    assert told in " ".join(capsys.readouterr().out.split())
 
 
 def test_no_page_and_no_file_tells_how_many_units_judged_or_voted(evaluated):

@@ -145,6 +145,7 @@ def test_records_that_were_kept_back_score_both(place, tmp_path, capsys):
     assert run(home, "data", "score", file, "--release", release, "--test", kept) == 0
     said = capsys.readouterr().out
     assert "together  right in 100.0 %" in said
+    assert "judged    not measured" in said
     assert "kept.csv" in said
 
 
