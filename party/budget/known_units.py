@@ -176,14 +176,14 @@ class KnownUnits:
             self._database.execute("INSERT OR REPLACE INTO judges VALUES (?, ?, ?, ?, 0)", (*where, pair, digests))
             self._log.append("judges_listed", study=study.hex(), seat=seat)
 
-    def judges(self, study: bytes, seat: str) -> tuple[bytes, frozenset[int]] | None:
-        """The name of the pair, and the digests of the units that judge in a seat; None where none are listed. The list
-        then stands for ever."""
+    def judges(self, study: bytes, seat: str, pair: bytes | None = None) -> tuple[bytes, frozenset[int]] | None:
+        """The name of the pair, and the digests of the units that judge in a seat; None where none are listed. pair: of
+        votes that are about to leave: the list that names it then stands for ever."""
         query = "SELECT pair, digests FROM judges WHERE study = ? AND seat = ?"
         with self._transaction():
             row = self._database.execute(query, (study, seat)).fetchone()
-            # From now on votes may leave that were counted beside this list.
-            self._database.execute("UPDATE judges SET used = 1 WHERE study = ? AND seat = ?", (study, seat))
+            used = "UPDATE judges SET used = 1 WHERE study = ? AND seat = ? AND pair = ?"
+            self._database.execute(used, (study, seat, pair))
         return None if row is None else (bytes(row[0]), frozenset(np.frombuffer(row[1], "<i8").tolist()))
 
     def spoken_elsewhere(self, study: bytes, seat: str, units: Int64[ndarray, " units"]) -> ndarray:

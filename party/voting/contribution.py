@@ -224,9 +224,9 @@ class KeptVotes:
     """A Voter: gives the sums that were kept, whatever the batch shows, as the study fixes the queries; and asks the
     judges, if the batch is of them, about its model.
 
-    judges: whom the policy lists, with the name of the pair. speak: records whose votes they are, or raises
-    Refused("spoke_elsewhere"). Raises Refused("no_record_votes"), and nothing is charged then; on_event is told why,
-    the coordinator is not.
+    judges: whom the policy lists, with the name of the pair; given that of votes that leave, it keeps the list. speak:
+    records whose votes they are, or raises Refused("spoke_elsewhere"). Raises Refused("no_record_votes"), and nothing
+    is charged then; on_event is told why, the coordinator is not.
     """
 
     def __init__(
@@ -236,7 +236,7 @@ class KeptVotes:
         study: DeployedStudy,
         kept_judges: Path,
         seat: str,
-        judges: Callable[[], tuple[bytes, frozenset[int]] | None],
+        judges: Callable[..., tuple[bytes, frozenset[int]] | None],
         speak: Callable[[People], None],
         on_event: Callable[[str, dict[str, str | int]], None],
     ):
@@ -255,6 +255,8 @@ class KeptVotes:
                 if self._study.votes.evaluation is not None and listed is None:
                     raise DataCorrupt(f"the policy lists no judges; {_COUNT_AGAIN}")
                 sums, people = read_votes(self._path, self._study, pair=None if listed is None else listed[0])
+                if listed is not None and self._judges(listed[0]) != listed:
+                    raise DataCorrupt(f"the study was approved anew meanwhile; {_COUNT_AGAIN}")
                 self._speak(people)
                 return sums
         except (DataUnavailable, DataCorrupt, Refused) as error:

@@ -540,3 +540,16 @@ def test_a_model_is_run_as_often_however_many_judge(tmp_path, monkeypatch):
     assert len(runs) % 2 == 0
     assert runs[: len(runs) // 2] == runs[len(runs) // 2 :]
     assert len(runs) // 2 == 1 + runs_for(np.arange(60), 0.4)
+
+
+def test_a_node_that_was_stopped_between_its_list_and_its_votes_approves_again_and_votes(tmp_path):
+    place = JudgingPlace(tmp_path)
+    assert place.approve() == 0
+    with Policy(place.home.settings().policy) as policy:
+        policy.known.list_judges(place.study.digest, SEAT, bytes(16), np.arange(3))
+    assert place.asked(place.request()).code == "no_record_votes"
+    assert place.approve() == 0
+    assert isinstance(place.asked(place.request()), VoteReply)
+    # From now on the list stands.
+    with Policy(place.home.settings().policy) as policy, pytest.raises(InvalidInput, match="votes were asked"):
+        policy.known.list_judges(place.study.digest, SEAT, bytes(16), np.arange(3))
