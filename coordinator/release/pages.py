@@ -275,7 +275,7 @@ def _model(study: Mapping[str, Any], student: Mapping[str, Any], data: Sequence[
             },
             "considerations": {
                 "technicalLimitations": [
-                    "Its accuracy was not measured on private data; it is no medical device. See model_card.md."
+                    "It is no medical device. How often it is right on private data, if measured: model_card.md."
                 ]
             },
         },

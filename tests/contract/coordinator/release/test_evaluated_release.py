@@ -74,6 +74,7 @@ def test_the_figures_are_those_of_the_judges_within_their_noise_and_stand_on_eve
     assert value == pytest.approx(right, abs=0.1)
     shown = f"accuracy: {value:.3f} ({low:.3f} to {high:.3f})"
     assert all(shown in (evaluated.folder / name).read_text() for name in ("report.html", "model_card.md"))
+    assert "not measured" not in (evaluated.folder / "sbom.cdx.json").read_text()
     privacy = (evaluated.folder / "privacy.html").read_text()
     assert all(each in privacy for each in ("its judges say", "of its judges until"))
     checks = {each.name: each for each in verify_release(evaluated.folder, None, pool=evaluated.labelled.pool)}
