@@ -90,8 +90,9 @@ def test_in_renyi_dp_a_planned_number_costs_that_many_labels_at_every_order():
 def test_a_person_at_two_hospitals_costs_no_less_than_at_either_by_exact_composition():
     found = filters("exact_composition")
     accounting = Accounting(
-        budgets=found, mechanism=ONE_DRAW, votes=VOTES, delta_squared=2, view="label", classes=4, noise_distance=0.0
-    )
+        budgets=found, mechanism=ONE_DRAW, votes=VOTES, delta_squared=2, apart=False, view="label", classes=4,
+        noise_distance=0.0,
+    )  # fmt: skip
     both = known_to(accounting, [[0], [1]], delta=1e-6)
     # Their votes add up: no fewer than the smaller number of queries, at the sum of both weights.
     together = composition(PairKind(3), 2.5 / 20.0, queries=32).epsilon(int(found.cap.min()), 1e-6)
