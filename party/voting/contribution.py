@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
-from jaxtyping import Int64
+from jaxtyping import Bool, Int64
 from numpy import ndarray
 
 from party.budget.known_units import KnownUnits
@@ -115,7 +115,8 @@ def count_votes_of(
 ) -> list[SeatVotes]:
     """Counts the votes of this hospital's records, for each of the party's seats `but` those that were asked.
 
-    A patient who has spoken in another seat of the study (known) does not vote again. Raises InvalidInput: fewer than
+    A patient who has spoken in another seat of the study (known) does not vote again, and one declared to be known at
+    more hospitals than the study allows for says nothing, as no charge covers it. Raises InvalidInput: fewer than
     two units, more than the study's population, a patient in two seats. Judges do not vote; nothing that is refused or
     said depends on how many they are.
     """
@@ -127,6 +128,8 @@ def count_votes_of(
             "table that says at how many hospitals of the study each patient is known"
         )
     spoken = said(queries, records.inputs, records.labels, classes=study.classes)
+    known_at = records.known_at if votes.declared else None
+    covered = _covered(units, known_at, most=votes.hospitals_per_patient)
     counted, seats = [], rows_of_seats(records, study, party)
     judging, digests = judges_of(records, study, units, known)
     if records.patients is not None and len(seats) > 1:
@@ -134,7 +137,7 @@ def count_votes_of(
     for seat, held in seats:
         if seat in but:
             continue
-        rows, people = held[records.usable[held]], np.zeros(0, np.int64)
+        rows, people = held[records.usable[held] & covered[held]], np.zeros(0, np.int64)
         if records.patients is not None and len(seats) > 1:
             people = known.of_names([records.patients[row] for row in rows.tolist()])
             first = ~known.spoken_elsewhere(study.digest, seat, people)
@@ -150,7 +153,6 @@ def count_votes_of(
                 f"seat {seat}: {found} protected units ({study.unit}s); allowed: at most the study's population, "
                 f"{votes.population}, of all hospitals together"
             )
-        known_at = records.known_at if votes.declared and records.known_at is not None else None
         voting, kept = rows[~judging[rows]], rows[judging[rows]]
         total = contribution_sum(
             queries,
@@ -169,6 +171,18 @@ def count_votes_of(
             SeatVotes(seat, len(rows), found, total, people, judges if votes.evaluation is not None else None)
         )
     return counted
+
+
+def _covered(
+    units: Int64[ndarray, " records"], known_at: Int64[ndarray, " records"] | None, *, most: int
+) -> Bool[ndarray, " records"]:
+    """Whether each record's unit is known at `most` hospitals at most, by the most that any of its records says."""
+    if known_at is None:
+        return np.ones(len(units), dtype=bool)
+    _, member = np.unique(units, return_inverse=True)
+    largest = np.zeros(member.max(initial=-1) + 1, np.int64)
+    np.maximum.at(largest, member, known_at)
+    return np.asarray(largest[member] <= most)
 
 
 def list_judges(known: KnownUnits, study: DeployedStudy, counted: list[SeatVotes]) -> dict[str, bytes]:

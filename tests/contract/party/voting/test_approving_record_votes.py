@@ -153,6 +153,16 @@ def test_a_declared_overlap_halves_what_a_shared_patient_says_and_needs_the_hosp
         spoken = said(place.queries, records.inputs, records.labels, classes=2)
         alone = contribution_sum(place.queries, spoken, records.units, weight_units=1024 // shared, classes=2)
         assert np.array_equal(given.sums, alone)
+    # Known to three by one of its records: no charge covers that, so the patient says nothing.
+    beyond = np.where(np.arange(60) == 5, 3, 2)
+    with Policy(place.home.settings().policy) as policy:
+        (given,) = count_votes_of(
+            replace(records, known_at=beyond), place.study, place.queries, SEAT, known=policy.known
+        )
+    kept = records.units != records.units[5]
+    alone = contribution_sum(place.queries, spoken[kept], records.units[kept], weight_units=512, classes=2)
+    assert np.array_equal(given.sums, alone)
+    assert given.units == 29
 
 
 @pytest.mark.parametrize("unit", ["patient", "record"])
