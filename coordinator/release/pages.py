@@ -83,7 +83,7 @@ def report_page(
         _pages(autoescape=True)
         .get_template("report.html.j2")
         .render(
-            verdict=Markup(_report_verdict(statement)),
+            verdict=Markup(_report_verdict(statement, judged)),
             board=Markup(_report_board(statement)),
             s=statement,
             student=student,
@@ -105,8 +105,10 @@ def _privacy_verdict(statement: Mapping[str, Any]) -> str:
     return verdict(short["verdict"], points, tone=TONES.get(figure_from(_worst(statement)).rating, "warn"))
 
 
-def _report_verdict(statement: Mapping[str, Any]) -> str:
-    """What was released, and how strong the guarantee behind it is, as HTML."""
+def _report_verdict(statement: Mapping[str, Any], judged: Sequence[tuple[str, str]] | None) -> str:
+    """What was released, how often its model is wrong, and how strong the guarantee behind it is, as HTML."""
+    whose = f"say {statement['protected']['unit']}s of the hospitals that did not vote"
+    wrong = f"{judged[0][1]}, {whose}; the brackets hold in 95 of 100 studies." if judged else "not measured."
     queries, guarantee = statement["queries"], _worst(statement)
     if statement["records"] is None:
         says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
@@ -117,6 +119,7 @@ def _report_verdict(statement: Mapping[str, Any]) -> str:
         says,
         [
             ("It ended because", f"{queries['stop_in_words']}."),
+            ("The model is wrong:", wrong),
             (
                 "Patients' protection:",
                 f"{strength(figure_from(guarantee))} Who is protected from whom, and who is not, is in privacy.html.",

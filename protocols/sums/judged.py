@@ -279,7 +279,8 @@ def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"
 
 
 def rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str, str]]:
-    """The figures of `Judged.figures` one by one for a person: what each is, and the value with its interval."""
+    """The figures of `Judged.figures` one by one for a person: what each is, and the value with its interval; how often
+    the model is wrong comes first."""
     named = list(zip(class_names, figures["by_class"], strict=True))
     of_two = len(named) == 2
     found = [("accuracy", figures["accuracy"])]
@@ -287,7 +288,9 @@ def rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str,
         kinds = [kind for kind in ("sensitivity", "specificity", "auroc") if kind in each]
         found += [(f"{kind.replace('auroc', 'AUROC')}, {name}", each[kind]) for kind in kinds]
     found += [("Brier score", figures["brier"]), ("calibration error", figures["calibration_error"])]
-    return [(name, f"{value:.3f} ({low:.3f} to {high:.3f})") for name, (value, low, high) in found]
+    right, least, most = (100 * each for each in figures["accuracy"])
+    wrong = f"{100 - right:.0f} of 100 times ({100 - most:.0f} to {100 - least:.0f})"
+    return [("wrong", wrong), *((name, f"{value:.3f} ({low:.3f} to {high:.3f})") for name, (value, low, high) in found)]
 
 
 def summed(parts: list[Judged]) -> Judged:

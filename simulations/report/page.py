@@ -51,7 +51,7 @@ from simulations.stages.students import measured_parties
 # By how much a student of record votes is far behind pooled data; how many clusters are then named, and the fewest
 # records of the pool in each.
 _FAR, _CLUSTERS, _EACH = 0.03, 50, 6
-_JUDGED = "Units that did not vote judged it, under the noise of the study, at no further cost."
+_JUDGED = "Records that did not vote judged it, which cost no further privacy."
 # Below this share of what it gets right of all records, a student leaves a group behind.
 _HALF = 0.5
 
