@@ -262,7 +262,7 @@ def _model(folder: Path) -> bytes:
 
 def _votes(folder: Path, study) -> bytes:
     sums = np.zeros((study.votes.queries, study.classes), np.int64)
-    keep_votes(PartyHome(folder), study, [SeatVotes("hospital-0", 2, 2, sums, np.arange(2))])
+    keep_votes(PartyHome(folder), study, [SeatVotes("hospital-0", 2, 2, sums, np.arange(2))], {"hospital-0": bytes(16)})
     return PartyHome(folder).contribution(study.digest, "hospital-0").read_bytes()
 
 

@@ -29,11 +29,13 @@ from protocols.levels.two_server.conversation import Submission, head_of, send
 from protocols.ranges import RANGES
 from protocols.release.labels import LABELS_FILE, labels_csv, read_labels
 from protocols.release.signatures import SIGNATURES_FILE, read_signatures
+from protocols.release.sums import read_judged
 from protocols.study.file import read_study, write_study
 from protocols.sums.judging import Evaluation
 from protocols.votes import ABSTAIN
 from protocols.wire import wire_pb2
 from protocols.wire.messages import Refusal, StepRequest, decode, encode
+from tests.harness.deployed_records import record_study_of
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, lattice_study, secure_sum
 from tests.harness.outside_ranges import (
     DIGEST,
@@ -147,6 +149,13 @@ def study(key: str, *, table: str = "", bracket: bool = False) -> Callable[[int,
     return read
 
 
+def judged(value: int, folder: Path) -> object:
+    of, _ = record_study_of(share=0.2)
+    each = [[value] * of.classes] * (of.votes.judged_rows * len(of.roster))
+    (folder / "evaluation.json").write_text(json.dumps({"sums": each}))
+    return read_judged(folder, of)
+
+
 ENTRIES = (Entry(1, 10**18, "reserved", {"batch": 0}),)
 EVIDENCE = ReleaseEvidence(
     {"h": 9}, (Charge(0, "ab", (0, 1), {"h": 5}, {"h": 3}),), ENTRIES, (Kept(0, "h", "settled", b"frame"),)
@@ -250,6 +259,7 @@ DECODERS: dict[tuple[str, str], Callable] = {
     ("study", "confidentiality.units"): study("units", table="[confidentiality]"),
     ("study", "confidentiality.colluders"): study("colluders", table="[confidentiality]"),
     ("sums.csv", "sum"): sums,
+    ("evaluation.json", "sums"): judged,
     ("soft_labels.csv", "query"): soft_labels,
     **{("queries", name): queries(name) for name in ("share", "width")},
     ("features", "shape"): features,
@@ -279,7 +289,8 @@ def test_the_table_has_a_decoder_for_each_row_and_no_row_besides():
 @pytest.mark.parametrize(("where", "field"), sorted(DECODERS))
 def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_size(where, field, tmp_path):
     read = DECODERS[where, field]
-    more = (tmp_path,) if where.startswith(("study", "evidence", "labels", "guardian.sig", "sums", "soft")) else ()
+    in_folder = ("study", "evidence", "evaluation", "labels", "guardian.sig", "sums", "soft")
+    more = (tmp_path,) if where.startswith(in_folder) else ()
     unsigned = where in ("guardian's head", "two servers", "inference")
     said = re.compile(rf"{re.escape(field)} is .*; allowed: {RANGES[where, field].lowest} to")
     for value in values_around(where, field):
@@ -304,7 +315,7 @@ def test_a_decoder_refuses_what_is_outside_the_range_and_nothing_inside_for_its_
 def test_a_document_with_something_else_than_a_whole_number_is_corrupt(where, field, value, tmp_path):
     read = DECODERS[where, field]
     with pytest.raises((DataCorrupt, InvalidInput)):
-        read(value, *([tmp_path] if where.startswith("evidence") else []))
+        read(value, *([tmp_path] if where.startswith(("evidence", "evaluation")) else []))
 
 
 @pytest.mark.parametrize("key", ["classes", "quorum", "sigma", "name"])

@@ -29,7 +29,9 @@ from tests.harness.seeded import seeded_source
 COPIES, KINDS, CLASSES = 256, 2, 3
 QUERIES = COPIES * KINDS
 _SMALL = study_of(two_server(units=UNITS), quorum=2)
-STUDY = replace(_SMALL, classes=CLASSES, votes=replace(_SMALL.votes, queries=QUERIES, population=100_000))
+# Of patients: their sums are of any size, as those here are, where records' are whole votes in all cells together.
+_VOTES = replace(_SMALL.votes, queries=QUERIES, population=100_000)
+STUDY = replace(_SMALL, classes=CLASSES, unit="patient", votes=_VOTES)
 # Of each party, kind of query and class. Both add up to the same.
 APART = np.array([[[900, 0, 0], [0, 0, 0]], [[0, 900, 0], [70, 0, 0]], [[0, 0, 900], [0, 70, 0]]])
 MIXED = np.array([[[0, 900, 0], [70, 70, 0]], [[0, 0, 900], [0, 0, 0]], [[900, 0, 0], [0, 0, 0]]])
