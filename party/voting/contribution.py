@@ -33,7 +33,7 @@ from protocols.study.queries import QueryBatch
 from protocols.study.queries_file import check_shape
 from protocols.study.votes import unit_sums
 from protocols.sums.blocks import Blocks
-from protocols.sums.contributions import FEWEST_UNITS, contribution_sum, said
+from protocols.sums.contributions import FEWEST_UNITS, contribution_sum, most_hospitals, said
 from runtime.files import write_atomically
 
 
@@ -180,9 +180,7 @@ def _covered(
     if known_at is None:
         return np.ones(len(units), dtype=bool)
     _, member = np.unique(units, return_inverse=True)
-    largest = np.zeros(member.max(initial=-1) + 1, np.int64)
-    np.maximum.at(largest, member, known_at)
-    return np.asarray(largest[member] <= most)
+    return np.asarray(most_hospitals(known_at, member)[member] <= most)
 
 
 def list_judges(known: KnownUnits, study: DeployedStudy, counted: list[SeatVotes]) -> dict[str, bytes]:

@@ -86,15 +86,23 @@ def contribution_sum(
         return _sum(blocks, said, units, weight=weight_units, classes=classes, mean=mean)
     if units is not None and len(units):
         _, member = np.unique(units, return_inverse=True)
-        most = np.zeros(member.max() + 1, np.int64)
-        np.maximum.at(most, member, known_at)
-        known_at = most[member]
+        known_at = most_hospitals(known_at, member)[member]
     total = np.zeros((blocks.rows, blocks.targets(classes).shape[1]), np.int64)
     for hospitals in np.unique(known_at).tolist():
         rows = known_at == hospitals
         held = None if units is None else units[rows]
         total += _sum(blocks, said[rows], held, weight=weight_units // hospitals, classes=classes, mean=mean)
     return total
+
+
+def most_hospitals(
+    known_at: Int64[ndarray, " records"], member: Int64[ndarray, " records"]
+) -> Int64[ndarray, " units"]:
+    """At how many hospitals each unit is known: the most that any of its records says. member: each record's unit, from
+    0 on without a gap."""
+    most = np.zeros(member.max(initial=-1) + 1, np.int64)
+    np.maximum.at(most, member, known_at)
+    return most
 
 
 def _sum(

@@ -23,6 +23,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 from protocols.ranges import check
+from protocols.sums.contributions import most_hospitals
 
 # The logit of the outermost edges of an endless number of bins: probabilities of rare classes are told apart, too.
 _REACH = 4.5
@@ -153,9 +154,7 @@ def judged(
     member = np.arange(len(labels)) if units is None else np.unique(units, return_inverse=True)[1]
     held = np.bincount(member, minlength=1)
     if known_at is not None:
-        most = np.zeros_like(held)
-        np.maximum.at(most, member, known_at)
-        held = held * most
+        held = held[: member.max(initial=-1) + 1] * most_hospitals(known_at, member)
     known = np.isfinite(probabilities).all(axis=1) & (labels >= 0) & (labels < classes)
     shown, of, member = probabilities[known], labels[known], member[known]
     cells = [evaluation.decisions(shown) * classes + of]
