@@ -18,8 +18,8 @@ from pathlib import Path
 import numpy as np
 from scipy.special import log_ndtr, logsumexp
 
+from benchmarks.exact_per_instance import QuerySetting, total_rdp
 from protocols.bounds.rdp import rdp_to_epsilon
-from protocols.research.exact import QuerySetting, total_rdp
 from protocols.research.papernot import answer_probability, threshold_rdp, total_label_rdp
 
 ORDERS, QUERIES, SAMPLE, DELTA = np.arange(2.0, 51.0), 640, 8, 1e-5

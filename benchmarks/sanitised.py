@@ -22,6 +22,7 @@ import numpy as np
 from jaxtyping import Bool, Float64
 from numpy import ndarray
 
+from benchmarks.exact_accountants import check_few_weights, check_one_vote
 from benchmarks.smooth import VoteSetting, critical_points, distance_bounds, gnmax_rdp, smooth_sensitivity
 from protocols.bounds.rdp import check_orders, rdp_to_epsilon
 from protocols.errors import InvalidInput
@@ -34,8 +35,6 @@ from protocols.research.data_dependent import (
     Least,
     QueryVotes,
     Units,
-    check_few_weights,
-    check_one_vote,
     gaussian_decision,
 )
 from protocols.research.private import Private

@@ -26,8 +26,6 @@ DATA_DEPENDENT: Final[Parts[DataDependentAccountant]] = Parts(
     {
         "papernot2018": "protocols.research.data_dependent:Papernot2018",
         "moments2017": "protocols.research.data_dependent:Moments2017",
-        "exact": "protocols.research.data_dependent:Exact",
-        "exact_own_vote": "protocols.research.data_dependent:ExactOwnVote",
     },
     group="conclave.analyses",
     check=_check,

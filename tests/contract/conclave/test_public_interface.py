@@ -197,7 +197,7 @@ def test_a_setting_that_is_wrong_under_every_budget_is_named_in_any_order(budget
     [
         ({"dataset": "adult"}, "dataset is no term of a study; allowed: parties, "),
         ({"attack": True}, "attack is no term"),
-        ({"accountant": "exact"}, "'exact' analyses private votes"),
+        ({"accountant": "papernot2018"}, "'papernot2018' analyses private votes"),
         ({"sigmas": 3.0}, "unknown setting 'sigmas'"),
         ({"name": ""}, "the name '' is empty"),
     ],
@@ -217,7 +217,7 @@ def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> 
         ({"epsilon": [1.0, 2.0]}, r"epsilon has shape \(2,\); allowed: a number, or one for each of 60 parties"),
         ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
         ({"seed": -1}, "seed is -1; allowed: a whole number >= 0"),
-        ({"accountant": "exact"}, "'exact' analyses private votes.*allowed: one that charges budgets"),
+        ({"accountant": "papernot2018"}, "'papernot2018' analyses private votes.*allowed: one that charges budgets"),
         ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),
         ({"classes": 2}, r"votes span \[0, 2\]; allowed: class ids in \[0, 1\]"),
         ({"names": ["a", "a"]}, "names are 2, 1 distinct; allowed: 60, each once"),

@@ -7,6 +7,7 @@ import pytest
 from jaxtyping import Float64
 from numpy import ndarray
 
+from benchmarks.exact_per_instance import QuerySetting, query_rdp
 from protocols.bounds.gaussian import gdp_epsilon
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.laplace import laplace_histogram_rdp
@@ -18,7 +19,6 @@ from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import float_noise_distance
 from protocols.research import papernot
-from protocols.research.exact import QuerySetting, query_rdp
 from simulations.membership.attack import advantage_ceiling, area_ceiling
 from tests.harness.pages import ROOT, section
 

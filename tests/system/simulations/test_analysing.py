@@ -55,7 +55,7 @@ def test_queries_are_analysed_whose_worst_case_no_budget_would_pay(counts, tmp_p
 
 def test_its_figures_are_those_of_a_run_whose_budget_paid_for_all_queries(stored, undrawn, tmp_path, capsys):
     noise = "--mechanism confident_gnmax --sigma 25 --sigma-threshold 30 --threshold 40".split()
-    names = "papernot2018,exact,exact_own_vote"
+    names = "papernot2018"
     uniform = ["--weights", "uniform", "--budgets", "8", "--accountant", f"label_only,{names}"]
     assert run("run", *stored, *noise, *uniform, "--out", "out") == 0
     capsys.readouterr()
@@ -76,7 +76,6 @@ def test_its_figures_are_those_of_a_run_whose_budget_paid_for_all_queries(stored
         ([], "votes is missing; allowed: --votes FILE.npy"),
         (["--accountant", "label_only"], "'label_only' charges budgets, and here are none; allowed: papernot2018"),
         (["--accountant", "moments2017"], "confident_gnmax; allowed: lnmax"),
-        (["--accountant", "exact_own_vote"], "needs the one vote of each unit"),
         (["--unit", "patient"], "unit is 'patient'; allowed"),
         (["--mechanism", "interactive_gnmax"], "trains a student; it cannot replay stored votes"),
         (["--queries", "9000"], "queries is 9000; allowed: at most the 8600"),

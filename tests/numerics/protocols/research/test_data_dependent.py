@@ -6,17 +6,23 @@ import numpy as np
 import pytest
 from scipy.special import ndtr
 
+from benchmarks import exact_per_instance as exact
+from benchmarks.exact_accountants import Exact, ExactOwnVote
 from benchmarks.sanitised import SmoothSensitivity
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.errors import InvalidInput
 from protocols.mechanisms import make_mechanism
-from protocols.research import DATA_DEPENDENT, exact, papernot
+from protocols.research import DATA_DEPENDENT as OWN
+from protocols.research import papernot
 from protocols.research.data_dependent import MOMENTS, ORDERS, Circumstances, QueryVotes, Units
 from protocols.research.papernot import total_threshold_rdp
 from protocols.research.private import Private
 from protocols.votes import ABSTAIN
 from tests.harness.published import label_rdp, moments_to_epsilon
+
+ADDED = (Exact(), ExactOwnVote(), SmoothSensitivity())
+DATA_DEPENDENT = {**OWN, **{each.name: each for each in ADDED}}
 
 RNG = np.random.default_rng(7)
 VOTES = RNG.choice(3, p=[0.8, 0.15, 0.05], size=(60, 40))
@@ -191,4 +197,4 @@ def test_every_figure_is_private_and_no_such_accountant_can_charge():
 )
 def test_an_accountant_refuses_what_it_has_no_theorem_for_before_anything_is_trained(name, given, named):
     with pytest.raises(InvalidInput, match=named):
-        {**DATA_DEPENDENT, "smooth_sensitivity": SmoothSensitivity()}[name].check(given)
+        DATA_DEPENDENT[name].check(given)

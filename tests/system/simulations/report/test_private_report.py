@@ -7,10 +7,11 @@ import re
 import numpy as np
 import pytest
 
+from benchmarks import exact_per_instance as exact
 from benchmarks.sanitised import corrected_cost, understated_published_cost
 from protocols.budgets.accountant import ACCOUNTANTS
 from protocols.errors import InvalidInput
-from protocols.research import DATA_DEPENDENT, exact
+from protocols.research import DATA_DEPENDENT
 from simulations import private
 from simulations.commands.group import run_command
 from simulations.report.page import render_report
@@ -23,6 +24,24 @@ from tests.harness.stored_runs import stored_run
 from tests.harness.studies import make_votes
 
 ANALYSES = "papernot2018,exact,exact_own_vote"
+
+
+@pytest.fixture(scope="module", autouse=True)
+def analyses(tmp_path_factory):
+    """The analyses with those of the benchmarks, as if they were installed."""
+    folder = tmp_path_factory.mktemp("installed")
+    entries = {
+        "exact": "benchmarks.exact_accountants:Exact",
+        "exact_own_vote": "benchmarks.exact_accountants:ExactOwnVote",
+        "smooth_sensitivity": "benchmarks.sanitised:SmoothSensitivity",
+    }
+    install(folder, name="conclave_benchmarks", group="conclave.analyses", entries=entries)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(folder))
+        found = refreshed(DATA_DEPENDENT)
+        for module in (accountants, private):
+            patch.setattr(module, "DATA_DEPENDENT", found)
+        yield found
 
 
 @pytest.fixture(scope="module")
@@ -103,9 +122,9 @@ def test_the_report_boxes_and_marks_them_beside_the_worst_case(result):
     assert "started_from.json" in footer
 
 
-def test_the_table_has_every_accountant_once_and_only_those_that_charge_are_publishable():
+def test_the_table_has_every_accountant_once_and_only_those_that_charge_are_publishable(analyses):
     table = {row.name: row for row in accountant_table()}
-    assert set(table) == set(ACCOUNTANTS) | set(DATA_DEPENDENT)
+    assert set(table) == set(ACCOUNTANTS) | set(analyses)
     for name, row in table.items():
         assert row.publishable == (name in ACCOUNTANTS)
         assert row.adjacency == "replace-one"
@@ -175,19 +194,6 @@ def test_private_abstentions_are_refused_by_exact_accounting_and_by_nothing_else
     assert all(party["papernot2018 (realised)"] > 0 for party in findings["parties"])
 
 
-@pytest.fixture
-def analyses(tmp_path_factory, monkeypatch):
-    """The analyses with that of the benchmarks, as if they were installed."""
-    folder = tmp_path_factory.mktemp("installed")
-    entries = {"smooth_sensitivity": "benchmarks.sanitised:SmoothSensitivity"}
-    install(folder, name="conclave_benchmarks", group="conclave.analyses", entries=entries)
-    monkeypatch.syspath_prepend(str(folder))
-    found = refreshed(DATA_DEPENDENT)
-    for module in (accountants, private):
-        monkeypatch.setattr(module, "DATA_DEPENDENT", found)
-
-
-@pytest.mark.usefixtures("analyses")
 def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     """Two teachers a party cast twice as many votes as there are parties."""
     result = stored_run(
@@ -210,7 +216,6 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
     assert f"epsilon {release['epsilon']:.4g}, +- {release['std']:.4g} (standard deviation), order" in line
 
 
-@pytest.mark.usefixtures("analyses")
 @pytest.mark.parametrize(
     ("settings", "named"),
     [

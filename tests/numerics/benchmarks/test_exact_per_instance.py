@@ -12,15 +12,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.special import log_ndtr, logsumexp
 
+from benchmarks.exact_per_instance import QuerySetting, query_rdp, total_rdp
 from protocols.bounds.label_only import label_rdp, threshold_rdp
 from protocols.bounds.rdp import rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
 from protocols.mechanisms.decision import Decision
-from protocols.research.exact import QuerySetting, query_rdp, total_rdp
 from protocols.research.papernot import total_label_rdp
 from protocols.votes import ABSTAIN
 
-VECTORS = json.loads((Path(__file__).parents[4] / "vectors" / "exact_divergence.json").read_text())
+VECTORS = json.loads((Path(__file__).parents[2] / "vectors" / "exact_divergence.json").read_text())
 ORDERS = np.array([1.5, 2.0, 5.0, 20.0, 64.0])
 
 
