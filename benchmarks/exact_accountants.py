@@ -1,4 +1,4 @@
-"""The accountants `exact` and `exact_own_vote`: exact per-instance RDP of any unit, or of one that knows its own votes."""
+"""`exact` and `exact_own_vote`: exact per-instance RDP of any unit of a weight, or of one that knows its own votes."""
 
 from __future__ import annotations
 
