@@ -33,6 +33,9 @@ F = TypeVar("F", bound=Callable[..., object])
 # Flags that are not settings of the experiment: where files are and how results are shown.
 
 
+USUAL_VOTES = "usual"  # of --votes-by: a choice between the others
+
+
 class _Flag(NamedTuple):
     name: str
     help_text: str
@@ -75,8 +78,8 @@ _SETTINGS = [
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
     _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
     _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, with public features "
-          "of it [teacher].",
-          type=click.Choice(["teacher", "record"])),
+          "of it; usual: records where teachers' labels would be few or wrong, by public figures [teacher].",
+          type=click.Choice(["teacher", "record", USUAL_VOTES])),
     _flag("--record-queries", "--votes-by record: graded (features that follow from the pool and the noise) | columns "
           "(cells of each column of a table) | clusters:N (of the pool) | columns+clusters:N (both) [graded]."),
     _flag("--bins", "--votes-by record: cells of a column of numbers [2 below 2,000 units, else 10].",
@@ -273,7 +276,10 @@ def settings_from(flags: dict[str, object]) -> Experiment:
         idle = [name for name in DATA_SETTINGS if name in given and not (name == "student" and given[name] == "none")]
         if idle:
             raise InvalidInput(f"--{idle[0].replace('_', '-')} has no effect with --votes; leave one of them out")
-    return experiment(**{**worded_settings(flags), **given})
+    said = {**worded_settings(flags), **given}
+    if said.get("votes_by") == USUAL_VOTES:
+        del said["votes_by"]  # chosen_votes chooses, from what teachers would give
+    return experiment(**said)
 
 
 def check_idle_analyses(settings: Experiment, given: dict[str, object], *, votes: bool) -> None:
@@ -305,6 +311,7 @@ def host_from(flags: dict[str, object]) -> Host:
         cache_dir=Path(str(cache)),
         engine=str(flags["engine"]),
         workers=workers if isinstance(workers, int) else None,
+        named={name: flags[name] for name in ("data_dir",) if flags[name]},
     )
 
 

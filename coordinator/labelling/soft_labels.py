@@ -18,8 +18,10 @@ where L is the normalised Laplacian of the graph of nearest neighbours (their Eq
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any  # figures of JSON
 
 import numpy as np
@@ -243,13 +245,35 @@ def graded_labels(
     moment = PublicMoment.of_pool(phi, of, compared.weights)
     near = None
     if len(phi) > 1:
-        graph = laplacian(features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(phi))
         weighed = phi * compared.weights[:, None]
-        near = Neighbours(phi, weighed, solved(graph.tocsr(), weighed, precision=_TOLERANCE, steps=_MOST_SOLVER_STEPS))
+        near = Neighbours(phi, weighed, _near(_Weighed.of(features, weighed)))
     scores = fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near)
     squares = (sums**2).mean(axis=1)
     reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
     return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
+
+
+@dataclass(frozen=True)
+class _Weighed:
+    """Features of a pool and its weighted phi, compared by their digest."""
+
+    digest: bytes
+    features: Float32[ndarray, "pool features"] = field(repr=False, compare=False)
+    phi: Float64[ndarray, "pool rows"] = field(repr=False, compare=False)
+
+    @staticmethod
+    def of(features: Float32[ndarray, "pool features"], phi: Float64[ndarray, "pool rows"]) -> _Weighed:
+        digest = hashlib.sha256(f"{features.shape} {phi.shape} ".encode())
+        for each in (features, phi):
+            digest.update(each.tobytes())
+        return _Weighed(digest.digest(), features, phi)
+
+
+@lru_cache(maxsize=1)  # other seeds and rehearsals of one study have the same pool
+def _near(pool: _Weighed) -> Float64[ndarray, "pool rows"]:
+    """phi, spread over the graph of the pool's nearest neighbours."""
+    graph = laplacian(pool.features, neighbours=_NEIGHBOURS) + _ALONE * scipy.sparse.identity(len(pool.phi))
+    return solved(graph.tocsr(), pool.phi, precision=_TOLERANCE, steps=_MOST_SOLVER_STEPS)
 
 
 def _compared(

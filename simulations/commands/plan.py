@@ -20,6 +20,7 @@ from protocols.study.votes import TeacherVotes, UnitSums, unit_sums
 from runtime.files import write_atomically
 from simulations.exits import EPILOG
 from simulations.options import (
+    USUAL_VOTES,
     check_idle_analyses,
     given_settings,
     host_from,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from simulations.planning.records import Candidate, Comparison, Publics, Rehearsed
     from simulations.progress import Reporter
     from simulations.setup.experiment import Experiment
+    from simulations.stages.inputs import Host
 
 F = TypeVar("F", bound=Callable[..., object])
 
@@ -122,6 +124,8 @@ def plan_flags(**flags: Any) -> None:
     from simulations.planning.plan import check_curve
 
     settings, reporter = settings_from(flags), reporter_from(flags)
+    if not flags["optimise"]:
+        settings = chosen_votes(settings, flags, host_from(flags), reporter)
     check_idle_analyses(settings, given_settings(flags), votes=False)
     if flags["counts"] is not None and settings.votes_by is not UnitSums:
         raise InvalidInput("--counts is given, and teachers vote; allowed with --votes-by record")
@@ -131,6 +135,18 @@ def plan_flags(**flags: Any) -> None:
         check_curve(settings, optimise=flags["optimise"])
     say_defaults(settings, reporter)
     _PLANS[settings.votes_by](flags, settings, reporter)
+
+
+def chosen_votes(settings: Experiment, flags: dict[str, Any], host: Host, reporter: Reporter) -> Experiment:
+    """The settings with the votes that public figures favour, where --votes-by usual asks for that."""
+    from simulations.planning.advice import usual_votes
+    from simulations.stages.inputs import read_inputs
+
+    if {**worded_settings(flags), **given_settings(flags)}.get("votes_by") != USUAL_VOTES:
+        return settings
+    chosen = usual_votes(settings, read_inputs(settings, host=host, reporter=reporter))
+    reporter.say(f"votes: by {chosen.votes_by.by} (usual)")
+    return chosen
 
 
 def _plan_of_teachers(flags: dict[str, Any], settings: Experiment, reporter: Reporter) -> None:
@@ -261,7 +277,7 @@ def _record_line(flags: dict[str, Any], best: Candidate, compared: Comparison) -
     """The command that runs what is recommended."""
     from simulations.results.text import run_line
 
-    given = {**worded_settings(flags), **given_settings(flags)}
+    given = {**host_from(flags).named, **worded_settings(flags), **given_settings(flags)}
     for name in ("votes_by", "record_queries", "bins", "nearest"):
         given.pop(name, None)
     if (teachers := compared.better) is None:
@@ -382,7 +398,7 @@ def _run_optimise(flags: dict[str, Any], reporter: Reporter) -> None:
     if out is not None and out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidInput(f"--out {out} is not empty; allowed: a new folder")
     planner = Planner.of(settings, votes, OBJECTIVES[flags["objective"] or "information"], pool=pool)
-    given = {**worded_settings(flags), **given_settings(flags)}
+    given = {**host_from(flags).named, **worded_settings(flags), **given_settings(flags)}
     with reporter.stage("optimise") as stage:
         first = settings.mechanism if "mechanism" in given else None
         optima, refused = optimise_each(planner, min_accuracy=low, first=first)

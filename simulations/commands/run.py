@@ -12,7 +12,7 @@ import click
 from protocols.errors import InvalidInput
 from protocols.reading import read_json
 from runtime.files import write_atomically
-from simulations.commands.plan import print_plan
+from simulations.commands.plan import chosen_votes, print_plan
 from simulations.commands.sweep import run_sweep_file
 from simulations.exits import EPILOG_OF_RUN, Interrupted
 from simulations.options import (
@@ -74,6 +74,7 @@ def run_flags(**flags: Any) -> None:
     settings = _resumed(flags) if flags["resume"] else settings_from(flags)
     if not flags["resume"]:
         check_idle_analyses(settings, given_settings(flags), votes=True)
+        settings = chosen_votes(settings, flags, host, reporter)
     say_defaults(settings, reporter)
     inputs = read_inputs(settings, host=host, reporter=reporter)
     budgets, study = study_of(inputs)

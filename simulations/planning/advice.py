@@ -1,5 +1,6 @@
-"""What plan and run say before anything is spent, from settings and public sizes alone: the nearest settings that
-afford a label where budgets afford none, and a warning of labels that will mostly be wrong. Each with its command.
+"""What plan and run say before anything is spent, from settings and public sizes alone: where budgets afford no label,
+settings that afford enough for a student, the most worth first, and a warning of labels that will mostly be wrong, each
+with its command; and who votes where nobody said.
 
 How right labels can be is the bound of protocols/study/right_labels.py, at the share of votes that is expected to
 agree: see `expected_agreement`.
@@ -46,6 +47,8 @@ _LEAST_NOISE, _NEAR_NOISE = 0.02, 1.02
 # over the rows of docs/explanation/right-labels.md.
 _ODDS, _POWER = 0.64, 0.65
 _QUANTILES = 500
+# Fewer labels of each class than this teach a student little, whatever their price.
+_LABELS_A_CLASS = 10
 
 
 def agreement_of(settings: Experiment, inputs: Inputs) -> float:
@@ -86,16 +89,23 @@ def expected_agreement(partition: str, sizes: Sequence[float], *, classes: int) 
 
 @dataclass(frozen=True)
 class Affordable:
-    """Settings that afford something. words: what is different; released: what they afford, in words."""
+    """Settings that afford something. words: what is different; released: what they afford, in words; worth: how many
+    labels can be right beyond guessing, as public figures bound it.
+    """
 
     words: str
     settings: Experiment
     released: str
+    worth: float
 
-    @property
-    def line(self) -> str:
+    def line(self, inputs: Inputs) -> str:
         """What is different, what that affords, and the command."""
-        return f"{self.words}: {self.released}\n  run it   {command(self.settings)}"
+        return f"{self.words}: {self.released}\n  run it   {_command(self.settings, inputs)}"
+
+
+def _command(settings: Experiment, inputs: Inputs) -> str:
+    host = inputs.host if isinstance(inputs, DatasetInputs) else None
+    return command(settings, named=host.named if host else None)
 
 
 def must_afford_or_say(study: Study, given: Experiment, inputs: Inputs) -> None:
@@ -107,15 +117,38 @@ def must_afford_or_say(study: Study, given: Experiment, inputs: Inputs) -> None:
     try:
         must_afford(make_plan(study, budgets))
     except BudgetExceeded as error:
-        raise BudgetExceeded("\n".join([str(error), *(each.line for each in nearest(study, given, inputs))])) from None
+        remedies = [each.line(inputs) for each in nearest(study, given, inputs)]
+        raise BudgetExceeded("\n".join([str(error), *remedies])) from None
 
 
 def nearest(study: Study, given: Experiment, inputs: Inputs) -> list[Affordable]:
-    """Each of the smallest changes of one kind, as far as there is one: larger budgets, more noise, more parties, one
-    teacher each, record votes. Every one was checked by making its study.
+    """Of each kind of change the smallest that affords labels enough for a student, or else one, the most worth first:
+    record votes, larger budgets, more noise, more parties, one teacher each. Every one was checked by making its study.
+
+    Those that are worth less than a label of each class are left out beside one that is worth more.
     """
-    found = (change(study, given, inputs) for change in _CHANGES[type(study.votes)])
-    return [each for each in found if each is not None]
+    found = [each for change in _CHANGES[type(study.votes)] if (each := change(study, given, inputs)) is not None]
+    found.sort(key=lambda each: -each.worth)
+    return [each for each in found if each.worth >= min(inputs.classes, found[0].worth)]
+
+
+def usual_votes(given: Experiment, inputs: Inputs) -> Experiment:
+    """The same settings, voted on by whom public figures favour: by teachers where they afford labels enough for a
+    student that can mostly be right, else by records, where the data have what those need and noise does not hide them.
+
+    given: with teachers' votes; inputs: of these settings.
+    """
+    plan = _plan(inputs.settings, inputs)
+    if plan is not None and afforded(inputs.settings, inputs) >= _enough(inputs):
+        if most_right(plan.study, agreement_of(inputs.settings, inputs)) >= LEAST_RIGHT:
+            return given
+    records = _records(given, inputs)
+    return given if records is None or records.worth < inputs.queries else records.settings
+
+
+def _enough(inputs: Inputs) -> int:
+    """How many labels teach a student something."""
+    return max(1, min(inputs.queries, _LABELS_A_CLASS * inputs.classes))
 
 
 def afforded(settings: Experiment, inputs: Inputs) -> int:
@@ -180,6 +213,18 @@ def _up(value: float) -> str:
     return f"{ceil(value / step - 1e-9) * step:.6g}"
 
 
+def _factor_for(inputs: Inputs, settings: Callable[[float], Experiment]) -> float | None:
+    """The least factor above 1 with which the settings afford labels enough for a student, or else a quarter of those,
+    and so on down to one.
+    """
+    enough = _enough(inputs)
+    while enough:
+        if (factor := least_factor(lambda each: afforded(settings(each), inputs) >= enough)) is not None:  # noqa: B023
+            return factor
+        enough = enough // 4 or int(enough > 1)
+    return None
+
+
 def least_factor(affords: Callable[[float], bool]) -> float | None:
     """The least factor above 1, to three parts in a hundred, for which something is afforded; None if none is."""
     low, high = 1.0, 2.0
@@ -201,7 +246,7 @@ def _labels(words: str, given: Experiment, settings: Experiment, inputs: Inputs)
     right = most_right(plan.study, agreement_of(settings, inputs))
     if right < LEAST_RIGHT:
         said += f", but at most {right:.0%} of them are then what most votes name"
-    return Affordable(words, given, said)
+    return Affordable(words, given, said, labels * max(0.0, right - 1 / inputs.classes) / (1 - 1 / inputs.classes))
 
 
 def _budgets(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
@@ -209,7 +254,7 @@ def _budgets(study: Study, given: Experiment, inputs: Inputs) -> Affordable | No
         text = scaled_budgets(settings.budgets, factor)
         return settings if text is None else changed(settings, budgets=text)
 
-    factor = least_factor(lambda each: afforded(with_factor(inputs.settings, each), inputs) > 0)
+    factor = _factor_for(inputs, lambda each: with_factor(inputs.settings, each))
     if factor is None:
         return None
     settings = with_factor(inputs.settings, factor)
@@ -220,7 +265,7 @@ def _noise(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None
     if given.individualization == "upsampling":
         return None
     mechanism = study.mechanism
-    factor = least_factor(lambda each: afforded(wider(inputs.settings, mechanism, each), inputs) > 0)
+    factor = _factor_for(inputs, lambda each: wider(inputs.settings, mechanism, each))
     if factor is None:
         return None
     settings = wider(inputs.settings, mechanism, factor)
@@ -240,7 +285,7 @@ def _parties(study: Study, given: Experiment, inputs: Inputs) -> Affordable | No
     def with_factor(factor: float) -> Experiment:
         return changed(inputs.settings, parties=min(most, ceil(inputs.settings.parties * factor)))
 
-    factor = least_factor(lambda each: afforded(with_factor(each), inputs) > 0)
+    factor = _factor_for(inputs, with_factor)
     if factor is None:
         return None
     settings = with_factor(factor)
@@ -261,8 +306,8 @@ _OF_TEACHERS = (
 ).split()
 
 
-def _records(study: Study, given: Experiment, inputs: Inputs) -> Affordable | None:
-    """Record votes, which are charged once, where the data have what they need."""
+def _records(given: Experiment, inputs: Inputs) -> Affordable | None:
+    """Record votes, charged once, where the data have what they need; worth nothing where noise hides them."""
     pooled = given.individualization == "upsampling" or given.privacy_groups
     if given.unit == "party" or pooled:
         return None
@@ -282,11 +327,13 @@ def _records(study: Study, given: Experiment, inputs: Inputs) -> Affordable | No
     except InvalidInput:
         return None
     sums = f"labels for all of the pool, with noise of {made.gaussian.label_sigma:.3g} votes on each sum"
-    return Affordable("record votes", chosen, sums if (thin := thin_queries(made)) is None else f"{sums}, but {thin}")
+    if (thin := thin_queries(made)) is not None:
+        return Affordable("record votes", chosen, f"{sums}, but {thin}", 0.0)
+    return Affordable("record votes", chosen, sums, inputs.queries)
 
 
 _CHANGES: dict[type[Votes], tuple[Callable[[Study, Experiment, Inputs], Affordable | None], ...]] = {
-    TeacherVotes: (_budgets, _noise, _parties, _teachers, _records),
+    TeacherVotes: (lambda _, given, inputs: _records(given, inputs), _budgets, _noise, _parties, _teachers),
     UnitSums: (_budgets, _parties),
 }
 
@@ -349,7 +396,7 @@ def _remedy(study: Study, given: Experiment, inputs: Inputs, agreement: float) -
         labels = afforded(settings, inputs)
     remedy = changed(given, **values) if budgets is None else changed(given, **values, budgets=budgets)
     said = "these budgets" if budgets is None else f"budgets {budgets}"
-    return f"remedy: {words}, with which {said} afford at most {labels} labels\n  run it   {command(remedy)}"
+    return f"remedy: {words}, with which {said} afford at most {labels} labels\n  run it   {_command(remedy, inputs)}"
 
 
 def _with_noise(study: Study, settings: Experiment, factor: float) -> Study:

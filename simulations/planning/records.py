@@ -13,8 +13,9 @@ each class more or less often. One hospital alone, all together and teachers are
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import scipy.special
@@ -153,8 +154,9 @@ def _drawn(chances: Float64[ndarray, "records classes"], rng: np.random.Generato
     return (rng.random((len(chances), 1)) > below).sum(axis=1)
 
 
-# Stand-in tasks that each candidate is rehearsed on; images take longer.
+# Stand-in tasks that each candidate is rehearsed on: fewer of images and of large pools, which take longer.
 _REHEARSALS = {"table": 8, "image": 3}
+_REHEARSED_RECORDS, _FEWEST_REHEARSALS = 40_000, 3
 # Candidates: cells of a column, clusters of the pool (at most a third of it), and in how many of them a record votes.
 _BINS = (2, 3, 4, 6, 8)
 _CLUSTERS = {"table": (12, 25, 50, 100, 200), "image": (100, 200, 400, 800, 1600)}
@@ -284,12 +286,16 @@ def rehearse(settings: Experiment, publics: Publics, *, accuracy: float, stage: 
     found: list[Candidate] = []
     targets: list[tuple[Float32[ndarray, "pool classes"], ...]] = []
     for number, given in enumerate(offered):
-        made, soft = _rehearsed(settings, publics, budgets, tasks, given)
+        reached = partial(_reached, stage, before=number * len(tasks), of=len(offered) * len(tasks))
+        made, soft = _rehearsed(settings, publics, budgets, tasks, given, reached)
         found.append(made)
         targets.append(soft)
-        stage.update(number + 1, len(offered))
     best = max(range(len(found)), key=lambda at: found[at].pool_labels)
     return Rehearsed(tuple(found), found[best], features, tasks, targets[best])
+
+
+def _reached(stage: Stage, done: int, *, before: int, of: int) -> None:
+    stage.update(before + done, of)
 
 
 def _features(settings: Experiment, publics: Publics, given: dict[str, int | str]) -> Float32[ndarray, "pool features"]:
@@ -305,7 +311,8 @@ def _tasks(
     settings: Experiment, publics: Publics, features: Float32[ndarray, "pool features"], accuracy: float
 ) -> Iterator[StandIn]:
     pool = publics.pool
-    for number in range(_REHEARSALS[pool.kind]):
+    affordable = max(_FEWEST_REHEARSALS, _REHEARSED_RECORDS // len(pool.public_inputs))
+    for number in range(min(_REHEARSALS[pool.kind], affordable)):
         yield stand_in(
             features,
             classes=pool.classes,
@@ -319,11 +326,10 @@ def _tasks(
 
 
 def _candidates(settings: Experiment, publics: Publics) -> Iterator[dict[str, int | str]]:
-    """The settings of queries to try: what was given stays."""
+    """The settings of queries to try: those of a run, or where a kind of cells was named, its variants."""
     pool, kind = publics.pool, settings.record_queries
-    if kind == GRADED or is_graded(settings):
+    if is_graded(settings):
         yield {"record_queries": GRADED}
-    if kind == GRADED:
         return
     clusters_only = [name for name in ("nearest", "partitions", "features") if getattr(settings, name) is not None]
     if pool.has_cells and kind in (None, "columns") and not clusters_only:
@@ -343,6 +349,7 @@ def _rehearsed(
     budgets: Budgets,
     tasks: tuple[StandIn, ...],
     given: dict[str, int | str],
+    rehearsed: Callable[[int], None],
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
     chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
@@ -365,6 +372,7 @@ def _rehearsed(
         cell_labels.append(float(right @ held / held.sum()))
         pool_labels.append(task.accuracy(result.soft.probabilities.argmax(axis=1)))
         targets.append(result.soft.probabilities.astype(np.float32))
+        rehearsed(number + 1)
     error = float(np.std(pool_labels, ddof=1) / np.sqrt(len(tasks)))
     made = Candidate(given, queries, study, float(np.mean(cell_labels)), float(np.mean(pool_labels)), error)
     return made, tuple(targets)

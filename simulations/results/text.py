@@ -489,13 +489,14 @@ def seeds_text(seeds: tuple[int, ...]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in parts)
 
 
-def command(settings: Experiment) -> str:
-    """The command that repeats a run: every setting that is not the default."""
-    return run_line({
+def command(settings: Experiment, *, named: Mapping[str, object] | None = None) -> str:
+    """The command that repeats a run: every setting that is not the default. named: flags that are no settings."""
+    chosen = {
         name: seeds_text(value) if isinstance(value, tuple) else value
         for name, value in settings.known.items()
         if name not in SETTINGS or value != SETTINGS[name]
-    })  # fmt: skip
+    }
+    return run_line({**chosen, **(named or {})})
 
 
 def run_line(values: Mapping[str, object]) -> str:

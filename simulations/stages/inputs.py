@@ -5,8 +5,8 @@ With it what teachers and students learn from, records or features of them, and 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -118,12 +118,16 @@ def check_suited(settings: Experiment, dataset: Dataset, *, student: str) -> Non
 
 @dataclass(frozen=True, kw_only=True)
 class Host:
-    """What a run uses that is not part of its settings: paths of data and caches, engine and workers."""
+    """What a run uses that is not part of its settings: paths of data and caches, engine and workers.
+
+    named: the flags of it that were given and that a command which repeats the run needs.
+    """
 
     data_dir: Path | None
     cache_dir: Path
     engine: str
     workers: int | None
+    named: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,14 +136,19 @@ class DatasetInputs:
 
     shards: for each seat (a party, or one of its privacy groups), the private records of each of its teachers; with
     upsampling, for each teacher of the pooled data. asker: the labelled records of the hospital that asks, which is no
-    seat, where queries are hidden. cache_dir: where features of records are kept; None: nowhere.
+    seat, where queries are hidden. host: where features of records are kept; None: nowhere.
     """
 
     settings: Experiment
     dataset: Dataset
     shards: list[list[Int64[ndarray, " records"]]]
     asker: Int64[ndarray, " records"] | None = None
-    cache_dir: Path | None = None
+    host: Host | None = None
+
+    @property
+    def cache_dir(self) -> Path | None:
+        """Where features of records are kept; None: nowhere."""
+        return None if self.host is None else self.host.cache_dir
 
     @property
     def party_names(self) -> tuple[str, ...] | None:
@@ -281,7 +290,7 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
     settings = _resolved(settings, dataset)
     _ = groupings(dataset, settings.group_columns)
     shards, asker = _shards(settings, dataset)
-    inputs = DatasetInputs(settings, dataset, shards, asker, host.cache_dir)
+    inputs = DatasetInputs(settings, dataset, shards, asker, host)
     _OF_VOTERS[settings.votes_by].check(inputs, reporter)
     _ = inputs.features
     return inputs
@@ -298,7 +307,7 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
         return inputs_of_votes(settings, inputs.stored, parties=inputs.settings.parties, truth=inputs.truth)
     _check_training(settings)
     resolved = _resolved(settings, inputs.dataset)
-    made = DatasetInputs(resolved, inputs.dataset, inputs.shards, inputs.asker, inputs.cache_dir)
+    made = DatasetInputs(resolved, inputs.dataset, inputs.shards, inputs.asker, inputs.host)
     if all(getattr(made.settings, name) == getattr(inputs.settings, name) for name in _SETTINGS_OF_FEATURES):
         vars(made).update({name: vars(inputs)[name] for name in _OF_FEATURES if name in vars(inputs)})
     voters = _OF_VOTERS[settings.votes_by]

@@ -208,7 +208,7 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
             refused = str(error)
             if not any(cell.refused for cell in cells):
                 # Of the first alone: each takes a second.
-                reporter.warn("\n".join([refused, *(each.line for each in nearest(study, settings, inputs))]))
+                reporter.warn("\n".join([refused, *(each.line(inputs) for each in nearest(study, settings, inputs))]))
         text = f"{write_config(inputs.settings)} {study.digest.hex()} {inputs.fingerprint} {source}"
         made = (budgets, study) if len(sweep.cells) <= _KEPT else None
         cells.append(Cell(number, settings, refused, content_digest(text=text), made))

@@ -28,21 +28,37 @@ def test_budgets_that_afford_nothing_are_told_the_nearest_settings_whose_command
     flags = ["--dataset", "breast_cancer", "--parties", "12", "--budgets", "0.3:0.5,0.6:0.5", "--weights", "uniform"]
     assert run(*flags, "--quiet", "--engine", "in_process", "--out", "out") == 5
     said = capsys.readouterr().err
-    for words in ("larger budgets, ", "more noise, sigma ", "more parties, ", "record votes: "):
-        assert words in said
+    # The most worth first: votes of records label the whole pool.
+    kinds = ("record votes: ", "larger budgets, ", "more parties, ", "more noise, sigma ")
+    places = [said.index(words) for words in kinds]
+    assert places == sorted(places)
     found = commands(said)
     assert len(found) == 4
-    for command in found:
+    # Enough for a student, and not much more: ten labels of each class.
+    for number, command in enumerate(found):
         assert run(*command, "--dry-run", "--quiet", "--engine", "in_process") == 0
         afforded = re.search(r"it releases (\d+) labels", capsys.readouterr().out)
-        assert afforded is None or int(afforded[1]) >= 1
-    # Nearest: a little less affords nothing.
-    larger = scaled_budgets(found[0][found[0].index("--budgets") + 1], 0.94)
-    assert run("plan", *flags, "--budgets", larger, "--quiet") == 0
-    printed = capsys.readouterr().out
-    assert "it releases 0 labels" in printed
-    assert "larger budgets, " in printed
+        assert afforded is None if number == 0 else 20 <= int(afforded[1]) <= 24
     assert not (tmp_path / "out").exists()
+
+
+def test_who_votes_is_chosen_by_public_figures(capsys):
+    flags = ["--dataset", "breast_cancer", "--parties", "12", "--votes-by", "usual", "--dry-run"]
+    assert run(*flags, "--budgets", "1") == 0
+    assert "votes: by record (usual)" in capsys.readouterr().err
+    # Teachers where they give enough, and where noise hides what records say.
+    assert run("--parties", "250", "--votes-by", "usual", "--dry-run") == 0
+    assert "votes: by teacher (usual)" in capsys.readouterr().err
+    assert run(*flags, "--budgets", "0.01") == 0
+    assert "votes: by teacher (usual)" in capsys.readouterr().err
+
+
+def test_a_remedy_names_the_folder_of_the_data_that_was_named(tmp_path, capsys):
+    flags = ["--dataset", "breast_cancer", "--parties", "12", "--budgets", "0.3", "--data-dir", str(tmp_path)]
+    assert run("plan", *flags, "--quiet") == 0
+    found = commands(capsys.readouterr().out)
+    assert found
+    assert all(command[command.index("--data-dir") + 1] == str(tmp_path) for command in found)
 
 
 def test_a_plan_warns_of_labels_that_will_be_wrong_and_its_remedy_needs_no_warning(capsys):

@@ -52,8 +52,7 @@ def test_a_plan_of_record_votes_rehearses_them_and_names_the_command_that_runs_t
     capsys.readouterr()
     assert run("plan", *flags, "--json") == 0
     tried = [each["record_queries"] for each in json.loads(capsys.readouterr().out)["candidates"]]
-    assert tried[0] == "graded"
-    assert len(tried) > 1
+    assert tried == ["graded"]
     assert run("plan", *flags, "--bins", "2", "--accuracy", "0.9") == 0
     printed = capsys.readouterr().out
     assert "verdict" in printed

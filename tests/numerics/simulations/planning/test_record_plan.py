@@ -138,12 +138,13 @@ def test_a_study_of_small_hospitals_is_recommended_or_not_by_its_budget():
     assert poor.verdict.startswith("not worth its budget")
 
 
-def test_every_kind_of_query_is_tried_unless_one_is_given():
-    words = [each.words for each in planned(bins=None)[2].candidates]
-    assert "columns, 2 bins" in words
-    assert words[0].startswith("graded")
-    assert [each.words for each in planned(bins=None, record_queries="graded")[2].candidates] == words[:1]
-    assert "clusters:50, nearest 3" in words
+def test_a_plan_rehearses_what_a_run_would_do_and_variants_of_cells_that_are_named():
+    (graded,) = planned(bins=None)[2].candidates
+    assert graded.given == {"record_queries": "graded"}
+    assert [each.words for each in planned(bins=None, record_queries="graded")[2].candidates] == [graded.words]
+    columns = [each.words for each in planned(bins=None, record_queries="columns")[2].candidates]
+    assert len(columns) > 2
+    assert "columns, 2 bins" in columns
     assert [each.words for each in planned()[2].candidates] == ["columns, 3 bins"]
     fixed = planned(bins=None, record_queries="clusters:20", nearest=2)[2].candidates
     assert [each.words for each in fixed] == ["clusters:20, nearest 2"]
