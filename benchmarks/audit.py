@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import time
 
+from benchmarks.breaks import MECHANISM_BREAKS as BREAKS
 from simulations.audit.audit import run_audit
-from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings
 from simulations.audit.teacher_votes import AuditedMechanisms
 

@@ -16,15 +16,15 @@ from functools import cache
 
 import numpy as np
 
+from benchmarks.breaks import MECHANISM_BREAKS, RUN_BREAKS
+from benchmarks.sum_breaks import SUM_BREAKS
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
 from simulations.audit import teacher_votes
 from simulations.audit.as_run import RUNS, audit_run
 from simulations.audit.audit import run_audit
 from simulations.audit.batches import target_agreement
-from simulations.audit.breaks import BREAKS, RUN_BREAKS
 from simulations.audit.settings import AuditSettings
-from simulations.audit.sum_breaks import SUM_BREAKS
 from simulations.audit.teacher_votes import AuditedMechanisms
 from simulations.audit.unit_sums import AuditedUnitSums
 
@@ -61,7 +61,7 @@ def breaks() -> None:
     """Prints the tables of breaks: in each line the fewest trials tried that found it, and the test that did."""
     targets = {(one.mechanism.name, one.view): one for one in TEACHERS.targets() if one.rate == 1}
     print("| `--break` | what is wrong |", " | ".join(f"{name}, {view}" for name, view in LINES), "|")
-    for name, broken in BREAKS.items():
+    for name, broken in MECHANISM_BREAKS.items():
         cells = []
         for line in LINES:
             cells.append(_fewest(lambda trials, line=line, broken=broken: target_agreement(
@@ -72,8 +72,8 @@ def breaks() -> None:
     for name, level_break in RUN_BREAKS.items():
         run = next(run for run in RUNS[::-1] if run.level == level_break.level)
         cells = [
-            _fewest(lambda trials, kind=kind, run=run, name=name: audit_run(
-                run, MECHANISMS[kind], trials=trials, alpha=ALPHA, seed=0, broken=name).law)
+            _fewest(lambda trials, kind=kind, run=run, broken=level_break: audit_run(
+                run, MECHANISMS[kind], trials=trials, alpha=ALPHA, seed=0, broken=broken).law)
             for kind in ("gnmax", "thresholded_gnmax", "confident_gnmax")
         ]  # fmt: skip
         print(f"| `{name}` | {level_break.meaning} |", " | ".join(cells), "|", flush=True)

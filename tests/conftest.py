@@ -11,6 +11,7 @@ import itertools
 import os
 import shutil
 import signal
+import sys
 import types
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,9 @@ os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "0"
 signal.signal(signal.SIGINT, signal.default_int_handler)
 # Where it is not set, scikit-learn starts a program that counts the cores, and a unit test may start none.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+# The benchmarks' breaks, as if they were installed.
+sys.path.append(str(Path(__file__).parent / "installed"))
 
 settings.register_profile("conclave", deadline=None, derandomize=True, max_examples=30)
 # `pytest --hypothesis-profile explore`: other examples in every run, and more of them where a test does not limit them.

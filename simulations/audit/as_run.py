@@ -41,7 +41,7 @@ from protocols.study.queries import QueryBatch
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes
 from protocols.votes import ABSTAIN
-from simulations.audit.breaks import WEIGHTS, Function, broken_code, replaced
+from simulations.audit.breaks import Function, RunBreak, broken_code, replaced
 from simulations.audit.laws import (
     Agreement,
     Answers,
@@ -124,6 +124,8 @@ def integer_laws(
 
 
 _UNITS = 64
+# Odd multiples of a lattice unit, so that a vote shows in the lowest bit.
+WEIGHTS = np.array([63, 65, 129, 33, 97, 191]) / _UNITS
 _CLASSES = 3
 _KINDS = 24
 _REPEATED = 20
@@ -323,9 +325,9 @@ class AuditedStudy:
 
 
 def audit_run(
-    run: AuditedRun, kind: type[Mechanism], *, trials: int, alpha: float, seed: int, broken: str | None
+    run: AuditedRun, kind: type[Mechanism], *, trials: int, alpha: float, seed: int, broken: RunBreak | None
 ) -> AuditedStudy:
-    """Runs one line. trials: of the audit; broken: a name of RUN_BREAKS or None. Raises InvalidInput."""
+    """Runs one line. trials: of the audit; broken: what of the code, or None. Raises InvalidInput."""
     asked = asked_votes(seed=seed)
     period = asked.votes.shape[1]
     repeats = max(40, round(run.share * trials / period))
@@ -416,10 +418,10 @@ class AuditedBudget:
                 "most": self.most, "verdict": verdict}  # fmt: skip
 
 
-def audit_budgets(views: tuple[View, ...], *, seed: int, broken: str | None) -> tuple[AuditedBudget, ...]:
+def audit_budgets(views: tuple[View, ...], *, seed: int, broken: RunBreak | None) -> tuple[AuditedBudget, ...]:
     """Runs a study under each accountant whose price can be counted exactly: two classes, GNMax, batches of one query.
 
-    views: that are audited; broken: a name of RUN_BREAKS or None. Raises InvalidInput.
+    views: that are audited; broken: what of the code, or None. Raises InvalidInput.
     """
     found = []
     audited: tuple[tuple[str, View], ...] = (

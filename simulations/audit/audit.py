@@ -183,6 +183,7 @@ def verdict(failed: bool) -> str:
 def run_audit(settings: AuditSettings, *, progress: Progress) -> AuditResult:
     """Audits every line of the settings, every study as it runs and until its budget ends. Raises InvalidInput."""
     lines, runs = settings.of.lines(settings), settings.of.runs(settings)
+    broken = settings.of.broken_code(settings)
     left = (1 - settings.confidence) / 2
     bounds, laws = sum(1 + line.gaussian_dp for line in lines), len(lines) + len(runs)
     alphas = left / max(1, bounds), left / max(1, laws)
@@ -192,10 +193,10 @@ def run_audit(settings: AuditSettings, *, progress: Progress) -> AuditResult:
         progress(f"{kind.name}, {run.words}", number, len(runs))
         studies.append(
             audit_run(
-                run, kind, trials=settings.trials_of_laws, alpha=alphas[1], seed=settings.seed, broken=settings.broken
+                run, kind, trials=settings.trials_of_laws, alpha=alphas[1], seed=settings.seed, broken=broken
             )
         )
-    ended = audit_budgets(settings.of.budget_views(settings), seed=settings.seed, broken=settings.broken)
+    ended = audit_budgets(settings.of.budget_views(settings), seed=settings.seed, broken=broken)
     return AuditResult(settings, findings, tuple(studies), ended)
 
 

@@ -16,9 +16,8 @@ from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import LATTICE
 from runtime.exits import SimulationExit
 from runtime.files import write_atomically
-from simulations.audit.breaks import BREAKS, RUN_BREAKS
+from simulations.audit.breaks import BREAKS
 from simulations.audit.settings import NOISES, AuditSettings, Kind
-from simulations.audit.sum_breaks import SUM_BREAKS
 
 if TYPE_CHECKING:
     from simulations.audit.audit import AuditResult
@@ -42,6 +41,11 @@ def _noise_flags(function: F) -> F:
         text = f"{', '.join(mechanism for mechanism, _ in takers)}: {each.meaning} [{default}]."
         function = click.option(f"--{name.replace('_', '-')}", help=text, type=float)(function)
     return function
+
+
+def _breaks() -> str:
+    said = [f"{name}, {one.meaning}" for table in BREAKS.loadable().values() for name, one in table.items()]
+    return ": " + "; ".join(said) if said else ""
 
 
 @click.command(
@@ -74,11 +78,8 @@ def _noise_flags(function: F) -> F:
               "system's generator; fast: NumPy's normals.", type=click.Choice(NOISES), default="seeded",
               show_default=True)  # fmt: skip
 @click.option("--seed", help="Seed of noise and coins.", default=0, show_default=True)
-@click.option("--break", "broken", type=click.Choice(list(dict.fromkeys([*BREAKS, *RUN_BREAKS, *SUM_BREAKS]))),
-              help="Break the mechanism on purpose: "
-              + "; ".join(f"{name}, {one.meaning}" for name, one in (BREAKS | RUN_BREAKS).items())
-              + ". With --votes-by record: "
-              + "; ".join(f"{name}, {one.meaning}" for name, one in SUM_BREAKS.items()) + ".")  # fmt: skip
+@click.option("--break", "broken", help="Break what is audited on purpose; `pip install ./benchmarks` in a clone adds "
+              "breaks" + _breaks() + ".")  # fmt: skip
 @click.option("--out", help="Folder for audit.json, the figure and a page.", type=click.Path())
 @click.option("--json", "as_json", is_flag=True, help="Print the audit as JSON on standard output.")
 @click.option("--quiet", is_flag=True, help="No progress on standard error.")
@@ -94,7 +95,6 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
       conclave-simulate audit --mechanism gnmax --trials 1000000 --out audit
       conclave-simulate audit --mechanism gnmax --queries 1 --classes 2 --sigma 1.4
       conclave-simulate audit --votes-by record
-      conclave-simulate audit --break half-noise        (ends with exit code 8)
     """
     from simulations.audit.audit import run_audit
     from simulations.progress import Reporter

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from protocols.mechanisms import Mechanism, View
     from simulations.audit.as_run import AuditedRun
     from simulations.audit.bounds import Samples
+    from simulations.audit.breaks import RunBreak
     from simulations.audit.laws import Agreement
 
 NOISES = ("seeded", "system", "fast")
@@ -119,6 +120,10 @@ class Kind(ABC):
         as_run, ended: the mechanisms of studies as they run, and of studies that a budget ends.
         """
 
+    def broken_code(self, settings: AuditSettings) -> RunBreak | None:
+        """What of the levels' code is broken while studies run."""
+        return None
+
     def runs(self, settings: AuditSettings) -> list[tuple[AuditedRun, type[Mechanism]]]:
         """The studies that are audited as they run."""
         return []
@@ -158,7 +163,8 @@ class AuditSettings:
             raise InvalidInput(f"noise is {self.noise!r}; allowed: {', '.join(NOISES)}")
         if self.broken is not None and self.broken not in self.of.breaks:
             raise InvalidInput(
-                f"break is {self.broken!r}; allowed with --votes-by {self.of.votes_by}: {', '.join(self.of.breaks)}"
+                f"break is {self.broken!r}; allowed with --votes-by {self.of.votes_by}: "
+                f"{', '.join(self.of.breaks) or 'none, as no distribution with breaks is installed'}"
             )
         self.of.check(self)
 

@@ -19,7 +19,7 @@ from protocols.study.votes import TeacherVotes
 from simulations.audit.as_run import AuditedRun, audited_runs
 from simulations.audit.batches import FACTORS, power, target_agreement
 from simulations.audit.bounds import Samples
-from simulations.audit.breaks import BREAKS, RUN_BREAKS, break_named
+from simulations.audit.breaks import HONEST, Break, RunBreak, breaks_of
 from simulations.audit.laws import Agreement
 from simulations.audit.settings import Advance, AuditSettings, Kind, Line, Pair, Prepared, check_between
 from simulations.audit.targets import (
@@ -56,7 +56,13 @@ class AuditedMechanisms(Kind):
     parameters: Mapping[str, float] = field(default_factory=dict)
     rate: float
     votes_by: ClassVar[str] = TeacherVotes.by
-    breaks: ClassVar[tuple[str, ...]] = (*BREAKS, *RUN_BREAKS)
+
+    def broken_code(self, settings: AuditSettings) -> RunBreak | None:
+        return None if settings.broken is None else breaks_of(RunBreak).get(settings.broken)
+
+    @property
+    def breaks(self) -> tuple[str, ...]:
+        return (*breaks_of(Break), *breaks_of(RunBreak))
 
     def check(self, settings: AuditSettings) -> None:
         for name in self.mechanisms:
@@ -68,10 +74,10 @@ class AuditedMechanisms(Kind):
         for name, value in self.parameters.items():
             check_between(name, value, 1e-3, 1e4)
         check_rate("secret", np.array([self.rate]))
-        broken = settings.broken
-        if broken in RUN_BREAKS and not self.runs(settings) and not self.budget_views(settings):
+        broken = self.broken_code(settings)
+        if broken is not None and not self.runs(settings) and not self.budget_views(settings):
             raise InvalidInput(
-                f"break is {broken!r}, of level {RUN_BREAKS[broken].level!r}, at which {', '.join(self.mechanisms)} is "
+                f"break is {settings.broken!r}, of level {broken.level!r}, at which {', '.join(self.mechanisms)} is "
                 "not audited; allowed: a mechanism that runs there"
             )
 
@@ -140,23 +146,28 @@ class AuditedMechanisms(Kind):
         return kind.build(view="label", given=given)
 
     def lines(self, settings: AuditSettings) -> list[Line]:
-        if settings.broken in RUN_BREAKS:
+        if self.broken_code(settings) is not None:
             return []
         return [_line(settings, target, index) for index, target in enumerate(self.targets())]
 
     def runs(self, settings: AuditSettings) -> list[tuple[AuditedRun, type[Mechanism]]]:
         """Every mechanism at each level as it runs; only the level of a break of the levels' code."""
-        if settings.broken in BREAKS:
+        broken = self.broken_code(settings)
+        if settings.broken is not None and broken is None:
             return []
-        level = None if settings.broken is None else RUN_BREAKS[settings.broken].level
+        level = None if broken is None else broken.level
         lines = audited_runs(self.mechanisms)
         return [(run, kind) for run, kind in lines if run.view in self.views and level in (None, run.level)]
 
     def budget_views(self, settings: AuditSettings) -> tuple[View, ...]:
         """GNMax's alone: the price of its queries can be counted without the filter's code."""
-        broken = settings.broken
-        asked = broken is None or (broken in RUN_BREAKS and RUN_BREAKS[broken].level == "budgets")
+        broken = self.broken_code(settings)
+        asked = settings.broken is None or (broken is not None and broken.level == "budgets")
         return self.views if asked and GNMax.name in self.mechanisms else ()
+
+
+def _mechanism_break(settings: AuditSettings) -> Break:
+    return HONEST if settings.broken is None else breaks_of(Break)[settings.broken]
 
 
 def _line(settings: AuditSettings, target: Target, index: int) -> Line:
@@ -190,7 +201,7 @@ def _prepared(settings: AuditSettings, target: Target, index: int) -> Prepared:
 
     def law(alpha: float) -> Agreement:
         noise, coins_from = _randomness(settings, (index, len(pairs), 0))
-        return target_agreement(target, break_named(settings.broken), alpha=alpha, noise=noise, coins_from=coins_from,
+        return target_agreement(target, _mechanism_break(settings), alpha=alpha, noise=noise, coins_from=coins_from,
                                 trials=settings.trials_of_laws, seed=settings.seed)  # fmt: skip
 
     def powers(alpha: float, families: int) -> dict[float, float]:
@@ -211,7 +222,7 @@ def pair_samples(
     sides = []
     for moved in (False, True):
         noise, coins_from = _randomness(settings, (*stream, int(moved)))
-        sides.append(log_ratios(target, pair, moved=moved, broken=break_named(settings.broken), trials=settings.trials,
+        sides.append(log_ratios(target, pair, moved=moved, broken=_mechanism_break(settings), trials=settings.trials,
                                 noise=noise, coins_from=coins_from, progress=progress))  # fmt: skip
     return Samples(*sides)
 

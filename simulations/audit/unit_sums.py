@@ -38,20 +38,11 @@ from protocols.study.votes import UnitSums, unit_sums
 from protocols.sums.blocks import Blocks, Linear, Nearest, Signs
 from simulations.audit.as_run import summed_noise
 from simulations.audit.bounds import Samples
+from simulations.audit.breaks import HONEST_SUMS, Contribute, Holding, SumBreak, breaks_of, broken_noise
 from simulations.audit.laws import Agreement, agreement, whole_noise_evidence
 from simulations.audit.settings import Advance, AuditSettings, Claim, Kind, Line, Pair, Prepared, check_between
-from simulations.audit.sum_breaks import (
-    GRADED_BREAKS,
-    HONEST,
-    RECORD_BREAKS,
-    SUM_BREAKS,
-    Contribute,
-    Holding,
-    SumBreak,
-    broken_noise,
-    record_contributions,
-)
 from simulations.setup.levels import simulated_level
+from simulations.stages.record_votes import contributions
 
 # Lattice units per vote where noise is integer.
 _LATTICE_UNITS = 1024
@@ -77,16 +68,13 @@ AUDITED_LEVELS = (
 
 @dataclass(frozen=True, eq=False)
 class AuditedSums:
-    """A kind of sums: its units, the worst neighbours of one, the study of such a pair at a budget, what parties send,
-    and what of that can be broken.
-    """
+    """A kind of sums: units, the worst neighbours of one, the study of such a pair at a budget, what parties send."""
 
     name: str
     units: tuple[str, ...]
     cases: Callable[[str], Sequence[WorstCase]]
     study: Callable[[AuditedLevel, WorstCase, float, float], Study]
     contribute: Contribute
-    breaks: dict[str, SumBreak]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -97,7 +85,10 @@ class AuditedUnitSums(Kind):
 
     epsilon: float
     votes_by: ClassVar[str] = UnitSums.by
-    breaks: ClassVar[tuple[str, ...]] = tuple(SUM_BREAKS)
+
+    @property
+    def breaks(self) -> tuple[str, ...]:
+        return tuple(breaks_of(SumBreak))
 
     def check(self, settings: AuditSettings) -> None:
         check_between("epsilon", self.epsilon, 0.01, 20)
@@ -117,7 +108,7 @@ class AuditedUnitSums(Kind):
 
     def lines(self, settings: AuditSettings) -> list[Line]:
         """Of a break of what one kind of sums contributes, that kind alone."""
-        own = [sums for sums in SUMS if settings.broken in sums.breaks]
+        own = [sums for sums in SUMS if sums.name == _broken(settings).of]
         targets = [(sums, level, unit) for sums in own or SUMS for level in AUDITED_LEVELS for unit in sums.units]
         return [self._line(settings, *target, number) for number, target in enumerate(targets)]
 
@@ -143,10 +134,14 @@ class AuditedUnitSums(Kind):
         )
 
 
+def _broken(settings: AuditSettings) -> SumBreak:
+    return HONEST_SUMS if settings.broken is None else breaks_of(SumBreak)[settings.broken]
+
+
 def _prepared(
     settings: AuditSettings, sums: AuditedSums, pairs: list[tuple[WorstCase, Study]], number: int
 ) -> Prepared:
-    broken = HONEST if settings.broken is None else SUM_BREAKS[settings.broken]
+    broken = _broken(settings)
     sides = [sides_of(study, case, broken.contribute or sums.contribute) for case, study in pairs]
 
     def noise(which: int) -> Callable[[Study, bool], Noise]:
@@ -478,8 +473,6 @@ def _record_study(level: AuditedLevel, case: WorstCase, epsilon: float, delta: f
     return record_study(plan, names=names, epsilon=budgets, delta=np.full(PARTIES, delta))
 
 
-RECORDS = AuditedSums("records", ("record", "patient"), worst_cases, _record_study, record_contributions, RECORD_BREAKS)
-GRADED = AuditedSums(
-    "graded", ("record", "patient"), graded_cases, _record_study, record_contributions, GRADED_BREAKS
-)
+RECORDS = AuditedSums("records", ("record", "patient"), worst_cases, _record_study, contributions)
+GRADED = AuditedSums("graded", ("record", "patient"), graded_cases, _record_study, contributions)
 SUMS = (RECORDS, GRADED)

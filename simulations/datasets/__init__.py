@@ -30,7 +30,6 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
         "cifar10": "simulations.datasets.published_images:load_cifar10",
         "adult": "simulations.datasets.published_tables:adult",
         "diabetes130": "simulations.datasets.published_tables:diabetes130",
-        "notes": "simulations.datasets.notes:load",
         "heart_disease": "simulations.datasets.published_tables:heart_disease",
         "eicu_demo": "simulations.datasets.published_tables:eicu_demo",
         "pneumoniamnist": "simulations.datasets.published_images:load_pneumonia",

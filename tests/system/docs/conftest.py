@@ -58,6 +58,7 @@ def run_page(tmp_path_factory: pytest.TempPathFactory, forking_address: str) -> 
             terminate = signal.getsignal(signal.SIGTERM)
             with pytest.MonkeyPatch.context() as patch, running_here(), drawing_nothing():
                 patch.setenv("CONCLAVE_CACHE", str(cache))
+                patch.setenv("PYTHONPATH", str(ROOT))  # the benchmarks, as if they were installed
                 patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
                 for name in ("CONCLAVE_DATA", "CONCLAVE_PARTY_HOME", "CONCLAVE_COORDINATOR_HOME", "RAY_ADDRESS"):
                     patch.delenv(name, raising=False)

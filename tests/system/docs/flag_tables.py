@@ -229,6 +229,8 @@ def _line(option: click.Option) -> str:
     meaning = re.sub(r"(?<=[\w)]) \| ", ", ", meaning)
     if isinstance(option.type, click.Choice) and len(option.type.choices) > _MANY:
         meaning = f"{meaning.partition(':')[0]}; `--help` has the list."
+    if option.name == "broken":  # what is installed here
+        meaning = f"{meaning.rstrip('.').partition(': ')[0]}; `--help` has the list."
     return f"- {flags}{value and f' ({value})'}: {meaning}".rstrip()
 
 

@@ -57,7 +57,7 @@ def student(*, device):
 
 def simulate(folder: Path, *commands: list[str], drawn: bool = False) -> tuple[list[str], str]:
     """What conclave-simulate prints for each of the commands in one fresh process, exit code last; and its errors."""
-    paths = os.pathsep.join([str(folder), str(ROOT)])
+    paths = os.pathsep.join([str(folder), str(ROOT), str(ROOT / "tests" / "installed")])
     done = subprocess.run(
         [sys.executable, "-c", RUNNER, json.dumps([[*command, "--quiet"] for command in commands]), "drawn" * drawn],
         env={**os.environ, "PYTHONPATH": paths, "COLUMNS": "200"},

@@ -24,7 +24,7 @@ from simulations.setup.partition import parse_partition, partition
 needs_files = pytest.mark.skipif(
     "CONCLAVE_DATA" not in os.environ, reason="CONCLAVE_DATA is not set: no folder with data sets"
 )
-WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "notes", "heart_disease")
+WITHOUT_FILES = ("glyphs", "clear_glyphs", "digits", "breast_cancer", "heart_disease")
 # Tested on small files of their formats: test_published_images.py of tests/unit.
 ELSEWHERE = ("fashion_mnist", "svhn", "cifar10")
 ALL = [
@@ -36,7 +36,7 @@ ALL = [
 
 @cache
 def _load(name, **options):
-    drawn = name in (*datasets.RENDERED, "notes")
+    drawn = name in datasets.RENDERED
     sizes = {"private_size": 2000, "public_size": 500, "test_size": 200} if drawn else {}
     return datasets.load(name, DatasetRequest(**({"seed": 0} | sizes | options)))
 

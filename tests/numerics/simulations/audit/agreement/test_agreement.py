@@ -7,11 +7,12 @@ million would fail.
 import numpy as np
 import pytest
 
+from benchmarks.breaks import MECHANISM_BREAKS as BREAKS
 from protocols.mechanisms import GNMax
 from protocols.noise import simulated
 from simulations.audit.as_run import summed_noise
 from simulations.audit.batches import FACTORS, audited_batches, power, target_agreement
-from simulations.audit.breaks import BREAKS, break_named, scaled_noise
+from simulations.audit.breaks import HONEST, scaled_noise
 from simulations.audit.laws import low_bits_evidence, seen_noise_evidence
 from tests.harness.audits import of_mechanisms
 
@@ -29,7 +30,8 @@ LABELS_ONLY = {"bare-threshold", "scales-exchanged", "sure-noiseless", "rare-noi
 def line(target, *, broken=None, trials=6000, seed=0):
     rng = np.random.default_rng(seed)
     return target_agreement(
-        target, break_named(broken), trials=trials, alpha=ALPHA, seed=0, noise=simulated(rng), coins_from=rng.bytes
+        target, BREAKS.get(broken, HONEST), trials=trials, alpha=ALPHA, seed=0, noise=simulated(rng),
+        coins_from=rng.bytes,
     )
 
 

@@ -2,7 +2,7 @@
 
 A note's class decides only how likely each finding is. A finding that is there is mentioned more often than one that
 is not; who writes, with which abbreviations, errors and headings, and all other sections do not depend on the class. So
-the best possible rule is known: tests/system/simulations/datasets/test_notes.py.
+the best possible rule is known: tests/unit/benchmarks/test_notes.py.
 
 The `notes` data set: short notes of emergency departments, written by a grammar; to which group does a patient go?
 

@@ -5,18 +5,19 @@ from collections import Counter, defaultdict
 import numpy as np
 import pytest
 
-from protocols.errors import InvalidInput
-from protocols.features.texts import words
-from simulations.datasets import load
-from simulations.datasets.dataset import DatasetRequest
-from simulations.datasets.notes import (
+from benchmarks.notes import (
     CLASSES,
     HOSPITALS,
     LIKELY,
     MENTIONED,
     draw_mentions,
     draw_notes,
+    load,
 )
+from protocols.errors import InvalidInput
+from protocols.features.texts import words
+from simulations.datasets import DATASETS
+from simulations.datasets.dataset import DatasetRequest
 from simulations.setup.experiment import experiment, query_map
 
 
@@ -65,8 +66,9 @@ def test_no_word_gives_the_class_away():
     assert (shares / shares.sum(axis=1, keepdims=True)).max() < 0.25
 
 
-def test_records_of_text_vote_in_clusters_of_meanings():
-    dataset = load("notes", DatasetRequest(seed=0, private_size=24, public_size=30, test_size=12))
+def test_records_of_text_vote_in_clusters_of_meanings(monkeypatch):
+    monkeypatch.setitem(DATASETS._built_in, "notes", load)
+    dataset = load(DatasetRequest(seed=0, private_size=24, public_size=30, test_size=12))
     assert dataset.test_names["site"].tolist() == [
         HOSPITALS[at].name for at in draw_notes(12, seed=0, part="test").sites
     ]

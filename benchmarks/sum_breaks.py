@@ -7,45 +7,22 @@ of sums; faults of what parties contribute are of one kind.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import isqrt
-from typing import TYPE_CHECKING
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float64, Int64
 from numpy import ndarray
 
 from protocols.features.feature_map import FeatureMap
-from protocols.noise import LatticeNoise, Noise
+from protocols.study.study import Study
 from protocols.sums.blocks import NORM_STEPS, Blocks, Features, Nearest, Steps
 from protocols.sums.contributions import contribution_sum, graded_sum, said
+from simulations.audit.breaks import Contribute, Draws, Holding, SumBreak, Sums
+from simulations.stages.record_votes import contributions
 
-if TYPE_CHECKING:  # the names of breaks stand in --help, which loads no keys' library
-    from protocols.study.study import Study
-
-# Features, labels and units of one party's records, as simulations.stages.record_votes takes them.
-Holding = tuple[Float32[ndarray, "records features"], Int64[ndarray, " records"], Int64[ndarray, " records"]]
-Sums = list[Int64[ndarray, "queries classes"]]
 # Two cells, of which only the first is used.
 _ONE_CELL = Blocks(FeatureMap((1,)), (Nearest.of(np.array([[0.0], [1.0]], np.float32), columns=np.array([0])),))
-Draws = Float64[ndarray, "trials cells"] | Int64[ndarray, "trials cells"]
-# Each party's sum, of a study, of what is asked and of what each party holds.
-Contribute = Callable[["Study", Blocks, Sequence[Holding]], Sums]
-
-
-@dataclass(frozen=True)
-class SumBreak:
-    """What is done to the contributions, to the study that is run and to the noise of each trial's cells.
-
-    contribute: what parties send; None: what they should; releases: how often the batch is released with fresh noise,
-    for a charge of once.
-    """
-
-    meaning: str
-    contribute: Contribute | None = None
-    run: Callable[[Study], Study] = lambda study: study
-    noise: Callable[[Draws], Draws] = lambda draws: draws
-    releases: int = 1
 
 
 def _smaller_noise(factor: float) -> Callable[[Study], Study]:
@@ -90,15 +67,8 @@ def _again(draws: Draws) -> Draws:
     return changed
 
 
-def record_contributions(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
-    """What parties send of their records."""
-    from simulations.stages.record_votes import contributions
-
-    return contributions(study, queries, holdings)
-
-
 def _unscaled(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
-    return record_contributions(replace(study, unit="record"), queries, holdings)
+    return contributions(replace(study, unit="record"), queries, holdings)
 
 
 def _counted_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
@@ -106,13 +76,13 @@ def _counted_twice(study: Study, queries: Blocks, holdings: Sequence[Holding]) -
         (np.concatenate([x, x]), np.concatenate([y, y]), np.concatenate([unit, unit + unit.max() + 1]))
         for x, y, unit in holdings
     ]
-    return record_contributions(study, queries, twice)
+    return contributions(study, queries, twice)
 
 
 def _largest_weight(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
     largest = float(study.weights.max())
     alike = replace(study, roster=tuple(replace(seat, weight=largest) for seat in study.roster))
-    return record_contributions(alike, queries, holdings)
+    return contributions(alike, queries, holdings)
 
 
 def _whole_in_each_partition(study: Study, queries: Blocks, holdings: Sequence[Holding]) -> Sums:
@@ -204,7 +174,6 @@ def _long_features(queries: Blocks, features: Features) -> Steps:
     return NORM_STEPS * np.sign(queries.of_records(features))
 
 
-HONEST = SumBreak("nothing is broken")
 NOISE_BREAKS: dict[str, SumBreak] = {
     "half-noise": SumBreak("half of the noise that is accounted for", run=_smaller_noise(0.5)),
     "fresh-noise": SumBreak("the batch is asked four times with fresh noise, charged once", releases=4),
@@ -220,48 +189,41 @@ NOISE_BREAKS: dict[str, SumBreak] = {
     "multiples-of-8": SumBreak("whole noise is a multiple of 8", noise=_multiple_of(8)),
 }
 RECORD_BREAKS: dict[str, SumBreak] = {
-    "unscaled-patients": SumBreak("a patient's contribution is not scaled to norm 1", contribute=_unscaled),
-    "whole-in-each": SumBreak("weight 1 in each of two partitions", contribute=_whole_in_each_partition),
-    "rounded-up": SumBreak("entries are rounded up to whole lattice units", contribute=_rounded_up),
-    "counted-twice": SumBreak("each unit is counted twice", contribute=_counted_twice),
-    "every-query": SumBreak("each record votes in every query, charged once", contribute=_every_query),
-    "wrong-weight": SumBreak("the weight of the party with the largest budget for all", contribute=_largest_weight),
+    "unscaled-patients": SumBreak(
+        "a patient's contribution is not scaled to norm 1", of="records", contribute=_unscaled
+    ),
+    "whole-in-each": SumBreak("weight 1 in each of two partitions", of="records", contribute=_whole_in_each_partition),
+    "rounded-up": SumBreak("entries are rounded up to whole lattice units", of="records", contribute=_rounded_up),
+    "counted-twice": SumBreak("each unit is counted twice", of="records", contribute=_counted_twice),
+    "every-query": SumBreak("each record votes in every query, charged once", of="records", contribute=_every_query),
+    "wrong-weight": SumBreak(
+        "the weight of the party with the largest budget for all", of="records", contribute=_largest_weight
+    ),
 }
 GRADED_BREAKS: dict[str, SumBreak] = {
-    "share-ignored": SumBreak("each block of features has the length of all", contribute=_graded(_whole_blocks)),
-    "long-rows": SumBreak(
-        "features are not of norm 1", contribute=_graded(lambda queries, x: queries.of_records(x) * 3 // 2)
+    "share-ignored": SumBreak(
+        "each block of features has the length of all", of="graded", contribute=_graded(_whole_blocks)
     ),
-    "long-features": SumBreak("each feature is as long as all", contribute=_graded(_long_features)),
-    "long-targets": SumBreak("classes are not of length 1", contribute=_graded(targets=lambda psi: psi * 3 // 2)),
+    "long-rows": SumBreak(
+        "features are not of norm 1", of="graded", contribute=_graded(lambda queries, x: queries.of_records(x) * 3 // 2)
+    ),
+    "long-features": SumBreak("each feature is as long as all", of="graded", contribute=_graded(_long_features)),
+    "long-targets": SumBreak(
+        "classes are not of length 1", of="graded", contribute=_graded(targets=lambda psi: psi * 3 // 2)
+    ),
     "norm-of-party": SumBreak(
-        "features are scaled by the longest record of a party", contribute=_graded(_longest_of_party)
+        "features are scaled by the longest record of a party", of="graded", contribute=_graded(_longest_of_party)
     ),
     "centre-of-party": SumBreak(
-        "features are centred on a party's records, not on the pool", contribute=_graded(_centred_on_party)
+        "features are centred on a party's records, not on the pool", of="graded", contribute=_graded(_centred_on_party)
     ),
-    "graded-unscaled": SumBreak("a patient's graded votes are not scaled to norm 1", contribute=_unscaled),
-    "graded-twice": SumBreak("each unit is counted twice, in graded votes", contribute=_counted_twice),
-    "graded-weight": SumBreak("the weight of the largest budget for all, in graded votes", contribute=_largest_weight),
+    "graded-unscaled": SumBreak("a patient's graded votes are not scaled to norm 1", of="graded", contribute=_unscaled),
+    "graded-twice": SumBreak("each unit is counted twice, in graded votes", of="graded", contribute=_counted_twice),
+    "graded-weight": SumBreak(
+        "the weight of the largest budget for all, in graded votes", of="graded", contribute=_largest_weight
+    ),
     "noise-of-cells": SumBreak(
-        "noise as if no entry were below 0", contribute=record_contributions, run=_smaller_noise(0.5**0.5)
+        "noise as if no entry were below 0", of="graded", contribute=contributions, run=_smaller_noise(0.5**0.5)
     ),
 }
 SUM_BREAKS = NOISE_BREAKS | RECORD_BREAKS | GRADED_BREAKS
-
-
-def broken_noise(noise: Noise, broken: SumBreak, *, cells: int) -> Noise:
-    """The same source, changed by the break trial by trial; cells: of one trial."""
-    if isinstance(noise, LatticeNoise):
-        drawn = noise.draw
-
-        def draw(count: int, sigma: float) -> Int64[ndarray, " count"]:
-            return np.ascontiguousarray(broken.noise(drawn(count, sigma).reshape(-1, cells)).ravel())
-
-        return LatticeNoise(noise.units, draw)
-    normal = noise
-
-    def standard(shape: tuple[int, ...]) -> Float64[ndarray, "..."]:
-        return broken.noise(normal(shape).reshape(-1, cells)).reshape(shape)
-
-    return standard
