@@ -25,8 +25,8 @@ class DeployedStudy(Study):
         for seat in self.roster:
             check_name(party_of(seat.party))
         terms = self.terms
-        if len(terms.class_names) != self.classes:
-            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {self.classes}")
+        if len(terms.class_names) != (states := self.labelled.states):
+            raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {states}")
         if self.view == "histogram" and self.lattice is None:
             # Nothing is set aside of delta for float64 noise in this view (protocols/budgets/filter.py).
             raise InvalidInput(

@@ -92,6 +92,8 @@ def write_study(study: Study) -> str:
     values = asdict(study)
     values.pop("votes")
     seats, terms, level = values.pop("roster"), values.pop("terms", None), values.pop("confidentiality")
+    if not study.findings:
+        del values["findings"]
     for seat, key in zip(seats, level.pop("seat_keys", ()), strict=False):  # empty if nobody signs
         seat["signing_key"] = key
     terms_of_votes = study.votes.values

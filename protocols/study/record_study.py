@@ -15,6 +15,7 @@ from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned, least_sigma
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import GNMax
+from protocols.study.findings import labelled
 from protocols.study.levels import Confidentiality
 from protocols.study.purposes import ForLabels
 from protocols.study.queries_file import check_kind
@@ -55,6 +56,7 @@ class RecordVotesPlan:
     overlap: str = UNKNOWN
     evaluation: Evaluation | None = None
     purpose: str = ForLabels.name
+    findings: tuple[str, ...] = ()
 
 
 def record_study(
@@ -83,7 +85,7 @@ def record_study(
         evaluation=plan.evaluation,
         purpose=plan.purpose,
     )
-    changed = sums.cells_changed(plan.unit, classes=plan.classes)
+    changed = sums.cells_changed(plan.unit, labelled=labelled(plan.findings, plan.classes), classes=plan.classes)
     lattice = plan.level.lattice(quorum=plan.quorum, classes=changed)
     low = _LEAST_SIGMA if lattice is None else _JUST_ABOVE * least_sigma_units(lattice.shares) / lattice.units
     mechanism = GNMax(sigma=max(16.0, low)).on_lattice(lattice)
@@ -130,4 +132,5 @@ def record_study(
         quorum=plan.quorum,
         confidentiality=plan.level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=1.0) for p, e, d, w in rows),
+        findings=plan.findings,
     )

@@ -26,6 +26,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import GaussianMechanism, Lattice, Mechanism, Sensitivity, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
+from protocols.study.findings import Labelled, labelled
 from protocols.study.levels import Confidentiality
 from protocols.study.votes import UNITS, AnyStudy, Votes
 from protocols.votes import LATTICE
@@ -55,9 +56,10 @@ class Seat:
 class Study(AnyStudy):
     """The terms of one study. No privacy-relevant field has a default.
 
-    name: a label for people; classes: >= 2; votes: what votes, and how, see votes.py; unit: whose data changes between
-    neighbours; accountant_name: of ACCOUNTANTS, valid for the view; quorum: see schedule.py; confidentiality: who may
-    see a vote; roster: one seat per party.
+    name: a label for people; classes: >= 2; where there are findings the columns of a histogram or sum; votes: what
+    votes, and how, see votes.py; findings: their public names where a record has several labels at once, none where it
+    has one of `classes`, see findings.py; unit: whose data changes between neighbours; accountant_name: of ACCOUNTANTS,
+    valid for the view; quorum: see schedule.py; confidentiality: who may see a vote; roster: one seat per party.
 
     Raises InvalidInput, with the value and the allowed range, on any value out of range.
     """
@@ -70,9 +72,11 @@ class Study(AnyStudy):
     quorum: int
     confidentiality: Confidentiality
     roster: tuple[Seat, ...]
+    findings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         check("study", "classes", self.classes)
+        labelled(self.findings, self.classes)
         check("study", "quorum", self.quorum)
         if not self.roster:
             raise InvalidInput("the roster is empty; allowed: at least one party")
@@ -116,6 +120,11 @@ class Study(AnyStudy):
     def voting(self, **terms: Any) -> Self:
         """The study with these terms of its votes changed, by their names."""
         return replace(self, votes=replace(self.votes, **terms))
+
+    @property
+    def labelled(self) -> Labelled:
+        """What a record is labelled with: one class, or several findings."""
+        return labelled(self.findings, self.classes)
 
     @cached_property
     def mechanism(self) -> Mechanism:
@@ -166,7 +175,7 @@ class Study(AnyStudy):
     @property
     def lattice(self) -> Lattice | None:
         """The level's lattice of integer noise; None for real-valued noise."""
-        changed = self.votes.cells_changed(self.unit, classes=self.classes)
+        changed = self.votes.cells_changed(self.unit, labelled=self.labelled, classes=self.classes)
         return self.confidentiality.lattice(quorum=self.quorum, classes=changed)
 
     @cached_property
@@ -263,6 +272,8 @@ class Study(AnyStudy):
         """SHA-256 of the canonical form: JSON, keys sorted, floats in Python's shortest exact form."""
         values = asdict(self) | {"votes": {"by": self.votes.by, **self.votes.values}}
         values["confidentiality"]["level"] = self.confidentiality.name
+        if not self.findings:
+            del values["findings"]
         values["roster"] = [{key: each for key, each in seat.items() if each is not None} for seat in values["roster"]]
         canonical = json.dumps(values, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(b"conclave study 3\n" + canonical.encode()).digest()

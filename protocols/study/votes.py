@@ -22,6 +22,7 @@ from protocols.mechanisms import ONE_VOTE, GaussianMechanism, GNMax, Lattice, Me
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
+from protocols.study.findings import Labelled
 from protocols.study.overlap import Overlap
 from protocols.study.purposes import PURPOSES, ForLabels, Purpose
 from protocols.sums.contributions import check_sums, check_units, least_weight
@@ -65,6 +66,8 @@ class AnyStudy:
         def classes(self) -> int: ...
         @property
         def votes(self) -> Votes: ...
+        @property
+        def labelled(self) -> Labelled: ...
         @property
         def query_limit(self) -> int: ...
         @property
@@ -159,6 +162,8 @@ class TeacherVotes:
         """Raises InvalidInput unless teachers can vote so in the study. hidden: whether the level hides the queries."""
         if study.classes < 2:
             raise InvalidInput(f"classes is {study.classes}; allowed: 2 or more")
+        if names := study.labelled.names:
+            raise InvalidInput(f"{len(names)} findings; allowed where records vote")
         if study.unit == "patient":
             raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party")
         pattern, moved = check_pattern(self.participation_name), self.moved(study.unit)
@@ -224,7 +229,7 @@ class TeacherVotes:
         """Whether a unit costs what a study's own unit, `of`, does."""
         return unit == of
 
-    def cells_changed(self, unit: str, *, classes: int) -> int:
+    def cells_changed(self, unit: str, *, labelled: Labelled, classes: int) -> int:
         """In how many counts what is released may differ if a unit changes."""
         return classes
 
@@ -394,8 +399,12 @@ class UnitSums:
             classes=study.classes, weights=study.weights, counted=self.counted(study), parts=self.parts,
             judges=self.evaluation is not None,
         )  # fmt: skip
+        if study.labelled.names and self.purpose != ForLabels.name:
+            raise InvalidInput(f"purpose is {self.purpose!r}; allowed with findings: {ForLabels.name!r}")
+        if study.classes != (columns := study.labelled.columns(signed=self.signed)):
+            raise InvalidInput(f"classes is {study.classes}; allowed with these findings: {columns}, the sum's columns")
         # Entries are of any size: rounded towards zero, too small ones would vanish.
-        filled = self._filled(study.classes) if self.signed else 0
+        filled = self._filled(study.labelled) if self.signed else 0
         if self.evaluation is not None:
             self.evaluation.check(study.classes)
             if study.unit not in COUNTED:
@@ -483,15 +492,15 @@ class UnitSums:
     def at_own_cost(self, unit: str, *, of: str) -> bool:
         return True
 
-    def cells_changed(self, unit: str, *, classes: int) -> int:
+    def cells_changed(self, unit: str, *, labelled: Labelled, classes: int) -> int:
         """Of a record, those that it and its replacement fill, each in either sum."""
         everything = self.query_limit * classes
-        filled = max(self._filled(classes), 0 if self.evaluation is None else cells_of(classes))
+        filled = max(self._filled(labelled), 0 if self.evaluation is None else cells_of(classes))
         return min(2 * self.hospitals_per_patient * filled, everything) if unit == "record" else everything
 
-    def _filled(self, classes: int) -> int:
+    def _filled(self, labelled: Labelled) -> int:
         """How many entries a record may fill that votes."""
-        return self.votes * (classes if self.signed else 1)
+        return self.votes * labelled.filled(signed=self.signed)
 
     def total(self, weights: Weights) -> float:
         return float(weights.sum())
@@ -524,13 +533,15 @@ class UnitSums:
     def shape(self, *, queries: int, classes: int) -> tuple[int, int]:
         return (queries, classes)
 
-    def bounds(self, unit: str, *, weight_units: int, classes: int, population: int | None) -> tuple[int, int]:
+    def bounds(
+        self, unit: str, *, weight_units: int, labelled: Labelled, classes: int, population: int | None
+    ) -> tuple[int, int]:
         """What a party of this weight may put into one entry at most, and into all together, in lattice units.
 
         population: the units that it declared; None: as if the whole population were its own. A vector of L2 norm W
         over n entries has an L1 norm of at most W sqrt(n).
         """
-        entries = self._filled(classes) if unit == "record" else self.queries * classes
+        entries = self._filled(labelled) if unit == "record" else self.queries * classes
         held = self.population if population is None else population
         return held * weight_units, held * isqrt(weight_units**2 * entries)
 
@@ -543,10 +554,10 @@ class UnitSums:
             check_sums(cast, least=0, most=most, most_in_all=most_in_all)
             return check_units(cast, population=held, weight_units=norm, votes=None)
         most, most_in_all = self.bounds(
-            study.unit, weight_units=weight_units, classes=study.classes, population=declared
+            study.unit, weight_units=weight_units, labelled=study.labelled, classes=study.classes, population=declared
         )
         check_sums(cast, least=-most if self.signed else 0, most=most, most_in_all=most_in_all)
-        whole = study.unit == "record" and not self.signed and not self.declared
+        whole = study.unit == "record" and not (self.signed or self.declared or study.labelled.names)
         check_units(cast, population=held, weight_units=weight_units, votes=self.votes if whole else None)
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
