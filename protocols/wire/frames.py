@@ -12,8 +12,9 @@ also carry the heads of the two audit logs: see audit_log.py for what they preve
 from __future__ import annotations
 
 import datetime
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from typing import Any  # of messages of protobuf
 
 from cryptography import x509
 from cryptography.hazmat.primitives import serialization
@@ -223,113 +224,59 @@ def _read_signed(data: bytes) -> tuple[wire_pb2.Signed, x509.Certificate]:
 
 def _encode(frame: Frame) -> bytes:
     outer = wire_pb2.Frame()
-    match frame:
-        case Hello():
-            outer.hello.versions.extend(frame.versions)
-            outer.hello.software, outer.hello.session = frame.software, frame.session
-            outer.hello.withdrawn.extend(frame.withdrawn)
-            for each in frame.seats:
-                heads = outer.hello.seats.add(study=each.study, seat=each.seat, untold=each.untold, proof=each.proof)
-                _fill(heads.own, each.own)
-                _fill(heads.coordinator, each.coordinator)
-        case Welcome():
-            outer.welcome.version, outer.welcome.session = frame.version, frame.session
-            outer.welcome.time_ms = frame.time_ms
-            for refused in frame.refused:
-                outer.welcome.refused.add(
-                    study=refused.study, seat=refused.seat, code=refused.code, reason=refused.reason
-                )
-        case Ask():
-            outer.ask.session, outer.ask.round, outer.ask.nonce = frame.session, frame.round, frame.nonce
-            outer.ask.study, outer.ask.seat, outer.ask.envelope = frame.study, frame.seat, frame.envelope
-            outer.ask.proof = frame.proof
-            _fill(outer.ask.own, frame.own)
-            _fill(outer.ask.seen, frame.seen)
-        case Answer():
-            outer.answer.nonce, outer.answer.round, outer.answer.study = frame.nonce, frame.round, frame.study
-            outer.answer.seat, outer.answer.envelope = frame.seat, frame.envelope
-            _fill(outer.answer.own, frame.own)
-            _fill(outer.answer.seen, frame.seen)
-        case Renew():
-            outer.renew.request = frame.request
-        case Renewed():
-            outer.renewed.certificate = frame.certificate
-        case Goodbye():
-            outer.goodbye.code, outer.goodbye.reason = frame.code, frame.reason
+    _fill(getattr(outer, type(frame).__name__.lower()), frame)
     return bytes(outer.SerializeToString(deterministic=True))
+
+
+def _fill(message: Any, value: Any) -> None:
+    """Fields of a message have the names and types of the value's, values in it are messages of their own."""
+    for each in fields(value):
+        part, given = getattr(message, each.name), getattr(value, each.name)
+        if is_dataclass(given):
+            _fill(part, given)
+        elif not isinstance(given, tuple):
+            setattr(message, each.name, given)
+        elif given and is_dataclass(given[0]):
+            for one in given:
+                _fill(part.add(), one)
+        else:
+            part.extend(given)
 
 
 def _decode(data: bytes) -> Frame:
     outer = parse(wire_pb2.Frame, data, what="a frame")
     kind = outer.WhichOneof("body")
-    if kind == "hello":
-        hello = outer.hello
-        if max(len(hello.seats), len(hello.withdrawn)) > _SEATS or len(hello.versions) > 64:
-            raise MalformedMessage(
-                f"hello has {len(hello.seats)} seats and {len(hello.withdrawn)} withdrawn studies; allowed: at most "
-                f"{_SEATS} each"
-            )
-        heads_of_seats = tuple(_seat_heads(each) for each in hello.seats)
-        withdrawn = tuple(_hash(digest) for digest in hello.withdrawn)
-        return Hello(tuple(hello.versions), printable(hello.software), _nonce(hello.session), heads_of_seats, withdrawn)
-    if kind == "welcome":
-        refused = tuple(
-            RefusedSeat(_hash(each.study), printable(each.seat), printable(each.code), printable(each.reason))
-            for each in outer.welcome.refused[:_SEATS]
+    if kind is None:
+        raise MalformedMessage(f"frame has no body; allowed: {', '.join(_KINDS)}")
+    hello = outer.hello
+    if max(len(hello.seats), len(hello.withdrawn)) > _SEATS or len(hello.versions) > 64:
+        raise MalformedMessage(
+            f"hello has {len(hello.seats)} seats and {len(hello.withdrawn)} withdrawn studies; allowed: at most "
+            f"{_SEATS} each"
         )
-        return Welcome(outer.welcome.version, _nonce(outer.welcome.session), outer.welcome.time_ms, refused)
-    if kind == "ask":
-        ask = outer.ask
-        return Ask(
-            _nonce(ask.session),
-            ask.round,
-            _nonce(ask.nonce),
-            _hash(ask.study),
-            printable(ask.seat),
-            _head(ask.own),
-            _head(ask.seen),
-            ask.envelope,
-            _proof(ask.proof),
-        )
-    if kind == "answer":
-        answer = outer.answer
-        return Answer(
-            _nonce(answer.nonce),
-            answer.round,
-            _hash(answer.study),
-            printable(answer.seat),
-            _head(answer.own),
-            _head(answer.seen),
-            answer.envelope,
-        )
-    if kind == "renew":
-        return Renew(_pem(outer.renew.request))
-    if kind == "renewed":
-        return Renewed(_pem(outer.renewed.certificate))
-    if kind == "goodbye":
-        return Goodbye(printable(outer.goodbye.code), printable(outer.goodbye.reason))
-    raise MalformedMessage("frame has no body; allowed: hello, welcome, ask, answer, renew, renewed, goodbye")
+    frame: Frame = _read(_KINDS[kind], getattr(outer, kind))
+    return frame
 
 
-def _seat_heads(heads: wire_pb2.SeatHeads) -> SeatHeads:
-    if len(heads.untold) > _UNTOLD:
-        raise MalformedMessage(f"seat has {len(heads.untold)} batches without an outcome; allowed: at most {_UNTOLD}")
-    return SeatHeads(
-        _hash(heads.study),
-        printable(heads.seat),
-        _head(heads.own),
-        _head(heads.coordinator),
-        tuple(_hash(digest) for digest in heads.untold),
-        _proof(heads.proof),
-    )
+def _read(kind: Any, message: Any) -> Any:
+    """A value of that kind. Raises MalformedMessage."""
+    return kind(**{
+        each.name: _READERS.get(each.name, _as_it_is)(getattr(message, each.name)) for each in fields(kind)
+    })  # fmt: skip
 
 
-def _fill(field: wire_pb2.Head, head: Head) -> None:
-    field.count, field.hash = head.count, head.hash
+def _as_it_is(value: int | bytes) -> int | bytes:
+    return value
 
 
-def _head(head: wire_pb2.Head) -> Head:
-    return Head(head.count, _hash(head.hash))
+def _untold(digests: Sequence[bytes]) -> tuple[bytes, ...]:
+    if len(digests) > _UNTOLD:
+        raise MalformedMessage(f"seat has {len(digests)} batches without an outcome; allowed: at most {_UNTOLD}")
+    return _hashes(digests)
+
+
+def _hashes(digests: Sequence[bytes]) -> tuple[bytes, ...]:
+    return tuple(_hash(digest) for digest in digests)
 
 
 def _hash(value: bytes) -> bytes:
@@ -361,3 +308,24 @@ def printable(value: str) -> str:
     if len(value) > _SHORT_TEXT:
         raise MalformedMessage(f"text has {len(value)} characters; allowed: at most {_SHORT_TEXT}")
     return "".join(character if character.isprintable() else "?" for character in value)
+
+
+def _head(head: wire_pb2.Head) -> Head:
+    return Head(head.count, _hash(head.hash))
+
+
+_KINDS = {each.__name__.lower(): each for each in (Hello, Welcome, Ask, Answer, Renew, Renewed, Goodbye)}
+# A name means the same in every frame. What is not named here is a whole number, or bytes that others read.
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "versions": tuple,
+    **dict.fromkeys(("software", "seat", "code", "reason"), printable),
+    **dict.fromkeys(("session", "nonce"), _nonce),
+    **dict.fromkeys(("own", "seen", "coordinator"), _head),
+    **dict.fromkeys(("request", "certificate"), _pem),
+    "study": _hash,
+    "withdrawn": _hashes,
+    "untold": _untold,
+    "proof": _proof,
+    "seats": lambda several: tuple(_read(SeatHeads, each) for each in several),
+    "refused": lambda several: tuple(_read(RefusedSeat, each) for each in several[:_SEATS]),
+}

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from math import prod
 from typing import (
@@ -36,8 +36,10 @@ _DTYPES = {"<f4": 4, "<i8": 8, "|b1": 1, "|u1": 1, "<u2": 2, "<u4": 4, "<u8": 8}
 _ARRAYS = 65_536
 _STEP = re.compile("[a-z_]{1,40}")
 _RANK = 8
-# What a guardian's statement may tell one party: a byte for each seat of a roster, and a little.
-_STATEMENT_BYTES = 2**20
+# guardian: what its statement may tell one party, a byte for each seat of a roster, and a little.
+_MOST_BYTES = {"run": 64, "guardian": 2**20}
+# dtype and rank of the arrays that a message has by name.
+_DECLARED = {"ids": ("<i8", 1), "inputs": ("<f4", None), "votes": ("<i8", 2), "answered": ("|b1", 1)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,37 +139,22 @@ Message = Request | Reply
 def encode(message: Message) -> bytes:
     """The bytes of a message; decode(encode(m)) has the same contents."""
     envelope = wire_pb2.Envelope()
-    match message:
-        case VoteRequest():
-            body = envelope.vote_request
-            body.study, body.run, body.number = message.study, message.run, message.batch.number
-            _fill(body.ids, message.batch.ids.astype("<i8"))
-            _fill(body.inputs, message.batch.inputs.astype("<f4"))
-            body.model = message.batch.model
-            _fill_all(body.relayed, message.relayed)
-        case VoteReply():
-            envelope.vote_reply.batch_digest = message.batch_digest
-            _fill(envelope.vote_reply.votes, message.votes.astype("<i8"))
-        case ConcealedVotes():
-            envelope.concealed_votes.batch_digest = message.batch_digest
-            _fill_all(envelope.concealed_votes.arrays, message.arrays)
-        case StepRequest():
-            step = envelope.step_request
-            step.study, step.batch_digest, step.step = message.study, message.batch_digest, message.step
-            _fill_all(step.arrays, message.arrays)
-        case StepReply():
-            envelope.step_reply.batch_digest, envelope.step_reply.step = message.batch_digest, message.step
-            _fill_all(envelope.step_reply.arrays, message.arrays)
-        case Outcome():
-            envelope.outcome.guardian = message.guardian
-            envelope.outcome.study, envelope.outcome.batch_digest = message.study, message.batch_digest
-            _fill(envelope.outcome.answered, message.answered)
-        case Settled():
-            envelope.settled.batch_digest, envelope.settled.spent = message.batch_digest, message.spent
-        case Refusal():
-            envelope.refusal.code, envelope.refusal.reason = message.code, message.reason
-            envelope.refusal.signature = message.signature
+    _put_all(getattr(envelope, _NAMES[type(message)]), message)
     return bytes(envelope.SerializeToString(deterministic=True))
+
+
+def _put_all(body: Any, value: Any) -> None:
+    """The fields of a batch are those of its message."""
+    for each in fields(value):
+        given = getattr(value, each.name)
+        if isinstance(given, QueryBatch):
+            _put_all(body, given)
+        elif isinstance(given, ndarray):
+            _fill(getattr(body, each.name), given.astype(_DECLARED[each.name][0]))
+        elif isinstance(given, tuple):
+            _fill_all(getattr(body, each.name), given)
+        else:
+            setattr(body, each.name, given)
 
 
 def decode(data: bytes) -> Message:
@@ -177,38 +164,29 @@ def decode(data: bytes) -> Message:
     envelope = parse(wire_pb2.Envelope, data, what="a Conclave message")
     kind = envelope.WhichOneof("body")
     if kind is None:
-        raise MalformedMessage(
-            "message has no body; allowed: one of vote_request, vote_reply, concealed_votes, step_request, step_reply, "
-            "outcome, settled, refusal"
-        )
-    body = getattr(envelope, kind)
+        raise MalformedMessage(f"message has no body; allowed: one of {', '.join(_KINDS)}")
     try:
-        if kind == "vote_request":
-            batch = QueryBatch(body.number, _array(body.ids, "<i8", 1), _array(body.inputs, "<f4"), body.model)
-            if len(body.run) > 64:
-                raise MalformedMessage(f"run has {len(body.run)} bytes; allowed: at most 64")
-            return VoteRequest(_digest(body.study), body.run, batch, _arrays(body.relayed))
-        if kind == "vote_reply":
-            votes = integers("VoteReply", "votes", _array(body.votes, "<i8", 2), rank=2)
-            return VoteReply(_digest(body.batch_digest), votes)
-        if kind == "outcome":
-            if len(body.guardian) > _STATEMENT_BYTES:
-                raise MalformedMessage(
-                    f"the guardian's statement has {len(body.guardian)} bytes; allowed: at most {_STATEMENT_BYTES}"
-                )
-            answered = _array(body.answered, "|b1", 1)
-            return Outcome(_digest(body.study), _digest(body.batch_digest), answered, body.guardian)
-        if kind == "concealed_votes":
-            return ConcealedVotes(_digest(body.batch_digest), _arrays(body.arrays))
-        if kind == "step_request":
-            return StepRequest(_digest(body.study), _digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
-        if kind == "step_reply":
-            return StepReply(_digest(body.batch_digest), _step(body.step), _arrays(body.arrays))
-        if kind == "settled":
-            return Settled(_digest(body.batch_digest), body.spent)
-        return Refusal(body.code, body.reason, body.signature)
+        message: Message = _got(_KINDS[kind], getattr(envelope, kind))
     except InvalidInput as error:
         raise MalformedMessage(f"{kind}: {error}") from None
+    return message
+
+
+def _got(kind: Any, body: Any) -> Any:
+    """A value of that kind. Raises MalformedMessage, InvalidInput."""
+    return kind(**{
+        each.name: _got(QueryBatch, body) if each.name == "batch" else _read(each.name, getattr(body, each.name))
+        for each in fields(kind)
+    })  # fmt: skip
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in _DECLARED:
+        array = _array(value, *_DECLARED[name])
+        return integers("VoteReply", name, array, rank=2) if name == "votes" else array
+    if name in _MOST_BYTES and len(value) > _MOST_BYTES[name]:
+        raise MalformedMessage(f"{name} has {len(value)} bytes; allowed: at most {_MOST_BYTES[name]}")
+    return _READERS[name](value) if name in _READERS else value
 
 
 def kind_of(data: bytes) -> str | None:
@@ -279,6 +257,26 @@ def _digest(value: bytes) -> bytes:
     if len(value) != 32:
         raise MalformedMessage(f"digest has {len(value)} bytes; allowed: 32")
     return value
+
+
+_KINDS: dict[str, Any] = {
+    "vote_request": VoteRequest,
+    "vote_reply": VoteReply,
+    "concealed_votes": ConcealedVotes,
+    "step_request": StepRequest,
+    "step_reply": StepReply,
+    "outcome": Outcome,
+    "settled": Settled,
+    "refusal": Refusal,
+}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+_READERS: dict[str, Callable[[Any], Any]] = {
+    "study": _digest,
+    "batch_digest": _digest,
+    "step": _step,
+    "relayed": _arrays,
+    "arrays": _arrays,
+}
 
 
 @runtime_checkable

@@ -192,7 +192,7 @@ def test_a_statement_that_is_too_long_a_strange_step_and_a_strange_dtype_are_mal
     step = encode(StepRequest(DIGEST, DIGEST, "Keys!", ()))
     with pytest.raises(MalformedMessage, match="step is 'Keys!'"):
         decode(step)
-    with pytest.raises(MalformedMessage, match="statement has 1048577 bytes"):
+    with pytest.raises(MalformedMessage, match="guardian has 1048577 bytes"):
         decode(encode(Outcome(DIGEST, DIGEST, np.ones(2, bool), bytes(2**20 + 1))))
     with pytest.raises(MalformedMessage, match="array is '<c16'"):
         decode(encode(ConcealedVotes(DIGEST, (np.zeros(2, complex),))))
