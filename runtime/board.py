@@ -49,11 +49,11 @@ def known(figure: Figure, *, whose: str, against: str) -> str:
     after = figure.guessed
     said = "no limit" if after == 1 else f"at most {percent_at_most(after)}"
     marks = f'<span class="range known" style="--low:0.5;--high:{after:.4f}"></span><span class="coin"></span>'
-    epsilon = "no epsilon at this delta" if figure.epsilon == float("inf") else f"ε {at_most(figure.epsilon)}"
+    epsilon = "no epsilon" if figure.epsilon == float("inf") else f"epsilon {at_most(figure.epsilon)}"
     words = (
         f"Somebody who knows everything else guesses which of two values the data of {whose} have. A coin is right in "
-        f"50 of 100 guesses; with all that is released, {said} are right ({epsilon}, δ {at_most(figure.delta)}; "
-        f"{figure.rating}). {against}"
+        f"50 of 100 guesses; with all that is released, {said} are right ({epsilon} at delta "
+        f"{at_most(figure.delta)}; {figure.rating}). {against}"
     )
     lines = ['<figure class="board">', _row("a guess is right in", marks, said), _axis("0 %", "100 %")]
     return "\n".join([*lines, f"<figcaption>{text(words)}</figcaption></figure>"])

@@ -100,7 +100,7 @@ def _described(study: DeployedStudy, asked: Asked | None, hospital: Hospital | N
         ("Purpose, as the study states it", terms.task),
         ("Asks and adds up", level.who_asks(terms.coordinator)),
         *guardian,
-        ("Hospitals", f"{len(parties)}: {', '.join(parties)}"),
+        ("Hospitals", f"{len(parties)}: {', '.join(map(study.named, parties))}"),
         ("Columns that are used", columns),
         *([("What is predicted", f"{terms.label}: {', '.join(terms.class_names)}")] if terms.label else []),
         ("Questions", f"up to {study.query_limit} about {terms.pool_size} public records"),
@@ -136,7 +136,7 @@ def _recipients(study: DeployedStudy) -> str:
 
 def _strength(study: DeployedStudy, hospital: Hospital | None) -> str:
     rows = [
-        _strength_row(seat.party, each.figure)
+        _strength_row(study.named(seat.party), each.figure)
         for seat, each in zip(study.roster, each_seat(study), strict=True)
         if hospital is None or party_of(seat.party) == hospital.name
     ]

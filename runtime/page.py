@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -20,15 +21,17 @@ TONES: Final[dict[str, Tone]] = {"strong": "good", "moderate": "plain"}
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"
 
 
-def document(*, title: str, kind: str, body: str, footer: str = "", study: str = "") -> str:
+def document(
+    *, title: str, kind: str, body: str, footer: str = "", study: str = "", language: str = "en"
+) -> str:
     """A whole page as HTML: title, the kind of page in words, body (HTML), and a footer (HTML, "" for none).
 
     The body holds the page's verdict first, and its own <section> and <h2>. study: its digest in hexadecimal digits,
-    "" for none, which stands on each printed page.
+    "" for none, which stands on each printed page; language: the page's, as HTML names it.
     """
     printed = f'@page {{ @bottom-left {{ content: "study {study[:16]}"; }} }}' if _DIGEST.fullmatch(study) else ""
     lines = [
-        "<!DOCTYPE html>", '<html lang="en">', "<head>", '<meta charset="utf-8">',
+        "<!DOCTYPE html>", f'<html lang="{language}">', "<head>", '<meta charset="utf-8">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">', '<meta name="referrer" content="no-referrer">',
         f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">',
@@ -95,6 +98,14 @@ def strip(steps: Iterable[tuple[str, int, int]]) -> str:
     return "\n".join([*lines, "</ol>"])
 
 
+@dataclass(frozen=True)
+class Bar:
+    """A cell of a table that is drawn as a bar, too: a share in [0, 1], and what is written on it."""
+
+    share: float
+    words: str
+
+
 def cards(figures: Iterable[tuple[str, str | None, str]]) -> str:
     """Headline figures: name, value (None: not measured), and a note below."""
     lines = ['<ul class="cards" aria-label="Headline figures">']
@@ -116,9 +127,15 @@ def table(caption: str, head: Sequence[str], rows: Iterable[Sequence[object]], *
     lines += [f'<th scope="col"{_class(each)}>{text(name)}</th>' for name, each in zip(head, side, strict=True)]
     lines.append("</tr></thead><tbody>")
     for first, *others in rows:
-        cells = "".join(f"<td{_class(each)}>{text(cell)}</td>" for cell, each in zip(others, side[1:], strict=True))
+        cells = "".join(_cell(cell, each) for cell, each in zip(others, side[1:], strict=True))
         lines.append(f'<tr><th scope="row"{_class(side[0])}>{text(first)}</th>{cells}</tr>')
     return "\n".join([*lines, "</tbody></table></div>"])
+
+
+def _cell(cell: object, side: str) -> str:
+    if isinstance(cell, Bar):
+        return f'<td class="share" style="--share: {cell.share:.4f}">{text(cell.words)}</td>'
+    return f"<td{_class(side)}>{text(cell)}</td>"
 
 
 def facts(named: Iterable[tuple[str, object]]) -> str:

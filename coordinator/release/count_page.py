@@ -18,7 +18,7 @@ def counts_page(
 ) -> str:
     """The page. counts: empty where nothing was released; missing: the seats whose patients are not counted."""
     worst = max((each.figure for each in each_seat(study)), key=lambda each: each.epsilon)
-    left = [("Not counted:", f"{', '.join(missing)}, which did not answer.")] if missing else []
+    left = [("Not counted:", f"{', '.join(map(study.named, missing))}, which did not answer.")] if missing else []
     points = [
         ("How sure:", "noise carries the true count out of an interval with a chance of 5 %. Patients who come later "
          "are in none."),
@@ -30,7 +30,7 @@ def counts_page(
     body = [verdict(_says(study, counts), points)]
     for site in sites:
         held = [each for each in counts if each.site == site]
-        heading = "All hospitals together" if site == EVERYWHERE else site
+        heading = "All hospitals together" if site == EVERYWHERE else study.named(site)
         body += [f"<section><h2>{text(heading)}</h2>", *_tables(study, held), "</section>"]
     return document(title=statement["study"]["name"], kind="count of patients", body="\n".join(body))
 

@@ -17,9 +17,17 @@ from coordinator.release.charges import voted
 from coordinator.release.count_page import counts_page
 from coordinator.release.evaluation import Evaluation, read_evaluation
 from coordinator.release.evidence import Receipt, ReleaseEvidence, files_of
-from coordinator.release.pages import bill_of_materials, model_card, privacy_page, report_page
+from coordinator.release.pages import (
+    bill_of_materials,
+    model_card,
+    privacy_page,
+    report_page,
+    translated,
+    translated_pages,
+)
 from coordinator.release.statement import EarlierRelease, Facts, read_statement, stated_facts
 from protocols import reading
+from protocols.claims.languages import LANGUAGES
 from protocols.crypto.identity import to_pem
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ranges import whole
@@ -59,7 +67,7 @@ PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.html", "report.html", "model_car
 # CycloneDX's name for a bill of materials in JSON.
 BILL_FILE = "sbom.cdx.json"
 # What sentences and a layout are in: of another version's, only the figures can be compared.
-WORDED = (STATEMENT_FILE, PRIVACY_FILE, REPORT_FILE, CARD_FILE, BILL_FILE)
+WORDED = (STATEMENT_FILE, PRIVACY_FILE, *map(translated, LANGUAGES), REPORT_FILE, CARD_FILE, BILL_FILE)
 EARLIER_FOLDER = "evidence/earlier"
 # The files kept of an earlier release: enough to check who signed its statement.
 EARLIER_FILES = (STATEMENT_FILE, MANIFEST_FILE, SIGNATURE_FILE, COORDINATOR_FILE)
@@ -128,6 +136,7 @@ def contents(
         STUDY_FILE: write_study(study),
         STATEMENT_FILE: to_json(statement),
         PRIVACY_FILE: privacy_page(statement),
+        **translated_pages(statement),
         BILL_FILE: to_json(bill_of_materials(statement, student, given)),
         **_PAGES[study.votes.words](released, evidence, statement, student, batches),
         COORDINATOR_FILE: to_pem(coordinator).decode(),

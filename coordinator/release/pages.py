@@ -13,7 +13,8 @@ import hashlib
 import math
 import sys
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any  # values of a statement
 
@@ -21,39 +22,69 @@ import jinja2
 from markupsafe import Markup
 
 from coordinator.release.statement import figure_from
-from protocols.claims.strength import accused_in_words, strength
+from protocols.claims.languages import LANGUAGES, say
+from protocols.claims.strength import accused_in_words
 from protocols.installing import DISTRIBUTION
 from protocols.plural import at_most, counted
-from runtime.board import known
-from runtime.page import TONES, document, facts, prose, text, verdict
+from runtime.board import known, notice
+from runtime.page import TONES, Bar, document, facts, prose, table, verdict
 from runtime.templates import templates
 
-# Rows shown of the table for k hospitals; the rest is in privacy.json.
-_MOST_ROWS = 12
-# The other pages of a release, which its report links.
-_LINKED = {
-    "privacy.html": "who is protected, from whom, how strongly, who is not, and who saw what",
-    "model_card.md": "what the student is for, and its limits",
+# Rows shown of the table for k hospitals, and names on the cover of those whose guarantee is the same; the rest is in
+# privacy.json, and all names are in privacy.html.
+_MOST_ROWS, _MOST_NAMES = 12, 6
+# What the cover of a release explains, as people who read it are no statisticians.
+_WORDS = {
+    "model (student)": "What is handed out. It is made of what was released alone, never of a hospital's records.",
+    "pool": "The open records, of none of the hospitals' patients, that the study gave labels to.",
+    "epsilon, delta": "How much one person's data can show in what is released, in the worst case: the smaller, the "
+    "better they are protected. Delta is a small remainder.",
+    "cap": "The most epsilon that a hospital allowed the study. Its own node enforces it.",
 }
-# More rows than this are drawn without names; a name has at most so many letters in a figure.
-_MOST_NAMES, _NAME = 40, 32
+
+
+def translated(language: str) -> str:
+    """The name of the page of a statement in another language."""
+    return f"privacy.{language}.html"
 
 
 def privacy_page(statement: Mapping[str, Any]) -> str:
     """privacy.html."""
-    several = statement["several_hospitals"]
+    short, several = statement["in_short"], statement["several_hospitals"]
+    shown = _shown(len(several["any"]), first=several["charged_for"])
     body = (
         _pages(autoescape=True)
         .get_template("privacy.html.j2")
         .render(
             s=statement,
-            shown=_shown(len(several["any"]), first=several["charged_for"]),
-            verdict=Markup(_privacy_verdict(statement)),
-            more=Markup(facts(statement["in_short"]["more"].items())),
+            named=_named(statement),
+            shown=shown,
+            verdict=Markup(_privacy_verdict(statement, short)),
+            more=Markup(facts(short["more"].items())),
+            guaranteed=Markup(_guaranteed(statement, names=None)),
+            several=Markup(_several(statement, shown)),
+            who_saw_what=Markup(_who_saw_what(statement)),
+            languages=[(language, translated(language), name) for language, name in LANGUAGES.items()],
         )
     )
     return document(title=f"Privacy statement: {statement['study']['name']}", kind="privacy statement", body=body,
                     study=statement["study"]["digest"])  # fmt: skip
+
+
+def translated_pages(statement: Mapping[str, Any]) -> dict[str, str]:
+    """The statement in short in each other language, by the file's name."""
+    study = statement["study"]
+    return {
+        translated(language): document(
+            title=say(language, "page title", study=study["name"]),
+            kind=say(language, "page"),
+            body=f"{_privacy_verdict(statement, short)}\n<p>{prose(say(language, 'page says'))} "
+            '<a href="privacy.html" hreflang="en">privacy.html</a>.</p>',
+            study=study["digest"],
+            language=language,
+        )
+        for language, short in statement["in_short"]["languages"].items()
+    }
 
 
 def model_card(
@@ -78,104 +109,155 @@ def report_page(
     batches: Sequence[tuple[int, int]],
     judged: Sequence[tuple[str, str]] | None,
 ) -> str:
-    """report.html, with its figures inline. batches: size and answered queries of each."""
+    """report.html, the cover of a release. batches: size and answered queries of each."""
     body = (
         _pages(autoescape=True)
         .get_template("report.html.j2")
         .render(
-            verdict=Markup(_report_verdict(statement, judged)),
-            board=Markup(_report_board(statement)),
+            verdict=Markup(_report_verdict(statement, student, judged)),
+            board=Markup(_report_board(statement, judged)),
             s=statement,
             student=student,
             counts=counts,
             batches=batches,
-            judged=judged,
-            budget_plot=_budget_plot(statement["seats"]),
-            batch_plot=_batch_plot(batches),
+            budgets=Markup(_budgets(statement)),
+            answered=Markup(_answered(batches)),
         )
     )
     return document(title=statement["study"]["name"], kind="report of a release", body=body,
                     study=statement["study"]["digest"])  # fmt: skip
 
 
-def _privacy_verdict(statement: Mapping[str, Any]) -> str:
+def _named(statement: Mapping[str, Any]) -> Callable[[str], str]:
+    """Seats and parties, as people call them: with a display name, where the study gives one."""
+    shown = {each[of]: each["display_name"] for each in statement["seats"] for of in ("party", "seat")}
+    return lambda name: f"{shown[name]} ({name})" if shown.get(name) else name
+
+
+def _privacy_verdict(statement: Mapping[str, Any], short: Mapping[str, Any]) -> str:
     """Who is protected, from whom and how strongly, who is not, and what is left to decide, as HTML."""
-    short = statement["in_short"]
     points = [(f"{name}:", words) for name, words in short["points"].items()]
     return verdict(short["verdict"], points, tone=TONES.get(figure_from(_worst(statement)).rating, "warn"))
 
 
-def _report_verdict(statement: Mapping[str, Any], judged: Sequence[tuple[str, str]] | None) -> str:
-    """What was released, how often its model is wrong, and how strong the guarantee behind it is, as HTML."""
-    whose = f"say {statement['protected']['unit']}s of the hospitals that did not vote"
-    wrong = f"{judged[0][1]}, {whose}; the brackets hold in 95 of 100 studies." if judged else "not measured."
-    queries, guarantee = statement["queries"], _worst(statement)
+def _report_verdict(
+    statement: Mapping[str, Any], student: Mapping[str, Any] | None, judged: Sequence[tuple[str, str]] | None
+) -> str:
+    """How often the model is wrong, what was released, and how strong the guarantee behind it is, as HTML."""
+    queries, short = statement["queries"], statement["in_short"]
     if statement["records"] is None:
-        says = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records are released."
+        released = f"{counted(queries['answered'], 'label')} of {queries['pool']} public records"
     else:
         asked = "features" if statement["records"]["graded"] else "queries"
-        says = f"Noisy sums of all records' votes in {queries['answered']} public {asked} are released."
-    return verdict(
-        says,
-        [
-            ("It ended because", f"{queries['stop_in_words']}."),
-            ("The model is wrong:", wrong),
-            (
-                "Patients' protection:",
-                f"{strength(figure_from(guarantee))} Who is protected from whom, and who is not, is in privacy.html.",
-            ),
-        ],
-    )
+        released = f"noisy sums of all records' votes in {queries['answered']} public {asked}"
+    model, found = "How often the model is wrong was not measured.", []
+    if judged:
+        model = f"The model is wrong {judged[0][1]}."
+        whose = f"{statement['protected']['unit']}s that the hospitals kept from voting"
+        found = [("Who found this:", f"{whose}; the brackets hold in 95 of 100 studies.")]
+    elif student is None:
+        model = "No model is released, and how often the labels are wrong was not measured."
+    points = [
+        *found,
+        ("What is released:", f"{released}{'' if student is None else ', and a model that is made of them'}."),
+        ("It ended because", f"{queries['stop_in_words']}."),
+        ("Patients:", short["verdict"]),
+    ]
+    return verdict(model, points, tone="plain" if judged else "warn")
 
 
-def _report_board(statement: Mapping[str, Any]) -> str:
-    """What somebody can come to know, and where the rest is, as HTML."""
+def _report_board(statement: Mapping[str, Any], judged: Sequence[tuple[str, str]] | None) -> str:
+    """How good the model is, what somebody can come to know, who is protected from whom, and where the rest is."""
     figure, protected = figure_from(_worst(statement)), statement["protected"]
-    against = f"{statement['in_short']['points']['Who is not protected']}"
+    points = list(statement["in_short"]["points"].values())
+    against = f"This holds against {points[1][0].lower()}{points[1][1:]}"
+    files = {
+        "privacy.html": "who is protected, from whom, how strongly, who is not; all figures, and how to check them",
+        **{translated(language): f"the same in short, in {name}" for language, name in LANGUAGES.items()},
+        "model_card.md": "what the model is for, and its limits",
+        **({"evaluation.json": "how often it is right, figure by figure"} if judged else {}),
+        "study.toml": "what the hospitals agreed to",
+    }
+    caption = "Found by records that were kept from voting; 95 % intervals in brackets"
+    good = ["<h2>How good is the model?</h2>", table(caption, ("figure", "value"), judged)] if judged else []
     return "\n".join([
+        *good,
         "<h2>What does it cost in privacy?</h2>",
         known(figure, whose=f"one {protected['unit']} of the least protected hospital", against=against),
-        "<ul>", *(f'<li><a href="{name}">{name}</a>: {said}</li>' for name, said in _LINKED.items()), "</ul>",
+        notice("Not protected:", points[3]),
+        _guaranteed(statement, names=_MOST_NAMES),
+        "<h2>Who saw what</h2>", _who_saw_what(statement),
+        "<h2>What is in this folder</h2>",
+        "<ul>", *(f'<li><a href="{name}">{name}</a>: {said}</li>' for name, said in files.items()), "</ul>",
+        "<h2>Words</h2>", facts(_WORDS.items()),
     ])  # fmt: skip
 
 
-def _budget_plot(seats: Sequence[Mapping[str, Any]]) -> Markup:
+def _guaranteed(statement: Mapping[str, Any], *, names: int | None) -> str:
+    """What each hospital's data are guaranteed, those with the same figures in one row. names: shown of each row; None:
+    all, with what is not for the cover."""
+    named, groups = _named(statement), defaultdict[tuple[str, ...], list[Mapping[str, Any]]](list)
+    for seat in statement["seats"]:
+        given = seat["guarantee"]
+        figures = (_epsilon(given["epsilon"]), figure_from(given).rating, at_most(seat["delta"]))
+        more = (at_most(seat["epsilon_agreed"]), _accused(given), f"{seat['weight']:g}")
+        groups[figures if names else figures + more].append(seat)
+    rows: list[tuple[str, ...]] = []
+    for same, seats in groups.items():
+        shown = [named(each["seat"]) for each in seats]
+        others = "" if names is None or len(shown) <= names else f" and {len(shown) - names} more"
+        who = f"{len(shown)}: " * (len(shown) > 1) + ", ".join(shown[:names]) + others
+        rows.append((who, *same, *([] if names else _used(seats))))
+    head = ["hospitals", "epsilon guaranteed", "which is", "delta"]
+    caption = "Epsilon at delta, guaranteed by the cap that each node enforces itself"
+    if names is None:
+        caption += "; what is used is for monitoring, and no epsilon to publish"
+        wrongly = "finding 50 of 100 wrongly accuses"
+        head += ["epsilon agreed", wrongly, "weight of a vote", "cap used", "ledger reading"]
+    return table(caption, head, rows, words=(0,))
+
+
+def _used(seats: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The share of the cap, and the ledger's reading as an epsilon, from the least to the most."""
+    shares = [each["budget_used_share"] for each in seats]
+    readings = [math.inf if each["budget_used_reading"] is None else each["budget_used_reading"] for each in seats]
+    return [
+        " to ".join(dict.fromkeys(write(find(values)) for find in (min, max)))
+        for write, values in ((_percent, shares), (at_most, readings))
+    ]
+
+
+def _several(statement: Mapping[str, Any], shown: Sequence[int]) -> str:
+    """What a patient of several hospitals is guaranteed, "" where no figure says more than those of the hospitals."""
+    several, named = statement["several_hospitals"], _named(statement)
+    given = [(f"any {each['hospitals']} hospitals", each["guarantee"]) for each in (several["any"][at] for at in shown)]
+    given += [(", ".join(map(named, each["hospitals"])), each["guarantee"]) for each in several["named"]]
+    rows = [
+        (who, _epsilon(each["epsilon"]), figure_from(each).rating, _accused(each), at_most(each["delta"]))
+        for who, each in given
+    ]
+    head = ("data at", "epsilon", "which is", "finding 50 of 100 wrongly accuses", "delta")
+    return table("A patient with data at several hospitals", head, rows) if rows else ""
+
+
+def _who_saw_what(statement: Mapping[str, Any]) -> str:
+    rows = [(each["who"], each["saw"], each["protection"]) for each in statement["who_saw_what"]]
+    head = ("who", "saw", "what protects patients from them")
+    return table("During the study and in this release", head, rows, words=(0, 1, 2))
+
+
+def _budgets(statement: Mapping[str, Any]) -> str:
     """The budget used by each seat as a share of its cap, in the roster's order."""
-    shares = [100 * seat["budget_used_share"] for seat in seats]
-    said = f"Budget used by each of {counted(len(seats), 'seat')}, as a share of its cap: at most {max(shares):.1f} %."
-    rows = [(seat["seat"], share, 0.0) for seat, share in zip(seats, shares, strict=True)]
-    return _bars(rows, most=100, axis="budget used, % of the cap", said=said)
+    named, seats = _named(statement), statement["seats"]
+    used = [Bar(each["budget_used_share"], _percent(each["budget_used_share"])) for each in seats]
+    rows = [(named(each["seat"]), bar) for each, bar in zip(seats, used, strict=True)]
+    return table("Budget used, of the cap", ("seat", "used"), rows, words=(0,))
 
 
-def _batch_plot(batches: Sequence[tuple[int, int]]) -> Markup:
-    """The numbers of answered and refused queries of each batch."""
-    if not batches:
-        return Markup()
-    answered = sum(each for _, each in batches)
-    refused = sum(size for size, _ in batches) - answered
-    said = f"{counted(len(batches), 'batch')}: {counted(answered, 'query')} answered, {refused} refused."
-    rows = [(f"batch {number}", each, size - each) for number, (size, each) in enumerate(batches)]
-    return _bars(rows, most=max(size for size, _ in batches), axis="queries: answered, and refused (grey)", said=said)
-
-
-def _bars(rows: Sequence[tuple[str, float, float]], *, most: float, axis: str, said: str) -> Markup:
-    """Horizontal bars as SVG: a row's name, and two lengths one after the other; said: what is said instead of it."""
-    step = 18 if len(rows) <= _MOST_NAMES else 600 / len(rows)
-    end = step * len(rows)
-    lines = [f'<svg role="img" aria-label="{text(said)}" viewBox="0 0 660 {end + 36:.1f}" font-size="11">']
-    for at, (name, first, second) in enumerate(rows):
-        if len(rows) <= _MOST_NAMES:
-            lines.append(f'<text x="192" y="{step * at + 13:.1f}" text-anchor="end">{text(name[:_NAME])}</text>')
-        start = 200.0
-        for length, colour in ((first, "blue"), (second, "grey")):
-            width = 440 * length / most
-            place = f'x="{start:.1f}" y="{step * at + 2:.1f}" width="{width:.1f}" height="{step * 0.8:.1f}"'
-            lines.append(f'<rect {place} fill="var(--c-{colour})"/>')
-            start += width
-    lines += [f'<path d="M200 0V{end:.1f}H640V0" fill="none" stroke="var(--c-grey)"/>']
-    lines += [f'<text x="{x}" y="{end + 14:.1f}" text-anchor="middle">{n:g}</text>' for x, n in ((200, 0), (640, most))]
-    lines += [f'<text x="420" y="{end + 30:.1f}" text-anchor="middle">{text(axis)}</text>', "</svg>"]
-    return Markup("\n".join(lines))  # what was given is escaped
+def _answered(batches: Sequence[tuple[int, int]]) -> str:
+    """How many queries of each batch were answered."""
+    rows = [(f"batch {at}", size, Bar(each / size, str(each))) for at, (size, each) in enumerate(batches)]
+    return table("Queries asked and answered", ("batch", "asked", "answered"), rows)
 
 
 def _worst(statement: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -196,10 +278,6 @@ def _epsilon(value: float | None) -> str:
     return "none at this delta" if value is None else at_most(value)
 
 
-def _rating(guarantee: Mapping[str, Any]) -> str:
-    return figure_from(guarantee).rating
-
-
 def _accused(guarantee: Mapping[str, Any]) -> str:
     return accused_in_words(figure_from(guarantee))
 
@@ -212,7 +290,7 @@ def _percent(value: float) -> str:
 def _pages(*, autoescape: bool) -> jinja2.Environment:
     return templates(
         "coordinator.release", autoescape=autoescape, at_most=at_most, epsilon=_epsilon, percent=_percent,
-        prose=_prose, rating=_rating, accused=_accused,
+        prose=_prose,
     )  # fmt: skip
 
 

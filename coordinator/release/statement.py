@@ -35,6 +35,7 @@ from protocols.claims.coverage import (
 )
 from protocols.claims.in_short import in_short
 from protocols.claims.kept import kept
+from protocols.claims.languages import ENGLISH, say
 from protocols.claims.protection import Protection
 from protocols.claims.strength import Figure
 from protocols.claims.who_sees import noise_added, who_saw_what
@@ -340,11 +341,9 @@ def _in_short(made: Mapping[str, Any], about: Protection) -> dict[str, Any]:
     short = in_short(about, hospitals=_figures(before["parties"]), known_to=_figures(before["several"]))
     names = ", ".join(each["name"] for each in before["releases"])
     says = f"All figures of this summary are of this release and these earlier ones together: {names}."
-    return {
-        "verdict": f"{short['verdict']} This counts the earlier releases: {names}.",
-        "points": short["points"],
-        "more": {"Earlier releases": f"{says} {before['assumptions']}", **short["more"]},
-    }
+    for language, words in {ENGLISH: short, **short["languages"]}.items():
+        words["verdict"] += say(language, "earlier", names=names)
+    return {**short, "more": {"Earlier releases": f"{says} {before['assumptions']}", **short["more"]}}
 
 
 def _figures(rows: list[dict[str, Any]]) -> list[Figure]:
@@ -435,6 +434,7 @@ def _seats(facts: Facts) -> list[dict[str, Any]]:
             {
                 "seat": seat.party,
                 "party": party_of(seat.party),
+                "display_name": seat.display_name,
                 "epsilon_agreed": seat.epsilon,
                 "delta": seat.delta,
                 "delta_set_aside_for_float_noise": float(seat.delta - budgets.delta[position]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 
 import numpy as np
 
@@ -17,9 +18,19 @@ from protocols.claims.coverage import (
     several,
     used_once,
 )
+from protocols.claims.languages import (
+    ENGLISH,
+    attacked,
+    guesses,
+    number,
+    protected,
+    say,
+    sees_votes,
+    unprotected,
+)
 from protocols.claims.protection import Protection
 from protocols.claims.strength import WEAK, percent_at_most, strength
-from protocols.claims.who_sees import not_protected_from, who_sees_votes
+from protocols.claims.who_sees import who_sees_votes
 from protocols.plural import at_most, counted
 from protocols.study.chosen import CHOSEN, GIVEN
 from protocols.study.deployed import DeployedStudy
@@ -124,25 +135,36 @@ def _teachers_asked(study: DeployedStudy, terms: Terms, pool_checked: bool) -> l
     ]
 
 
-def in_brief(study: DeployedStudy, party: str, forecasts: list[Forecast]) -> list[str]:
+def in_brief(study: DeployedStudy, party: str, forecasts: list[Forecast], *, language: str = ENGLISH) -> list[str]:
     """What stands at the prompt, in at most 24 lines of 80 columns: what a figure means, who sees votes, what is left
     of the cap, who is not protected."""
     about, every = protection_of(study), each_seat(study)
     own = (every[study.seats[seat]].figure for seat in seats_of(study, party))
     weakest = max(own, key=lambda each: each.epsilon)
+    epsilon, delta = (number(language, at_most(each)) for each in (weakest.epsilon, weakest.delta))
+    named = {"study": study.name, "delta": delta, "unit": protected(language, about)}
+    costs = say(language, "costs all", **named)
+    if weakest.epsilon < inf:
+        rating, right, found = say(language, weakest.rating), guesses(language, weakest), attacked(language, weakest)
+        costs = say(language, "costs", **named, epsilon=epsilon, rating=rating, guesses=right, attack=found)
     left = [
-        f"{percent_at_most(each.after.share)} of the cap of epsilon {at_most(each.after.cap.epsilon)} for a "
-        f"{each.after.unit} is then reserved, {percent_at_most(each.before.share)} before"
+        say(
+            language,
+            "reserved",
+            after=number(language, percent_at_most(each.after.share)),
+            before=number(language, percent_at_most(each.before.share)),
+            cap=number(language, at_most(each.after.cap.epsilon)),
+            unit=each.after.unit,
+        )
         for each in forecasts
     ]
-    return [
-        f"In short     {study.name}: epsilon {at_most(weakest.epsilon)} at delta {at_most(weakest.delta)}, for "
-        f"{about.unit_in_words}. {strength(weakest)} Of guesses which of two values its data have, at most "
-        f"{percent_at_most(weakest.guessed)} are right; a coin's are 50 %.",
-        f"Votes        {who_sees_votes(about)}",
-        f"Your cap     {'; '.join(left) or 'none is set'}.",
-        f"Unprotected  Nobody is protected from {not_protected_from(about)}",
-    ]
+    lines = {
+        "brief": costs,
+        "brief votes": f"{sees_votes(language, about)}.",
+        "brief cap": f"{'; '.join(left) or say(language, 'no cap')}.",
+        "brief not": unprotected(language, about),
+    }
+    return [f"{say(language, name):<13}{said[0].upper()}{said[1:]}" for name, said in lines.items()]
 
 
 def describe(
@@ -215,7 +237,7 @@ def _several(study: DeployedStudy) -> list[str]:
     every = any_hospitals(study)
     shown = {count: every[count - 1] for count in (2, len(every)) if 1 < count <= len(every)}
     return [
-        f"  a patient known to any {count} hospitals: epsilon {at_most(each.epsilon)}. {strength(each.figure)}"
+        f"  a patient with data at any {count} hospitals: epsilon {at_most(each.epsilon)}. {strength(each.figure)}"
         for count, each in shown.items()
     ]
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any  # the values of a JSON object
 import click
 
 from party.commands.group import home_option
+from protocols.claims.languages import ENGLISH, LANGUAGES, say
 from protocols.errors import InvalidInput, Refused
 from protocols.refusals.code import Code
 from runtime.cli import EPILOG, json_option
@@ -60,6 +61,13 @@ if TYPE_CHECKING:
     metavar="DATA_SET",
     help="You know that these records are of other people than those of a data set that has a cap; it is recorded.",
 )
+@click.option(
+    "--language",
+    type=click.Choice([ENGLISH, *LANGUAGES]),
+    default=ENGLISH,
+    show_default=True,
+    help="Of the sentences at the prompt; the terms above them stay English.",
+)
 @click.option("--train", "train_now", is_flag=True, help="Train the teachers at once, as `train` does.")
 def approve(
     study_file: Path,
@@ -71,6 +79,7 @@ def approve(
     queries_file: Path | None,
     officers_file: Path | None,
     other_people: tuple[str, ...],
+    language: str,
     train_now: bool,
 ) -> None:
     """Say in plain words what a study would spend and release, ask for approval, and reserve its cap.
@@ -188,9 +197,9 @@ def approve(
         if fits:
             check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
         if fits and ask:
-            for line in ["", *in_brief(study, party, forecasts)]:
+            for line in ["", *in_brief(study, party, forecasts, language=language)]:
                 click.echo(folded_under(line), err=True)
-        if fits and not yes and not click.confirm("\nApprove this study?", err=True):
+        if fits and not yes and not click.confirm(f"\n{say(language, 'approve')}", err=True):
             raise Refused(Code.NOT_CONFIRMED, f"study {study.name!r} was not approved; nothing was reserved")
         home.keep_study(study, pool=pool_file)
         make_ledgers(home, study, party)

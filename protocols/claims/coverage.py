@@ -14,7 +14,16 @@ SEVERAL: Final = (
     "A patient known to several hospitals moves the votes of all of them; no single hospital's epsilon covers that "
     "patient."
 )
-_TRUSTED: Final = (
+# Of a patient known to up to `hospitals` of them: what the figures are for; where a record is the unit; where
+# hospitals say at how many.
+UP_TO: Final = (
+    "A patient may be known to up to {hospitals} of the hospitals: every figure is for the patient, with what all of "
+    "these "
+    "hold, and is one guarantee. Nothing enforces that {hospitals} are enough: a patient known to more is protected "
+    "less."
+)
+EACH_HAS_ONE: Final = "The protected unit is a record, so this is for a patient with one record at each of them."
+DECLARED: Final = (
     "This trusts each hospital to say truly at how many of them a patient is known, as nobody can check it: a patient "
     "whom it calls known to one alone moves the whole of a vote there."
 )
@@ -79,14 +88,10 @@ def several(study: Protection) -> str:
     """What an epsilon means for a patient known to several hospitals."""
     if study.hospitals == 1:
         return SEVERAL
-    said = (
-        f"A patient may be known to up to {study.hospitals} of the hospitals: every figure is for the patient, with "
-        f"what all of these hold, and is one guarantee. Nothing enforces that {study.hospitals} are enough: a patient "
-        "known to more is protected less."
-    )
+    said = UP_TO.format(hospitals=study.hospitals)
     if study.unit == "record":
-        said += " The protected unit is a record, so this is for a patient with one record at each of them."
-    return f"{said} {_TRUSTED}" if study.declared else said
+        said += f" {EACH_HAS_ONE}"
+    return f"{said} {DECLARED}" if study.declared else said
 
 
 def publishable(study: Protection) -> str:

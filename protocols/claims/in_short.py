@@ -6,72 +6,65 @@ from collections.abc import Sequence
 from math import inf
 from typing import Any  # texts, and texts by name
 
-from protocols.claims.coverage import several
 from protocols.claims.kept import kept, keys, withdrawal
+from protocols.claims.languages import (
+    ENGLISH,
+    LANGUAGES,
+    attacked,
+    guesses,
+    known_to_several,
+    number,
+    protected,
+    say,
+    seen,
+    unprotected,
+)
 from protocols.claims.protection import Protection
-from protocols.claims.strength import Figure, attack, odds, percent_at_most, strength
-from protocols.claims.who_sees import leaves, not_protected_from
+from protocols.claims.strength import Figure, odds, percent_at_most
+from protocols.claims.who_sees import leaves
 from protocols.plural import at_most
 
-_UNITS = {
-    "record": "one record of one hospital",
-    "patient": "one patient at one hospital",
-    "party": "one hospital's data",
-}
-
-_NOT_CHECKED = (
-    "Verifying the folder cannot show that the noise was drawn as stated, that no earlier release was left out, "
-    "or that a hospital's records are true and its patients counted as the study means. Nobody outside the project has "
-    "reviewed the software."
-)
 # From this share of right guesses on, a guarantee is of no use.
 _USELESS = 0.999
 
 
 def in_short(study: Protection, *, hospitals: Sequence[Figure], known_to: Sequence[Figure]) -> dict[str, Any]:
-    """The verdict in one sentence, five points by name, and more of them, for an officer.
+    """The verdict in one sentence, five points by name, and more of them, for an officer; `languages` has verdict and
+    points in each other language.
 
     hospitals: of each seat; known_to: of a patient known to any 1, 2, ... hospitals.
     """
     worst = max(hospitals, key=lambda each: each.epsilon)
-    return {
-        "verdict": _verdict(study, worst),
-        "points": _points(study, hospitals, known_to, worst),
-        "more": _more(study, worst),
-    }
+    short = {each: _short(each, study, hospitals, known_to, worst) for each in (ENGLISH, *LANGUAGES)}
+    return {**short.pop(ENGLISH), "more": _more(study, worst), "languages": short}
 
 
-def _verdict(study: Protection, worst: Figure) -> str:
-    whose = _UNITS[study.unit]
+def _short(
+    language: str, study: Protection, hospitals: Sequence[Figure], known_to: Sequence[Figure], worst: Figure
+) -> dict[str, Any]:
+    def s(key: str, **values: object) -> str:
+        return say(language, key, **values)
+
+    whose, right = s(study.unit), guesses(language, worst)
+    verdict = s("useless", whose=whose, guesses=right)
     if worst.epsilon == inf:
-        return f"No useful guarantee for {whose}: there is no epsilon at delta {at_most(worst.delta)}."
-    if worst.guessed >= _USELESS:
-        return f"No useful guarantee for {whose}: {attack(worst)}."
-    return f"{worst.rating.capitalize()} protection of {whose}: {attack(worst)}."
-
-
-def _points(
-    study: Protection, hospitals: Sequence[Figure], known_to: Sequence[Figure], worst: Figure
-) -> dict[str, str]:
-    epsilons = dict.fromkeys(at_most(find(each.epsilon for each in hospitals)) for find in (min, max))
-    how = "There is no guarantee."
+        verdict = s("no epsilon", whose=whose, delta=number(language, at_most(worst.delta)))
+    elif worst.guessed < _USELESS:
+        verdict = s("protection", rating=s(worst.rating), whose=whose, guesses=right)
+    least, most = (number(language, at_most(find(each.epsilon for each in hospitals))) for find in (min, max))
+    own = least if least == most else s("range", least=least, most=most)
+    how = s("nothing")
     if worst.epsilon != inf:
-        how = (
-            f"An epsilon of {at_most(worst.epsilon)} is {worst.rating}: of 100 guesses which of two values these data "
-            f"have, at most {percent_at_most(worst.guessed)} are right, where a coin is right in 50. This holds for "
-            "ever, whatever anybody knows or finds out later; a release cannot be called back, and a further "
-            "one on the same data adds to it."
-        )
-    return {
-        "Who is protected": f"{study.unit_in_words[0].upper()}{study.unit_in_words[1:]}. Each hospital has a figure of "
-        f"its own, epsilon {' to '.join(epsilons)}; the sentence above is about the largest.",
-        "From whom": f"Anyone who sees {study.view_in_words}: the public, the other hospitals, whoever uses the student"
-        f"{study.at.within}.",
-        "How strong": how,
-        "Who is not protected": f"Nobody is protected from {not_protected_from(study)} Nothing protects the people "
-        f"whom the public pool is about. {_several(study, known_to)}",
-        "What is not checked": _NOT_CHECKED,
+        how = s("is strong", epsilon=most, rating=s(worst.rating), attack=attacked(language, worst))
+    within = s("within") if study.at.within else ""
+    points = {
+        "who": s("is protected", unit=protected(language, study), epsilons=own),
+        "whom": s("from whom", view=seen(language, study), within=within),
+        "how": how,
+        "not": f"{unprotected(language, study)} {s('pool')} {_several(language, study, known_to)}",
+        "open": s("unchecked"),
     }
+    return {"verdict": verdict, "points": {s(name): said for name, said in points.items()}}
 
 
 def _more(study: Protection, worst: Figure) -> dict[str, str]:
@@ -88,13 +81,16 @@ def _more(study: Protection, worst: Figure) -> dict[str, str]:
     }
 
 
-def _several(study: Protection, figures: Sequence[Figure]) -> str:
+def _several(language: str, study: Protection, figures: Sequence[Figure]) -> str:
     """A patient known to two hospitals, or to as many as are charged for and one more, and to all of them."""
-    first = study.hospitals + 1
-    beyond = {count: figures[count - 1] for count in (first, len(figures)) if first <= count <= len(figures)}
-    said = " ".join(
-        f"Known to any {count}: epsilon {at_most(each.epsilon)}. {strength(each)}" for count, each in beyond.items()
-    )
-    if study.hospitals == 1 and said:
-        return f"Patients of several hospitals are protected less. {said}"
-    return f"{several(study)} {said}".strip()
+    first, said = study.hospitals + 1, [known_to_several(language, study)]
+    for count in sorted({first, len(figures)}):
+        if first <= count <= len(figures):
+            each = figures[count - 1]
+            if each.epsilon == inf:
+                said.append(say(language, "known without", count=count))
+                continue
+            epsilon, rating = number(language, at_most(each.epsilon)), say(language, each.rating)
+            share = number(language, percent_at_most(each.guessed))
+            said.append(say(language, "known to", count=count, epsilon=epsilon, rating=rating, share=share))
+    return " ".join(said) if len(said) > 1 or study.hospitals > 1 else ""

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, copysign, erfc, exp, floor, inf, isfinite, log, log10, sqrt
 from statistics import NormalDist
@@ -21,6 +22,8 @@ WEAK: Final = "weak"
 _CAUGHT = 50
 # Rounding a figure that float64 has already rounded does not move it by a digit.
 _DUST = 1e-9
+# A smaller share is that of nobody.
+_NOBODY = 1e-8
 # Beyond it, a factor is past what float64 holds.
 _MOST = 700.0
 
@@ -90,20 +93,35 @@ class Figure:
         return most if self.mu is None else min(most, _normal(self.mu / 2) + self.distance)
 
 
-def attack(figure: Figure) -> str:
-    """What finding out who took part costs an attacker at least, as the main clause of a sentence."""
-    return f"whoever catches {_CAUGHT} of 100 who took part wrongly accuses {accused_in_words(figure)} who did not"
+# How many an attack accuses wrongly, in a main clause; `accused` is made of the last one.
+ATTACK: Final = f"an attack that finds {_CAUGHT} of 100 who took part wrongly accuses {{accused}} who did not"
+ACCUSES_NOBODY: Final = f"an attack that finds {_CAUGHT} of 100 who took part need accuse nobody wrongly"
+ACCUSED: Final = "at least {number} of {of}"
 
 
-def accused_in_words(figure: Figure) -> str:
+def attack(
+    figure: Figure,
+    *,
+    sentences: tuple[str, str, str] = (ATTACK, ACCUSES_NOBODY, ACCUSED),
+    number: Callable[[str], str] = str,
+) -> str:
+    """What finding out who took part costs an attacker at least, as a main clause; sentences, number: in another
+    language, number as figures are written there."""
+    some, nobody, accused = sentences
+    return some.format(accused=number(accused_in_words(figure, accused))) if _accused(figure) >= _NOBODY else nobody
+
+
+def accused_in_words(figure: Figure, words: str = ACCUSED) -> str:
     """How many of those who did not take part are accused by whoever catches half of those who did: rounded down to two
     digits.
     """
-    share = figure.accused(_CAUGHT / 100) * (1 + _DUST)
-    if share < 1e-8:
-        return "perhaps none"
-    of = 10 ** max(2, 1 - floor(log10(share)))
-    return f"at least {floor(share * of)} of {of:,}"
+    share = _accused(figure)
+    of = 100 if share < _NOBODY else 10 ** max(2, 1 - floor(log10(share)))
+    return words.format(number=floor(share * of), of=f"{of:,}")
+
+
+def _accused(figure: Figure) -> float:
+    return figure.accused(_CAUGHT / 100) * (1 + _DUST)
 
 
 def strength(figure: Figure) -> str:

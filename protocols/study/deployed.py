@@ -9,6 +9,8 @@ from protocols.errors import InvalidInput
 from protocols.study.study import Study, party_of
 from protocols.study.terms import Terms
 
+_LONGEST_NAME = 500
+
 
 @dataclass(frozen=True, kw_only=True)
 class DeployedStudy(Study):
@@ -24,6 +26,7 @@ class DeployedStudy(Study):
         super().__post_init__()
         for seat in self.roster:
             check_name(party_of(seat.party))
+        self._check_display_names()
         terms = self.terms
         if len(terms.class_names) != (states := self.labelled.states):
             raise InvalidInput(f"terms name {len(terms.class_names)} classes; allowed: the study's {states}")
@@ -35,6 +38,21 @@ class DeployedStudy(Study):
             )
         self.votes.check_deployed(unit=self.unit, pool=terms.pool_size)
         self.confidentiality.check_terms(terms)
+
+    def _check_display_names(self) -> None:
+        """A party's seats have one, or none, and no two parties the same."""
+        parties: dict[str, str] = {}
+        for seat in self.roster:
+            shown, party = seat.display_name, party_of(seat.party)
+            if shown is None:
+                continue
+            if not (shown.strip() and shown.isprintable() and len(shown) <= _LONGEST_NAME):
+                raise InvalidInput(f"display_name is {shown[:80]!r}; allowed: printable text, up to {_LONGEST_NAME} "
+                                   "characters")  # fmt: skip
+            if parties.setdefault(shown, party) != party:
+                raise InvalidInput(f"display_name {shown[:80]!r} is of two parties; allowed: each of one")
+        if len(set(parties.values())) < len(parties):
+            raise InvalidInput("a party has two display names; allowed: one for all of its seats")
 
     @property
     def queries_to_ask(self) -> int:

@@ -42,6 +42,7 @@ class Seat:
     one seat per budget, each with its own teachers. weight: of each vote, a multiple of 1/LATTICE; rate: share of
     the queries in which it takes part, see participation.py; 1 where participation is "all". population: where records
     vote, the most protected units that it has, which bounds what it can send; None: as many as all parties together.
+    display_name: what people call the party, in any script, beside its name; None: nothing else.
     """
 
     party: str
@@ -50,6 +51,7 @@ class Seat:
     weight: float
     rate: float
     population: int | None = None
+    display_name: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -281,6 +283,11 @@ class Study(AnyStudy):
     def declared(self, seat: str) -> int | None:
         """How many protected units a seat says that it has at most."""
         return self.roster[self.seats[seat]].population
+
+    def named(self, seat: str) -> str:
+        """A seat, or a party, for people: its display name and, in brackets, its name; the name alone without one."""
+        shown = [each.display_name for each in self.roster if seat in (each.party, party_of(each.party))]
+        return f"{shown[0]} ({seat})" if shown and shown[0] else seat
 
     @cached_property
     def seats(self) -> dict[str, int]:

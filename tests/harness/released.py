@@ -48,6 +48,7 @@ FILES = [
     "manifest.sig",
     "model.sig",
     "model_card.md",
+    "privacy.de.html",
     "privacy.html",
     "privacy.json",
     "report.html",

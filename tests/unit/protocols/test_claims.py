@@ -17,6 +17,7 @@ from protocols.claims.coverage import (
     used_once,
 )
 from protocols.claims.in_short import in_short
+from protocols.claims.languages import number, sees_votes, unprotected
 from protocols.claims.levels import LEVELS
 from protocols.claims.protection import Protection
 from protocols.claims.strength import Figure
@@ -29,6 +30,8 @@ from protocols.claims.who_sees import (
     who_sees_votes,
 )
 from protocols.errors import InvalidInput
+
+EPSILONS = {"hospitals": (1.0, 8.0), "known_to": (8.0, 17.5, inf)}
 
 
 def study_of(level, unit="record", view="label", *, secret=False, pooled=False):
@@ -164,7 +167,7 @@ def test_where_the_file_names_the_patients_column_the_approval_does_not_say_it_i
 
 def test_an_epsilon_promises_that_some_are_accused_wrongly_and_a_large_one_hardly_anybody():
     study = study_of("two_server")
-    assert "Strong: whoever catches 50 of 100 who took part wrongly accuses at least 18" in promise(
+    assert "Strong: an attack that finds 50 of 100 who took part wrongly accuses at least 18" in promise(
         study, Figure(1.0, 1e-5)
     )
     assert "Weak: " in promise(study, Figure(8.0, 1e-5))
@@ -249,24 +252,41 @@ def test_who_saw_what_points_to_no_place_on_a_page():
 def test_in_short_says_who_is_protected_from_whom_how_strongly_who_is_not_what_is_unchecked_and_more(subtests):
     for study in [each for each in ALL if each.level != "hidden_queries"] + OF_RECORDS:
         with subtests.test(name_of(study)):
-            epsilons = {"hospitals": (1.0, 8.0), "known_to": (8.0, 17.5, inf)}
-            figures = {name: [Figure(each, 1e-5) for each in given] for name, given in epsilons.items()}
+            figures = {name: [Figure(each, 1e-5) for each in given] for name, given in EPSILONS.items()}
             short = in_short(study, **figures)
             points, more = short["points"], short["more"]
             assert short["verdict"].startswith("No useful guarantee for one")
-            assert "16 of 100,000" in short["verdict"]
+            assert "at most 99.97 % of guesses" in short["verdict"]
             assert list(points) == [
                 "Who is protected", "From whom", "How strong", "Who is not protected", "What is not checked",
             ]  # fmt: skip
             assert sum(len(each.split()) for each in points.values()) < 420
             assert "epsilon 1 to 8" in points["Who is protected"]
             assert "one in 50,000" in more["By how much odds move"]
-            assert "at most 99.97 % are right" in points["How strong"]
-            assert "Known to any 2: epsilon 17.5. Weak" in points["Who is not protected"]
-            assert "Known to any 3: epsilon none. No guarantee" in points["Who is not protected"]
+            assert "16 of 100,000" in points["How strong"]
+            assert "With data at any 2 of them: epsilon 17.5, weak" in points["Who is not protected"]
+            assert "With data at any 3 of them: no guarantee" in points["Who is not protected"]
             assert not_protected_from(study) in points["Who is not protected"]
             assert ("it sees" in more["What is kept"]) == (study.level == "clear")
             assert ("The guardian:" in more["What is kept"]) == study.guarded
             assert ("which the coordinator reads" in more["What leaves a hospital"]) == (study.level == "clear")
             assert ("The guardian's keys" in more["Who holds which keys"]) == study.guarded
             assert ("guardian" in more["Who objects or withdraws"]) == study.guarded
+
+
+def test_each_language_says_the_same_figures_of_every_study_and_nothing_in_english(subtests):
+    figures = {name: [Figure(each, 1e-5) for each in given] for name, given in EPSILONS.items()}
+    more = [replace(each, hospitals=2, declared=True) for each in OF_RECORDS]
+    for study in [each for each in ALL if not each.pooled] + OF_RECORDS + more:
+        with subtests.test(name_of(study)):
+            short = in_short(study, **figures)
+            brief = {each: [unprotected(each, study), sees_votes(each, study)] for each in ("en", "de")}
+            german = short["languages"]["de"]
+            assert len(german["points"]) == len(short["points"])
+            pairs = [(short["verdict"], german["verdict"]), *zip(brief["en"], brief["de"], strict=True)]
+            pairs += zip(short["points"].values(), german["points"].values(), strict=True)
+            for english, said in pairs:
+                found = [re.findall(r"\d[\d.,]*(?<=\d)", each) for each in (english, number("de", said))]
+                assert sorted(found[0]) == sorted(found[1])
+                assert "{" not in said
+                assert not re.search(r"\b(the|of|any|and|is|which|guess)\b", said)

@@ -4,6 +4,7 @@ import datetime
 import json
 import re
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -80,7 +81,7 @@ def test_pages_are_of_one_piece_and_run_nothing(signed):
         assert "<script" not in page
         assert "src=" not in page.replace("default-src", "").replace("img-src", "").replace("style-src", "")
     report = (signed[2] / "report.html").read_text()
-    assert report.count("<svg") == 2
+    assert report.count("style=\"--share: ") == len(signed[1].study.roster) + len(signed[1].batches)
     assert "hospital-1" in report
 
 
@@ -372,3 +373,24 @@ def test_what_a_real_hub_kept_over_mutual_tls_verifies(tmp_path):
     made = statement_of(folder)
     assert made["during_the_study"]["receipts_missing"] == {}
     assert all(seat["ledger"]["difference"] == 0 for seat in made["seats"])
+
+
+def test_pages_group_equal_guarantees_name_hospitals_as_people_do_and_link_each_other(tmp_path):
+    consortium, study = Consortium(tmp_path), small_study(8)
+    first, *others, last = study.roster
+    named = (replace(first, display_name="Klinikum <München>"), *others, replace(last, epsilon=2 * last.epsilon))
+    folder = consortium.release(consortium.label(replace(study, roster=named)), tmp_path / "release")
+    shown = f"Klinikum &lt;München&gt; ({first.party})"
+    pages = [(folder / name).read_text() for name in ("report.html", "privacy.html", "privacy.de.html")]
+    cover, statement, german = pages
+    assert f"7: {shown}, " in cover
+    assert " and 1 more</th>" in cover
+    assert f"7: {shown}, {', '.join(each.party for each in others)}</th>" in statement
+    assert '<html lang="de">' in german
+    for page in pages:
+        for linked in re.findall(r'href="([^"]+)"', page):
+            assert (folder / linked).exists()
+    assert not [each for each in verify_release(folder, None) if each.passed is False]
+    (folder / "privacy.de.html").write_text(german.replace("<h1>", "<h1>Starker "))
+    consortium.sign_again(folder)
+    assert [each.name for each in verify_release(folder, None) if each.passed is False] == ["pages"]

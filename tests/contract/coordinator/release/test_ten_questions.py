@@ -17,7 +17,7 @@ QUESTIONS = {
     "Who is not protected?": ("Nobody is protected from the coordinator: it sees every vote in the clear",),
     "What of a patient of two hospitals?": (
         "Patients of several hospitals are protected less",
-        "Known to any 2: epsilon 11.4",
+        "With data at any 2 of them: epsilon 11.4",
     ),
     "What is kept, and by whom?": (
         "What is keptEach hospital: its records, the models",

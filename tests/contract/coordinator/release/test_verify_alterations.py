@@ -157,7 +157,7 @@ def test_a_page_of_another_version_shows_the_statements_figures_or_fails(release
     consortium, made, authority = releases
     folder = made("labels")[1]
     stated = json.loads((folder / "privacy.json").read_text())
-    epsilon = re.search(r'class="publish">([0-9.]+)<', (folder / "privacy.html").read_text())[1]
+    epsilon = re.search(r'data-name="epsilon guaranteed">([0-9.]+)<', (folder / "privacy.html").read_text())[1]
     delta = str(stated["seats"][0]["delta"])
     for position, (name, old, new) in enumerate(
         [

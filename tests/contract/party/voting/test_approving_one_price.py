@@ -83,5 +83,5 @@ def test_a_patient_of_several_hospitals_is_told_what_covers_them(approve):
     code, said, _ = approve("", hospitals=3, **ONE_DRAW)
     assert code == 0
     for count in (2, 3):
-        assert re.search(rf"a patient known to any {count} hospitals: epsilon ([0-9.]+|none)\. \w+", said)
+        assert re.search(rf"a patient with data at any {count} hospitals: epsilon ([0-9.]+|none)\. \w+", said)
     assert "no single hospital's epsilon covers that patient" in said

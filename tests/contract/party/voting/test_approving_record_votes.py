@@ -174,7 +174,7 @@ def test_approving_says_one_guarantee_for_a_patient_of_several_hospitals(tmp_pat
     assert "at up to 2 hospitals together, for ever" in words
     assert "A patient may be known to up to 2 of the hospitals" in words
     assert ("one record at each of them" in words) == (unit == "record")
-    assert "known to any" not in words
+    assert "with data at any" not in words
 
 
 def test_a_count_is_approved_with_its_study_file_alone_and_keeps_each_patient_once_in_each_column(tmp_path, capsys):

@@ -1,10 +1,12 @@
 """What a study between organisations refuses, that a simulation may have."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from protocols.errors import InvalidInput
+from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
 from tests.harness.studies import deployed_study
 
@@ -26,3 +28,19 @@ def test_integer_noise_may_be_accounted_for_by_the_histogram() -> None:
     assert study.lattice is not None
     with pytest.raises(InvalidInput, match="units is missing"):
         replace(study, confidentiality=Clear())
+
+
+def test_a_hospital_has_one_display_name_in_any_script_that_no_other_has(tmp_path: Path) -> None:
+    study = deployed_study()
+    first, other, *rest = study.roster
+    long = "Universitätsklinikum 東京 – " + "Klinik für Kardiologie " * 20
+    named = replace(study, roster=(replace(first, display_name=long.strip()), other, *rest))
+    assert named.named(first.party) == f"{long.strip()} ({first.party})"
+    assert named.named(other.party) == other.party
+    (tmp_path / "study.toml").write_text(write_study(named), encoding="utf-8")
+    assert read_study(tmp_path / "study.toml") == named
+    assert named.digest != study.digest
+    for two in ((" ", None), ("right\u202eto left", None), ("a" * 501, None), ("the same", "the same")):
+        roster = tuple(replace(seat, display_name=name) for seat, name in zip((first, other), two, strict=True))
+        with pytest.raises(InvalidInput, match="display_name"):
+            replace(study, roster=(*roster, *rest))
