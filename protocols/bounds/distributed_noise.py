@@ -49,7 +49,7 @@ def distributed_gaussian_rdp(
     *,
     share_sigma: float | int | Fraction,
     honest: int,
-    squared_move: int,
+    squared_move: int | float,
     dimension: int,
 ) -> Float64[ndarray, "units orders"]:
     """RDP of one noisy histogram whose noise in each cell is the sum of `honest` independent N_Z(0, share_sigma^2).

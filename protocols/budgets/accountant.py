@@ -95,8 +95,12 @@ class Accountant(ABC):
                 f"accountant {self.name!r} does not hold for {_seen(mechanism, view, secret_coins=secret_coins)}; "
                 f"allowed: {', '.join(allowed)}"
             )
-        if several_votes and self.single_vote:
-            others = [name for name in allowed if not ACCOUNTANTS[name].single_vote]
+        if several_votes and (self.single_vote or self.bound in mechanism.single_vote_bounds):
+            others = [
+                name
+                for name in allowed
+                if not ACCOUNTANTS[name].single_vote and name not in mechanism.single_vote_bounds
+            ]
             raise InvalidInput(
                 f"accountant {self.name!r} is proved for units that move one vote, and here a unit moves several; "
                 f"allowed: {', '.join(others)}; or unit 'record' or one teacher per party, and no upsampling"

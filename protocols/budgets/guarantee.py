@@ -177,7 +177,7 @@ class Accounting:
     budgets: BudgetFilter
     mechanism: Mechanism
     votes: Float64[ndarray, " seats"]
-    delta_squared: int
+    delta_squared: int | float
     apart: bool
     view: View
     classes: int

@@ -41,7 +41,7 @@ class Planned:
     epsilon: Float64[ndarray, " parties"]
     delta: Float64[ndarray, " parties"]
     sensitivity_per_weight: int
-    delta_squared: int
+    delta_squared: int | float
     sigma: float
     view: View
     classes: int
@@ -130,7 +130,7 @@ def least_sigma(
     epsilon: Float64[ndarray, " parties"],
     delta: Float64[ndarray, " parties"],
     weights: Float64[ndarray, " parties"],
-    delta_squared: int,
+    delta_squared: int | float,
     view: View,
     classes: int,
     query_limit: int,

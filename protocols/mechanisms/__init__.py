@@ -10,6 +10,7 @@ from protocols.mechanisms.interactive_gnmax import InteractiveGNMax
 from protocols.mechanisms.lnmax import LNMax
 from protocols.mechanisms.mechanism import ONE_VOTE, Lattice, Mechanism, QueryCost, Sensitivity
 from protocols.mechanisms.parameter import VIEWS, Number, Parameter, View, check_view, parameter
+from protocols.mechanisms.tau import TauVoting
 from protocols.mechanisms.thresholded_gnmax import ThresholdedGNMax
 from protocols.plugins import Parts
 
@@ -27,6 +28,7 @@ __all__ = [
     "Parameter",
     "QueryCost",
     "Sensitivity",
+    "TauVoting",
     "ThresholdedGNMax",
     "View",
     "check_view",
@@ -48,7 +50,7 @@ def _check(name: str, loaded: object) -> type[Mechanism]:
 
 MECHANISMS: Parts[type[Mechanism]] = Parts(
     "mechanism",
-    {kind.name: kind for kind in (GNMax, ThresholdedGNMax, ConfidentGNMax, InteractiveGNMax, LNMax)},
+    {kind.name: kind for kind in (GNMax, ThresholdedGNMax, ConfidentGNMax, InteractiveGNMax, LNMax, TauVoting)},
     group="conclave.mechanisms",
     check=_check,
 )

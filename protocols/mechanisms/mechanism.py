@@ -48,7 +48,7 @@ class Sensitivity:
 
     votes: Float64[ndarray, " units"]
     rate: Float64[ndarray, " units"]
-    delta_squared: int = field(kw_only=True)
+    delta_squared: int | float = field(kw_only=True)
 
     def __post_init__(self) -> None:
         if not (np.isfinite(self.votes).all() and (self.votes >= 0).all()):
@@ -57,7 +57,7 @@ class Sensitivity:
             raise InvalidInput(f"rates are {self.rate}; allowed: in (0, 1]")
 
     @classmethod
-    def always(cls, votes: Float64[ndarray, " units"], *, delta_squared: int) -> Sensitivity:
+    def always(cls, votes: Float64[ndarray, " units"], *, delta_squared: int | float) -> Sensitivity:
         """Units whose vote enters every query, or whose participation is public."""
         return cls(votes, np.ones_like(votes), delta_squared=delta_squared)
 
@@ -107,7 +107,8 @@ class Mechanism(ABC):
     name: for files and flags; title: for people; noise_law: the law of the noise on each count, in a word; rdp_source:
     paper and theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's
     predictions; one_histogram: whether a query releases, under the view "label", the argmax of one noisy histogram,
-    whose noise is independent for each class, where its maximum reaches `needed`, if that is a number.
+    whose noise is independent for each class, where its maximum reaches `needed`, if that is a number;
+    single_vote_bounds: accountants that hold only where a unit moves a single vote.
 
     What a class says of its release (one_histogram, and each bound: noise_rdp, gaussian_dp, label_only_rdp,
     label_pairs) holds for that release. A subclass that defines `release` anew, or what it is made of, says again what
@@ -120,6 +121,7 @@ class Mechanism(ABC):
     rdp_source: ClassVar[str]
     interactive: ClassVar[bool] = False
     one_histogram: ClassVar[bool] = False
+    single_vote_bounds: ClassVar[tuple[str, ...]] = ()
     # Queries of the first round; a parameter of an interactive mechanism.
     round_one: int | None = None
     # The lattice of integer noise; None for real-valued noise. The level of confidentiality determines it.

@@ -13,21 +13,22 @@ from math import isqrt
 from typing import TYPE_CHECKING, Any, ClassVar, Literal  # Any: the values of a study file
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Bool, Float64, Int64, Integer
 from numpy import ndarray
 
 from protocols.budgets.participation import check_pattern, check_rate
 from protocols.errors import InvalidInput
-from protocols.mechanisms import ONE_VOTE, GaussianMechanism, GNMax, Lattice, Mechanism, check_view
+from protocols.mechanisms import GaussianMechanism, GNMax, Lattice, Mechanism, check_view
 from protocols.noise import Noise
 from protocols.ranges import check
 from protocols.study.chosen import GIVEN, check_questions
 from protocols.study.findings import Labelled
 from protocols.study.overlap import Overlap
 from protocols.study.purposes import PURPOSES, ForLabels, Purpose
+from protocols.study.several_findings import ONE_CLASS, Asked
 from protocols.sums.contributions import check_sums, check_units, least_weight
 from protocols.sums.judging import Evaluation, cells_of, judge_weight
-from protocols.votes import ABSTAIN, check_votes, count_votes
+from protocols.votes import ABSTAIN, check_votes
 
 Unit = Literal["record", "patient", "party"]
 UNITS: tuple[Unit, ...] = ("record", "patient", "party")
@@ -102,7 +103,8 @@ class TeacherVotes:
     pooled, the number of teachers: seats are then groups of records, and a seat's weight is the number of teachers that
     learn one of its records; query_limit: queries that may be asked in total; batch_limit: queries in one message;
     answer_rate: the public estimate with which each party's order is chosen; stop: see schedule.py; questions: see
-    chosen.py; participation_name: see participation.py. Raises InvalidInput, with the value and the allowed range.
+    chosen.py; participation_name: see participation.py; asks: what a query
+    asks of each teacher. Raises InvalidInput, with the value and the allowed range.
     """
 
     mechanism: Mechanism
@@ -115,12 +117,12 @@ class TeacherVotes:
     stop: StopRule
     questions: str = GIVEN
     participation_name: str
+    asks: Asked = ONE_CLASS
     by: ClassVar[str] = "teacher"
     # How sentences call it (protocols/claims/votes.py), and whether hospitals' sums are released one by one.
     words: ClassVar[str] = "teacher"
     # Whether a public pool is labelled.
     pool: ClassVar[bool] = True
-    delta_squared: ClassVar[int] = ONE_VOTE
     # At how many hospitals a unit may be known, as each is charged, and into how many parts it is divided among them.
     hospitals_per_patient: ClassVar[int] = 1
     parts: ClassVar[int] = 1
@@ -145,6 +147,9 @@ class TeacherVotes:
         if self.stop not in STOP_RULES:
             raise InvalidInput(f"stop is {self.stop!r}; allowed: {', '.join(STOP_RULES)}")
         self.mechanism.check_view(check_view(self.view))
+        for what in ("query_limit", "batch_limit"):
+            if getattr(self, what) % self.asks.rows:
+                raise InvalidInput(f"{what} is {getattr(self, what)}; allowed: whole queries, of {self.asks.rows} rows")
         first = self.mechanism.round_one
         if first is not None and first > self.query_limit:
             raise InvalidInput(f"round_one is {first}; allowed: from 1 to the {self.query_limit} queries")
@@ -183,12 +188,20 @@ class TeacherVotes:
                 )
         interactive = self.mechanism.name if self.mechanism.interactive else None
         check_questions(self.questions, hidden=hidden, two_rounds=interactive, pattern=pattern)
+        self.asks.check(self.mechanism, classes=study.classes)
 
     @property
     def values(self) -> dict[str, Any]:
         """Its terms as plain values, by the keys of a study file."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        return plain | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
+        asks = {} if self.asks == ONE_CLASS else {"asks": self.asks.values}
+        del plain["asks"]
+        return plain | asks | {"mechanism": {"name": self.mechanism.name, **self.mechanism.values}}
+
+    @property
+    def delta_squared(self) -> int | float:
+        """Delta^2 of a vote of weight 1 in one row."""
+        return self.asks.delta_squared(self.mechanism)
 
     @property
     def secret_coins(self) -> bool:
@@ -268,7 +281,7 @@ class TeacherVotes:
     def check_cast(self, study: AnyStudy, seat: str, cast: Cast, ids: Ids) -> None:
         """Raises InvalidInput for values that the seat cannot have sent of these queries, if it follows the
         protocol."""
-        check_votes(cast, classes=study.classes)
+        check_votes(cast, classes=self.asks.labels(study.classes))
 
     def left(self, cast: Cast, enters: Bool[ndarray, "..."]) -> Cast:
         """What is left of what a seat would send, where only some queries, or votes, enter."""
@@ -284,8 +297,15 @@ class TeacherVotes:
         take part would not be charged.
         """
         entering = cast if takes_part is None else np.where(takes_part[:, None, :], cast, ABSTAIN)
-        counts = count_votes(entering, study.weights[seats], classes=study.classes)
-        return np.rint(counts * study.units).astype(np.int64)
+        return np.rint(self.counts(study, entering, study.weights[seats]) * study.units).astype(np.int64)
+
+    def counts(
+        self, study: AnyStudy, votes: Integer[ndarray, "parties teachers rows"], weights: Weights
+    ) -> Float64[ndarray, "rows classes"]:
+        """The weighted counts of these parties' votes, in votes."""
+        return self.asks.counts(
+            votes, weights, units=study.units, mechanism=study.mechanism, classes=study.classes
+        )
 
     def released(
         self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None

@@ -501,7 +501,7 @@ def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int
         epsilon=budgets.epsilon,
         delta=budgets.delta,
         sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
-        delta_squared=TeacherVotes.delta_squared,
+        delta_squared=asks.delta_squared(mechanism),
         # Each party casts `teachers` votes: the ceiling of a weight sees the noise of one vote per party.
         sigma=mechanism.label_sigma / teachers**0.5,
         view=view,

@@ -22,7 +22,7 @@ from protocols.labelling.schedule import Stop, next_batch
 from protocols.levels.level import BatchNoise
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums, Votes, teacher_votes
-from protocols.votes import ABSTAIN, NOT_ASKED, count_votes
+from protocols.votes import ABSTAIN, NOT_ASKED
 from simulations.stages.stored_votes import CastVotes, RecordSums, StoredVotes, VoteCounts
 
 # Cells of [parties, teachers, queries] that are masked at a time where parties take part in some queries only.
@@ -217,14 +217,14 @@ def _by_groups(study: Study, groups: Float64[ndarray, "groups cells"], first: In
 
 def _by_party(study: Study, stored: CastVotes) -> Counter:
     """Counts vote by vote."""
-    votes = stored.votes
+    votes, of = stored.votes, teacher_votes(study)
 
     def count(
         voting: Bool[ndarray, " parties"], ids: Int64[ndarray, " queries"], entering: Entering | None
     ) -> Float64[ndarray, "queries classes"]:
         weights = study.weights * voting
         if study.participation.everyone and entering is None:
-            return count_votes(votes[:, :, ids], weights, classes=study.classes)
+            return of.counts(study, votes[:, :, ids], weights)
         parts = []
         step = max(1, _MASKED_CELLS // (votes.shape[0] * votes.shape[1]))
         for start in range(0, len(ids), step):
@@ -233,7 +233,7 @@ def _by_party(study: Study, stored: CastVotes) -> Counter:
             if entering is not None:
                 enters = enters & entering[:, :, part]
             cast = np.where(enters, votes[:, :, ids[part]], ABSTAIN)
-            parts.append(count_votes(cast, weights, classes=study.classes))
+            parts.append(of.counts(study, cast, weights))
         return np.concatenate(parts)
 
     return count

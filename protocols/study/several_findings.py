@@ -1,0 +1,240 @@
+"""How teachers vote on a record with several findings (docs/explanation/mathematics.md, section 2.6).
+
+Three ways of Dziedzic et al. 2023, arXiv 2211.15410: a question a finding (binary), a class a set of findings
+(powerset), and one vector of all findings, clipped (tau). A study asks rows; a query has one row, or one a finding.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Final  # Any: the values of a study file
+
+import numpy as np
+from jaxtyping import Float64, Int64, Integer
+from numpy import ndarray
+
+from protocols.errors import InvalidInput
+from protocols.mechanisms import ONE_VOTE, Mechanism, TauVoting
+from protocols.mechanisms.tau import MOST_FINDINGS, entries, findings_of, set_of
+from protocols.votes import ABSTAIN, check_votes, count_votes
+
+# Of a finding: not known, or not answered; absent; present.
+UNKNOWN: Final = -1
+# What is said of each finding of each query: UNKNOWN, 0 or 1.
+Said = Integer[ndarray, "... queries findings"]
+# The most sets that are classes of one question.
+_MOST_SETS: Final = 1000
+
+
+@dataclass(frozen=True)
+class Asked(ABC):
+    """What one query asks of a teacher, and what its labels say.
+
+    by: for files and flags; rows: how many rows of a study a query is; classes: counts of a row; labels: labels of a
+    row are below this.
+    """
+
+    by: ClassVar[str]
+    rows: ClassVar[int] = 1
+
+    @property
+    @abstractmethod
+    def classes(self) -> int | None:
+        """The counts of a row; None where the study's classes determine it."""
+
+    def check(self, mechanism: Mechanism, *, classes: int) -> None:
+        """Raises InvalidInput unless this mechanism can label rows of so many counts."""
+        if isinstance(mechanism, TauVoting):
+            raise InvalidInput(f"mechanism is {mechanism.name!r}; allowed with findings_by {Tau.by!r} only")
+        if self.classes not in (None, classes):
+            raise InvalidInput(f"classes is {classes}; allowed with findings_by {self.by!r}: {self.classes}")
+
+    def delta_squared(self, mechanism: Mechanism) -> int | float:
+        """Delta^2 of a vote of weight 1 in one row."""
+        return ONE_VOTE
+
+    def labels(self, classes: int) -> int:
+        """Every label of a row is below this number."""
+        return classes
+
+    def counts(
+        self, votes: Integer[ndarray, "parties teachers rows"], weights: Float64[ndarray, " parties"], *, units: int,
+        mechanism: Mechanism, classes: int,
+    ) -> Float64[ndarray, "rows classes"]:  # fmt: skip
+        """The weighted counts of each row, in votes: whole multiples of 1/units."""
+        return count_votes(votes, weights, classes=classes)
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """Its terms as plain values, by the keys of a study file."""
+        return {"by": self.by, **{field.name: getattr(self, field.name) for field in fields(self)}}
+
+
+@dataclass(frozen=True)
+class OneClass(Asked):
+    """A record has one class: a query is one row, and names it."""
+
+    by: ClassVar[str] = "class"
+
+    @property
+    def classes(self) -> None:
+        return None
+
+
+ONE_CLASS: Final = OneClass()
+
+
+@dataclass(frozen=True)
+class OnFindings(Asked):
+    """A record has several findings, each absent or present. Raises InvalidInput for a number that cannot be.
+
+    findings: how many.
+    """
+
+    findings: int
+
+    def __post_init__(self) -> None:
+        if not 2 <= self.findings <= MOST_FINDINGS:
+            raise InvalidInput(f"{self.findings} findings; allowed where teachers vote: 2 to {MOST_FINDINGS}")
+
+    @abstractmethod
+    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+        """The votes of teachers that say this of each finding of each query."""
+
+    @abstractmethod
+    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
+        """What labels say of each finding of each query; UNKNOWN where there is none."""
+
+
+@dataclass(frozen=True)
+class Binary(OnFindings):
+    """Each finding of each query is a question of its own, with two classes: absent, present.
+
+    Row q L + i is finding i of query q. A teacher that does not know a finding abstains from it. A record moves all
+    findings, so a query costs what L rows do.
+    """
+
+    by: ClassVar[str] = "binary"
+
+    @property
+    def rows(self) -> int:  # type: ignore[override]  # a query has a row a finding
+        return self.findings
+
+    @property
+    def classes(self) -> int:
+        return 2
+
+    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+        return said.reshape(*said.shape[:-2], -1).astype(np.int64)
+
+    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
+        return np.maximum(labels, UNKNOWN).reshape(-1, self.findings)
+
+
+@dataclass(frozen=True)
+class Powerset(OnFindings):
+    """Each named set of findings is a class of its own.
+
+    sets: for each class the positions of its findings, increasing. A teacher whose set is not named votes for the
+    nearest, by the number of findings in which they differ; of equally near ones for the first. What it does not know
+    counts as absent.
+    """
+
+    sets: tuple[tuple[int, ...], ...]
+    by: ClassVar[str] = "powerset"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not 2 <= len(set(self.sets)) == len(self.sets) <= _MOST_SETS:
+            raise InvalidInput(f"{len(self.sets)} sets of findings; allowed: 2 to {_MOST_SETS}, all different")
+        for each in self.sets:
+            if list(each) != sorted(set(each)) or not set(each) <= set(range(self.findings)):
+                raise InvalidInput(
+                    f"a set of findings is {each}; allowed: increasing, from 0 to {self.findings - 1}"
+                )
+
+    @classmethod
+    def occurring(cls, public: Said) -> Powerset:
+        """The sets that occur among public labels, the most frequent first, and the empty one."""
+        seen, times = np.unique(set_of(_present(public)), return_counts=True)
+        ordered = dict.fromkeys([*seen[np.argsort(-times, kind="stable")].tolist(), 0])
+        bits = findings_of(np.array(list(ordered)[:_MOST_SETS], dtype=np.int64), findings=public.shape[-1])
+        return cls(public.shape[-1], tuple(tuple(np.flatnonzero(each).tolist()) for each in bits))
+
+    @property
+    def classes(self) -> int:
+        return len(self.sets)
+
+    @property
+    def table(self) -> Int64[ndarray, "sets findings"]:
+        """0 or 1 for each finding of each set."""
+        return np.array([[int(at in each) for at in range(self.findings)] for each in self.sets], dtype=np.int64)
+
+    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+        present, table = _present(said), self.table
+        differing = present.sum(axis=-1)[..., None] + table.sum(axis=1) - 2 * (present @ table.T)
+        nearest: Int64[ndarray, "... rows"] = differing.argmin(axis=-1)
+        return nearest
+
+    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
+        return np.where((labels >= 0)[:, None], self.table[np.maximum(labels, 0)], UNKNOWN)
+
+
+@dataclass(frozen=True)
+class Tau(OnFindings):
+    """One vote is a set of findings, as a number (bit i is finding i), clipped and counted finding by finding.
+
+    What a teacher does not know counts as absent.
+    """
+
+    by: ClassVar[str] = "tau"
+
+    @property
+    def classes(self) -> int:
+        return self.findings
+
+    def check(self, mechanism: Mechanism, *, classes: int) -> None:
+        _ = self._tau(mechanism)
+        if classes != self.classes:
+            raise InvalidInput(f"classes is {classes}; allowed with findings_by {self.by!r}: {self.classes}, a finding")
+
+    def delta_squared(self, mechanism: Mechanism) -> float:
+        return self._tau(mechanism).squared_move(self.findings)
+
+    def labels(self, classes: int) -> int:
+        return 1 << classes
+
+    def counts(
+        self, votes: Integer[ndarray, "parties teachers rows"], weights: Float64[ndarray, " parties"], *, units: int,
+        mechanism: Mechanism, classes: int,
+    ) -> Float64[ndarray, "rows classes"]:  # fmt: skip
+        check_votes(votes, classes=self.labels(classes))
+        total, tau = np.zeros((votes.shape[2], classes), dtype=np.int64), self._tau(mechanism).tau
+        for party in np.flatnonzero(weights):
+            each = entries(round(float(weights[party]) * units), tau=tau, findings=classes)
+            for said in votes[party]:
+                bits = findings_of(np.where(said == ABSTAIN, 0, said).astype(np.int64), findings=classes)
+                total += bits * each[bits.sum(axis=1)][:, None]
+        return total / units
+
+    def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
+        return set_of(_present(said))
+
+    def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
+        known = findings_of(np.maximum(labels, 0), findings=self.findings)
+        return np.where((labels >= 0)[:, None], known, UNKNOWN)
+
+    def _tau(self, mechanism: Mechanism) -> TauVoting:
+        if not isinstance(mechanism, TauVoting):
+            raise InvalidInput(
+                f"mechanism is {mechanism.name!r}; allowed with findings_by {self.by!r}: {TauVoting.name}"
+            )
+        return mechanism
+
+
+WAYS: dict[str, type[OnFindings]] = {kind.by: kind for kind in (Binary, Powerset, Tau)}
+
+
+def _present(said: Said) -> Int64[ndarray, "... queries findings"]:
+    return (said == 1).astype(np.int64)
