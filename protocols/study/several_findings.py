@@ -43,12 +43,17 @@ class Asked(ABC):
     def classes(self) -> int | None:
         """The counts of a row; None where the study's classes determine it."""
 
-    def check(self, mechanism: Mechanism, *, classes: int) -> None:
-        """Raises InvalidInput unless this mechanism can label rows of so many counts."""
+    def check(self, mechanism: Mechanism, *, classes: int, findings: int) -> None:
+        """Raises InvalidInput unless this mechanism can label rows of so many counts of these findings (0: a class)."""
+        self._check_findings(findings)
         if isinstance(mechanism, TauVoting):
             raise InvalidInput(f"mechanism is {mechanism.name!r}; allowed with findings_by {Tau.by!r} only")
         if self.classes not in (None, classes):
             raise InvalidInput(f"classes is {classes}; allowed with findings_by {self.by!r}: {self.classes}")
+
+    @abstractmethod
+    def _check_findings(self, findings: int) -> None:
+        """Raises InvalidInput unless records have so many findings."""
 
     def delta_squared(self, mechanism: Mechanism) -> int | float:
         """Delta^2 of a vote of weight 1 in one row."""
@@ -64,6 +69,10 @@ class Asked(ABC):
     ) -> Float64[ndarray, "rows classes"]:  # fmt: skip
         """The weighted counts of each row, in votes: whole multiples of 1/units."""
         return count_votes(votes, weights, classes=classes)
+
+    def whole(self, rows: int) -> int:
+        """The most rows, of so many, that are whole queries; of one query at least."""
+        return max(self.rows, rows - rows % self.rows)
 
     @property
     def values(self) -> dict[str, Any]:
@@ -81,6 +90,10 @@ class OneClass(Asked):
     def classes(self) -> None:
         return None
 
+    def _check_findings(self, findings: int) -> None:
+        if findings:
+            raise InvalidInput(f"{findings} findings; allowed where teachers vote: findings_by {', '.join(WAYS)}")
+
 
 ONE_CLASS: Final = OneClass()
 
@@ -97,6 +110,10 @@ class OnFindings(Asked):
     def __post_init__(self) -> None:
         if not 2 <= self.findings <= MOST_FINDINGS:
             raise InvalidInput(f"{self.findings} findings; allowed where teachers vote: 2 to {MOST_FINDINGS}")
+
+    def _check_findings(self, findings: int) -> None:
+        if findings != self.findings:
+            raise InvalidInput(f"{findings} findings; allowed with findings_by {self.by!r}: the {self.findings} of it")
 
     @abstractmethod
     def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
@@ -194,7 +211,8 @@ class Tau(OnFindings):
     def classes(self) -> int:
         return self.findings
 
-    def check(self, mechanism: Mechanism, *, classes: int) -> None:
+    def check(self, mechanism: Mechanism, *, classes: int, findings: int) -> None:
+        self._check_findings(findings)
         _ = self._tau(mechanism)
         if classes != self.classes:
             raise InvalidInput(f"classes is {classes}; allowed with findings_by {self.by!r}: {self.classes}, a finding")

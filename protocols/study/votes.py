@@ -167,8 +167,6 @@ class TeacherVotes:
         """Raises InvalidInput unless teachers can vote so in the study. hidden: whether the level hides the queries."""
         if study.classes < 2:
             raise InvalidInput(f"classes is {study.classes}; allowed: 2 or more")
-        if names := study.labelled.names:
-            raise InvalidInput(f"{len(names)} findings; allowed where records vote")
         if study.unit == "patient":
             raise InvalidInput("unit is 'patient'; allowed where teachers vote: record, party")
         pattern, moved = check_pattern(self.participation_name), self.moved(study.unit)
@@ -188,7 +186,7 @@ class TeacherVotes:
                 )
         interactive = self.mechanism.name if self.mechanism.interactive else None
         check_questions(self.questions, hidden=hidden, two_rounds=interactive, pattern=pattern)
-        self.asks.check(self.mechanism, classes=study.classes)
+        self.asks.check(self.mechanism, classes=study.classes, findings=len(study.labelled.names))
 
     @property
     def values(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
+from protocols.study.findings import NOT_KNOWN
 
 if TYPE_CHECKING:
     from protocols.study.terms import Feature
@@ -186,7 +187,8 @@ class Dataset:
     Inputs are f32: images [N, height, width] or [N, height, width, 3] in [0, 1], or table rows [N, features]
     (standardised with constants that do not depend on private data, or with statistics of the public part; categories
     one-hot).
-    Labels are i64 in [0, classes). `public_labels` are known here for evaluation only: no teacher, student
+    Labels are i64 in [0, classes); where `findings` names several, [records, findings] of -1 (unknown), 0 and 1, the
+    classes being absent and present. `public_labels` are known here for evaluation only: no teacher, student
     or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds
     record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over
     parties, nor over private/public/test). Both are None where the source has no such field. `columns` are
@@ -202,11 +204,11 @@ class Dataset:
     kind: Literal["image", "table"]
     class_names: tuple[str, ...]
     private_inputs: Float32[ndarray, "private ..."]
-    private_labels: Int64[ndarray, " private"]
+    private_labels: Int64[ndarray, "private *findings"]
     public_inputs: Float32[ndarray, "public ..."]
-    public_labels: Int64[ndarray, " public"]
+    public_labels: Int64[ndarray, "public *findings"]
     test_inputs: Float32[ndarray, "test ..."]
-    test_labels: Int64[ndarray, " test"]
+    test_labels: Int64[ndarray, "test *findings"]
     private_sites: Int64[ndarray, " private"] | None = None
     site_names: tuple[str, ...] = ()
     private_patients: Int64[ndarray, " private"] | None = None
@@ -214,6 +216,7 @@ class Dataset:
     test_names: Mapping[str, Shaped[ndarray, " test"]] = field(default_factory=dict)
     private_times: Float64[ndarray, " private"] | None = None
     about: str = ""
+    findings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         parts = (
@@ -224,10 +227,13 @@ class Dataset:
         for part, inputs, labels in parts:
             if len(inputs) != len(labels):
                 raise DataCorrupt(f"{self.name}: {len(inputs)} {part} inputs but {len(labels)} labels")
-            if len(labels) and not (labels.min() >= 0 and labels.max() < self.classes):
+            least = NOT_KNOWN if self.findings else 0
+            if labels.shape[1:] != (len(self.findings),) * bool(self.findings):
+                raise DataCorrupt(f"{self.name}: {part} labels have shape {labels.shape}; allowed: a column a finding")
+            if len(labels) and not (labels.min() >= least and labels.max() < self.classes):
                 raise DataCorrupt(
                     f"{self.name}: {part} labels span [{labels.min()}, {labels.max()}]; "
-                    f"allowed: [0, {self.classes - 1}]"
+                    f"allowed: [{least}, {self.classes - 1}]"
                 )
             if not np.isfinite(inputs).all():
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
@@ -237,7 +243,7 @@ class Dataset:
     def of(
         cls,
         inputs: Float32[ndarray, "records ..."],
-        labels: Int64[ndarray, " records"],
+        labels: Int64[ndarray, "records *findings"],
         parts: Split,
         *,
         name: str,
@@ -248,6 +254,7 @@ class Dataset:
         sites: Int64[ndarray, " records"] | None = None,
         site_names: tuple[str, ...] = (),
         patients: Int64[ndarray, " records"] | None = None,
+        findings: tuple[str, ...] = (),
     ) -> Dataset:
         """The data set whose three parts are these records of one pool. Raises DataCorrupt."""
         return cls(
@@ -266,6 +273,7 @@ class Dataset:
             columns=columns,
             test_names={} if sites is None else {"site": np.array(site_names)[sites[parts.test]]},
             about=about,
+            findings=findings,
         )
 
     @cached_property

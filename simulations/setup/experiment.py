@@ -31,6 +31,7 @@ from protocols.study.column_queries import bare_columns
 from protocols.study.levels import LEVELS
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
+from protocols.study.several_findings import ONE_CLASS, Asked
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
 from protocols.sums.blocks import Blocks
@@ -453,29 +454,38 @@ def experiment_budgets(settings: Experiment, names: tuple[str, ...] | None = Non
     )
 
 
-def make_study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int) -> Study:
+def make_study(
+    settings: Experiment, budgets: Budgets, *, classes: int, queries: int, asks: Asked = ONE_CLASS,
+    findings: tuple[str, ...] = (),
+) -> Study:  # fmt: skip
     """The study of an experiment: noise and threshold scaled, weights or rates solved, one seat per budget.
 
     Usual noise is smaller where the budgets would outlast the pool (usual_noise.py). Raises InvalidInput for settings
     that do not go together.
+
+    classes, queries: counts and number of the rows that `asks` makes of the pool, whose records have these findings.
     """
     exact = settings.accountant is not None and ExactComposition.name in settings.accountant
     # Exact composition affords no fewer queries than the Renyi filter, and takes a second for each noise.
     guide = settings.changed(accountant=LabelOnly.name) if exact else settings
     made: dict[float, Study] = {}
+    rows: dict[str, Any] = {"classes": classes, "queries": queries, "asks": asks, "findings": findings}
 
     def affords(factor: float) -> int:
-        made[factor] = _study(guide, budgets, classes=classes, queries=queries, factor=factor)
+        made[factor] = _study(guide, budgets, factor=factor, **rows)
         room = made[factor].budgets.affordable(np.zeros(len(budgets.names), dtype=np.int64), limit=queries + 1)
         return int(room.min())
 
     factor = least_factor_for(queries, affords) if is_usual(settings.mechanism, settings.parameters) else 1.0
     if not exact and factor in made:
         return made[factor]
-    return _study(settings, budgets, classes=classes, queries=queries, factor=factor)
+    return _study(settings, budgets, factor=factor, **rows)
 
 
-def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int, factor: float) -> Study:
+def _study(
+    settings: Experiment, budgets: Budgets, *, classes: int, queries: int, asks: Asked, findings: tuple[str, ...],
+    factor: float,
+) -> Study:  # fmt: skip
     """The study with usual noise and threshold times `factor`."""
     view, unit = check_view(settings.view), _unit(settings.unit)
     _check_individualization(settings)
@@ -537,17 +547,19 @@ def _study(settings: Experiment, budgets: Budgets, *, classes: int, queries: int
             view=view,
             teachers=teachers,
             query_limit=queries,
-            batch_limit=usual if chosen is None else min(usual, chosen),
+            batch_limit=asks.whole(usual if chosen is None else min(usual, chosen)),
             answer_rate=settings.answer_rate,
             stop=settings.stop,
             questions=GIVEN if chosen is None else UNCERTAINTY,
             participation_name=pattern,
+            asks=asks,
         ),
         unit=unit,
         accountant_name=account.name,
         quorum=quorum,
         confidentiality=level,
         roster=tuple(Seat(party=p, epsilon=e, delta=d, weight=w, rate=r) for p, e, d, w, r in rows),
+        findings=findings,
     )
     if not mechanism.interactive or "round_one" in settings.parameters:
         return study

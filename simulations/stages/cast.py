@@ -26,6 +26,7 @@ from protocols.levels.hidden_queries.dealing import precision
 from protocols.levels.hidden_queries.inference.architecture import PoolShape, ReLUShape
 from protocols.levels.hidden_queries.inference.model import QuantisedModel, quantise, quantised_inputs
 from protocols.reading import parse_json
+from protocols.votes import ABSTAIN
 from runtime.files import write_atomically
 from simulations.datasets.dataset import Dataset, content_digest
 from simulations.engines.engine import Engine, Exchange, HostSpec
@@ -71,9 +72,11 @@ def cast_votes(
     Whole blocks are cast, and those that were cast before are read; queries: None casts all of the pool. input_bound:
     votes are those of private inference, in fixed point, on inputs cut off there; None: those of the teachers.
     shards: for each party, the private records of each of its teachers (disjoint, non-empty, as many for every
-    party). on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments
-    alone, not on the engine, which is opened only when something is not cached.
+    party); where records have L findings, a teacher is L models, one after the other, each with votes of its own.
+    on_stage(stage, done, total) reports "teachers" and "votes". The result depends on the arguments alone, not on the
+    engine, which is opened only when something is not cached.
     """
+    shards = _shards_of_findings(shards, dataset.private_labels)
     source = source_digest(TEACHERS[teacher].__module__, "party.teachers", "runtime.torch_networks", __name__)
     learned = f"{dataset.private_digest} {dataset.public_digest if teacher_kind(teacher).uses_pool else ''}"
     train_key = content_digest(
@@ -102,8 +105,14 @@ def cast_votes(
     names = [str(i) for i in range(len(shards))]
     spec = HostSpec(
         "simulations.stages.cast:open_host",
-        {"folder": str(folder), "teacher": teacher, "classes": dataset.classes, "seed": seed, "pool": vote_key,
-         "input_bound": input_bound or 0.0},
+        {
+            "folder": str(folder),
+            "teacher": teacher,
+            "classes": dataset.classes,
+            "seed": seed,
+            "pool": vote_key,
+            "input_bound": input_bound or 0.0,
+        },
     )
     trained = 0
 
@@ -125,6 +134,19 @@ def cast_votes(
     return Cast(np.concatenate([blocks[part] for part in paths], axis=2), trained, folder)
 
 
+def _shards_of_findings(
+    shards: list[list[Shard]], labels: Int64[ndarray, "records *findings"]
+) -> list[list[Int64[ndarray, " rows"]]]:
+    """What each model learns: a teacher's records; or, of each finding, the rows of those of which it is known."""
+    if labels.ndim == 1:
+        return shards
+    count = labels.shape[1]
+    return [
+        [shard[labels[shard, at] != ABSTAIN] * count + at for shard in of_party for at in range(count)]
+        for of_party in shards
+    ]
+
+
 class CastHost:
     """The parties of one worker in the casting stages; all of its state is in the folder or can be read again."""
 
@@ -137,13 +159,15 @@ class CastHost:
         self._seed = seed
         self._bound = input_bound
         self._inputs = read_array(folder / "private_inputs.npy", mapped=True)
-        self._labels = read_array(folder / "private_labels.npy")
+        labels = read_array(folder / "private_labels.npy")
+        # Where records have several findings, row r L + i is finding i of record r (_shards_of_findings).
+        self._labels, self._findings = labels.ravel(), labels.size // max(1, len(labels))
         self._public = read_array(folder / f"{pool}.npy", mapped=True)
         if self._kind.uses_pool:
             self._kind = self._kind.with_pool(np.array(self._public, dtype=np.float32))
         table = read_arrays(folder / "shards.npz")
         self._records, self._bounds = table["records"], table["bounds"]
-        self._teachers: dict[str, list[Teacher]] = {}
+        self._teachers: dict[str, list[Teacher | None]] = {}
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Answers {"stage": "train"} and {"stage": "vote", "start", "stop"}."""
@@ -156,12 +180,22 @@ class CastHost:
         for name, message in messages.items():
             if message["stage"] == "vote":
                 queries = np.array(self._public[message["start"] : message["stop"]], dtype=np.float32)
-                votes = [self._votes(teacher, queries).astype(np.int16) for teacher in self._load(name)]
+                votes = [
+                    np.full(len(queries), ABSTAIN, np.int16)
+                    if teacher is None
+                    else self._votes(teacher, queries).astype(np.int16)
+                    for teacher in self._load(name)
+                ]
                 yield name, array_bytes(np.stack(votes))
 
     def _train(self, names: list[str]) -> dict[str, int]:
         """Trains what is not on disk yet; returns the number of teachers trained for each party."""
-        missing = [(name, k) for name in names for k in range(self._count) if not self._path(name, k).exists()]
+        missing = [
+            (name, k)
+            for name in names
+            for k in range(self._count)
+            if self._knows(name, k) and not self._path(name, k).exists()
+        ]
         if missing:
             teachers = self._kind.fit(
                 [self._shard(int(name), k) for name, k in missing],
@@ -178,12 +212,18 @@ class CastHost:
         model = quantise(teacher.private_model(classes=self._classes), precision(self._bound))
         return fixed_point_votes(model, np.clip(queries, -self._bound, self._bound))
 
-    def _load(self, name: str) -> list[Teacher]:
+    def _knows(self, name: str, k: int) -> bool:
+        """Whether a teacher has a record: of a finding that its hospital does not record it has none."""
+        start, stop = self._bounds[int(name), k]
+        return bool(start < stop)
+
+    def _load(self, name: str) -> list[Teacher | None]:
+        """The teachers of a party; None for one that learned nothing, and abstains."""
         loaded = self._teachers.get(name)
         if loaded is None:
             paths = [self._path(name, k) for k in range(self._count)]
             try:
-                loaded = [self._kind.load(path) for path in paths]
+                loaded = [self._kind.load(path) if self._knows(name, k) else None for k, path in enumerate(paths)]
             except DataCorrupt as error:
                 for path in paths:
                     path.unlink(missing_ok=True)
@@ -201,8 +241,8 @@ class CastHost:
 
     def _shard(self, position: int, k: int) -> tuple[Float32[ndarray, "records ..."], Shard]:
         start, stop = self._bounds[position, k]
-        records = self._records[start:stop]
-        return np.asarray(self._inputs[records], dtype=np.float32), self._labels[records]
+        rows = self._records[start:stop]
+        return np.asarray(self._inputs[rows // self._findings], dtype=np.float32), self._labels[rows]
 
 
 def teacher_path(folder: Path, party: str, teacher: int) -> Path:
@@ -237,9 +277,7 @@ def fixed_point_votes(model: QuantisedModel, inputs: Float[ndarray, "queries ...
     return values.argmax(axis=1)
 
 
-def open_host(
-    *, folder: str, teacher: str, classes: int, seed: int, pool: str, input_bound: float = 0.0
-) -> CastHost:
+def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str, input_bound: float = 0.0) -> CastHost:
     """The factory that engines call in a worker."""
     return CastHost(
         folder=Path(folder), teacher=teacher, classes=classes, seed=seed, pool=pool, input_bound=input_bound

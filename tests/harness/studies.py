@@ -12,7 +12,7 @@ from protocols.budgets.accountant import accountant
 from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned
 from protocols.crypto.identity import encoded_point
-from protocols.mechanisms import MECHANISMS, ConfidentGNMax, make_mechanism
+from protocols.mechanisms import MECHANISMS, ONE_VOTE, ConfidentGNMax, make_mechanism
 from protocols.study.deployed import DeployedStudy, deployed
 from protocols.study.levels import Clear, Confidentiality
 from protocols.study.queries import pool_digest
@@ -75,7 +75,7 @@ def make_study(
         epsilon=budgets,
         delta=np.full(len(budgets), delta),
         sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
-        delta_squared=TeacherVotes.delta_squared,
+        delta_squared=ONE_VOTE,
         sigma=made.label_sigma,
         view=view,
         classes=classes,

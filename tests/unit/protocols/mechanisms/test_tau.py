@@ -96,7 +96,7 @@ def test_what_is_released_is_the_set_of_findings_that_reach_the_threshold():
 
 
 def test_it_refuses_what_is_not_proved():
-    with pytest.raises(InvalidInput, match="tau is 0.9"):
+    with pytest.raises(InvalidInput, match=r"tau is 0\.9"):
         TauVoting(sigma=1.0, tau=0.9, threshold=0.0)
     mechanism = TauVoting(sigma=1.0, tau=sqrt(2), threshold=0.0)
     with pytest.raises(InvalidInput, match="does not hold"):
