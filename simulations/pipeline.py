@@ -114,7 +114,10 @@ def _study_of_records(inputs: Inputs, budgets: Budgets) -> Study:
 
 
 def _study_of_teachers(inputs: Inputs, budgets: Budgets) -> Study:
-    study = make_study(inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries)
+    findings = () if isinstance(inputs, VoteInputs) else inputs.dataset.findings
+    study = make_study(
+        inputs.settings, budgets, classes=inputs.classes, queries=inputs.queries, asks=inputs.asks, findings=findings
+    )
     drops = inputs.settings.dropout > 0
     if isinstance(inputs, VoteInputs):
         check_fit(study, inputs.stored, drops=drops)

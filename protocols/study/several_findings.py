@@ -31,12 +31,13 @@ _MOST_SETS: Final = 1000
 class Asked(ABC):
     """What one query asks of a teacher, and what its labels say.
 
-    by: for files and flags; rows: how many rows of a study a query is; classes: counts of a row; labels: labels of a
-    row are below this.
+    by: for files and flags; rows: how many rows of a study a query is; classes: counts of a row; linear: whether
+    weighted counts are weights times those of weight 1.
     """
 
     by: ClassVar[str]
     rows: ClassVar[int] = 1
+    linear: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -73,6 +74,14 @@ class Asked(ABC):
     def whole(self, rows: int) -> int:
         """The most rows, of so many, that are whole queries; of one query at least."""
         return max(self.rows, rows - rows % self.rows)
+
+    def of_models(self, votes: Integer[ndarray, "... models queries"]) -> Integer[ndarray, "... teachers rows"]:
+        """The votes of teachers on rows, of what their models say of queries."""
+        return votes
+
+    def truth(self, labels: Int64[ndarray, "queries *findings"]) -> Int64[ndarray, " rows"] | None:
+        """The right label of each row; None where a row has none."""
+        return labels
 
     @property
     def values(self) -> dict[str, Any]:
@@ -118,6 +127,13 @@ class OnFindings(Asked):
     @abstractmethod
     def votes(self, said: Said) -> Int64[ndarray, "... rows"]:
         """The votes of teachers that say this of each finding of each query."""
+
+    def of_models(self, votes: Integer[ndarray, "... models queries"]) -> Integer[ndarray, "... teachers rows"]:
+        said = votes.reshape(*votes.shape[:-2], -1, self.findings, votes.shape[-1])
+        return self.votes(np.moveaxis(said, -2, -1))
+
+    def truth(self, labels: Int64[ndarray, "queries *findings"]) -> None:
+        return None
 
     @abstractmethod
     def folded(self, labels: Int64[ndarray, " rows"]) -> Int64[ndarray, "queries findings"]:
@@ -167,9 +183,7 @@ class Powerset(OnFindings):
             raise InvalidInput(f"{len(self.sets)} sets of findings; allowed: 2 to {_MOST_SETS}, all different")
         for each in self.sets:
             if list(each) != sorted(set(each)) or not set(each) <= set(range(self.findings)):
-                raise InvalidInput(
-                    f"a set of findings is {each}; allowed: increasing, from 0 to {self.findings - 1}"
-                )
+                raise InvalidInput(f"a set of findings is {each}; allowed: increasing, from 0 to {self.findings - 1}")
 
     @classmethod
     def occurring(cls, public: Said) -> Powerset:
@@ -206,6 +220,7 @@ class Tau(OnFindings):
     """
 
     by: ClassVar[str] = "tau"
+    linear: ClassVar[bool] = False
 
     @property
     def classes(self) -> int:

@@ -25,13 +25,13 @@ from protocols.budgets.individualization import vanishing, weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.planned import Planned
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, check_view, mechanism_parameters
+from protocols.mechanisms import Mechanism, TauVoting, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
 from protocols.study.levels import LEVELS
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
-from protocols.study.several_findings import ONE_CLASS, Asked
+from protocols.study.several_findings import ONE_CLASS, Asked, Tau
 from protocols.study.study import Seat, Study
 from protocols.study.votes import TeacherVotes, Unit, UnitSums, Votes, votes_per_unit
 from protocols.sums.blocks import Blocks
@@ -46,12 +46,12 @@ from simulations.setup.usual_noise import check_parameters, is_usual, least_fact
 # Settings that have a meaning for teachers' votes only, and those for record votes only.
 OF_TEACHERS = (
     "questions teachers_per_party votes votes_kind labels accountant mechanism individualization stop answer_rate "
-    "teacher_features"
+    "teacher_features findings_by"
 ).split()
 OF_RECORDS = "record_queries bins nearest partitions features evaluate".split()
 # Settings that say how votes are made; they do not apply to stored votes.
 DATA_SETTINGS = (
-    "dataset schema_file partition teacher teachers_per_party private_size imbalance mislabelled student "
+    "dataset schema_file partition teacher findings_by teachers_per_party private_size imbalance mislabelled student "
     "privacy_groups votes_by groups questions features".split()
 )
 
@@ -237,6 +237,7 @@ class Experiment:
     mislabelled: Annotated[float, (">=", 0), ("<", 1)] = 0.0
     queries: Annotated[int | None, (">=", 1)] = None
     questions: str = "given"
+    findings_by: Literal["binary", "powerset", "tau"] | None = None
     votes_by: type[Votes] = TeacherVotes
     record_queries: str | None = None
     bins: Annotated[int | None, (">=", 2), ("<=", 1000)] = None
@@ -342,6 +343,8 @@ def experiment(**values: object) -> Experiment:
     given = {name: value for name, value in values.items() if value is not None or name in SETTINGS}
     assumed = VOTERS[setting("votes_by", given.get("votes_by", SETTINGS["votes_by"]))].assumed
     given = {**assumed, **given}
+    if given.get("findings_by") == Tau.by:
+        given = {"mechanism": TauVoting.name, **given}
     settings = Experiment().changed(**{name: setting(name, value) for name, value in given.items()})
     VOTERS[settings.votes_by].check(settings, given)
     if settings.input_bound is not None and not settings.askers:

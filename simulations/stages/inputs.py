@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -26,6 +27,7 @@ from protocols.errors import InvalidInput
 from protocols.features.feature_map import FeatureMap
 from protocols.mechanisms import MECHANISMS
 from protocols.study.chosen import GIVEN
+from protocols.study.several_findings import ONE_CLASS, WAYS, Asked, Powerset
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.sums.blocks import Blocks
 from protocols.sums.contributions import FEWEST_UNITS
@@ -222,15 +224,20 @@ class DatasetInputs:
         features = "" if self.features is None else self.features.digest
         return content_digest(text=f"{self.dataset.private_digest} {self.dataset.public_digest} {features}")
 
+    @cached_property
+    def asks(self) -> Asked:
+        """What a query asks of a teacher; a powerset has the sets of the pool's labels. Raises InvalidInput."""
+        return asked(self.settings, self.dataset)
+
     @property
     def classes(self) -> int:
-        """The number of classes."""
-        return self.dataset.classes
+        """The number of classes; counts of a row where there are findings."""
+        return self.asks.classes or self.dataset.classes
 
     @property
     def queries(self) -> int:
-        """The size of the public pool."""
-        return len(self.dataset.public_labels)
+        """The size of the public pool, in rows of a study."""
+        return len(self.dataset.public_labels) * self.asks.rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -240,6 +247,7 @@ class VoteInputs:
     settings: Experiment
     stored: StoredVotes
     truth: Int64[ndarray, " queries"] | None
+    asks: ClassVar[Asked] = ONE_CLASS
 
     @property
     def party_names(self) -> None:
@@ -314,6 +322,19 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
     vars(made).update({name: getattr(inputs, name) for name in voters.kept(settings)})
     voters.check(made, reporter)
     return made
+
+
+def asked(settings: Experiment, dataset: Dataset) -> Asked:
+    """What a query of this data set asks of a teacher. Raises InvalidInput for findings that records do not have."""
+    count, way = len(dataset.findings), settings.findings_by
+    if (way is None) != (count == 0):
+        raise InvalidInput(
+            f"findings_by is {way!r}; allowed for {dataset.name}: "
+            + ("none, as a record has one class" if way else f"{', '.join(WAYS)}, as a record has {count} findings")
+        )
+    if way is None:
+        return ONE_CLASS
+    return Powerset.occurring(dataset.public_labels) if way == Powerset.by else WAYS[way](count)
 
 
 def _check_training(settings: Experiment) -> None:

@@ -185,7 +185,7 @@ def _counter(study: Study, stored: StoredVotes | RecordSums, *, alike: bool) -> 
     if isinstance(stored, VoteCounts):
         # All vote, with the same weight: check_fit.
         return lambda voting, ids, entering: study.weights[0] * stored.counts[ids]
-    if alike:
+    if alike and stored.asks.linear:
         # Parties equal in all of these stay or leave together, so a group is active as a whole or not.
         terms = np.stack([study.weights, budgets.cap, budgets.ask, budgets.answer])
         _, first, member = np.unique(terms, axis=1, return_index=True, return_inverse=True)
@@ -266,6 +266,8 @@ def _fit_of_votes(study: Study, stored: StoredVotes | RecordSums, drops: bool) -
             raise InvalidInput(f"upsampling needs the votes of {votes.pooled_teachers} teachers of pooled data")
         return
     if isinstance(stored, CastVotes):
+        if stored.asks != votes.asks:
+            raise InvalidInput(f"votes are on {stored.asks}; allowed: on what the study asks, {votes.asks}")
         wanted = (len(study.roster), votes.teachers)
         if stored.votes.shape[:2] != wanted:
             raise InvalidInput(f"votes of shape {stored.votes.shape}; allowed: {wanted} parties and teachers")

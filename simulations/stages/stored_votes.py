@@ -16,6 +16,7 @@ from numpy import ndarray
 from protocols.array_files import FILE_BYTES, array_names, read_array, read_arrays
 from protocols.errors import InvalidInput
 from protocols.reading import open_file
+from protocols.study.several_findings import ONE_CLASS, Asked
 from protocols.votes import check_votes, count_votes
 
 # Histograms of groups of equal weight are kept where they have at most this many cells (8 bytes each).
@@ -35,12 +36,14 @@ class CastVotes:
 
     votes: on the first queries of the pool, or on all. pool: how many queries there are (None: as many as votes).
     cast_more(queries): votes on at least so many of the first queries, for those that are asked after all.
+    asks: what they are votes on.
     """
 
     classes: int
     votes: Integer[ndarray, "parties teachers cast"]
     pool: int | None = None
     cast_more: CastMore | None = field(default=None, repr=False)
+    asks: Asked = ONE_CLASS
     _groups: dict[bytes, Float64[ndarray, "groups cells"]] = field(default_factory=dict, repr=False)
 
     @property
@@ -64,7 +67,7 @@ class CastVotes:
 
     def first(self, queries: int) -> CastVotes:
         """The votes on the first so many queries."""
-        return CastVotes(self.classes, self.votes[:, :, :queries])
+        return CastVotes(self.classes, self.votes[:, :, :queries], asks=self.asks)
 
     def histogram(self) -> Float64[ndarray, "queries classes"]:
         """How many teachers voted for each class, of the queries that were voted on."""

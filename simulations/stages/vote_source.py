@@ -13,6 +13,7 @@ from coordinator.queries import choice_between_batches
 from protocols.features.feature_map import FeatureMap
 from protocols.labelling.coordinator import TrainStudent
 from protocols.labelling.questions import Choose
+from protocols.study.several_findings import ONE_CLASS
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from simulations.datasets.dataset import Dataset
@@ -56,6 +57,11 @@ class VoteSource:
     agreement: float | None = None
 
     @property
+    def findings(self) -> tuple[str, ...]:
+        """The findings of a record; none where it has a class."""
+        return () if self.dataset is None else self.dataset.findings
+
+    @property
     def of_columns(self) -> bool:
         """Whether records voted in cells of single columns alone."""
         return isinstance(self.stored, RecordCells) and self.stored.of_columns
@@ -92,7 +98,7 @@ def _source_of_records(inputs: DatasetInputs, host: Host, reporter: Reporter) ->
 
 
 def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -> VoteSource:
-    settings, sizes = inputs.settings, _sizes(inputs)
+    settings, sizes, asks = inputs.settings, _sizes(inputs), inputs.asks
 
     def cast_first(queries: int, *, input_bound: float | None = settings.input_bound) -> Cast:
         with reporter.stages() as on_stage:
@@ -121,12 +127,13 @@ def _source_of_teachers(inputs: DatasetInputs, host: Host, reporter: Reporter) -
         settings,
         inputs.dataset,
         CastVotes(
-            inputs.dataset.classes,
-            cast.votes,
-            pool=len(inputs.dataset.public_labels),
-            cast_more=lambda queries: cast_first(queries).votes,
+            inputs.classes,
+            asks.of_models(cast.votes),
+            pool=inputs.queries,
+            cast_more=lambda rows: asks.of_models(cast_first(-(-rows // asks.rows)).votes),
+            asks=asks,
         ),
-        inputs.dataset.public_labels,
+        asks.truth(inputs.dataset.public_labels),
         sizes,
         inputs.party_names,
         cast.folder,
@@ -180,7 +187,10 @@ def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Stu
         return make_record_study(
             settings, budgets, classes=stored.classes, queries=stored.map, population=stored.population
         )
-    return make_study(settings, budgets, classes=stored.classes, queries=stored.queries)
+    asks = stored.asks if isinstance(stored, CastVotes) else ONE_CLASS
+    return make_study(
+        settings, budgets, classes=stored.classes, queries=stored.queries, asks=asks, findings=source.findings
+    )
 
 
 def labelled(study: Study, source: VoteSource, seed: int, settings: Experiment, host: Host) -> SeedResult:
