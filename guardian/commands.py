@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 PROGRAM = "conclave-guardian"
 HOME_VARIABLE = "CONCLAVE_GUARDIAN_HOME"
-DEFAULT_HOME = Path("~/.conclave-guardian")
-SECRETS = ("key.pem", "sealing.pem", "signing.pem")
+_DEFAULT_HOME = Path("~/.conclave-guardian")
+_SECRETS = ("key.pem", "sealing.pem", "signing.pem")
 
 
 def _home(folder: Path) -> GuardianHome:
@@ -38,9 +38,9 @@ def _home(folder: Path) -> GuardianHome:
 _guardian_home_option = home_flag(
     _home,
     variable=HOME_VARIABLE,
-    default=DEFAULT_HOME,
+    default=_DEFAULT_HOME,
     whose="The guardian's folder",
-    secrets=SECRETS,
+    secrets=_SECRETS,
 )
 
 

@@ -83,7 +83,7 @@ class Callers:
         return 0 if times & (times - 1) else times
 
 
-Event = Callable[[str, dict[str, str | int]], None]
+_Event = Callable[[str, dict[str, str | int]], None]
 
 _OPENING_WAIT_S = 10.0
 _LAST_WORDS_S = 30.0
@@ -107,7 +107,7 @@ class GuardianPort:
         denied: Callable[[Identity], str | None],
         find: Callable[[bytes], GuardedStudy],
         asks: Callable[[str], bool],
-        on_event: Event,
+        on_event: _Event,
         silence_s: float = SILENCE_S,
     ) -> None:
         self._key = key
@@ -181,8 +181,8 @@ class GuardianPort:
         except ChannelClosed:
             return
         except ConclaveError as error:
-            self._turned_away(address, name, code_of(error), str(error))
-            stream.say_goodbye(code_of(error), _said(error))
+            self._turned_away(address, name, _code_of(error), str(error))
+            stream.say_goodbye(_code_of(error), _said(error))
 
     def _begin(
         self, stream: GuardianStream, opening: Opening, guarded: GuardedStudy, peer: Identity, address: str
@@ -220,7 +220,7 @@ class GuardianPort:
         except ChannelClosed as error:
             self._on_event("conversation_broke", about | {"reason": str(error)[:200]})
         except (Refused, BudgetExceeded) as error:
-            self._on_event("conversation_refused", about | {"code": code_of(error), "reason": str(error)[:200]})
+            self._on_event("conversation_refused", about | {"code": _code_of(error), "reason": str(error)[:200]})
         except MalformedMessage:
             # The message of a failed check of shares may quote them.
             self._on_event("conversation_refused", about | {"code": Code.MALFORMED})
@@ -290,7 +290,7 @@ class GuardianPort:
         return guarded
 
 
-def code_of(error: ConclaveError) -> str:
+def _code_of(error: ConclaveError) -> str:
     """The code of an error, for the other side and for logs."""
     match error:
         case Refused():
@@ -311,7 +311,7 @@ def _said(error: ConclaveError) -> str:
         case StorageFailed():
             return "the guardian's disk cannot be written; nothing was released"
         case Refused() | MalformedMessage():
-            return str(error).removeprefix(f"{code_of(error)}: ")
+            return str(error).removeprefix(f"{_code_of(error)}: ")
         case _:
             return "the study cannot be used at the guardian; its operator's log says why"
 

@@ -46,10 +46,10 @@ from protocols.refusals.code import Code
 from protocols.study.file import read_deployed
 from runtime.files import sync, write_atomically
 
-Kind = Literal["backup", "move"]
+_Kind = Literal["backup", "move"]
 ABOUT: Final = "archive.json"
 # What a home keeps: no records, which stay where they are, and nothing that can be made again from them.
-PARTS: Final = re.compile(
+_PARTS: Final = re.compile(
     r"node\.toml|mapping\.toml|format|key\.pem|certificate\.pem|authority\.pem|invitation\.toml|home\.id|policy\.sqlite"
     r"|studies/[0-9a-f]{16}/(study\.toml|pool\.npy|ledger-[A-Za-z0-9._+-]{1,200}\.sqlite)"
 )
@@ -64,7 +64,7 @@ _COST: Final = 2**15
 class Archive:
     """kind; made: when, as text in UTC; party and consortium: whose home; parts: content by name, as PARTS allows."""
 
-    kind: Kind
+    kind: _Kind
     made: str
     party: str
     consortium: str
@@ -107,7 +107,7 @@ def read_archive(path: Path, *, passphrase: Callable[[], bytes]) -> Archive:
                 parts[each.filename] = zipped.read(each)
     except (zipfile.BadZipFile, EOFError, ValueError, NotImplementedError, RuntimeError, OSError) as error:
         raise DataCorrupt(f"{path} is not an archive of a home, or was damaged: {type(error).__name__}") from None
-    wrong = [name for name in parts if name != ABOUT and not PARTS.fullmatch(name)]
+    wrong = [name for name in parts if name != ABOUT and not _PARTS.fullmatch(name)]
     if ABOUT not in parts or wrong:
         raise DataCorrupt(f"{path} holds {(wrong or ['no description'])[0][:80]!r}; allowed: the files of a home")
     about = parse_json(_text(path, parts.pop(ABOUT)), where=f"{path}: {ABOUT}")
@@ -273,7 +273,7 @@ def _aside(home: PartyHome, path: Path) -> Path:
 _PART_BYTES: Final = 2**31
 
 
-def back_up(home: PartyHome, file: Path, *, kind: Kind, passphrase: bytes | None) -> Archive:
+def back_up(home: PartyHome, file: Path, *, kind: _Kind, passphrase: bytes | None) -> Archive:
     """Writes everything of a home that cannot be made again into a new file; returns the archive.
 
     A node may go on while a backup is made: ledgers are copied before the policy, so that one which is older than its
@@ -407,7 +407,7 @@ def _mark_arrival(home: PartyHome, policy: Path) -> None:
 def _parts(home: PartyHome) -> Iterator[tuple[str, bytes]]:
     """The parts of a home by name: ledgers first, then the policy, then the other files."""
     names = {each.relative_to(home.path).as_posix() for each in home.path.rglob("*") if each.is_file()}
-    kept = sorted(name for name in names if PARTS.fullmatch(name))
+    kept = sorted(name for name in names if _PARTS.fullmatch(name))
     ledgers = [name for name in kept if name.endswith(".sqlite") and name != "policy.sqlite"]
     for name in [*ledgers, *(each for each in kept if each == "policy.sqlite")]:
         yield name, _database(home.path / name)

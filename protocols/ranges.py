@@ -186,7 +186,7 @@ def whole(where: str, field: str, value: object) -> int:
     return check(where, field, value)
 
 
-def check_all(where: str, field: str, array: Integer[ndarray, "..."]) -> None:
+def _check_all(where: str, field: str, array: Integer[ndarray, "..."]) -> None:
     """Raises InvalidInput unless every element is in the range of the field."""
     if array.size:
         check(where, field, int(array.min()))
@@ -196,7 +196,7 @@ def check_all(where: str, field: str, array: Integer[ndarray, "..."]) -> None:
 def in_range(where: str, field: str, array: Integer[ndarray, "..."]) -> Integer[ndarray, "..."]:
     """A received array of whole numbers, if all are in the range of the field. Raises MalformedMessage."""
     try:
-        check_all(where, field, array)
+        _check_all(where, field, array)
     except InvalidInput as error:
         raise MalformedMessage(str(error)) from None
     return array
@@ -221,7 +221,7 @@ def check_ascending(where: str, field: str, array: Int64[ndarray, " positions"])
 
     They are compared and not subtracted: a difference may wrap, and would then pass for positive.
     """
-    check_all(where, field, array)
+    _check_all(where, field, array)
     if not len(array) or (array[1:] <= array[:-1]).any():
         raise InvalidInput(f"{where}: {field} repeat, descend or are missing; allowed: ascending positions")
 

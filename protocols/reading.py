@@ -21,7 +21,7 @@ from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 
 TOML_BYTES: Final = 2**20
 JSON_BYTES: Final = 2**26
-DEPTH: Final = 64
+_DEPTH: Final = 64
 _WORD: Final = 2**63
 # tomllib takes time quadratic in the parts of a dotted key: one of a MiB would take hours.
 _KEY_PARTS: Final = 32
@@ -88,7 +88,7 @@ def read_toml(path: Path) -> dict[str, Any]:
     try:
         table = tomllib.loads(text)
     except RecursionError:
-        raise InvalidInput(f"{path} is not TOML: it nests too deeply; allowed: {DEPTH} levels") from None
+        raise InvalidInput(f"{path} is not TOML: it nests too deeply; allowed: {_DEPTH} levels") from None
     except ValueError as error:
         raise InvalidInput(f"{path} is not TOML: {str(error)[:200]}") from None
     problem = _problem(table)
@@ -110,7 +110,7 @@ def parse_json(text: str | bytes, *, where: str) -> Any:
     try:
         value = json.loads(text if isinstance(text, str) else text.decode(), parse_constant=_no_constant)
     except RecursionError:
-        raise DataCorrupt(f"{where} is not JSON: it nests too deeply; allowed: {DEPTH} levels") from None
+        raise DataCorrupt(f"{where} is not JSON: it nests too deeply; allowed: {_DEPTH} levels") from None
     except ValueError as error:  # of the syntax, of UTF-8, and of numbers with too many digits
         raise DataCorrupt(f"{where} is not JSON: {str(error)[:200]}") from None
     problem = _problem(value)
@@ -126,7 +126,7 @@ def _no_constant(name: str) -> float:
 def _problem(value: object) -> str:
     """What is not allowed in a value, "" if nothing. Not recursive: a dotted key nests without brackets."""
     level: list[object] = [value]
-    for _ in range(DEPTH + 1):
+    for _ in range(_DEPTH + 1):
         below: list[object] = []
         for each in level:
             match each:
@@ -149,7 +149,7 @@ def _problem(value: object) -> str:
         level = below
         if not level:
             return ""
-    return f"it nests too deeply; allowed: {DEPTH} levels"
+    return f"it nests too deeply; allowed: {_DEPTH} levels"
 
 
 def _reason(error: OSError | ValueError) -> str:

@@ -180,7 +180,7 @@ def _text(value: object, missing: str, where: str) -> str:
     raise DataCorrupt(f"{where} is {type(value).__name__}; allowed: text, a number, true, false or null")
 
 
-KINDS: Final = (".csv", ".jsonl", ".parquet", ".npy", ".npz")
+_KINDS: Final = (".csv", ".jsonl", ".parquet", ".npy", ".npz")
 _KEYS: Final = ("pool", "inputs", "x")
 
 
@@ -217,7 +217,7 @@ def read_pool_file(path: Path, features: Sequence[Feature], *, mapped: bool) -> 
                 )
             return read_arrays(path, [name])[name]
         case kind:
-            raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(KINDS)}")
+            raise InvalidInput(f"pool file {path.name} ends in {kind!r}; allowed: {', '.join(_KINDS)}")
 
 
 def _encoded(

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from coordinator.home import CoordinatorHome
     from coordinator.store.store import Store
 
-PROGRAM: Final = "conclave-coordinator"
+_PROGRAM: Final = "conclave-coordinator"
 HOME_VARIABLE: Final = "CONCLAVE_COORDINATOR_HOME"
-DEFAULT_HOME: Final = Path("~/.conclave-coordinator")
-SECRETS: Final = ("key.pem", "authority-key.pem")
+_DEFAULT_HOME: Final = Path("~/.conclave-coordinator")
+_SECRETS: Final = ("key.pem", "authority-key.pem")
 # A command is imported when it is called: most need neither gRPC nor torch.
 COMMANDS: Final[dict[str, str]] = {
     "init": "coordinator.commands.enrolment:init",
@@ -75,12 +75,12 @@ def store_of(home: CoordinatorHome) -> Store:
 home_option = home_flag(
     _home,
     variable=HOME_VARIABLE,
-    default=DEFAULT_HOME,
+    default=_DEFAULT_HOME,
     whose="The coordinator's folder",
-    secrets=SECRETS,
+    secrets=_SECRETS,
 )
 
 
 def run_command(arguments: list[str]) -> int:
     """Runs the command line; returns the exit code."""
-    return run_group(cli, arguments, program=PROGRAM, extra="coordinator", own={"verify": "verify"})
+    return run_group(cli, arguments, program=_PROGRAM, extra="coordinator", own={"verify": "verify"})

@@ -19,7 +19,7 @@ from coordinator.encoders.standard import OF_POOL, standardised
 from protocols.errors import InvalidInput
 from runtime.torch_networks import learning_rate_factor
 
-FEATURES: Final = 32
+_FEATURES: Final = 32
 _HIDDEN: Final = 128
 _REPLACED: Final = 0.2  # the share of values
 _BATCH: Final = 128
@@ -41,8 +41,8 @@ def trained(pool: Float32[ndarray, "pool columns"], *, seed: int, steps: int) ->
     rng = np.random.default_rng([seed, *b"denoising"])
     columns = pool.shape[1]
     with torch.random.fork_rng(devices=[]):  # layers draw weights as they are made, which are drawn anew below
-        network = nn.Sequential(nn.Linear(columns, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, FEATURES))
-        back = nn.Sequential(nn.ReLU(), nn.Linear(FEATURES, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, columns))
+        network = nn.Sequential(nn.Linear(columns, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, _FEATURES))
+        back = nn.Sequential(nn.ReLU(), nn.Linear(_FEATURES, _HIDDEN), nn.ReLU(), nn.Linear(_HIDDEN, columns))
     both = nn.Sequential(network, back)
     draw_weights(both, rng)
     optimiser = torch.optim.AdamW(both.parameters(), lr=_RATE, weight_decay=_DECAY)

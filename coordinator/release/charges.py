@@ -149,7 +149,7 @@ def check_receipts(
     be true is not a fault of the release.
     """
     terms = study.terms
-    for receipt in in_order(receipts):
+    for receipt in _in_order(receipts):
         where = f"batch {receipt.number}, seat {receipt.seat!r}"
         if receipt.seat not in study.seats or not 0 <= receipt.number < len(evidence.charges):
             raise DataCorrupt(f"{where}: there is no such batch or seat")
@@ -255,7 +255,7 @@ def charges_by_seat(
     receipts = confirmed(study, evidence, receipts)
     told = {(each.seat, each.number) for each in receipts}
     mine: dict[str, list[Receipt]] = {seat: [] for seat in study.seats}
-    for receipt in in_order(receipts):
+    for receipt in _in_order(receipts):
         mine[receipt.seat].append(receipt)
     result: dict[str, dict[str, int | None]] = {}
     for seat, given in mine.items():
@@ -292,7 +292,7 @@ def confirmed(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) 
     return [each for each in receipts if (each.seat, each.number) not in flaws]
 
 
-def in_order(receipts: list[Receipt]) -> list[Receipt]:
+def _in_order(receipts: list[Receipt]) -> list[Receipt]:
     """The receipts of each party, by the length of its own log."""
     return sorted(receipts, key=lambda each: (each.seat, each.answer.own.count, each.number))
 
@@ -321,7 +321,7 @@ def _flaws(study: Study, evidence: ReleaseEvidence, receipts: list[Receipt]) -> 
     told = {(each.seat, each.number) for each in receipts if not each.flaw}
     flaws: dict[tuple[str, int], str] = {}
     newest: dict[str, tuple[int, bytes, int]] = {}
-    for receipt in in_order(receipts):
+    for receipt in _in_order(receipts):
         seat, own, spent = receipt.seat, receipt.answer.own, receipt.spent
         count, head, latest = newest.get(seat, (0, b"", 0))
         latest = max(latest, receipt.number)

@@ -62,7 +62,7 @@ from protocols.study.votes import TeacherVotes, UnitSums, Votes, unit_sums
 from protocols.sums.blocks import Blocks
 from protocols.votes import NOT_ASKED
 
-STUDY_FILE, STUDENT_FIGURES_FILE = "study.toml", "student.json"
+_STUDY_FILE, _STUDENT_FIGURES_FILE = "study.toml", "student.json"
 PRIVACY_FILE, REPORT_FILE, CARD_FILE = "privacy.html", "report.html", "model_card.md"
 # CycloneDX's name for a bill of materials in JSON.
 BILL_FILE = "sbom.cdx.json"
@@ -95,11 +95,11 @@ class Released:
 def read_released(folder: Path) -> Released:
     """Study and labels of a release. Raises DataCorrupt if they do not match, InvalidInput for an invalid study
     file."""
-    study = read_deployed(folder / STUDY_FILE)
+    study = read_deployed(folder / _STUDY_FILE)
     found = read_votes(folder, study)
     if (found.reinforced >= 0).any() and not study.mechanism.interactive:
         raise DataCorrupt("labels are reinforced by a student, but the study's mechanism is not interactive")
-    made = (folder / SOFT_LABELS_FILE).exists() or (folder / STUDENT_FIGURES_FILE).exists()
+    made = (folder / SOFT_LABELS_FILE).exists() or (folder / _STUDENT_FIGURES_FILE).exists()
     if made and found.cells is None and (found.labels == NOT_ASKED).all():
         raise DataCorrupt("soft labels or a student are released without the sums or labels that they are made of")
     pool = read_soft_labels(folder, study) if found.cells is not None and study.votes.pool else None
@@ -133,7 +133,7 @@ def contents(
     given = _OF_VOTES[type(study.votes)](released, evidence)
     texts = {
         **given,
-        STUDY_FILE: write_study(study),
+        _STUDY_FILE: write_study(study),
         STATEMENT_FILE: to_json(statement),
         PRIVACY_FILE: privacy_page(statement),
         **translated_pages(statement),
@@ -146,7 +146,7 @@ def contents(
     if released.evaluation is not None:
         texts[EVALUATION_FILE] = to_json(released.evaluation.to_json(study))
     if student is not None:
-        texts[STUDENT_FIGURES_FILE] = to_json(student)
+        texts[_STUDENT_FIGURES_FILE] = to_json(student)
     if signatures is not None:
         texts[SIGNATURES_FILE] = signatures_text(signatures)
     made = {name: text.encode() for name, text in texts.items()}
@@ -239,7 +239,7 @@ def to_json(value: Mapping[str, Any]) -> str:
 
 def student_figures(folder: Path) -> dict[str, Any] | None:
     """The figures of the student, or None if the release has no student. Raises DataCorrupt."""
-    path = folder / STUDENT_FIGURES_FILE
+    path = folder / _STUDENT_FIGURES_FILE
     return read_json(path) if path.exists() else None
 
 

@@ -298,7 +298,7 @@ def _prose(sentences: str) -> Markup:
     return Markup(prose(sentences))  # which escapes
 
 
-FORMAT = "1.6"
+_FORMAT = "1.6"
 
 
 def bill_of_materials(
@@ -314,7 +314,7 @@ def bill_of_materials(
     return {
         "$schema": "http://cyclonedx.org/schema/bom-1.6.schema.json",
         "bomFormat": "CycloneDX",
-        "specVersion": FORMAT,
+        "specVersion": _FORMAT,
         "serialNumber": f"urn:uuid:{uuid.uuid5(uuid.NAMESPACE_URL, study['digest'] + statement['created'])}",
         "version": 1,
         "metadata": {

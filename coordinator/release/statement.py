@@ -196,7 +196,7 @@ def _finite(value: float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 
-FORMAT = "conclave privacy statement 1"
+_FORMAT = "conclave privacy statement 1"
 _LIBRARY = re.compile(r"[A-Za-z0-9._+!-]{1,120}")
 _VERIFY = (
     "Run `conclave-coordinator verify FOLDER --authority authority.pem`, with the authority's certificate that the "
@@ -271,7 +271,7 @@ def statement(facts: Facts) -> dict[str, Any]:
     terms = study.terms
     labels, about, kind = facts.labels, protection_of(study), _KINDS[type(study.votes)]
     made = {
-        "format": FORMAT,
+        "format": _FORMAT,
         "created": facts.stated["created"],
         "software": facts.stated["software"],
         "study": {

@@ -31,14 +31,14 @@ _BOOSTED_LEAVES: Final = 4
 _MOST_ITERATIONS: Final = 1000
 _INVERSE_REGULARISATION: Final = 1.0
 
-Model = Any  # a scikit-learn classifier: scikit-learn has no types
+_Model = Any  # a scikit-learn classifier: scikit-learn has no types
 
 
 @dataclass(frozen=True, eq=False)
 class ScikitStudent(Student):
     """A fitted classifier of flattened inputs."""
 
-    model: Model = field(repr=False)
+    model: _Model = field(repr=False)
     input_shape: tuple[int, ...]
     classes: int
 
@@ -67,7 +67,7 @@ class ScikitKind(StudentKind):
     any; so hard labels give the student that scikit-learn makes of class numbers.
     """
 
-    make: Callable[[int], Model]
+    make: Callable[[int], _Model]
     equal_is_none: bool = False
 
     def fit(
@@ -84,7 +84,7 @@ class ScikitKind(StudentKind):
         check_released(inputs, targets, unlabelled, classes, seed)
         rows, labels, weights = weighted_rows(inputs, targets)
         if (labels == labels[0]).all():  # nothing to separate, and not every classifier takes it: a tree of one leaf
-            model: Model = DecisionTreeClassifier(random_state=0)
+            model: _Model = DecisionTreeClassifier(random_state=0)
         else:
             # scikit-learn takes 32 bits; a seed may be any non-negative integer.
             model = self.make(int(np.random.SeedSequence(seed).generate_state(1)[0]))

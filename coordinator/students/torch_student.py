@@ -252,7 +252,7 @@ class TorchStudent(Student):
         return "coordinator.release.export_torch:write"
 
 
-Scores = Callable[[Tensor], Tensor]  # the logits of a batch, normalised with its own statistics
+_Scores = Callable[[Tensor], Tensor]  # the logits of a batch, normalised with its own statistics
 Loss = Callable[["Step"], Tensor]
 
 
@@ -271,8 +271,8 @@ class Step:
     queries: Tensor = field(repr=False)
     parameters: Parameters = field(repr=False)
     offsets: Tensor = field(repr=False)
-    scores: Scores
-    average: Scores
+    scores: _Scores
+    average: _Scores
     progress: float
     generator: np.random.Generator
 

@@ -161,7 +161,7 @@ def _error(right: Bool[ndarray, " records"]) -> float:
     return sqrt(share * (1 - share) / len(right))
 
 
-Figures = Mapping[str, Any]
+_Figures = Mapping[str, Any]
 
 OWN = "Accuracies are measured on this hospital's own records: no study releases them, and they stay here."
 ELSEWHERE = (
@@ -214,7 +214,7 @@ def ask_figures(
     }
 
 
-def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
+def report_lines(figures: _Figures, improved: Improvement | None) -> list[str]:
     """The report as lines for a terminal."""
     lines = [
         f"{figures['answered']} of {counted(figures['asked'], 'query')} answered, {figures['queries']} in the file: "
@@ -225,12 +225,12 @@ def report_lines(figures: Figures, improved: Improvement | None) -> list[str]:
     return lines + ([] if improved is None else improved.lines())
 
 
-def stopped(figures: Figures) -> str:
+def stopped(figures: _Figures) -> str:
     """Why it stopped asking."""
     return STOP_MEANINGS[figures["stop"]]
 
 
-def cost(figures: Figures) -> str:
+def cost(figures: _Figures) -> str:
     """In words: what the labels cost the hospitals that answered, in this study and by its accounting."""
     used, reserved, caps, deltas = (
         [each[name] for each in figures["parties"]]
@@ -243,7 +243,7 @@ def cost(figures: Figures) -> str:
     )
 
 
-def meaning(figures: Figures) -> str:
+def meaning(figures: _Figures) -> str:
     """In words: what the largest of these epsilons promises, and to whom."""
     return (
         f"{promise(_about(figures), _worst(figures))} That is epsilon {at_most(_worst(figures).epsilon)}, the most any "
@@ -252,16 +252,16 @@ def meaning(figures: Figures) -> str:
     )
 
 
-def weakest(figures: Figures) -> str:
+def weakest(figures: _Figures) -> str:
     """In words: how strong the guarantee of the least protected hospital's data is."""
     return strength(_worst(figures))
 
 
-def _worst(figures: Figures) -> Figure:
+def _worst(figures: _Figures) -> Figure:
     return Figure(*(max(float(each[name]) for each in figures["parties"]) for name in ("epsilon_cap", "delta")))
 
 
-def _about(figures: Figures) -> Protection:
+def _about(figures: _Figures) -> Protection:
     return Protection(
         level="hidden_queries",
         unit=figures["unit"],
@@ -281,7 +281,7 @@ def _between(values: list[float]) -> str:
 _WIDTH, _NAMES, _VALUES, _ROW, _AXIS, _LETTERS = 440, 125, 75, 34, 22, 14
 
 
-def page(figures: Figures) -> str:
+def page(figures: _Figures) -> str:
     """The page as HTML. figures: as `ask_figures` returns them and the JSON file holds them."""
     improved = figures["improvement"]
     return document(
@@ -298,7 +298,7 @@ def page(figures: Figures) -> str:
     )  # fmt: skip
 
 
-def _verdict(figures: Figures) -> str:
+def _verdict(figures: _Figures) -> str:
     """What asking brought this hospital, and what it cost the others."""
     answered, asked, improved = figures["answered"], figures["asked"], figures["improvement"]
     says, points, better = f"{answered} of your {counted(asked, 'question')} got a label.", [], False
@@ -324,7 +324,7 @@ def _verdict(figures: Figures) -> str:
     return verdict(says, points, tone="good" if better else "plain")
 
 
-def _answers(figures: Figures) -> list[str]:
+def _answers(figures: _Figures) -> list[str]:
     counts: Mapping[str, int] = figures["classes"]
     most = max([1, *counts.values()])
     rows = [
@@ -386,7 +386,7 @@ def _improvement(improved: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _cost(figures: Figures) -> list[str]:
+def _cost(figures: _Figures) -> list[str]:
     spent = ("epsilon_used", "epsilon_reserved", "epsilon_cap", "delta")
     rows = [(each["party"], *(at_most(each[name]) for name in spent)) for each in figures["parties"]]
     return [

@@ -195,7 +195,7 @@ def approve(
             click.echo(f"\nofficer's file: {officers_file}", err=as_json)
         fits = all(each.fits for each in forecasts)
         if fits:
-            check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
+            _check_guardian(study, guardian_fingerprint, ask=not (yes or as_json))
         if fits and ask:
             for line in ["", *in_brief(study, party, forecasts, language=language)]:
                 click.echo(folded_under(line), err=True)
@@ -278,7 +278,7 @@ def _write_officers_file(
     write_atomically(path, officers_file(study, hospital=hospital))
 
 
-def check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> None:
+def _check_guardian(study: DeployedStudy, typed: str | None, *, ask: bool) -> None:
     """Raises Refused("wrong_guardian") unless a person gave the fingerprint of the study's guardian.
 
     typed: as an option; ask: whether to ask for it at the terminal otherwise. Raises InvalidInput where it is missing,

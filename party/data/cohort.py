@@ -28,7 +28,7 @@ from protocols.study.terms import Terms
 from runtime.settings import TomlTable
 from runtime.tables import open_table
 
-KINDS: Final = ("condition", "measurement", "drug", "procedure")
+_KINDS: Final = ("condition", "measurement", "drug", "procedure")
 PERSON: Final = ("age", "sex")
 IDENTITY: Final = "person"
 _TAKES: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
@@ -87,12 +87,12 @@ class FeaturesFile:
         """The codes that are looked for, by kind of event."""
         found: dict[str, set[str]] = defaultdict(set)
         for each in (self.cohort, *self.columns):
-            if each.kind in KINDS:
+            if each.kind in _KINDS:
                 found[each.kind] |= set(each.codes)
         return dict(found)
 
 
-def read_features(path: Path) -> FeaturesFile:
+def _read_features(path: Path) -> FeaturesFile:
     """The file. Raises DataUnavailable, InvalidInput naming file and key."""
     table = TomlTable(path, read_toml(path))
     features = tuple(_wanted(each, label=False) for each in table.tables("feature"))
@@ -116,7 +116,7 @@ class CohortTable:
     rows: list[int] = field(repr=False)
 
 
-def table_of(file: FeaturesFile, persons: Iterable[Person], events: Mapping[str, Iterable[Event]]) -> CohortTable:
+def _table_of(file: FeaturesFile, persons: Iterable[Person], events: Mapping[str, Iterable[Event]]) -> CohortTable:
     """The table of a cohort. events: by kind, those of the file's codes. Raises DataCorrupt if a person is twice."""
     by_person: dict[str, list[tuple[str, Event]]] = defaultdict(list)
     for kind, happened in events.items():
@@ -196,10 +196,10 @@ def _wanted(table: TomlTable, *, label: bool) -> Wanted:
 
 
 def _events(table: TomlTable) -> tuple[str, tuple[str, ...]]:
-    kinds = [kind for kind in KINDS if kind in table.values]
+    kinds = [kind for kind in _KINDS if kind in table.values]
     codes = table.labels(kinds[0]) if len(kinds) == 1 else ()
     if not codes or not all(_CODE.fullmatch(code) for code in codes):
-        raise InvalidInput(f"{table.path}: {table.name}; allowed: one of {', '.join(KINDS)}, with a list of codes")
+        raise InvalidInput(f"{table.path}: {table.name}; allowed: one of {', '.join(_KINDS)}, with a list of codes")
     return kinds[0], codes
 
 
@@ -214,7 +214,7 @@ class CohortSource(TableSource):
         """All persons, and the events of the file's codes by kind. Raises DataUnavailable, DataCorrupt."""
 
     def header(self, form: Form) -> list[str]:
-        return [*(each.column for each in read_features(self.features).columns), IDENTITY]
+        return [*(each.column for each in _read_features(self.features).columns), IDENTITY]
 
     def columns(self, names: Sequence[str] | None, form: Form) -> Columns:
         """Of the cohort alone."""
@@ -237,8 +237,8 @@ class CohortSource(TableSource):
     @cached_property
     def _table(self) -> CohortTable:
         # Gathered once: a second answer of a database may differ.
-        file = read_features(self.features)
-        return table_of(file, *self.gather(file))
+        file = _read_features(self.features)
+        return _table_of(file, *self.gather(file))
 
 
 _LINE: Final = 2**24

@@ -169,7 +169,7 @@ class LocalConsortium:
             spent = dict(zip(self.data.hospitals, pairs.map(self._budget, self.data.hospitals), strict=True))
             list(pairs.map(lambda name: self.party(name, "verify", "--release", str(release)), self.data.hospitals))
         self.say(f"  {verified.strip().splitlines()[-1]}")
-        figures = {**figures_of(self.folder, self.data, self.study, spent), "commands": str(self.folder / COMMANDS)}
+        figures = {**figures_of(self.folder, self.data, self.study, spent), "commands": str(self.folder / _COMMANDS)}
         write_atomically(self.folder / PAGE, page(figures, self.study))
         return figures
 
@@ -324,7 +324,7 @@ class LocalConsortium:
         self._note(f"\n# {what}")
 
     def _note(self, line: str) -> None:
-        with (self.folder / COMMANDS).open("a", encoding="utf-8") as file:
+        with (self.folder / _COMMANDS).open("a", encoding="utf-8") as file:
             file.write(f"{line}\n")
 
     def stop(self) -> None:
@@ -355,7 +355,7 @@ def _short(text: str, folder: Path) -> str:
 
 
 # Every command that the demo called, in the order of their start; a path in it is below the demo's folder.
-COMMANDS: Final = "commands.txt"
+_COMMANDS: Final = "commands.txt"
 # Names a folder as a demo's, whose content the next demo may delete; it is locked while one runs.
 MARK: Final = ".conclave-demo"
 # What the operator's programs and the teachers import; that of the node itself is there when this runs.

@@ -97,7 +97,7 @@ def encoded(
     return records.inputs, records.labels
 
 
-TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
+_TEACHERS, EPSILON, DELTA = 12, 8.0, 1e-5
 RECORD_EPSILON = 1.0
 _SIGMA, _THRESHOLD = 7.0, 30.0
 _UNITS = 1024
@@ -113,7 +113,7 @@ def demo_study(data: DemoData, *, unit: str = "record") -> DeployedStudy:
         votes=TeacherVotes(
             mechanism=ThresholdedGNMax(sigma=_SIGMA, threshold=_THRESHOLD),
             view="label",
-            teachers=TEACHERS,
+            teachers=_TEACHERS,
             query_limit=len(data.pool),
             batch_limit=50,
             answer_rate=1.0,

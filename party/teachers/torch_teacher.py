@@ -229,7 +229,7 @@ def draw_motions(generator: np.random.Generator, count: int) -> Float32[ndarray,
     return generator.uniform(-1, 1, (count, 3)).astype(np.float32) * limits
 
 
-def move(
+def _move(
     images: Float[Tensor, "images height width ..."], motions: Float[Tensor, "images 3"]
 ) -> Float[Tensor, "images height width ..."]:
     """Each image rotated and shifted by its motion; uncovered pixels repeat the border."""
@@ -303,7 +303,7 @@ def _train(
             group["lr"] = network.learning_rate * learning_rate_factor(step, steps)
         batch = inputs[teachers, order[:, step]]
         if motions is not None:
-            batch = move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).reshape(batch.shape)
+            batch = _move(batch.flatten(0, 1), motions[:, step].flatten(0, 1)).reshape(batch.shape)
         optimizer.zero_grad()
         loss = _loss(network, parameters, batch, labels[teachers, order[:, step]], offsets)
         loss.backward()  # type: ignore[no-untyped-call]  # torch declares no types for it

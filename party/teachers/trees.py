@@ -93,7 +93,7 @@ _TRUSTED: Final = (
 
 # For each node of a tree: its left and its right child, the feature it splits on, whether it is a leaf.
 Nodes = tuple[Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Int64[ndarray, " nodes"], Bool[ndarray, " nodes"]]
-Model = Any  # a fitted scikit-learn classifier: scikit-learn has no types
+_Model = Any  # a fitted scikit-learn classifier: scikit-learn has no types
 _FILE_BYTES: Final = 2**31
 
 
@@ -102,7 +102,7 @@ class TreeTeacher(Teacher):
     """A fitted scikit-learn classifier of rows; None where the shard held one class only."""
 
     kind: str
-    model: Model | None = field(repr=False)
+    model: _Model | None = field(repr=False)
     seen: Int64[ndarray, " seen"] = field(repr=False)
     input_shape: tuple[int, ...]
 
@@ -126,8 +126,8 @@ class TreeKind(TeacherKind):
 
     name: str
     model: Any  # the scikit-learn class that `make` returns
-    make: Callable[[int], Model]
-    nodes_of: Callable[[Model], Iterator[Nodes]]
+    make: Callable[[int], _Model]
+    nodes_of: Callable[[_Model], Iterator[Nodes]]
 
     def fit(self, shards: list[Shard], *, classes: int, seeds: list[int]) -> list[Teacher]:
         """Trains one teacher per shard, see TeacherKind.fit."""
@@ -182,7 +182,7 @@ class TreeKind(TeacherKind):
 
     def _check(
         self,
-        model: Model | None,
+        model: _Model | None,
         kind: object,
         seen: Int64[ndarray, " seen"],
         input_shape: tuple[int, ...],
@@ -233,13 +233,13 @@ def hist_gradient_boosting(*, device: str) -> TreeKind:
     )
 
 
-def _forest_nodes(model: Model) -> Iterator[Nodes]:
+def _forest_nodes(model: _Model) -> Iterator[Nodes]:
     for tree in (estimator.tree_ for estimator in model.estimators_):
         # As scikit-learn tells a leaf: any other number that is negative would be followed.
         yield tree.children_left, tree.children_right, tree.feature, tree.children_left == -1
 
 
-def _boosting_nodes(model: Model) -> Iterator[Nodes]:
+def _boosting_nodes(model: _Model) -> Iterator[Nodes]:
     for tree in (tree for round_ in model._predictors for tree in round_):
         nodes = tree.nodes
         if nodes["is_categorical"].any():  # a categorical split would index a bit set; these teachers have none

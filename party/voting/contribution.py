@@ -69,7 +69,7 @@ def rows_of_seats(
 
 # Whether a unit says the mean of what its records say, so that it counts once in each column.
 _MEAN: Final[dict[type[Purpose], bool]] = {ForLabels: False, ForCounts: True}
-Sums = Int64[ndarray, "queries classes"]
+_Sums = Int64[ndarray, "queries classes"]
 People = Int64[ndarray, " people"]
 _FILE_BYTES: Final = 2**32
 PAIR_BYTES: Final = 16
@@ -85,7 +85,7 @@ class SeatVotes:
     seat: str
     records: int = field(repr=False)
     units: int = field(repr=False)
-    sums: Sums = field(repr=False)
+    sums: _Sums = field(repr=False)
     people: People = field(repr=False)
     judges: Judges | None = field(default=None, repr=False)
 
@@ -207,7 +207,7 @@ def keep_votes(
         write_atomically(home.contribution(study.digest, each.seat), content.getvalue())
 
 
-def read_votes(path: Path, study: DeployedStudy, *, pair: bytes | None = None) -> tuple[Sums, People]:
+def read_votes(path: Path, study: DeployedStudy, *, pair: bytes | None = None) -> tuple[_Sums, People]:
     """What keep_votes wrote; pair: with which judges, None for any. Raises DataUnavailable, DataCorrupt."""
     try:
         arrays = read_arrays(path, ["study", "pair", "sums", "people"], most=_FILE_BYTES)
@@ -256,7 +256,7 @@ class KeptVotes:
         self._kept_judges, self._seat, self._judges = kept_judges, seat, judges
         self._closed = False
 
-    def __call__(self, batch: QueryBatch) -> Sums:
+    def __call__(self, batch: QueryBatch) -> _Sums:
         """The sums."""
         try:
             if not self._closed:

@@ -20,7 +20,7 @@ from numpy import ndarray
 
 from protocols.bounds.label_cones import LocalModel
 
-Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"]], LocalModel]
+_Experiment = Callable[[Float64[ndarray, "cells axes"], Float64[ndarray, " cells"]], LocalModel]
 """(points, shifts) -> the outcomes there: label_cones.bit_model or label_cones.label_model."""
 
 RegionBound = Callable[[Int64[ndarray, " cells"], Float64[ndarray, "cells axes"], float], Float64[ndarray, " cells"]]
@@ -49,7 +49,7 @@ class Problems:
     tolerance: float
 
 
-def supremum(problems: Problems, experiment: Experiment, region_bound: RegionBound) -> Float64[ndarray, " problems"]:
+def supremum(problems: Problems, experiment: _Experiment, region_bound: RegionBound) -> Float64[ndarray, " problems"]:
     """An upper bound of max(lower, sup of G over the box), at most `tolerance` (of D) above it."""
     best = problems.lower.copy()
     left_over = np.zeros_like(best)
@@ -193,7 +193,7 @@ def _small_move_third(
 
 def _evaluate(
     problems: Problems,
-    experiment: Experiment,
+    experiment: _Experiment,
     owner: Int64[ndarray, " cells"],
     centres: Float64[ndarray, "cells axes"],
     radius: float,

@@ -55,7 +55,7 @@ KEY_BYTES = 16
 _BLOCK_BYTES = 16
 
 # A label is 128 bits: two little-endian words on the last axis.
-Labels = UInt64[ndarray, "*wires 2"]
+_Labels = UInt64[ndarray, "*wires 2"]
 
 
 class LabelHash:

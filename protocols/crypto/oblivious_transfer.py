@@ -94,7 +94,7 @@ class BaseSender:
         for number in range(COLUMNS):
             both = points[2 * number : 2 * number + 2]
             first, second = (
-                _key(number, choice, self.message, both, multiple(self._scalar, self._agreed(number, choice, both)))
+                _key(number, choice, self.message, both, _multiple(self._scalar, self._agreed(number, choice, both)))
                 for choice in range(2)
             )
             pairs.append((first, second))
@@ -128,7 +128,7 @@ class BaseReceiver:
             )
             both = [(own, other)[choice], (other, own)[choice]]
             sent += both
-            self.keys.append(_key(number, choice, offer, both, multiple(secret, offer)))
+            self.keys.append(_key(number, choice, offer, both, _multiple(secret, offer)))
         self.message = b"".join(sent)
 
 
@@ -143,7 +143,7 @@ def check_point(point: bytes, what: str) -> None:
         raise MalformedMessage(f"{what} does not hold a point of the group of prime order")
 
 
-def multiple(factor: bytes, point: bytes) -> bytes:
+def _multiple(factor: bytes, point: bytes) -> bytes:
     """factor * point. Raises MalformedMessage for a point that is not of prime order, and the neutral element."""
     try:
         return group.crypto_scalarmult_ed25519_noclamp(factor, point)
@@ -309,16 +309,16 @@ class EqualityTest:
         self._scalar = _scalar("equality scalar", seed, secret, context)
         self._secret = _scalar("equality secret", secret, context)
         self.message = group.crypto_core_ed25519_add(
-            group.crypto_scalarmult_ed25519_base_noclamp(self._scalar), multiple(self._secret, _M if first else _N)
+            group.crypto_scalarmult_ed25519_base_noclamp(self._scalar), _multiple(self._secret, _M if first else _N)
         )
 
     def tags(self, theirs: bytes) -> Tags:
         """The tags that follow from the other side's point. Raises MalformedMessage."""
         check_point(theirs, "the test of equality")
-        unmasked = group.crypto_core_ed25519_sub(theirs, multiple(self._secret, _N if self._first else _M))
+        unmasked = group.crypto_core_ed25519_sub(theirs, _multiple(self._secret, _N if self._first else _M))
         points = (self.message, theirs) if self._first else (theirs, self.message)
         # Only a side that knows the secret can make the difference neutral: then this run is its guess.
-        key = derived_key("equality", self._context, *points, self._secret, multiple(self._scalar, unmasked))
+        key = derived_key("equality", self._context, *points, self._secret, _multiple(self._scalar, unmasked))
         tags = derived_key("first side agrees", key), derived_key("second side agrees", key)
         return Tags(*tags) if self._first else Tags(*reversed(tags))
 

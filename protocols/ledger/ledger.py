@@ -91,7 +91,7 @@ UNION ALL SELECT count(*) FROM charge JOIN batch USING (number) WHERE (charge.se
 """
 
 
-def check_sums(database: sqlite3.Connection, *, audited: bool) -> None:
+def _check_sums(database: sqlite3.Connection, *, audited: bool) -> None:
     """Raises sqlite3.DatabaseError unless the indices of a ledger's tables agree and, except where it is opened to be
     audited, its accounts and charges add up."""
     try:
@@ -170,7 +170,7 @@ class Ledger:
                 self._database, self._lock, failed=lambda error: StorageFailed(f"ledger: {error}; nothing was charged")
             )
             self.log = AuditLog(self._database, self._transaction, clock=clock)
-            check_sums(self._database, audited=audited)
+            _check_sums(self._database, audited=audited)
         except (sqlite3.Error, UnicodeDecodeError) as error:  # the message of some errors quotes damaged text
             raise StorageFailed(f"ledger {path}: {error}; check the disk and the path") from error
 

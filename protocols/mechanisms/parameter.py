@@ -11,8 +11,8 @@ View = Literal["label", "histogram"]
 VIEWS: tuple[View, ...] = ("label", "histogram")
 # Beartype tells an int from a float: a number of queries is an int.
 Number = int | float
-Role = Literal["noise", "threshold", "setting"]
-Unit = Literal["votes", "per vote", "queries", ""]
+_Role = Literal["noise", "threshold", "setting"]
+_Unit = Literal["votes", "per vote", "queries", ""]
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,8 @@ class Parameter:
     """
 
     meaning: str
-    unit: Unit = ""
-    role: Role = "setting"
+    unit: _Unit = ""
+    role: _Role = "setting"
     default: float | None = None
     default_of_two: float | None = None
     default_words: str = ""
@@ -71,8 +71,8 @@ class Parameter:
 def parameter(
     meaning: str,
     *,
-    unit: Unit = "",
-    role: Role = "setting",
+    unit: _Unit = "",
+    role: _Role = "setting",
     default: float | None = None,
     default_of_two: float | None = None,
     default_words: str = "",

@@ -26,7 +26,7 @@ from protocols.study.study import party_of
 from protocols.study.votes import unit_sums
 
 COUNTS_FILE, COUNTS_JSON = "counts.csv", "counts.json"
-FORMAT: Final = "conclave counts 1"
+_FORMAT: Final = "conclave counts 1"
 CONFIDENCE: Final = 0.95
 EVERYWHERE: Final = "all"
 # Names of a row of all values of a column, and of all classes.
@@ -129,7 +129,7 @@ def counts_csv(counts: list[Count]) -> str:
 def counts_json(study: DeployedStudy, counts: list[Count], *, voted: Collection[str]) -> dict[str, Any]:
     """The content of counts.json."""
     return {
-        "format": FORMAT,
+        "format": _FORMAT,
         "study": study.name,
         "digest": study.digest.hex(),
         "unit": study.unit,
@@ -144,7 +144,7 @@ def counts_json(study: DeployedStudy, counts: list[Count], *, voted: Collection[
 def read_counts(table: Mapping[str, Any], *, where: str) -> list[Count]:
     """The table in counts.json, for planning: untrusted. Raises DataCorrupt."""
     try:
-        if table["format"] != FORMAT:
+        if table["format"] != _FORMAT:
             raise ValueError(f"format {str(table['format'])[:40]!r}")
         found = [Count(**each) for each in table["counts"]]
         for each in found:

@@ -35,7 +35,7 @@ def encode_table(
 
     missing: the strings that mean no value; where: how a message names a column. Raises DataCorrupt as encode does.
     """
-    encoded = [encode(each, columns[each.column], missing=missing, where=where(each.column)) for each in features]
+    encoded = [_encode(each, columns[each.column], missing=missing, where=where(each.column)) for each in features]
     return np.concatenate(encoded, axis=1)
 
 
@@ -51,7 +51,7 @@ class ReadColumn:
     allowed: str
 
 
-def encode(
+def _encode(
     feature: Feature, values: Sequence[str], *, missing: Collection[str], where: str
 ) -> Float32[ndarray, "rows width"]:
     """A column as features, see Feature; numbers are clipped to +-BOUND. Blanks around a string do not matter.

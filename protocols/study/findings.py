@@ -18,10 +18,10 @@ from protocols.errors import InvalidInput
 NOT_KNOWN, ABSENT, PRESENT = -1, 0, 1
 # What the two classes of a finding are called, in this order.
 STATES: Final = ("absent", "present")
-FEWEST, MOST = 2, 64
+_FEWEST, MOST = 2, 64
 _LONGEST_NAME = 200
 
-Labels = Int64[ndarray, "records *findings"]
+_Labels = Int64[ndarray, "records *findings"]
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class OneLabel:
         """How many labels a record has, of one length each."""
         return 1
 
-    def known(self, labels: Labels) -> Bool[ndarray, " records"]:
+    def known(self, labels: _Labels) -> Bool[ndarray, " records"]:
         """Which records have a label, or one at least. Raises InvalidInput unless the array may be labels."""
         if labels.ndim != 1 or labels.max(initial=0) >= self.classes:
             raise InvalidInput(
@@ -88,7 +88,7 @@ class SeveralFindings:
     def told(self) -> int:
         return len(self.names)
 
-    def known(self, labels: Labels) -> Bool[ndarray, " records"]:
+    def known(self, labels: _Labels) -> Bool[ndarray, " records"]:
         if labels.ndim != 2 or labels.shape[1] != len(self.names) or not np.isin(labels, (-1, 0, 1)).all():
             raise InvalidInput(
                 f"labels of shape {labels.shape} from {labels.min(initial=0)} to {labels.max(initial=0)}; allowed: "
@@ -108,8 +108,8 @@ def labelled(findings: tuple[str, ...], classes: int) -> Labelled:
     """
     if not findings:
         return OneLabel(classes)
-    if not FEWEST <= len(findings) <= MOST:
-        raise InvalidInput(f"{len(findings)} findings; allowed: {FEWEST} to {MOST}, or none for a label of classes")
+    if not _FEWEST <= len(findings) <= MOST:
+        raise InvalidInput(f"{len(findings)} findings; allowed: {_FEWEST} to {MOST}, or none for a label of classes")
     for name in findings:
         if not (name and name.isprintable() and name.strip() == name and len(name) <= _LONGEST_NAME):
             raise InvalidInput(

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
 
-Weights = Float64[ndarray, " seats"]
+_Weights = Float64[ndarray, " seats"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,7 +21,7 @@ class Overlap:
     declared: bool
     apart: bool
 
-    def moved(self, weights: Weights, hospitals: Sequence[str]) -> Weights:
+    def moved(self, weights: _Weights, hospitals: Sequence[str]) -> _Weights:
         """The weight, in votes, with which a patient of each seat moves what is released, wherever else it is known.
 
         weights: of the seats; hospitals: whose seat each is; a patient is in one seat of a hospital. At j hospitals a

@@ -15,7 +15,7 @@ from numpy import ndarray
 
 from protocols.errors import InvalidInput
 
-Weights = Float64[ndarray, " seats"]
+_Weights = Float64[ndarray, " seats"]
 # The least lattice units with which a patient is counted in a cell: rounding then takes less than 1 %.
 _LEAST_COUNTED = 100
 
@@ -32,7 +32,7 @@ class Purpose(ABC):
     by_site: ClassVar[bool]
 
     @abstractmethod
-    def check(self, *, classes: int, weights: Weights, counted: int, parts: int, judges: bool) -> None:
+    def check(self, *, classes: int, weights: _Weights, counted: int, parts: int, judges: bool) -> None:
         """Raises InvalidInput unless a study can have such sums.
 
         weights: of the seats; counted: with how many lattice units a unit is counted in one cell of each column; parts:
@@ -45,7 +45,7 @@ class ForLabels(Purpose):
 
     name, words, given, pool, by_site = "labels", "record", "--queries", True, False
 
-    def check(self, *, classes: int, weights: Weights, counted: int, parts: int, judges: bool) -> None:
+    def check(self, *, classes: int, weights: _Weights, counted: int, parts: int, judges: bool) -> None:
         if classes < 2:
             raise InvalidInput(f"classes is {classes}; allowed: 2 or more")
 
@@ -55,7 +55,7 @@ class ForCounts(Purpose):
 
     name, words, given, pool, by_site = "counts", "count", "", False, True
 
-    def check(self, *, classes: int, weights: Weights, counted: int, parts: int, judges: bool) -> None:
+    def check(self, *, classes: int, weights: _Weights, counted: int, parts: int, judges: bool) -> None:
         if judges:
             raise InvalidInput("units judge a model, and a count makes none; allowed: no table [evaluation]")
         if len(set(weights.tolist())) > 1:

@@ -39,15 +39,15 @@ STOP_RULES: tuple[StopRule, ...] = ("first-exhausted", "drop-exhausted")
 UNKNOWN, DECLARED = "unknown", "declared"
 OVERLAPS = (UNKNOWN, DECLARED)
 # The units of which a node counts each one's votes: a sum of a whole party's data is that party.
-COUNTED = ("record", "patient")
+_COUNTED = ("record", "patient")
 # What one seat sends about a batch, of many seats, histograms or noisy sums, and both in lattice units.
 Cast = Int64[ndarray, "rows columns"]
-Counts = Float64[ndarray, "summed classes"]
+_Counts = Float64[ndarray, "summed classes"]
 # Sums of seats: a row for each query, of each seat where these are apart.
-Cells = Int64[ndarray, "summed classes"]
+_Cells = Int64[ndarray, "summed classes"]
 Seats = Int64[ndarray, " parties"]
 Ids = Int64[ndarray, " queries"]
-Weights = Float64[ndarray, " parties"]
+_Weights = Float64[ndarray, " parties"]
 
 
 class AnyStudy:
@@ -224,7 +224,7 @@ class TeacherVotes:
         """Whether what each seat sent is released by itself, with noise of its own; seen: whether it is seen."""
         return False
 
-    def charged(self, weights: Weights, hospitals: Sequence[str], *, apart: bool) -> Weights:
+    def charged(self, weights: _Weights, hospitals: Sequence[str], *, apart: bool) -> _Weights:
         """The weight of what a unit of each seat moves, for which the seat is charged; hospitals: of the seats."""
         return weights
 
@@ -244,11 +244,11 @@ class TeacherVotes:
         """In how many counts what is released may differ if a unit changes."""
         return classes
 
-    def total(self, weights: Weights) -> float:
+    def total(self, weights: _Weights) -> float:
         """The total weight of what all parties say of a query, where each of a party's votes has its weight."""
         return float(self.pooled_teachers or self.teachers * weights.sum())
 
-    def total_units(self, weights: Weights, *, units: int) -> int:
+    def total_units(self, weights: _Weights, *, units: int) -> int:
         """The most that one count can be, in lattice units."""
         return round(self.total(weights) * units)
 
@@ -288,7 +288,7 @@ class TeacherVotes:
     def tally(
         self, study: AnyStudy, cast: Int64[ndarray, "parties rows columns"], seats: Seats,
         takes_part: Bool[ndarray, "parties queries"] | None = None,
-    ) -> Cells:  # fmt: skip
+    ) -> _Cells:  # fmt: skip
         """The histograms of what these seats sent, in lattice units.
 
         takes_part: None for votes of which nothing is to be left out; a vote in a query in which its party does not
@@ -306,7 +306,7 @@ class TeacherVotes:
         )
 
     def released(
-        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
+        self, study: AnyStudy, counts: _Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
     ) -> tuple[Int64[ndarray, " queries"], None]:
         """Labels of histograms, and the noisy sums in lattice units where these are what is released; predictions: of
         the student, only in round two."""
@@ -425,8 +425,8 @@ class UnitSums:
         filled = self._filled(study.labelled) if self.signed else 0
         if self.evaluation is not None:
             self.evaluation.check(study.classes)
-            if study.unit not in COUNTED:
-                raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(COUNTED)}")
+            if study.unit not in _COUNTED:
+                raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(_COUNTED)}")
             if self.purpose != ForLabels.name:
                 raise InvalidInput(f"purpose is {self.purpose!r}; allowed with [evaluation]: {ForLabels.name!r}")
             filled = max(filled, 2 * cells_of(study.classes))
@@ -496,7 +496,7 @@ class UnitSums:
         """Into how many parts a unit may be divided among hospitals."""
         return self.hospitals_per_patient if self.declared else 1
 
-    def charged(self, weights: Weights, hospitals: Sequence[str], *, apart: bool) -> Weights:
+    def charged(self, weights: _Weights, hospitals: Sequence[str], *, apart: bool) -> _Weights:
         overlap = Overlap(most=self.hospitals_per_patient, declared=self.declared, apart=apart)
         return overlap.moved(weights, hospitals)
 
@@ -520,10 +520,10 @@ class UnitSums:
         """How many entries a record may fill that votes."""
         return self.votes * labelled.filled(signed=self.signed)
 
-    def total(self, weights: Weights) -> float:
+    def total(self, weights: _Weights) -> float:
         return float(weights.sum())
 
-    def total_units(self, weights: Weights, *, units: int) -> int:
+    def total_units(self, weights: _Weights, *, units: int) -> int:
         largest = round(float(weights.max()) * units)
         return self.population * (largest if self.evaluation is None else judge_weight(largest, signed=self.signed))
 
@@ -535,8 +535,8 @@ class UnitSums:
         return (0,)
 
     def check_deployed(self, *, unit: str, pool: int) -> None:
-        if unit not in COUNTED:
-            raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(COUNTED)}")
+        if unit not in _COUNTED:
+            raise InvalidInput(f"unit is {unit!r}; allowed where records vote: {', '.join(_COUNTED)}")
 
     def check_batch(self, ids: Ids) -> None:
         start, stop = (self.queries, self.query_limit) if self.judge(ids) else (0, self.queries)
@@ -584,22 +584,22 @@ class UnitSums:
     def tally(
         self, study: AnyStudy, cast: Int64[ndarray, "parties rows columns"], seats: Seats,
         takes_part: Bool[ndarray, "parties queries"] | None = None,
-    ) -> Cells:  # fmt: skip
+    ) -> _Cells:  # fmt: skip
         if not study.apart:
-            total: Cells = cast.sum(axis=0)
+            total: _Cells = cast.sum(axis=0)
             return total
         each = np.zeros((len(study.seats), *cast.shape[1:]), dtype=np.int64)
         each[seats] = cast
         return each.reshape(-1, cast.shape[2])
 
     def released(
-        self, study: AnyStudy, counts: Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
-    ) -> tuple[Int64[ndarray, " queries"], Cells]:
+        self, study: AnyStudy, counts: _Counts, noise: Noise, *, predictions: Float64[ndarray, "queries classes"] | None
+    ) -> tuple[Int64[ndarray, " queries"], _Cells]:
         noisy = study.mechanism.noisy(counts, noise, view=check_view(self.view))
         cells = np.rint(noisy * study.units).astype(np.int64)
         return self.likeliest(cells), cells
 
-    def likeliest(self, cells: Cells) -> Int64[ndarray, " queries"]:
+    def likeliest(self, cells: _Cells) -> Int64[ndarray, " queries"]:
         """Of each query the class of the largest sum, of all seats together."""
         return cells.reshape(-1, self.queries, cells.shape[1]).sum(axis=0).argmax(axis=1)
 

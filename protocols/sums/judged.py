@@ -26,7 +26,7 @@ _WIDEST = 0.3
 # How far probabilities of a model are from the truth before anything is known of it, as a standard deviation.
 _PRIOR = 0.1
 
-Table = Float64[ndarray, "rows columns"]
+_Table = Float64[ndarray, "rows columns"]
 # Of the pool's probabilities in one bin, how many are compared.
 _COMPARED = 200
 
@@ -59,7 +59,7 @@ class PoolBins:
 
 
 @dataclass(frozen=True)
-class Figure:
+class _Figure:
     """An estimate with its 95 % interval."""
 
     value: float
@@ -82,7 +82,7 @@ class Judged:
     """
 
     evaluation: Evaluation
-    decisions: Table = field(repr=False)
+    decisions: _Table = field(repr=False)
     scores: Float64[ndarray, "scored bins 2"] = field(repr=False)
     noise: tuple[float, float]
     heaviest: float
@@ -91,7 +91,7 @@ class Judged:
     @staticmethod
     def of(
         evaluation: Evaluation,
-        sums: Table,
+        sums: _Table,
         *,
         noise: float,
         signed: bool,
@@ -139,17 +139,17 @@ class Judged:
         return self.accuracy.high - self.accuracy.low <= _WIDEST
 
     @property
-    def judges(self) -> Figure:
+    def judges(self) -> _Figure:
         """How many units judged, as far as the noise lets it be known; not their exact number, which is never told."""
         total, spread = float(self.decisions.sum()), self.noise[0] * np.sqrt(self.decisions.size)
-        return Figure(max(total, 0.0), max(total - _Z * spread, 0.0), max(total + _Z * spread, 0.0))
+        return _Figure(max(total, 0.0), max(total - _Z * spread, 0.0), max(total + _Z * spread, 0.0))
 
     @property
-    def accuracy(self) -> Figure:
+    def accuracy(self) -> _Figure:
         """The share of units for which the model's decision is right."""
         return self._ratio(np.eye(len(self.decisions)), np.ones_like(self.decisions))
 
-    def sensitivity(self, which: int) -> Figure:
+    def sensitivity(self, which: int) -> _Figure:
         """Of the units of a class, the share that is found."""
         of = np.zeros_like(self.decisions)
         of[:, which] = 1.0
@@ -157,7 +157,7 @@ class Judged:
         found[which, which] = 1.0
         return self._ratio(found, of)
 
-    def specificity(self, which: int) -> Figure:
+    def specificity(self, which: int) -> _Figure:
         """Of the units of other classes, the share that is not taken for this one."""
         of = np.ones_like(self.decisions)
         of[:, which] = 0.0
@@ -165,7 +165,7 @@ class Judged:
         right[which] = 0.0
         return self._ratio(right, of)
 
-    def auroc(self, which: int) -> Figure:
+    def auroc(self, which: int) -> _Figure:
         """The area under the ROC curve of a scored class against the others.
 
         Of two units in one bin the right one is taken to be ahead as often as with a calibrated model whose
@@ -174,9 +174,9 @@ class Judged:
         """
         value, *ends = (self._area(which, inside) for inside in (self.pool.ahead, 0.5, 1.0))
         low, high = (min(each.low for each in ends), max(each.high for each in ends))
-        return Figure(float(np.clip(value.value, low, high)), low, high)
+        return _Figure(float(np.clip(value.value, low, high)), low, high)
 
-    def _area(self, which: int, inside: Float64[ndarray, " bins"] | float) -> Figure:
+    def _area(self, which: int, inside: Float64[ndarray, " bins"] | float) -> _Figure:
         """The same, if of two units in one bin the right one is ahead so often."""
         no, yes = self.scores[scored(len(self.decisions)).index(which)].T
         ahead = np.tril(np.ones((len(yes), len(yes))), -1) + np.eye(len(yes)) * inside
@@ -190,14 +190,14 @@ class Judged:
         return _inverted(by_yes @ yes, variance)
 
     @property
-    def brier(self) -> Figure:
+    def brier(self) -> _Figure:
         """The squared error of the probabilities, summed over all classes, in [0, 2]; each is taken as the mean of its
         bin on the pool."""
         squares = np.stack([self.pool.means**2, (1 - self.pool.means) ** 2], axis=1)
         mean, classes = self._mean(np.broadcast_to(squares, self.scores.shape)), len(self.decisions)
-        return Figure(*(min(classes * each, 2.0) for each in (mean.value, mean.low, mean.high)))
+        return _Figure(*(min(classes * each, 2.0) for each in (mean.value, mean.low, mean.high)))
 
-    def seen(self) -> list[Figure]:
+    def seen(self) -> list[_Figure]:
         """Of the probabilities in each bin, how often the class was right; over all scored classes."""
         pooled = self.scores.sum(axis=0)
         noise = self.noise[1] * np.sqrt(len(self.scores))
@@ -210,7 +210,7 @@ class Judged:
         return found
 
     @property
-    def calibration_error(self) -> Figure:
+    def calibration_error(self) -> _Figure:
         """The mean over units of |how often a class was right - what the model said|, bin by bin.
 
         Noise makes it larger in the mean by at most the noise's own mean size, which is taken off half; the ends are 95
@@ -225,10 +225,10 @@ class Judged:
         size, total = np.abs(gap).sum(), pooled.sum()
         sure = _Z * noise * np.sqrt(pooled.size)
         if total <= sure:
-            return Figure(float(np.clip(size / max(total, 1.0), 0, 1)), 0.0, 1.0)
+            return _Figure(float(np.clip(size / max(total, 1.0), 0, 1)), 0.0, 1.0)
         low, high = (size - bias - reach) / (total + sure), (size + reach) / (total - sure)
         low, high = (float(np.clip(each, 0.0, 1.0)) for each in (low, high))
-        return Figure(float(np.clip((size - bias / 2) / total, low, high)), low, high)
+        return _Figure(float(np.clip((size - bias / 2) / total, low, high)), low, high)
 
     def calibrated(self) -> Float64[ndarray, " bins"]:
         """What a probability of each bin means: how often the class was seen, never falling from bin to bin, and near
@@ -243,7 +243,7 @@ class Judged:
         fitted = scipy.optimize.isotonic_regression(mixed, weights=1.0 / (spread**2 + _PRIOR**2))
         return np.round(np.clip(fitted.x, 0.0, 1.0), 4)
 
-    def _ratio(self, a: Table, b: Table) -> Figure:
+    def _ratio(self, a: _Table, b: _Table) -> _Figure:
         """The share a of b, both 0 or 1 for each of the decisions."""
         tables = self.decisions
         right, of = float((a * tables).sum()), float((b * tables).sum())
@@ -252,7 +252,7 @@ class Judged:
         variance = self.noise[0] ** 2 * noise + self.heaviest * held * _GRID * (1 - _GRID)
         return _inverted(right - _GRID * of, variance)
 
-    def _mean(self, a: Float64[ndarray, "scored bins 2"]) -> Figure:
+    def _mean(self, a: Float64[ndarray, "scored bins 2"]) -> _Figure:
         """The mean of values in [0, 1] over all units and scored classes."""
         value, total = float((a * self.scores).sum()), float(self.scores.sum())
         squares = ((a[None] - _GRID[:, None, None, None]) ** 2).reshape(len(_GRID), -1)
@@ -264,7 +264,7 @@ class Judged:
         return _inverted(value - _GRID * total, variance)
 
 
-def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"]) -> Figure:
+def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"]) -> _Figure:
     """The values at which gap, of mean 0 at the true one, is within its spread; and the one where it is nearest to
     0."""
     # At an end of the range a variance may be 0, and the gap too.
@@ -275,7 +275,7 @@ def _inverted(gap: Float64[ndarray, " grid"], variance: Float64[ndarray, " grid"
         kept = np.array([best])
     low, high = float(_GRID[max(kept[0] - 1, 0)]), float(_GRID[min(kept[-1] + 1, len(_GRID) - 1)])
     low, high = (0.0 if kept[0] == 0 else low), (1.0 if kept[-1] == len(_GRID) - 1 else high)
-    return Figure(float(np.clip(_GRID[best], low, high)), low, high)
+    return _Figure(float(np.clip(_GRID[best], low, high)), low, high)
 
 
 def rows(figures: dict[str, Any], class_names: Sequence[str]) -> list[tuple[str, str]]:

@@ -60,7 +60,7 @@ class Evaluation:
     @staticmethod
     def of(*, share: float, key: bytes, bins: int, classes: int, threshold: float) -> Evaluation:
         """The terms for so many classes."""
-        rows = rows_of(bins=bins, classes=classes)
+        rows = _rows_of(bins=bins, classes=classes)
         return Evaluation(share=share, key=key.hex(), bins=bins, rows=rows, threshold=threshold)
 
     @property
@@ -70,7 +70,7 @@ class Evaluation:
 
     def check(self, classes: int) -> None:
         """Raises InvalidInput unless it is for so many classes; a draft's rows are not known yet."""
-        rows = rows_of(bins=self.bins, classes=classes)
+        rows = _rows_of(bins=self.bins, classes=classes)
         if not self.drafted and self.rows != rows:
             raise InvalidInput(f"evaluation: rows is {self.rows}; allowed for {classes} classes: {rows}")
         if classes > 2 and self.threshold != 0.5:
@@ -105,7 +105,7 @@ def scored(classes: int) -> list[int]:
     return [1] if classes == 2 else list(range(classes))
 
 
-def rows_of(*, bins: int, classes: int) -> int:
+def _rows_of(*, bins: int, classes: int) -> int:
     """How many rows a judge's matrix has; it has a column for each class."""
     return classes + len(scored(classes)) * bins
 
@@ -121,7 +121,7 @@ def judge_weight(weight_units: int, *, signed: bool) -> int:
     return isqrt(2 * weight_units**2) if signed else weight_units
 
 
-def sizes_of(weight: int, classes: int) -> tuple[int, int]:
+def _sizes_of(weight: int, classes: int) -> tuple[int, int]:
     """The entries of a record in the cell of its decision and in those of its probabilities: squares up to weight^2."""
     return isqrt(weight**2 // 2), isqrt(weight**2 // (2 * len(scored(classes))))
 
@@ -150,7 +150,7 @@ def judged(
     its norm is at most the largest of its records' norms. known_at: as in contribution_sum, a part of that.
     """
     classes = probabilities.shape[1]
-    sizes = sizes_of(judge_weight(weight_units, signed=signed), classes)
+    sizes = _sizes_of(judge_weight(weight_units, signed=signed), classes)
     member = np.arange(len(labels)) if units is None else np.unique(units, return_inverse=True)[1]
     held = np.bincount(member, minlength=1)
     if known_at is not None:

@@ -235,8 +235,8 @@ def _printable(text: str) -> str:
 
 CONVERSE_METHOD = "/conclave.v1.Guardian/Converse"
 VERSION = 1
-NONCE_BYTES, DIGEST_BYTES = 16, 32
-OPENING_BYTES = 2 + NONCE_BYTES + DIGEST_BYTES
+_NONCE_BYTES, DIGEST_BYTES = 16, 32
+OPENING_BYTES = 2 + _NONCE_BYTES + DIGEST_BYTES
 _SIGNATURE_BYTES = 72
 WELCOME_BYTES = 1 + _SIGNATURE_BYTES + PEM_BYTES
 _PURPOSES = ("check", "batch")
@@ -266,7 +266,7 @@ class Opening:
 
     study: bytes
     purpose: str
-    nonce: bytes = field(default_factory=lambda: os.urandom(NONCE_BYTES))
+    nonce: bytes = field(default_factory=lambda: os.urandom(_NONCE_BYTES))
 
     def encode(self) -> bytes:
         """The bytes to send."""
@@ -279,7 +279,7 @@ def read_opening(data: bytes) -> Opening:
         raise Refused(Code.WIRE_VERSION, f"version {data[0]} of the guardian's wire; allowed: {VERSION}")
     if len(data) != OPENING_BYTES or data[1] >= len(_PURPOSES):
         raise MalformedMessage(f"{len(data)} bytes are no opening; allowed: {OPENING_BYTES}")
-    return Opening(data[2 + NONCE_BYTES :], _PURPOSES[data[1]], data[2 : 2 + NONCE_BYTES])
+    return Opening(data[2 + _NONCE_BYTES :], _PURPOSES[data[1]], data[2 : 2 + _NONCE_BYTES])
 
 
 def welcome(opening: Opening, *, key: ec.EllipticCurvePrivateKey, certificate: x509.Certificate) -> bytes:

@@ -144,12 +144,13 @@ class AuditedRun:
     view: View
     units: int | None
     share: float
+    colluders: int | None = None
 
 
 RUNS = (
     AuditedRun("clear, real-valued noise", "clear", "label", None, 0.15),
     AuditedRun("clear, integer noise", "clear", "label", _UNITS, 0.15),
-    AuditedRun("secure_sum, shares of noise", "secure_sum", "histogram", _UNITS, 0.1),
+    AuditedRun("secure_sum, shares of noise", "secure_sum", "histogram", _UNITS, 0.1, colluders=1),
     AuditedRun("two_server, both servers", "two_server", "label", _UNITS, 0.05),
 )
 
@@ -236,10 +237,8 @@ def audited_study(mechanism: Mechanism, run: AuditedRun, *, queries: int) -> Stu
         unit="record",
         accountant_name=default_accountant(mechanism, run.view, secret_coins=False).name,
         # Where parties add the noise, one may drop out and one collude.
-        quorum=seats - (run.level == "secure_sum"),
-        confidentiality=simulated_level(
-            run.level, units=run.units, colluders=1 if run.level == "secure_sum" else None, seats=seats
-        ),
+        quorum=seats - (run.colluders or 0),
+        confidentiality=simulated_level(run.level, units=run.units, colluders=run.colluders, seats=seats),
         roster=tuple(
             Seat(party=f"party {at}", epsilon=_EPSILON, delta=_DELTA, weight=weight, rate=1.0)
             for at, weight in enumerate(WEIGHTS.tolist())
@@ -248,14 +247,14 @@ def audited_study(mechanism: Mechanism, run: AuditedRun, *, queries: int) -> Stu
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class _Asked:
     """votes: class ids or ABSTAIN of one period of queries, which recurs; kinds: queries of the same votes."""
 
     votes: Int64[ndarray, "parties queries"]
     kinds: Int64[ndarray, " queries"]
 
 
-def asked_votes(*, seed: int) -> Asked:
+def asked_votes(*, seed: int) -> _Asked:
     """Every kind of votes twice, in two orders; -1 abstains."""
     rng = np.random.default_rng((seed, 1))
     kinds = rng.integers(-1, _CLASSES, (len(WEIGHTS), _KINDS))
@@ -263,10 +262,10 @@ def asked_votes(*, seed: int) -> Asked:
     kinds[:, 0], kinds[:, 1] = 2, np.array([1, 1, 1, 1, 1, 0])
     kinds[:, 2], kinds[:, 3] = np.array([-1, -1, -1, -1, -1, 2]), np.array([0, 0, 0, -1, -1, 1])
     order = np.concatenate([np.arange(_KINDS), rng.permutation(_KINDS)])
-    return Asked(kinds[:, order], order)
+    return _Asked(kinds[:, order], order)
 
 
-def stated_counts(asked: Asked) -> Float64[ndarray, "queries classes"]:
+def stated_counts(asked: _Asked) -> Float64[ndarray, "queries classes"]:
     """The weighted histograms that the votes make, in votes."""
     counts = np.zeros((asked.votes.shape[1], _CLASSES))
     for votes, weight in zip(asked.votes, WEIGHTS.tolist(), strict=True):
@@ -282,7 +281,7 @@ def stated_noise(study: Study, sigma: float) -> IntegerNoise:
     return summed_noise(sigma * study.units * factor / np.sqrt(sources), sources=sources)
 
 
-def stated_laws(study: Study, asked: Asked) -> Float64[ndarray, "queries outcomes"]:
+def stated_laws(study: Study, asked: _Asked) -> Float64[ndarray, "queries outcomes"]:
     """The exact law of each query's answer: the mechanism's own for real-valued noise, by enumeration for integers."""
     counts, mechanism = stated_counts(asked), study.mechanism
     if study.lattice is None:
@@ -371,7 +370,7 @@ def _recorded(run: AuditedRun, drawn: dict[float, list[ndarray]]) -> Iterator[No
 _DRAWN = {("clear", False): (noise, "discrete_gaussian"), ("two_server", False): (noise_pool, "inverted")}
 
 
-def _voters(asked: Asked) -> Callable[[int], Voter]:
+def _voters(asked: _Asked) -> Callable[[int], Voter]:
     def voter(position: int) -> Voter:
         def vote(batch: QueryBatch) -> Int64[ndarray, "teachers queries"]:
             return asked.votes[position][None, batch.ids % asked.votes.shape[1]]
@@ -381,7 +380,7 @@ def _voters(asked: Asked) -> Callable[[int], Voter]:
     return voter
 
 
-def _opened_noise(study: Study, mechanism: SeenGNMax, asked: Asked, *, seed: int) -> list[Evidence]:
+def _opened_noise(study: Study, mechanism: SeenGNMax, asked: _Asked, *, seed: int) -> list[Evidence]:
     """Of the noisy sums that were opened: their noise, spread evenly between the distribution function's steps."""
     period, law = asked.votes.shape[1], stated_noise(study, study.gaussian.sigma)
     opened: Float64[ndarray, "queries classes"] = np.concatenate(mechanism.seen)

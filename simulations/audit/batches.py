@@ -48,7 +48,7 @@ _THIRD = (0.0, 2.0, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
+class _Batch:
     """The votes of a batch of queries, and the exact law of each answer.
 
     without: counts without the unit's vote; vote: the class of its vote; predictions, total_weight: of a second round,
@@ -70,7 +70,7 @@ class Batch:
         return added
 
 
-def audited_batches(target: Target, *, seed: int) -> list[Batch]:
+def audited_batches(target: Target, *, seed: int) -> list[_Batch]:
     """The batches of a target, view "label": one for each round of the mechanism."""
     first = target.mechanism.needed(second_round=False)
     scale = target.mechanism.tested_scale
@@ -106,7 +106,7 @@ def _kinds(target: Target, threshold: NoisyThreshold | None) -> list[_Kind]:
 
 def _batch(
     target: Target, title: str, kinds: list[_Kind], threshold: NoisyThreshold | None, *, interactive: bool, seed: int
-) -> Batch:
+) -> _Batch:
     classes, unit = target.classes, target.scale
     counts, votes, leaders = [], [], []
     for at, kind in enumerate(kinds):
@@ -136,11 +136,11 @@ def _batch(
         predictions = np.repeat(((1 - own) / (classes - 1))[:, None], classes, axis=1)
         predictions[np.arange(len(leader)), leader] = own
         predictions = predictions[order]
-    unanswered = Batch(title, without[order], vote[order], predictions, total, np.empty((0, 0)), order)
+    unanswered = _Batch(title, without[order], vote[order], predictions, total, np.empty((0, 0)), order)
     return replace(unanswered, laws=laws_of(target, unanswered))
 
 
-def laws_of(target: Target, batch: Batch) -> Float64[ndarray, "queries outcomes"]:
+def laws_of(target: Target, batch: _Batch) -> Float64[ndarray, "queries outcomes"]:
     """The exact law of each query's answer: the mechanism's own, mixed over the secret coin if there is one."""
     mechanism, predictions, total = target.mechanism, batch.predictions, batch.total_weight
     offsets = None if predictions is None or total is None else mechanism.offsets(predictions, total)
@@ -155,7 +155,7 @@ def laws_of(target: Target, batch: Batch) -> Float64[ndarray, "queries outcomes"
 
 
 def uniform_of(
-    target: Target, batch: Batch, seen: Float64[ndarray, "batches queries classes"]
+    target: Target, batch: _Batch, seen: Float64[ndarray, "batches queries classes"]
 ) -> tuple[Float64[ndarray, "batches queries classes"], float]:
     """What is seen above the counts without the unit's vote, through its distribution function; and the rounding.
 
@@ -180,7 +180,7 @@ _LARGE_BATCHES = 4
 
 
 def answers_of(
-    target: Target, batch: Batch, broken: Break, *, trials: int, noise: StandardNormal, coins_from: RandomSource
+    target: Target, batch: _Batch, broken: Break, *, trials: int, noise: StandardNormal, coins_from: RandomSource
 ) -> dict[str, Answers]:
     """The answers to the batch, asked again and again in each way of asking, by its name."""
     ask = _asking(target, batch, broken, noise=noise, coins_from=coins_from)
@@ -191,7 +191,7 @@ def answers_of(
 
 
 def seen_noise_of(
-    target: Target, batch: Batch, broken: Break, *, trials: int, noise: StandardNormal, coins_from: RandomSource
+    target: Target, batch: _Batch, broken: Break, *, trials: int, noise: StandardNormal, coins_from: RandomSource
 ) -> dict[str, Float64[ndarray, "batches queries classes"]]:
     """Of each noisy count that is seen, what it is above the count without the unit's vote, in noise scales."""
     release, draw = broken.mechanism(target.mechanism), broken.noise(noise)
@@ -230,7 +230,7 @@ def _asked(ask: Callable[[Int64[ndarray, " asked"]], ndarray], *, queries: int, 
 
 
 def _asking(
-    target: Target, batch: Batch, broken: Break, *, noise: StandardNormal, coins_from: RandomSource
+    target: Target, batch: _Batch, broken: Break, *, noise: StandardNormal, coins_from: RandomSource
 ) -> Callable[[Int64[ndarray, " asked"]], Int64[ndarray, " asked"]]:
     """Releases the labels of the queries at these places, as one batch."""
     release, draw = broken.mechanism(target.mechanism), broken.noise(noise)
@@ -249,7 +249,7 @@ def _asking(
 
 
 def _entering(
-    target: Target, batch: Batch, coins_from: RandomSource
+    target: Target, batch: _Batch, coins_from: RandomSource
 ) -> Callable[[Int64[ndarray, " asked"]], Float64[ndarray, "asked classes"]]:
     """The counts of the queries at these places, with the unit's vote where it enters."""
     votes = batch.votes(target.weight)
@@ -309,7 +309,7 @@ def power(target: Target, factor: float, *, trials: int, alpha: float, families:
     return max(_outcome_power(target, broken, batch, trials=trials, alpha=alpha / families) for batch in batches)
 
 
-def _outcome_power(target: Target, broken: Target, batch: Batch, *, trials: int, alpha: float) -> float:
+def _outcome_power(target: Target, broken: Target, batch: _Batch, *, trials: int, alpha: float) -> float:
     stated, actual = batch.laws, laws_of(broken, batch)
     # Every kind of votes is in the batch twice, and each of its outcomes is one cell.
     observed = 2 * large_repeats(trials, queries=len(batch.kinds))

@@ -56,7 +56,7 @@ SELECTION_SHARE = 0.3
 # At most this many values of t are tried.
 _CANDIDATES = 1500
 
-Score = Callable[[Float64[ndarray, "..."], Float64[ndarray, "..."]], Float64[ndarray, "..."]]
+_Score = Callable[[Float64[ndarray, "..."], Float64[ndarray, "..."]], Float64[ndarray, "..."]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,7 @@ def mu_lower_bound(samples: Sequence[Samples], *, alpha: float) -> LowerBound:
     return _bound(samples, score, alpha=alpha)
 
 
-def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBound:
+def _bound(samples: Sequence[Samples], score: _Score, *, alpha: float) -> LowerBound:
     """Chooses pair, direction and t on the first part; computes both limits, with half of alpha each, on the rest."""
     promises = []
     for pair, one in enumerate(samples):
@@ -137,7 +137,7 @@ def _bound(samples: Sequence[Samples], score: Score, *, alpha: float) -> LowerBo
 
 
 def _select(
-    likely: Float64[ndarray, " trials"], unlikely: Float64[ndarray, " trials"], score: Score, *, alpha: float
+    likely: Float64[ndarray, " trials"], unlikely: Float64[ndarray, " trials"], score: _Score, *, alpha: float
 ) -> tuple[float, float]:
     """The t of the largest bound that these trials would give, and that bound.
 

@@ -78,9 +78,7 @@ def count_flags(
     inputs = np.ascontiguousarray(data.private_inputs[:, np.concatenate([places[at] for at in kept])])
     labels = data.private_labels if by_label else np.zeros_like(data.private_labels)
     names = tuple(f"hospital-{at}" for at in range(len(rows)))
-    level = simulated_level(
-        confidentiality, units=2**16, colluders=0 if confidentiality == "secure_sum" else None, seats=len(rows)
-    )
+    level = simulated_level(confidentiality, units=2**16, colluders=None, seats=len(rows))
     terms = Terms(
         task="a simulated count",
         class_names=data.class_names if by_label else ("all",),

@@ -111,7 +111,7 @@ def _ink(font: FT2Font, character: str, size: float) -> UInt8[ndarray, "height w
 
 
 SIDE = 28
-MIN_CLASSES, MAX_CLASSES, DEFAULT_CLASSES = 10, len(CHARACTERS), 10
+MIN_CLASSES, _MAX_CLASSES, DEFAULT_CLASSES = 10, len(CHARACTERS), 10
 DEFAULT_SIZES = {"private": 60_000, "public": 10_000, "test": 2_000}
 
 # The difficulty is chosen so that on the ten-class task a logistic regression trained on 240 rows is right 77 %
@@ -146,8 +146,8 @@ def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
     Raises InvalidInput when classes is outside [10, 150].
     """
     classes = DEFAULT_CLASSES if request.classes is None else request.classes
-    if not MIN_CLASSES <= classes <= MAX_CLASSES:
-        raise InvalidInput(f"{name}: classes is {classes}; allowed: {MIN_CLASSES} to {MAX_CLASSES}")
+    if not MIN_CLASSES <= classes <= _MAX_CLASSES:
+        raise InvalidInput(f"{name}: classes is {classes}; allowed: {MIN_CLASSES} to {_MAX_CLASSES}")
     templates = render_templates(CHARACTERS[:classes])
     return drawn(
         request,

@@ -74,14 +74,14 @@ _NEVER_A_CATEGORY: Final = frozenset({*MISSING, "N/A", "n/a", "#N/A", "NULL", "N
 
 
 @dataclass(frozen=True)
-class Proposal:
+class _Proposal:
     """text: the schema; notes: what a person should know before using it, a sentence each."""
 
     text: str = field(repr=False)
     notes: tuple[str, ...]
 
 
-def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) -> Proposal:
+def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) -> _Proposal:
     """The schema of a table as TOML, with a comment for each guess.
 
     label: the column to predict; None for the one with a usual name. text: the columns of texts, such as notes. Another
@@ -124,7 +124,7 @@ def proposed_schema(path: Path, *, label: str | None, text: Sequence[str] = ()) 
             lines += columns.feature(column, is_text=column in text)
     for why, left_out in columns.left_out.items():
         lines += ["", f"# Left out, as {why}: {', '.join(map(_text, left_out))}"]
-    return Proposal("\n".join(lines) + "\n", tuple(columns.notes))
+    return _Proposal("\n".join(lines) + "\n", tuple(columns.notes))
 
 
 @dataclass

@@ -48,7 +48,7 @@ from simulations.engines.engine import (
 )
 
 T = TypeVar("T")
-Frame = dict[str, Any]  # Any: the values of a JSON object, whose keys the module's docstring lists
+_Frame = dict[str, Any]  # Any: the values of a JSON object, whose keys the module's docstring lists
 
 _STOP_WITHIN_S = 5.0
 
@@ -188,7 +188,7 @@ def serve(file_descriptor: int) -> None:
             refusal = describe_error(error)  # sent as the answer to each exchange
         while (exchange := inbox.get()) is not None:
             number, requests = exchange
-            last: Frame = {"exchange": number, "error": refusal}
+            last: _Frame = {"exchange": number, "error": refusal}
             if host is not None:
                 try:
                     for party, reply in host.handle(requests):
@@ -219,7 +219,7 @@ class _Inbox:
     def _read(self, connection: Connection[Any, Any]) -> None:
         while True:
             try:
-                frame: Frame = parse_json(connection.recv_bytes(), where="a frame")
+                frame: _Frame = parse_json(connection.recv_bytes(), where="a frame")
                 requests = {party: connection.recv_bytes() for party in frame["parties"]}
             except (EOFError, OSError):
                 if self._received > self.finished:
@@ -230,13 +230,13 @@ class _Inbox:
             self._exchanges.put((frame["exchange"], requests))
 
 
-def _send(connection: Connection[Any, Any], frame: Frame, payload: bytes | None = None) -> None:
+def _send(connection: Connection[Any, Any], frame: _Frame, payload: bytes | None = None) -> None:
     connection.send_bytes(json.dumps(frame).encode())
     if payload is not None:
         connection.send_bytes(payload)
 
 
-def _tell(connection: Connection[Any, Any], frame: Frame, payload: bytes | None = None) -> None:
+def _tell(connection: Connection[Any, Any], frame: _Frame, payload: bytes | None = None) -> None:
     """Sends a frame from a worker to the caller; ends the worker if the caller is gone."""
     try:
         _send(connection, frame, payload)

@@ -68,8 +68,8 @@ from simulations.stages.inputs import DatasetInputs
 from simulations.stages.students import ReleasedStudent
 
 Scores = Float64[ndarray, " records"]
-Labels = Int64[ndarray, " records"]
-Score = Callable[[Float64[ndarray, "records classes"], Labels], Scores]
+_Labels = Int64[ndarray, " records"]
+_Score = Callable[[Float64[ndarray, "records classes"], _Labels], Scores]
 
 # The sum of a row's probabilities may differ from 1 by this much, as they are float32.
 _SUM_TOLERANCE = 1e-3
@@ -86,7 +86,7 @@ class Predictor(Protocol):
         """The probability of each class; rows sum to 1."""
 
 
-def loss(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> Scores:
+def loss(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> Scores:
     """log(p_y/(1 - p_y)), y the true label: in the order of the negative cross-entropy loss.
 
     1 - p_y is summed from the other classes, so that records differ where p_y itself is 1 in floating point (Carlini et
@@ -96,7 +96,7 @@ def loss(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> 
     return np.log(right + _TINY) - np.log(wrong + _TINY)
 
 
-def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> Scores:
+def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> Scores:
     """-Mentr = (1 - p_y) log p_y + sum_{i != y} p_i log(1 - p_i), at most 0 (Song & Mittal 2021)."""
     right, wrong = _right_and_wrong(probabilities, labels)
     rest = np.maximum(probabilities.sum(axis=1, keepdims=True) - probabilities, 0.0)
@@ -105,11 +105,11 @@ def modified_entropy(probabilities: Float64[ndarray, "records classes"], labels:
     return np.asarray(wrong * np.log(right + _TINY) + terms.sum(axis=1))
 
 
-SCORES: Final[dict[str, Score]] = {"loss": loss, "modified_entropy": modified_entropy}
+SCORES: Final[dict[str, _Score]] = {"loss": loss, "modified_entropy": modified_entropy}
 
 
 def scores_of(
-    predictor: Predictor, inputs: Float32[ndarray, "records ..."], labels: Labels, *, classes: int
+    predictor: Predictor, inputs: Float32[ndarray, "records ..."], labels: _Labels, *, classes: int
 ) -> dict[str, Scores]:
     """Each of SCORES on these records, some rows at a time. Raises InvalidInput unless the model gives
     probabilities.
@@ -125,7 +125,7 @@ def scores_of(
 
 
 def class_thresholds(
-    members: Scores, member_labels: Labels, others: Scores, other_labels: Labels, *, classes: int
+    members: Scores, member_labels: _Labels, others: Scores, other_labels: _Labels, *, classes: int
 ) -> Float64[ndarray, " classes"]:
     """The best threshold for each class (Song & Mittal 2021), learnt from records that the attacker knows.
 
@@ -139,7 +139,7 @@ def class_thresholds(
     return thresholds
 
 
-def _right_and_wrong(probabilities: Float64[ndarray, "records classes"], labels: Labels) -> tuple[Scores, Scores]:
+def _right_and_wrong(probabilities: Float64[ndarray, "records classes"], labels: _Labels) -> tuple[Scores, Scores]:
     """The probability of the true label, and of all others together."""
     rows = np.arange(len(labels))
     others = probabilities.copy()

@@ -31,7 +31,7 @@ _DEVIATIONS = -float(scipy.special.ndtri((1 - LEVEL) / 2))
 # Rounding leaves variances of 1e-33 where there is none; a real one is above 1/records^4.
 _NO_VARIANCE = 1e-26
 
-Scores = Float64[ndarray, " records"]
+_Scores = Float64[ndarray, " records"]
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Curve:
     true_positive_rate: Float64[ndarray, " points"]
 
 
-def area(members: Scores, others: Scores) -> Estimate:
+def area(members: _Scores, others: _Scores) -> Estimate:
     """The area under the curve: P(member > other) + P(equal)/2, with DeLong's interval on the logit scale.
 
     DeLong, DeLong & Clarke-Pearson 1988, by midranks (Sun & Xu 2014). Where the scores separate fully, or are
@@ -79,7 +79,7 @@ def area(members: Scores, others: Scores) -> Estimate:
     return Estimate(value, float(low), float(high))
 
 
-def area_difference(members: Scores, others: Scores, *, base_members: Scores, base_others: Scores) -> Estimate:
+def area_difference(members: _Scores, others: _Scores, *, base_members: _Scores, base_others: _Scores) -> Estimate:
     """area(members, others) - area(base_members, base_others), two scores of the same records; DeLong's interval.
 
     DeLong et al. 1988, with the contrast (1, -1). Where that variance is 0, the interval follows from the two
@@ -98,7 +98,7 @@ def area_difference(members: Scores, others: Scores, *, base_members: Scores, ba
     return Estimate(value - base, max(-1.0, value - base - half), min(1.0, value - base + half))
 
 
-def permuted_area(members: Scores, others: Scores, *, rng: np.random.Generator) -> Estimate:
+def permuted_area(members: _Scores, others: _Scores, *, rng: np.random.Generator) -> Estimate:
     """Areas when membership is permuted over all records: the mean of _PERMUTATIONS, and the range of 95 % of them.
 
     An area outside of the range is what chance gives in 5 % of cases if members and others are exchangeable, whatever
@@ -112,7 +112,7 @@ def permuted_area(members: Scores, others: Scores, *, rng: np.random.Generator) 
     return Estimate(float(areas.mean()), float(low), float(high))
 
 
-def rates(members: Scores, others: Scores) -> tuple[RateAt, ...]:
+def rates(members: _Scores, others: _Scores) -> tuple[RateAt, ...]:
     """The true-positive rate at each of FALSE_POSITIVE_RATES, with Clopper-Pearson intervals.
 
     The threshold is as low as the non-members allow without interpolation, so with fewer than 1/rate of them no
@@ -130,7 +130,7 @@ def rates(members: Scores, others: Scores) -> tuple[RateAt, ...]:
     return tuple(found)
 
 
-def best_threshold(members: Scores, others: Scores) -> float:
+def best_threshold(members: _Scores, others: _Scores) -> float:
     """The score from which on a record is called a member, chosen so that TPR - FPR is largest on these records."""
     _check_enough(members, others)
     values = np.unique(np.concatenate([members, others]))
@@ -141,7 +141,7 @@ def best_threshold(members: Scores, others: Scores) -> float:
     return float(values[best] if best == 0 else values[best - 1] / 2 + values[best] / 2)
 
 
-def advantage(members: Scores, others: Scores, *, threshold: float) -> Estimate:
+def advantage(members: _Scores, others: _Scores, *, threshold: float) -> Estimate:
     """TPR - FPR of calling records with at least score `threshold` members (the advantage of Yeom et al. 2018).
 
     The threshold must come from other records: the best one for the same records is optimistic. The interval joins two
@@ -164,7 +164,7 @@ def proportion(successes: int, trials: int, *, level: float = LEVEL) -> Estimate
     return Estimate(successes / trials, low, high)
 
 
-def curve(members: Scores, others: Scores) -> Curve:
+def curve(members: _Scores, others: _Scores) -> Curve:
     """The receiver operating characteristic at up to about _CURVE_POINTS numbers of false positives."""
     _check_enough(members, others)
     count = len(others)
@@ -175,7 +175,7 @@ def curve(members: Scores, others: Scores) -> Curve:
     return Curve(allowed / count, true)
 
 
-def _placements(members: Scores, others: Scores) -> tuple[float, Scores, Scores]:
+def _placements(members: _Scores, others: _Scores) -> tuple[float, _Scores, _Scores]:
     """The area, and for each record the share of the other side that scores lower (members) or higher (others)."""
     _check_enough(members, others)
     ranks = scipy.stats.rankdata(np.concatenate([members, others]))
@@ -195,7 +195,7 @@ def _area_of_pairs(value: float, pairs: int) -> Estimate:
     return Estimate(value, (1 + win.low - loss.high) / 2, (1 + win.high - loss.low) / 2)
 
 
-def _check_enough(members: Scores, others: Scores) -> None:
+def _check_enough(members: _Scores, others: _Scores) -> None:
     for name, scores in (("members", members), ("non-members", others)):
         if scores.ndim != 1 or len(scores) < 2:
             raise InvalidInput(f"scores of {name} have shape {scores.shape}; allowed: one row of at least 2")
@@ -203,7 +203,7 @@ def _check_enough(members: Scores, others: Scores) -> None:
             raise InvalidInput(f"scores of {name} hold NaN; allowed: numbers")
 
 
-def _check(scores: Scores, base: Scores) -> None:
+def _check(scores: _Scores, base: _Scores) -> None:
     if scores.shape != base.shape:
         raise InvalidInput(f"two scores of shapes {scores.shape} and {base.shape}; allowed: of the same records")
 

@@ -70,7 +70,7 @@ class FigureDifference:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class _Comparison:
     """Two runs: names, settings that differ, figures, and reasons why they should not be compared."""
 
     a: str
@@ -98,7 +98,7 @@ class Comparison:
         )
 
 
-def compare_runs(a: Path, b: Path) -> Comparison:
+def compare_runs(a: Path, b: Path) -> _Comparison:
     """Compares the runs in two folders.
 
     The interval of a difference is Student's t over paired seeds if both runs have the same seeds; otherwise none is
@@ -123,7 +123,7 @@ def compare_runs(a: Path, b: Path) -> Comparison:
         for name, keys, by_seed in _FIGURES
     ]
     warnings = _warnings((summary_a, config_a), (summary_b, config_b))
-    return Comparison(str(a), str(b), warnings, settings, [f for f in figures if (f.a, f.b) != (None, None)])
+    return _Comparison(str(a), str(b), warnings, settings, [f for f in figures if (f.a, f.b) != (None, None)])
 
 
 def _marked(name: str, keys: tuple[str, ...]) -> str:

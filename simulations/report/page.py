@@ -238,7 +238,7 @@ _GROUPS_OPEN = 16
 # Rows of an attribute by which the student is told apart.
 _MOST_OF_ATTRIBUTE = 20
 
-Row = dict[str, Any]
+_Row = dict[str, Any]
 
 
 def write_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing], out: Path) -> Path:
@@ -298,7 +298,7 @@ def render_report(result: RunResult, figures: Summary, drawn: Sequence[Drawing])
                     study=result.study.digest.hex())  # fmt: skip
 
 
-def _inline(drawing: Drawing | None) -> Row | None:
+def _inline(drawing: Drawing | None) -> _Row | None:
     return None if drawing is None else {"svg": Markup(inline_svg(drawing)), "caption": drawing.caption}
 
 
@@ -342,7 +342,7 @@ def _lead_of_teachers(result: RunResult, figures: Summary, parties: str) -> str:
 _LEADS = {TeacherVotes: _lead_of_teachers, UnitSums: _lead_of_records}
 
 
-def _cards(result: RunResult, figures: Summary) -> list[Row]:
+def _cards(result: RunResult, figures: Summary) -> list[_Row]:
     """The headline figures: a name, the figure, and a note."""
     seeds = len(result.seeds)
     protects = {"record": "record", "patient": "patient's records", "party": "party's data"}[figures["unit"]]
@@ -376,7 +376,7 @@ def _cards(result: RunResult, figures: Summary) -> list[Row]:
     ]
 
 
-def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) -> Row:
+def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) -> _Row:
     value = figures[f"{figure}_accuracy"]
     if value is None:
         return {"name": name, "value": None, "under": not_measured(result, figure)}
@@ -388,7 +388,7 @@ def _accuracy_card(name: str, figure: str, result: RunResult, figures: Summary) 
     }
 
 
-def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
+def _comparisons(result: RunResult, figures: Summary) -> list[_Row]:
     """This run beside its baselines: labels, accuracy of labels and of a model, and what each is."""
     baselines = figures["baselines"]
     uniform = baselines["minimum_budget_uniform"]
@@ -427,7 +427,7 @@ def _comparisons(result: RunResult, figures: Summary) -> list[Row]:
     ]
 
 
-def _asker(figures: Summary) -> list[Row]:
+def _asker(figures: Summary) -> list[_Row]:
     """The model of a hospital that asks, before and after."""
     if (asker := figures["asker"]) is None:
         return []
@@ -443,7 +443,7 @@ def _asker(figures: Summary) -> list[Row]:
     ]
 
 
-def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, str, object], str]) -> list[Row]:
+def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, str, object], str]) -> list[_Row]:
     """What one party has alone; and, where teachers vote, their plurality."""
     baselines = figures["baselines"]
     measured, parties = baselines["single_parties_measured"], figures["parties"]
@@ -482,7 +482,7 @@ def _alone(result: RunResult, figures: Summary, cell: Callable[[float | None, st
     ]
 
 
-def _spread(groups: list[Summary]) -> list[Row]:
+def _spread(groups: list[Summary]) -> list[_Row]:
     """Minimum, median and maximum over many budget groups, instead of a table that is too long to read."""
     names = {
         "budget": "budget ε",
@@ -504,7 +504,7 @@ def _spread(groups: list[Summary]) -> list[Row]:
     return rows
 
 
-def _parties(result: RunResult) -> list[Row]:
+def _parties(result: RunResult) -> list[_Row]:
     """The first parties of the roster, with their ledgers after the first seed."""
     study, filters = result.study, result.study.budgets
     spent = result.seeds[0].labelling.spent
@@ -530,7 +530,7 @@ def _parties(result: RunResult) -> list[Row]:
     ]
 
 
-def _reserve(result: RunResult) -> Row | None:
+def _reserve(result: RunResult) -> _Row | None:
     """The largest share of a delta that was set aside for float64 noise; None if nothing was."""
     reserve = result.budgets.delta - result.study.budgets.delta
     worst = int((reserve / result.budgets.delta).argmax())
@@ -542,7 +542,7 @@ def _reserve(result: RunResult) -> Row | None:
     }
 
 
-def shown_groups(figures: Summary) -> Row | None:
+def shown_groups(figures: Summary) -> _Row | None:
     """A table for each attribute, each with its groups, of many those that pay most; None without a student."""
     own, costs = figures["by_group"], figures["baselines"]["cost_by_group"]
     if own is None:
@@ -563,7 +563,7 @@ def shown_groups(figures: Summary) -> Row | None:
     return {"tables": tables, "priced": costs is not None}
 
 
-def _cells(row: Row) -> Row:
+def _cells(row: _Row) -> _Row:
     def share(name: str) -> str:
         return share_text(row[name], row["records"])
 

@@ -31,13 +31,13 @@ from simulations.setup.accountants import accountant_table
 
 # Suffixes of figures that belong to another figure.
 DEVIATION: Final = "standard deviation"
-ORDER: Final = "order"
+_ORDER: Final = "order"
 MIRONOV: Final = "by Mironov 2017"
 
-Columns = dict[str, Float64[ndarray, " units"]]
-Row = dict[str, Any]
+_Columns = dict[str, Float64[ndarray, " units"]]
+_Row = dict[str, Any]
 
-FOLDER = "private"
+_FOLDER = "private"
 _MARK = f"PRIVATE, NOT FOR RELEASE. Every figure in this folder {WHY}."
 _ABOVE = (
     "A figure above the worst case is no contradiction, and the guarantee stands: Theorem 6 falls back on the Gaussian "
@@ -62,7 +62,7 @@ def write_private(result: RunResult, out: Path) -> list[Path]:
     """
     if not has_findings(result):
         return []
-    folder = out / FOLDER
+    folder = out / _FOLDER
     paths = [folder / "READ-FIRST.txt", folder / "findings.json"]
     write_atomically(paths[0], _MARK + "\n")
     write_atomically(paths[1], json.dumps(_findings(result), indent=2, allow_nan=False) + "\n")
@@ -77,7 +77,7 @@ def write_private(result: RunResult, out: Path) -> list[Path]:
     return paths
 
 
-def private_section(result: RunResult) -> Row | None:
+def private_section(result: RunResult) -> _Row | None:
     """The content of the boxed section of report.html; None without findings. Epsilons by groups of equal parties."""
     if not has_findings(result):
         return None
@@ -129,7 +129,7 @@ def printed_analysis(analysis: VoteAnalysis) -> list[str]:
     """Lines for the terminal of an analysis without a budget; the first two say what may not be done with it."""
     settings, answered = analysis.settings, analysis.answered.for_research()
     accuracy, columns = analysis.label_accuracy.for_research(), _columns_of_analysis(analysis)
-    epsilons = [name for name in columns if not name.endswith((DEVIATION, ORDER, MIRONOV))]
+    epsilons = [name for name in columns if not name.endswith((DEVIATION, _ORDER, MIRONOV))]
     return [
         f"private figures  (each {WHY})",
         f"  {_NO_BUDGET}",
@@ -144,7 +144,7 @@ def printed_analysis(analysis: VoteAnalysis) -> list[str]:
     ]
 
 
-def analysis_document(analysis: VoteAnalysis) -> Row:
+def analysis_document(analysis: VoteAnalysis) -> _Row:
     """The same as JSON values; an epsilon of each unit, or one where all units are alike."""
     settings, of_name = analysis.settings, {row.name: row for row in accountant_table()}
     return {
@@ -167,8 +167,8 @@ def analysis_document(analysis: VoteAnalysis) -> Row:
     }
 
 
-def _columns_of_analysis(analysis: VoteAnalysis) -> Columns:
-    columns: Columns = {}
+def _columns_of_analysis(analysis: VoteAnalysis) -> _Columns:
+    columns: _Columns = {}
     for name, private in analysis.figures.items():
         columns |= columns_of_figures(name, private.for_research())
     return columns
@@ -179,7 +179,7 @@ def _epsilons(result: RunResult) -> dict[str, Float64[ndarray, " parties"]]:
     return {
         name: values
         for name, values in _columns_of(result).items()
-        if not name.endswith((DEVIATION, ORDER, MIRONOV)) and np.isfinite(values).any()
+        if not name.endswith((DEVIATION, _ORDER, MIRONOV)) and np.isfinite(values).any()
     }
 
 
@@ -189,11 +189,11 @@ def _above(result: RunResult) -> bool:
     return any((np.nan_to_num(values) > worst).any() for values in _epsilons(result).values())
 
 
-def _details(result: RunResult) -> dict[str, list[Row]]:
+def _details(result: RunResult) -> dict[str, list[_Row]]:
     """By accountant, how its figures came about: once for each distinct way, with the parties that it is for."""
-    found: dict[str, list[Row]] = {}
+    found: dict[str, list[_Row]] = {}
     for name, private in result.findings.accountants.items():
-        rows: dict[tuple[object, ...], Row] = {}
+        rows: dict[tuple[object, ...], _Row] = {}
         for seat, how in zip(result.study.roster, private.for_research().details or (), strict=False):
             row = {"delta": seat.delta, "weight": seat.weight, **how}
             rows.setdefault(tuple(row.values()), {"parties": 0} | row)["parties"] += 1
@@ -218,7 +218,7 @@ def _columns(result: RunResult) -> list[str]:
     return list(_columns_of(result))
 
 
-def _groups(result: RunResult) -> list[Row]:
+def _groups(result: RunResult) -> list[_Row]:
     """Figures of parties with the same budget and weight: the mean, and the largest where they differ."""
     study, columns = result.study, _columns_of(result)
     if not columns:
@@ -244,11 +244,11 @@ def _of_group(values: Float64[ndarray, " members"]) -> str:
     return f"{mean:.4g}" if most - known.min() <= 1e-6 * most else f"{mean:.4g} (at most {most:.4g})"
 
 
-def _findings(result: RunResult) -> Row:
+def _findings(result: RunResult) -> _Row:
     findings, study = result.findings, result.study
     of_name = {row.name: row for row in accountant_table()}
     guaranteed, columns = study.budgets.epsilon_guaranteed, _columns_of(result)
-    document: Row = {
+    document: _Row = {
         "publishable": False,
         "why": WHY,
         "seed": result.seeds[0].seed,
@@ -296,7 +296,7 @@ def _parties(result: RunResult) -> str:
     return buffer.getvalue()
 
 
-def columns_of_figures(name: str, figures: Figures) -> Columns:
+def columns_of_figures(name: str, figures: Figures) -> _Columns:
     """An accountant's figures for every unit, by what they are called; those that it has not are left out."""
     happened = name if figures.expected is None else f"{name} (realised)"
     told = {
@@ -305,10 +305,10 @@ def columns_of_figures(name: str, figures: Figures) -> Columns:
         f"{name} (expected)": figures.expected,
         f"{name} (expected) {MIRONOV}": figures.expected_mironov,
     }
-    columns: Columns = {}
+    columns: _Columns = {}
     for called, least in told.items():
         if least is not None:
-            columns[called], columns[f"{called} {ORDER}"] = least.epsilon, least.order
+            columns[called], columns[f"{called} {_ORDER}"] = least.epsilon, least.order
     if figures.std is not None:
         columns[f"{name} {DEVIATION}"] = figures.std
     return columns
@@ -318,7 +318,7 @@ def figure_lines(columns: Mapping[str, Float64[ndarray, " units"]], names: list[
     """A line for each named epsilon, and one for what the papers' conversion makes of it; worst: the worst case."""
     lines = []
     for name in names:
-        std, order = columns.get(f"{name} {DEVIATION}"), columns.get(f"{name} {ORDER}")
+        std, order = columns.get(f"{name} {DEVIATION}"), columns.get(f"{name} {_ORDER}")
         lines.append(
             f"  {name}: epsilon {span(columns[name])}{'' if std is None else f', +- {span(std)} ({DEVIATION})'}"
             f"{'' if order is None else f', order {span(order)}'} (worst case {worst:.4g})"
@@ -327,7 +327,7 @@ def figure_lines(columns: Mapping[str, Float64[ndarray, " units"]], names: list[
         if papers in columns:
             lines.append(
                 f"    as the papers convert (Mironov 2017): epsilon {span(columns[papers])}, order "
-                f"{span(columns[f'{papers} {ORDER}'])}"
+                f"{span(columns[f'{papers} {_ORDER}'])}"
             )
     return lines
 

@@ -65,7 +65,7 @@ MODELS: Final = {
     "no_private_data": "control: student of public data only",
     "non_private": "control: private data without privacy",
 }
-Row = tuple[str, str, str]
+_Row = tuple[str, str, str]
 
 
 def finding(report: MembershipReport) -> str:
@@ -95,9 +95,9 @@ def _finds(results: tuple[AttackResult, ...]) -> bool:
     return any(result.area.low > 0.5 or result.advantage.low > 0 for result in results)
 
 
-def rows(report: MembershipReport) -> list[Row]:
+def rows(report: MembershipReport) -> list[_Row]:
     """The figures and their ceilings: name, value, and its 95 % interval or reference value."""
-    lines: list[Row] = []
+    lines: list[_Row] = []
     for name, called in MODELS.items():
         for result in getattr(report, name):
             lines += _attack_rows(f"{called}; {ATTACKS[result.attack]}", result)
@@ -123,7 +123,7 @@ def rows(report: MembershipReport) -> list[Row]:
     return lines
 
 
-def _attack_rows(words: str, result: AttackResult) -> list[Row]:
+def _attack_rows(words: str, result: AttackResult) -> list[_Row]:
     lines = [
         (f"{words}: AUC", *_figures(result.area)),
         (f"{words}: advantage", *_signed(result.advantage)),

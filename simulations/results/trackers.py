@@ -13,7 +13,7 @@ from protocols.errors import InvalidInput, StorageFailed
 from runtime.distribution import lacking
 from simulations.results.text import MARK, not_for_release
 
-FORMS = "mlflow | mlflow:URI | tensorboard:FOLDER"
+_FORMS = "mlflow | mlflow:URI | tensorboard:FOLDER"
 # Each kind's module, and the extra that installs it.
 _MODULES = {"mlflow": "mlflow", "tensorboard": "tensorboardX"}
 
@@ -49,7 +49,7 @@ def find_tracker(text: str) -> Tracker:
     """The tracker that `--track` names, its package imported, before anything is run. Raises InvalidInput."""
     kind, _, where = text.partition(":")
     if kind not in _MODULES or (kind == "tensorboard" and not where):
-        raise InvalidInput(f"--track is {text!r}; allowed: {FORMS}")
+        raise InvalidInput(f"--track is {text!r}; allowed: {_FORMS}")
     try:
         module = importlib.import_module(_MODULES[kind])
     except ModuleNotFoundError as missing:

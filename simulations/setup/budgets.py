@@ -22,7 +22,7 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.reading import read_text
 
-FORMS = (
+_FORMS = (
     "1.0 | 1:0.34,2:0.43,3:0.23 (epsilon:share) | lognormal:MEDIAN,SIGMA | uniform:LOW,HIGH | "
     "FILE.csv with columns party, epsilon, delta"
 )
@@ -99,7 +99,7 @@ def _drawn(text: str, parties: int, rng: np.random.Generator) -> Float64[ndarray
     kind, _, arguments = text.partition(":")
     values = [_number(part, text) for part in arguments.split(",")]
     if len(values) != 2 or not np.isfinite(values).all():
-        raise InvalidInput(f"budgets are {text!r}; allowed: {kind} with two finite numbers ({FORMS})")
+        raise InvalidInput(f"budgets are {text!r}; allowed: {kind} with two finite numbers ({_FORMS})")
     first, second = values
     if kind == "uniform":
         if not 0 < first < second:
@@ -166,14 +166,14 @@ def _number(text: str, whole: str) -> float:
     try:
         return float(text)
     except (ValueError, TypeError):
-        raise InvalidInput(f"{text!r} in budgets {whole!r} is not a number; allowed: {FORMS}") from None
+        raise InvalidInput(f"{text!r} in budgets {whole!r} is not a number; allowed: {_FORMS}") from None
 
 
 # The default for how many teachers may learn one record.
-LARGEST = 12
+_LARGEST = 12
 
 
-def duplicates(epsilon: Float64[ndarray, " groups"], *, largest: int = LARGEST) -> Int64[ndarray, " groups"]:
+def duplicates(epsilon: Float64[ndarray, " groups"], *, largest: int = _LARGEST) -> Int64[ndarray, " groups"]:
     """How many teachers learn each record of each group: whole numbers in the ratios of the budgets.
 
     The smallest whole numbers up to `largest` whose ratios come closest to the budgets' (least largest relative

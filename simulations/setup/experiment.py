@@ -97,7 +97,7 @@ def check_teachers(settings: Experiment, given: dict[str, object]) -> None:
         raise InvalidInput(f"features is {settings.features!r}; allowed: none with stored votes, which are cast")
 
 
-def check_records(settings: Experiment, given: dict[str, object]) -> None:
+def _check_records(settings: Experiment, given: dict[str, object]) -> None:
     """Raises InvalidInput for a setting that has no effect, or no meaning, where records vote."""
     idle = [name for name in (*OF_TEACHERS, *settings.parameters) if given.get(name) is not None]
     if idle:
@@ -117,7 +117,7 @@ VOTERS: Mapping[type[Votes], Voters] = {
     ),
     # What is released are sums: there is no other view.
     UnitSums: Voters(
-        check=check_records,
+        check=_check_records,
         assumed={"view": UnitSums.view},
         usual_noise=False,
         counted=frozenset("unit confidentiality units budgets delta weights colluders quorum evaluate".split()),

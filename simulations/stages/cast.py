@@ -41,8 +41,8 @@ _STACKED_PARTIES = 250
 # than their votes.
 _MOST_LOADED = 1000
 
-Shard = Int64[ndarray, " records"]
-OnStage = Callable[[str, int, int], None]
+_Shard = Int64[ndarray, " records"]
+_OnStage = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +56,13 @@ class Cast:
 
 def cast_votes(
     dataset: Dataset,
-    shards: list[list[Shard]],
+    shards: list[list[_Shard]],
     *,
     teacher: str,
     seed: int,
     engine: Callable[[], Engine],
     cache_dir: Path,
-    on_stage: OnStage,
+    on_stage: _OnStage,
     queries: int | None = None,
     block: int = BLOCK,
     input_bound: float | None = None,
@@ -239,7 +239,7 @@ class CastHost:
     def _path(self, name: str, k: int) -> Path:
         return teacher_path(self._folder, name, k)
 
-    def _shard(self, position: int, k: int) -> tuple[Float32[ndarray, "records ..."], Shard]:
+    def _shard(self, position: int, k: int) -> tuple[Float32[ndarray, "records ..."], _Shard]:
         start, stop = self._bounds[position, k]
         rows = self._records[start:stop]
         return np.asarray(self._inputs[rows // self._findings], dtype=np.float32), self._labels[rows]
@@ -284,7 +284,7 @@ def open_host(*, folder: str, teacher: str, classes: int, seed: int, pool: str, 
     )
 
 
-def _of_blocks(on_stage: OnStage, before: int, blocks: int, done: int, total: int) -> None:
+def _of_blocks(on_stage: _OnStage, before: int, blocks: int, done: int, total: int) -> None:
     """Reports the votes of some parties on one block, as many blocks were finished before."""
     on_stage("votes", before * total + done, blocks * total)
 
@@ -304,7 +304,7 @@ def all_replies(
     return {name: reply for name, reply in replies.items() if reply is not None}
 
 
-def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[Shard]], pool: str) -> None:
+def _write_inputs(folder: Path, dataset: Dataset, shards: list[list[_Shard]], pool: str) -> None:
     """Writes what the workers read: once, named by content, to be memory-mapped and never sent in messages."""
     flat = [shard for of_party in shards for shard in of_party]
     ends = np.cumsum([len(shard) for shard in flat])

@@ -192,7 +192,7 @@ def prepared(sweep: Sweep, *, host: Host, reporter: Reporter) -> list[Cell]:
     Raises InvalidInput for the first setting that `run` would not take, DataUnavailable or DataCorrupt.
     """
     cells: list[Cell] = []
-    shared = Shared(host, reporter)
+    shared = _Shared(host, reporter)
     source = source_digest("simulations.sweep", "simulations.stages", "protocols.mechanisms", "protocols.budgets")
     for number, settings in sorted(sweep.cells, key=lambda cell: votes_key(cell[1])):
         try:
@@ -219,7 +219,7 @@ def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter
     """One row per setting, data seed and seed, in this order. What `kept` holds of an interrupted sweep is not run
     again; each cell is kept there once it is finished.
     """
-    rows, shared = [], Shared(host, reporter)
+    rows, shared = [], _Shared(host, reporter)
     with reporter.stage(f"sweep of {counted(len(sweep.settings), 'setting')}, {counted(len(cells), 'run')}") as stage:
         for done, cell in enumerate(cells, 1):
             path = kept / f"{cell.key}.json"
@@ -229,14 +229,14 @@ def run_cells(cells: list[Cell], sweep: Sweep, *, host: Host, reporter: Reporter
     return sorted(rows, key=lambda row: (row["setting"], row["data_seed"], row["seed"]))
 
 
-def keep(cell: Cell, shared: Shared, path: Path) -> list[Row]:
+def keep(cell: Cell, shared: _Shared, path: Path) -> list[Row]:
     """Runs a cell and keeps its rows in the file, whole or not at all; returns them."""
     found = list(_rows(cell, shared))
     write_atomically(path, json.dumps(found))
     return found
 
 
-class Shared:
+class _Shared:
     """Inputs and votes of the cells at hand: those of one kind at a time, as they may be large."""
 
     def __init__(self, host: Host, reporter: Reporter) -> None:
@@ -272,7 +272,7 @@ def votes_key(settings: Experiment) -> str:
     return repr((settings.data_seed, pooled, settings.askers, sorted(rest.items())))
 
 
-def _rows(cell: Cell, shared: Shared) -> Iterator[Row]:
+def _rows(cell: Cell, shared: _Shared) -> Iterator[Row]:
     """The figures of every seed of one cell."""
     if cell.refused:
         for seed in cell.settings.seeds:
@@ -361,7 +361,7 @@ def run_apart(cells: Sequence[Cell], *, host: Host, reporter: Reporter, kept: Pa
 
 def _cast(cells: Iterable[Cell], *, host: Host, reporter: Reporter) -> None:
     """Makes sure that the votes of all cells are cached; those of one kind at a time are in memory."""
-    shared = Shared(host, reporter)
+    shared = _Shared(host, reporter)
     for cell in {votes_key(cell.settings): cell for cell in cells}.values():
         shared.run(cell.settings)
 
@@ -371,7 +371,7 @@ class SweepHost:
 
     def __init__(self, *, kept: Path, host: Host) -> None:
         self._kept = kept
-        self._shared = Shared(host, Reporter(quiet=True))
+        self._shared = _Shared(host, Reporter(quiet=True))
 
     def handle(self, requests: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
         """Runs each cell (its key, and its settings as JSON) and keeps its rows; the reply is empty."""

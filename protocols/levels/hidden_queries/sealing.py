@@ -44,7 +44,7 @@ from protocols.study.levels import hidden
 from protocols.study.study import Study
 from protocols.wire.messages import Refusal, StepRequest, VoteRequest, decode_arrays, encode_arrays
 
-KEY_BYTES = 32
+_KEY_BYTES = 32
 _QUERIER = "querier"
 
 
@@ -139,7 +139,7 @@ class Beginning:
     def __init__(self, computation: Computation, *, key: ec.EllipticCurvePrivateKey, source: RandomSource) -> None:
         """key: the private half of the key that the study names for the querier."""
         self._computation = computation
-        self._fresh = X25519PrivateKey.from_private_bytes(source(KEY_BYTES))
+        self._fresh = X25519PrivateKey.from_private_bytes(source(_KEY_BYTES))
         self._public = self._fresh.public_key().public_bytes_raw()
         self._signature = sign(key, computation.begun(self._public))
 
@@ -155,7 +155,7 @@ class Beginning:
         """
         if len(arrays) != 3:
             raise MalformedMessage(f"the first reply has {len(arrays)} arrays; allowed: a key, its signature, an offer")
-        computation, theirs, signature = self._computation, check_bytes(arrays[0], KEY_BYTES), _signature(arrays[1])
+        computation, theirs, signature = self._computation, check_bytes(arrays[0], _KEY_BYTES), _signature(arrays[1])
         statement = computation.agreed(self._public, theirs)
         if not roster_verifier(computation.study)(computation.seat, statement, signature):
             raise Refused(Code.BAD_SIGNATURE, f"the key of the computation is not signed by {computation.seat!r}")
@@ -171,11 +171,11 @@ def answered_beginning(
     arrays: the querying party's key and signature. Raises MalformedMessage, Refused("bad_signature") unless the study's
     querier begins this computation.
     """
-    theirs, signature = check_bytes(arrays[0], KEY_BYTES), _signature(arrays[1])
+    theirs, signature = check_bytes(arrays[0], _KEY_BYTES), _signature(arrays[1])
     named = public_keys(((_QUERIER, hidden(computation.study.confidentiality).querier_key),))
     if not verifier(named)(_QUERIER, computation.begun(theirs), signature):
         raise Refused(Code.BAD_SIGNATURE, "the computation is not begun by the querier that the study names")
-    fresh = X25519PrivateKey.from_private_bytes(source(KEY_BYTES))
+    fresh = X25519PrivateKey.from_private_bytes(source(_KEY_BYTES))
     public = fresh.public_key().public_bytes_raw()
     statement = computation.agreed(theirs, public)
     sealing = _derived(fresh, theirs, statement)
@@ -184,10 +184,10 @@ def answered_beginning(
 
 def _derived(own: X25519PrivateKey, theirs: bytes, statement: bytes) -> Sealing:
     about = hashlib.sha256(statement).digest()
-    both = HKDF(hashes.SHA256(), 2 * KEY_BYTES, salt=about, info=b"conclave computation keys 1").derive(
+    both = HKDF(hashes.SHA256(), 2 * _KEY_BYTES, salt=about, info=b"conclave computation keys 1").derive(
         agreed(own, theirs)
     )
-    return Sealing(both[:KEY_BYTES], both[KEY_BYTES:], about)
+    return Sealing(both[:_KEY_BYTES], both[_KEY_BYTES:], about)
 
 
 def _signature(array: ndarray) -> bytes:

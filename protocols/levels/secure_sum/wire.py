@@ -51,7 +51,7 @@ SECRETS = 2
 # The receiver's key; a share of each secret and of what blinds the key of masks, and a Poly1305 tag.
 SEALED_BYTES = KEY_BYTES + (SECRETS + 1) * SCALAR_BYTES + 16
 # What a party found of a neighbour's dealing.
-NOTHING, VALID, NOT_VALID = range(3)
+_NOTHING, VALID, NOT_VALID = range(3)
 
 Arrays = tuple[ndarray, ...]
 Expected = tuple[str, str, tuple[int, ...]]

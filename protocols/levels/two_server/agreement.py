@@ -52,7 +52,7 @@ EVALUATION_NOTES = (_EVALUATED, _MASKS, _ANSWER)
 
 
 @dataclass(frozen=True, eq=False)
-class Opened:
+class _Opened:
     """The outputs on which both servers agree.
 
     labels: class ids, ABSTAIN where a query did not pass the threshold; signed: the same as the guardian knows them:
@@ -65,7 +65,7 @@ class Opened:
 
 def coordinator_opens(
     channel: Channel, sizes: Sizes, *, notes: BatchNotes, evaluate: Callable[[], Evaluated]
-) -> Opened:
+) -> _Opened:
     """The labels, as soon as the guardian has shown that it holds the same.
 
     evaluate: evaluates the batch with the guardian over the channel; called unless an evaluation is to be opened.
@@ -101,7 +101,7 @@ def coordinator_opens(
     return _opened(outputs, sizes, mask=evaluated.mask)
 
 
-def guardian_opens(channel: Channel, sizes: Sizes, *, notes: BatchNotes, evaluate: Callable[[], Evaluated]) -> Opened:
+def guardian_opens(channel: Channel, sizes: Sizes, *, notes: BatchNotes, evaluate: Callable[[], Evaluated]) -> _Opened:
     """As `coordinator_opens`, for the guardian, which knows the labels as they are signed and no others."""
     compared = _Compared.noted(notes)
     if compared is not None:
@@ -192,10 +192,10 @@ def _first(notes: BatchNotes, kind: str, message: bytes) -> bytes:
 
 def _opened(
     outputs: Bool[ndarray, "outputs queries"], sizes: Sizes, *, mask: Bool[ndarray, "label_bits queries"] | None
-) -> Opened:
+) -> _Opened:
     label, passed = outputs[: sizes.label_bits], outputs[sizes.label_bits :].all(axis=0)
     signed, labels = (
         np.where(passed, (bits.astype(np.int64) << np.arange(len(bits))[:, None]).sum(axis=0), ABSTAIN)
         for bits in (label, label if mask is None else label ^ mask)
     )
-    return Opened(labels, signed)
+    return _Opened(labels, signed)

@@ -48,7 +48,7 @@ from protocols.refusals.code import Code
 # shows nothing new, so this bounds no leak: it ends the retries of a server that stalls, of which each costs the other
 # some seconds of its processor. An honest pair needs one for each time that its line breaks.
 MOST_ATTEMPTS = 64
-SECRET_BYTES = 32
+_SECRET_BYTES = 32
 
 # Notes of a batch: a server's secret of the check; what it was checked with; that it ended.
 _SECRET, _CHECKED = "check secret", "checked"
@@ -68,7 +68,7 @@ class OneCheck:
 
     def secret(self, source: RandomSource) -> bytes:
         """This server's secret of the check: drawn from `source` once, and noted."""
-        return self._ledger.note(self._request, _SECRET, source(SECRET_BYTES))
+        return self._ledger.note(self._request, _SECRET, source(_SECRET_BYTES))
 
     def pin(self, step: str, value: bytes) -> None:
         """Keeps what a step was done with. Raises Refused("other_coin"), ("other_check") for another than the first."""

@@ -36,7 +36,7 @@ from protocols.refusals.code import Code
 from protocols.study.levels import guarded
 from protocols.study.study import Study
 
-SEED_BYTES, HASH_BYTES = 16, 32
+_SEED_BYTES, _HASH_BYTES = 16, 32
 # Rows for each query: the one that is used, and those that are opened.
 ROWS_A_QUERY = 4
 
@@ -80,7 +80,7 @@ class NoisePool:
     def of(cls, seed: bytes, *, queries: int) -> NoisePool:
         """The pool for so many queries."""
         rows = ROWS_A_QUERY * queries
-        seeds = next_bytes(keystream(derived_key("noise rows", seed)), SEED_BYTES * rows).reshape(rows, SEED_BYTES)
+        seeds = next_bytes(keystream(derived_key("noise rows", seed)), _SEED_BYTES * rows).reshape(rows, _SEED_BYTES)
         one, two = (derived_key(f"{which} coin of noise", seed) for which in ("first", "second"))
         return cls(seeds, (one, two))
 
@@ -116,7 +116,7 @@ def coin_of(coordinators: bytes, guardians: bytes) -> bytes:
 
 def opening_bytes(rows: int, queries: int) -> int:
     """How long an opening is."""
-    return SEED_BYTES * (rows - queries) + HASH_BYTES * (queries + 1)
+    return _SEED_BYTES * (rows - queries) + _HASH_BYTES * (queries + 1)
 
 
 def check_opening(
@@ -130,10 +130,10 @@ def check_opening(
     rows = len(order)
     shown, hidden = np.sort(order[queries:]), np.sort(order[:queries])
     octets = np.frombuffer(opening, dtype=np.uint8)
-    seeds, leaves, digest = np.split(octets, [SEED_BYTES * len(shown), -HASH_BYTES])
-    seeds = seeds.reshape(-1, SEED_BYTES)
-    all_leaves = np.empty((rows, HASH_BYTES), dtype=np.uint8)
-    all_leaves[hidden] = leaves.reshape(-1, HASH_BYTES)
+    seeds, leaves, digest = np.split(octets, [_SEED_BYTES * len(shown), -_HASH_BYTES])
+    seeds = seeds.reshape(-1, _SEED_BYTES)
+    all_leaves = np.empty((rows, _HASH_BYTES), dtype=np.uint8)
+    all_leaves[hidden] = leaves.reshape(-1, _HASH_BYTES)
     all_leaves[shown] = _leaves(seeds, shown)
     if derived_key("noise pool", all_leaves.tobytes()) != commitment:
         raise Refused(Code.FALSE_INPUTS, "the other server opens other seeds of noise than it had committed to")
@@ -151,7 +151,7 @@ def row_order(coin: bytes, rows: int) -> Int64[ndarray, " rows"]:
 
 def _leaves(seeds: UInt8[ndarray, "rows 16"], positions: Int64[ndarray, " rows"]) -> UInt8[ndarray, "rows 32"]:
     hashes = b"".join(hashlib.sha256(b"conclave noise seed" + row).digest() for row in _numbered(seeds, positions))
-    return np.frombuffer(hashes, dtype=np.uint8).reshape(-1, HASH_BYTES)
+    return np.frombuffer(hashes, dtype=np.uint8).reshape(-1, _HASH_BYTES)
 
 
 def _numbered(seeds: UInt8[ndarray, "rows 16"], positions: Int64[ndarray, " rows"]) -> list[bytes]:

@@ -125,7 +125,7 @@ def evaluator_tags(
     return np.stack(tags)
 
 
-def message_bytes(numbers: int, *, repetitions: int) -> int:
+def _message_bytes(numbers: int, *, repetitions: int) -> int:
     """The length of a garbler's message about so many numbers."""
     return 4 * repetitions * BITS * numbers
 
@@ -335,7 +335,7 @@ class _Tags:
     def evaluated(self, channel: Channel, active: ndarray, bits: ndarray, hashing: LabelHash) -> None:
         """Takes the garbler's message about a chunk of this server's own numbers."""
         repetitions, first = len(self._inputs.alphas), self._counted(0, bits[0].size)
-        size = message_bytes(bits[0].size, repetitions=repetitions)
+        size = _message_bytes(bits[0].size, repetitions=repetitions)
         message = receive(channel, size, "what makes macs")
         self._tags.append(evaluator_tags(active, bits, message, hashing, first=first, repetitions=repetitions))
 

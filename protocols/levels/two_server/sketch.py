@@ -66,7 +66,7 @@ from protocols.levels.two_server.shares import (
 )
 
 # Stores what a step of a batch's check was done with; raises Refused for any other than the first: see batch_notes.py.
-Pin = Callable[[str, bytes], None]
+_Pin = Callable[[str, bytes], None]
 
 _HASH_BYTES = 32
 # Cells of a block of voters that are worked on at once.
@@ -99,7 +99,7 @@ class Ballots:
 
 
 def coordinator_checks(
-    channel: Channel, share: CoordinatorShare, ballots: Ballots, *, secret: bytes, pin: Pin
+    channel: Channel, share: CoordinatorShare, ballots: Ballots, *, secret: bytes, pin: _Pin
 ) -> Bool[ndarray, " voters"]:
     """Which voters' vectors are all well formed; the guardian gets the same.
 
@@ -137,7 +137,7 @@ def coordinator_checks(
 
 
 def guardian_checks(
-    channel: Channel, share: GuardianShare, ballots: Ballots, *, secret: bytes, pin: Pin
+    channel: Channel, share: GuardianShare, ballots: Ballots, *, secret: bytes, pin: _Pin
 ) -> Bool[ndarray, " voters"]:
     """As `coordinator_checks`, for the guardian."""
     voters, queries = ballots.takes_part.shape

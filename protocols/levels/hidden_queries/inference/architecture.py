@@ -74,7 +74,7 @@ def _wrapped(exact: Float64[ndarray, "rows columns"]) -> UInt32[ndarray, "rows c
 
 MAX_FEATURES = 2**20
 MAX_WEIGHTS = 2**25
-MAX_CLASSES = 256
+_MAX_CLASSES = 256
 # A batch takes two rounds of messages for a ReLU, and each may take the study's whole deadline.
 MAX_LAYERS = 64
 # A chunk of queries has at most so many numbers in its matrix of columns.
@@ -296,8 +296,8 @@ class Architecture:
                 raise InvalidInput(f"layer {number} drops {layer.shift} bits; allowed: 0 to {most}")
         if not any(isinstance(layer, LinearShape) for layer in self.layers):
             raise InvalidInput("the model has no layer with weights; allowed: at least one dense layer or convolution")
-        if not 2 <= width <= MAX_CLASSES:
-            raise InvalidInput(f"the model has {width} classes; allowed: 2 to {MAX_CLASSES}")
+        if not 2 <= width <= _MAX_CLASSES:
+            raise InvalidInput(f"the model has {width} classes; allowed: 2 to {_MAX_CLASSES}")
 
     @property
     def classes(self) -> int:

@@ -166,7 +166,7 @@ class Answerer:
         )
 
 
-Request = tuple[str, Arrays]
+_Request = tuple[str, Arrays]
 
 
 class Querier:
@@ -198,11 +198,11 @@ class Querier:
             raise MalformedMessage(f"the batch waits for the reply to {self._waiting[0].name!r}; more requests follow")
         return self._unfinished
 
-    def start(self) -> Request:
+    def start(self) -> _Request:
         """The first request; it is empty, and could be made before there are inputs."""
         return self._waiting[0].name, ()
 
-    def step(self, reply: Arrays) -> Request | None:
+    def step(self, reply: Arrays) -> _Request | None:
         """The next request, or None at the end. Raises MalformedMessage for a bad reply; the batch is over then."""
         if self._over:
             raise MalformedMessage("a reply came after the batch was over; allowed: nothing more")

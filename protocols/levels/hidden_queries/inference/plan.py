@@ -78,7 +78,7 @@ class LinearGate:
         return outputs
 
 
-Step = LinearGate | ReLUGate | PoolShape
+_Step = LinearGate | ReLUGate | PoolShape
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class RoundTrip:
 class InferencePlan:
     """The steps of one batch, and the vote at its end."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[_Step, ...]
     vote: VoteGate
     queries: int
 
@@ -104,7 +104,7 @@ class InferencePlan:
         if not 1 <= queries <= MAX_QUERIES:
             raise InvalidInput(f"a batch has {queries} queries; allowed: 1 to {MAX_QUERIES}")
         bits = architecture.precision.accumulator_bits
-        steps: list[Step] = []
+        steps: list[_Step] = []
         for layer in architecture.layers:
             if isinstance(layer, ReLUShape):
                 steps.append(ReLUGate(queries * layer.inputs, layer.shift, Digits.of(bits, layer.shift)))
@@ -155,7 +155,7 @@ class InferencePlan:
         return tuple(found)
 
     @staticmethod
-    def answerers(step: Step | VoteGate) -> tuple[Piece, ...]:
+    def answerers(step: _Step | VoteGate) -> tuple[Piece, ...]:
         """What the answering party's seed gives for a step."""
         if isinstance(step, PoolShape):
             return ()
@@ -164,7 +164,7 @@ class InferencePlan:
         return (step.weights,) if isinstance(step, LinearGate) else step.free
 
     @staticmethod
-    def queriers(step: Step | VoteGate) -> tuple[Piece, ...]:
+    def queriers(step: _Step | VoteGate) -> tuple[Piece, ...]:
         """What the querying party's seed gives for a step."""
         if isinstance(step, PoolShape):
             return ()
