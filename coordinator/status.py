@@ -17,7 +17,7 @@ import numpy as np
 from coordinator.connection.relaying import most_spent
 from coordinator.store.store import Job, Serving, Store, ledger_path
 from protocols.ledger.ledger import Ledger
-from protocols.plural import at_most, counted
+from protocols.plural import at_most, counted, some
 from protocols.study.study import Study, party_of
 from runtime.loopback import Family
 from runtime.page import annex, document, strip, table, text, verdict
@@ -161,6 +161,7 @@ def _seats(
     return [
         {
             "seat": seat.party,
+            "display_name": seat.display_name,
             "connected": party_of(seat.party) in connected,
             "ready": (study.digest.hex(), seat.party) in approved,
             "asked": bool(spent[at]),
@@ -220,8 +221,8 @@ def families(status: Mapping[str, Any]) -> list[Family]:
 
 _SOON_DAYS = 3.0
 _WAITS = ("waiting", "running")
-# Names in one line; the rest is counted.
-_MOST_NAMED = 8
+# More hospitals than this are folded.
+_MOST_OPEN = 8
 
 
 def operator_page(
@@ -252,7 +253,7 @@ def operator_page(
         kind="live page of an operator, read only",
         body="\n".join([
             verdict(f"{says}.", needs, tone="warn" if needs else "good"),
-            *_studies(status["studies"]), *_hospitals(status),
+            *_studies(status["studies"], {each["party"] for each in _members(status)}), *_hospitals(status),
         ]),
         footer=f"<p>As of {_utc(now)}; <a href=\"\">load it again</a>. Nothing can be changed here: use "
         "conclave-coordinator.</p>",
@@ -316,54 +317,55 @@ def blocking(study: Mapping[str, Any]) -> list[str]:
     """Who keeps a study from going on, with what to do; of one that is asked once, everybody who is not ready."""
     if study["state"] not in ("created", *_WAITS):
         return []
-    waits = [each for each in study["seats"] if not each["withdrawn"] and not each["asked"]]
-    if not study["once"] and sum(each["connected"] for each in study["seats"]) >= study["quorum"]:
-        waits = [each for each in waits if study["state"] == "created"]
-    away = [each["seat"] for each in waits if not each["connected"]]
-    unready = [each["seat"] for each in waits if each["connected"] and not each["ready"]]
+    waits = [each for each in study["seats"] if not each["withdrawn"] and not (study["once"] and each["asked"])]
+    away = [_shown(each) for each in waits if not each["connected"]]
+    unready = [_shown(each) for each in waits if each["connected"] and not each["ready"] and not each["asked"]]
+    if not study["once"] and study["state"] != "created" and len(study["seats"]) - len(away) >= study["quorum"]:
+        return [f"{study['study']}: goes on without the votes of {some(away)}; have its node started: "
+                "conclave-party run"] if away else []  # fmt: skip
     found = []
     if away:
-        found.append(f"{study['study']}: not connected: {_some(away)}; have its node started: conclave-party run")
+        found.append(f"{study['study']}: not connected: {some(away)}; have its node started: conclave-party run")
     if unready:
-        found.append(f"{study['study']}: not approved: {_some(unready)}; send the study, for: conclave-party approve")
+        found.append(f"{study['study']}: not approved: {some(unready)}; send the study, for: conclave-party approve")
     if found and study["once"]:
         found.append(f"{study['study']} is asked once: it waits for all, or: conclave-coordinator label "
                      f"{study['study']} --without SEAT")  # fmt: skip
     return found
 
 
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
-    return ", ".join(names[:_MOST_NAMED]) + more
+def _shown(seat: Mapping[str, Any]) -> str:
+    """A seat for people, with its display name."""
+    return f"{seat['display_name']} ({seat['seat']})" if seat["display_name"] else str(seat["seat"])
 
 
-def _steps(study: Mapping[str, Any]) -> list[tuple[str, int, int]]:
-    """Where the seats of a study stand: connected, approved (as far as they are connected), asked; and its release."""
+def _steps(study: Mapping[str, Any], enrolled: Collection[str]) -> list[tuple[str, int, int]]:
+    """Where the seats of a study stand: with a certificate, connected, approved (as far as they are connected), asked;
+    and its labels."""
     seats = study["seats"]
+    invited = sum(party_of(each["seat"]) in enrolled for each in seats)
     counts = [(name, sum(bool(each[key]) for each in seats)) for name, key in
               (("connected", "connected"), ("approved", "ready"), ("asked", "asked"))]  # fmt: skip
-    steps = [("invited", len(seats), len(seats)), *((name, there, len(seats)) for name, there in counts)]
+    steps = [("enrolled", invited, len(seats)), *((name, there, len(seats)) for name, there in counts)]
     return [*steps, ("labelled", int(study["state"] == "finished"), 1)]
 
 
-def _studies(studies: Sequence[Mapping[str, Any]]) -> list[str]:
+def _studies(studies: Sequence[Mapping[str, Any]], enrolled: Collection[str]) -> list[str]:
     parts = ["<h2>Studies</h2>", *([] if studies else ["<p>There is none yet.</p>"])]
     for study in studies:
-        away = [each["seat"] for each in study["seats"] if not each["connected"]]
         asked = f"{study['asked']} of {counted(study['pool'], 'query')} asked in {counted(study['batches'], 'batch')}"
         answered = "" if study["answered"] is None else f", {study['answered']} answered"
         parts += [
             f"<h3>{text(study['study'])}: {text(study['state'])}</h3>",
-            strip(_steps(study)),
+            strip(_steps(study, enrolled)),
             f"<p>{text(asked + answered)}; quorum {text(study['quorum'])} of {counted(len(study['seats']), 'seat')}. "
             f"{text(_sentence(study['message']))}</p>",
-            *([f"<p>Not connected: {text(_some(away))}.</p>"] if away else []),
             annex(f"All {counted(len(study['seats']), 'seat')} of {study['study']}", table(
                 f"Seats of {study['study']}",
                 ("seat", "connected", "answers left", "epsilon used", "guaranteed", "delta", "batches left out"),
                 [
                     (
-                        each["seat"], "yes" if each["connected"] else "no", each["answers_left"],
+                        _shown(each), "yes" if each["connected"] else "no", each["answers_left"],
                         at_most(each["epsilon_used"]), at_most(each["epsilon_guaranteed"]), at_most(each["delta"]),
                         each["left_out"],
                     )
@@ -394,10 +396,13 @@ def _hospitals(status: Mapping[str, Any]) -> list[str]:
     ]
     invited = status["open_invitations"]
     head = ("hospital", "connected", "software", "certificate's days left", "revoked")
+    listed = "<p>None has a certificate yet.</p>"
+    if rows:
+        listed = table("Connections and certificates", head, rows, words=(1,))
     return [
         "<h2>Hospitals</h2>",
-        table("Connections and certificates", head, rows, words=(1,)) if rows else "<p>None has a certificate yet.</p>",
-        *([f"<p>Invited, and not enrolled yet: {text(', '.join(invited))}.</p>"] if invited else []),
+        annex(f"All {len(rows)} hospitals", listed) if len(rows) > _MOST_OPEN else listed,
+        *([f"<p>Invited, and not enrolled yet: {text(some(invited))}.</p>"] if invited else []),
     ]
 
 

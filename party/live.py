@@ -25,7 +25,7 @@ from protocols.plural import at_most, counted
 from protocols.reading import read_bytes, read_json
 from protocols.refusals.table import meaning_of
 from runtime.files import write_atomically
-from runtime.page import document, facts, table, verdict
+from runtime.page import Bar, document, facts, table, verdict
 
 # Events that a person has to look at, and what ends each: it is then no longer shown.
 _TROUBLES: Final[Mapping[str, str]] = {
@@ -343,14 +343,15 @@ def _lifetime(state: NodeState) -> list[str]:
     rows = [
         (
             each.data_set, each.unit, bounded(each.epsilon_reserved, state.lifetime_bound), at_most(each.cap.epsilon),
-            at_most(each.cap.delta), f"{100 * each.share:.1f} %",
+            at_most(each.cap.delta), Bar(min(each.share, 1.0), f"{100 * each.share:.1f} %"),
         )
         for each in state.lifetime
     ]  # fmt: skip
     if not rows:
         return []
     head = ("data set", "unit", "epsilon reserved", "lifetime cap", "delta", "reserved of the cap")
-    return ["<h2>Lifetime caps</h2>", table("What all studies together have reserved", head, rows)]
+    note = "<p>The shares of studies add up to what the cap affords; their epsilons do not.</p>"
+    return ["<h2>Lifetime caps</h2>", table("What all studies together have reserved", head, rows), note]
 
 
 def _happened(entries: Sequence[Happened]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import ceil, floor, inf, log10
 from typing import Final
 
@@ -20,6 +20,16 @@ def counted(number: int, noun: str) -> str:
     """The number and its noun; noun: in the singular, which stays for one alone."""
     before, space, last = noun.rpartition(" ")
     return f"{number} {before}{space}{last if number == 1 else _IRREGULAR.get(last, f'{last}s')}"
+
+
+# Names in one line; the rest is counted.
+_MOST_NAMED: Final = 8
+
+
+def some(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMED} more" if len(names) > _MOST_NAMED else ""
+    return ", ".join(names[:_MOST_NAMED]) + more
 
 
 # A figure that float64 has already rounded is not moved by a digit.

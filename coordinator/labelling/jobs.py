@@ -36,6 +36,7 @@ from protocols.labelling.schedule import STOP_MEANINGS, StopReason
 from protocols.ledger.ledger import Ledger
 from protocols.levels.level import Aggregation, Counted, ReservedBatch, code_of
 from protocols.levels.table import aggregation_of
+from protocols.plural import some
 from protocols.reading import read_bytes
 from protocols.refusals.code import Code
 from protocols.refusals.table import meaning_of
@@ -499,7 +500,7 @@ class ServedStudy:
         """Reports whom the round waits for, if that has changed; returns what was reported."""
         here = set(self._hub.connected())
         missing = sorted(seat for seat in seats if party_of(seat) not in here)
-        asks = f"asking; not connected: {', '.join(missing)}" if missing else "asking; waiting for answers"
+        asks = f"asking; not connected: {some(missing)}" if missing else "asking; waiting for answers"
         text = self._late.waiting or "; ".join(filter(None, (asks, self._late.left_out())))
         if text != said:
             job = self._store.job(self.name)

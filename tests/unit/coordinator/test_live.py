@@ -9,7 +9,7 @@ from coordinator.status import blocking, next_commands, operator_page, students_
 from protocols.wire.enrolment import Enrol, Enrolled
 
 SEAT = {
-    "seat": "north", "connected": False, "ready": False, "asked": True, "withdrawn": False,
+    "seat": "north", "display_name": None, "connected": False, "ready": False, "asked": True, "withdrawn": False,
     "answers_left": 7, "epsilon_used": 0.5, "epsilon_guaranteed": 2.0,
     "delta": 1e-5, "left_out": 3,
 }  # fmt: skip
@@ -37,30 +37,45 @@ def commands(state, *, trained=False, **changed):
 
 def test_the_batch_now_and_whom_it_waits_for_come_first():
     shown = page()
-    says = "Serving; 0 of 1 hospital connected; heart: asking; not connected: north; nothing needs you."
+    says = "Serving; 0 of 1 hospital connected; heart: asking; not connected: north; 1 thing to do."
     assert says in shown
-    assert 'class="verdict good"' in shown
+    assert 'class="verdict warn"' in shown
+    assert "[heart: not connected: north; have its node started: conclave-party run]" in shown
     assert "20 of 58 queries asked in 2 batches, 9 answered" in shown
     assert "quorum 1 of 1 seat. Asking; not connected: north.</p>" in shown
     assert '<td data-name="revoked">no</td>' in shown
     assert "<script" not in shown
 
 
+@pytest.mark.parametrize(("quorum", "said"), [(3, "not connected"), (2, "goes on without the votes of")])
+def test_one_of_three_that_is_down_is_never_green(quorum, said):
+    up = SEAT | {"connected": True, "ready": True}
+    seats = [up | {"seat": "north"}, up | {"seat": "east"}, SEAT | {"seat": "west", "display_name": "Klinik W"}]
+    shown = page(studies=[STUDY | {"seats": seats, "quorum": quorum, "message": ""}])
+    assert 'class="verdict warn"' in shown
+    assert f"{said}{': ' * (quorum == 3)}{' ' * (quorum == 2)}Klinik W (west); have its node started" in shown
+    assert 'class="verdict good"' in page(studies=[STUDY | {"seats": [up]}])
+
+
 def test_who_blocks_a_study_is_named_with_what_to_do_and_of_250_only_the_first():
     seats = [SEAT | {"seat": f"h{n}", "asked": False, "connected": n > 200, "ready": n > 240} for n in range(250)]
+    seats[0]["seat"] = "north"
     created = STUDY | {"state": "created", "seats": seats, "quorum": 200, "once": True}
     away, unready, once = blocking(created)
-    assert "h0, h1" in away
+    assert "north, h1" in away
     assert "and 193 more" in away
     assert "h201" in unready
     assert "label heart --without SEAT" in once
     shown = page(studies=[created])
     assert 'class="verdict warn"' in shown
     strip = shown[shown.index('<ol class="strip"') : shown.index("</ol>")]
-    assert [int(each) for each in re.findall(r"(\d+) of 250", strip)] == [250, 49, 9, 0]
+    assert [int(each) for each in re.findall(r"(\d+) of 250", strip)] == [1, 49, 9, 0]
+    folded = page(studies=[created], parties=[STATUS["parties"][0] | {"party": f"h{n}"} for n in range(250)])
+    opened = re.sub(r"<details.*?</details>", "", folded, flags=re.DOTALL)
+    assert opened.count("h240") == 0 < folded.count("h240")
     # Beside a quorum, batches go on; a study that ended, or a hospital that withdrew, blocks nothing.
     going = [each | {"connected": True, "ready": True} for each in seats[:-1]] + [seats[-1] | {"connected": False}]
-    assert blocking(created | {"once": False, "state": "running", "seats": going}) == []
+    assert "goes on" in blocking(created | {"once": False, "state": "running", "seats": going})[0]
     assert len(blocking(created | {"state": "running", "seats": going})) == 2
     assert blocking(created | {"state": "finished"}) == []
     assert blocking(created | {"seats": [each | {"withdrawn": True} for each in seats]}) == []
@@ -108,7 +123,7 @@ def test_what_an_operator_has_to_look_at_is_named_before_the_tables():
     assert "certificate ends in 1.2 days" in first
     assert "has not answered in time 4 times" in first
     assert "given up without labels: batch 3" in first
-    assert "3 things to do" in first
+    assert "4 things to do" in first
 
 
 def test_a_revoked_hospital_is_no_member():
