@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from protocols.crypto.channel import pair
-from protocols.errors import ChannelClosed, InvalidInput, Refused
+from protocols.errors import ChannelClosed, InvalidInput
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
 from protocols.levels.hidden_queries import querier as private_queries
@@ -29,6 +29,7 @@ from tests.harness.private_models import (
     linear_models,
     private_models,
 )
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
@@ -322,12 +323,12 @@ def test_terms_of_hidden_queries_that_say_too_little_are_refused(changes, messag
 def test_queries_beyond_the_bound_are_refused_before_anything_is_asked():
     queries = hidden_queries()
     queries[3, 0, 0] = 1.5
-    with pytest.raises(InvalidInput, match="1 of 16 queries"):
+    with refuses(InvalidInput, 1, 16):
         private_queries.PrivateQueries(STUDY, queries, lambda: None, key=QUERIER_KEY, source=seeded_source(1))
 
 
 def test_a_guardian_deals_for_no_study_without_a_querier():
     study = lattice_study(two_server())
     here, _ = pair()
-    with pytest.raises(Refused, match="no_querier"):
+    with refused_for("no_querier"):
         serve_deals(here, (DEAL,), study, key=SIGNING_KEY, source=seeded_source(5))

@@ -21,6 +21,7 @@ from protocols.wire.messages import Refusal, StepReply, StepRequest
 from tests.contract.test_hidden_queries import vote_request
 from tests.harness.levels import SEAT_KEYS, SIGNING_KEY, GuardianHere
 from tests.harness.private_models import PrivateParties, asking, begun, hidden_study, private_models
+from tests.harness.refusals import refuses
 from tests.harness.seeded import seeded_source
 
 STUDY = hidden_study()
@@ -137,7 +138,7 @@ def test_a_hospital_that_announces_very_many_layers_gets_nothing():
     # The scores, over and over: cheap in bytes, so that no limit of sizes refuses them.
     text["layers"] += [{"kind": "relu", "inputs": STUDY.classes, "shift": 0}] * 1000
     made = Offer(json.dumps(text).encode(), bytes(range(32)), bytes(70))
-    with pytest.raises(MalformedMessage, match="layers"):
+    with refuses(MalformedMessage, "layers"):
         Offer.read(made.arrays(), STUDY)
 
 

@@ -77,11 +77,11 @@ class World:
     def attempt(self, at=None):
         """As after a start of the command, with randomness of its own."""
         self.at, self.edge, self.attempts = at, 0, self.attempts + 1
-        here = GuardianHere(STUDY, self.guardians, seeded_source(5, self.attempts))
+        here = GuardianHere(STUDY, self.guardians, seeded_source(5, self.attempts % 4))
         own = opened(self.folder / "asker.sqlite")
         try:
             coordinator, positions = asking(
-                STUDY, Dialled(here, self), own, self.exchange, self.queries, key=100 + self.attempts
+                STUDY, Dialled(here, self), own, self.exchange, self.queries, key=100 + self.attempts % 4
             )
             return coordinator.label(positions)
         finally:

@@ -20,6 +20,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.study.chosen import CHOSEN
 from tests.harness.guardians import guarded_records, guarded_study
+from tests.harness.refusals import refused_for
 from tests.harness.studies import deployed_study
 
 TODAY = datetime.date(2026, 1, 1)
@@ -123,7 +124,7 @@ def test_studies_are_found_by_digest_also_those_that_are_approved_later(home):
     found = studies.find(first.digest)
     assert found.study == first
     assert studies.find(first.digest) is found
-    with pytest.raises(Refused, match="unknown_study"):
+    with refused_for("unknown_study"):
         studies.find(later.digest)
     approve(home, later)
     assert studies.find(later.digest).study == later
@@ -136,7 +137,7 @@ def test_a_study_whose_file_was_changed_is_no_longer_found(home):
     file = home.studies / study.name / "study.toml"
     file.write_text(file.read_text().replace("query_limit = 60", "query_limit = 61"))
     studies = ApprovedStudies(home, source=system_source)
-    with pytest.raises(Refused, match="unknown_study"):
+    with refused_for("unknown_study"):
         studies.find(study.digest)
     changed = studies.listed()[0]
     with pytest.raises(InvalidInput, match="this ledger is of study"):

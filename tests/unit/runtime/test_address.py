@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from runtime.address import check_address, listening
+from tests.harness.refusals import refuses
 
 
 @given(st.text(max_size=30) | st.from_regex(r"[a-z0-9.]+:[0-9]{1,6}", fullmatch=True), st.booleans())
@@ -19,7 +20,7 @@ def test_an_address_is_a_host_and_a_port_or_is_refused(text, listens):
 
 def test_a_free_port_can_be_listened_on_and_not_dialled():
     assert check_address("listen", "127.0.0.1:0", listens=True) == "127.0.0.1:0"
-    with pytest.raises(InvalidInput, match="address is '127"):
+    with refuses(InvalidInput, "address", "127.0.0.1:0"):
         check_address("address", "127.0.0.1:0")
 
 

@@ -22,6 +22,7 @@ from runtime.exits import Exit
 from tests.harness.deployed_records import POOL, draft, record_study_of, write_queries
 from tests.harness.homes import study_file
 from tests.harness.operators import make_home
+from tests.harness.refusals import refuses
 
 
 def test_the_noise_is_the_least_that_every_budget_affords_to_five_digits():
@@ -123,20 +124,20 @@ def test_the_template_of_a_count_is_a_draft_of_which_a_count_is_made(tmp_path):
     assert made.terms.class_names == ("no", "yes", "missing")
     assert {seat.epsilon for seat in made.roster} == {0.1}
     assert read_deployed(study_file(tmp_path, made)) == made
-    with pytest.raises(InvalidInput, match="'counts'"):
+    with refuses(InvalidInput, "counts"):
         plan_count(draft())
 
 
 def test_other_queries_than_the_studys_are_refused(tmp_path):
     study, queries = record_study_of()
     other = plan_records(draft(), POOL, choice=QueryChoice(bins=3), rule="exhaustive").queries
-    with pytest.raises(InvalidInput, match="allowed: that of the study"):
+    with refuses(InvalidInput, "that of the study"):
         read_blocks(write_queries(tmp_path, other), study)
     fewer = study.voting(votes=3)
-    with pytest.raises(InvalidInput, match="8 queries, 4 votes"):
+    with refuses(InvalidInput, 8, 4):
         read_blocks(write_queries(tmp_path, queries), fewer)
     wider = replace(study.terms, features=(), input_shape=(5,))
-    with pytest.raises(InvalidInput, match=r"records of shape \(4,\); allowed: \(5,\)"):
+    with refuses(InvalidInput, "(4,)", "(5,)"):
         read_blocks(write_queries(tmp_path, queries), replace(study, terms=wider))
 
 
@@ -176,7 +177,7 @@ def test_a_study_with_records_and_terms_gives_itself_back_from_its_file(tmp_path
 def test_a_study_whose_sums_do_not_fit_one_reply_is_not_opened():
     study, _ = record_study_of()
     check_askable(study, reply_bytes=8 * 8 * 2 + 2**16)
-    with pytest.raises(InvalidInput, match="has 65664 bytes; allowed: 65663, with fewer queries"):
+    with refuses(InvalidInput, 65664, 65663):
         check_askable(study, reply_bytes=8 * 8 * 2 + 2**16 - 1)
 
 

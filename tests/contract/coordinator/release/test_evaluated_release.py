@@ -21,6 +21,7 @@ from protocols.refusals.code import Code
 from tests.harness.deployed_records import HOSPITALS, POOL, judged_by, record_study_of, records_of
 from tests.harness.homes import make_member, study_file, write_records
 from tests.harness.levels import SEAT_KEYS, GuardianHere, two_server
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.released import Consortium, failed
 from tests.harness.seeded import seeded_source
 
@@ -169,9 +170,9 @@ def test_a_release_is_refused_unless_every_figure_is_surely_as_good_as_is_requir
     assert not (tmp_path / "bad").exists()
     check_required(["auroc of right>=0.0", "brier<=2", "specificity>=0"], figures, ("left", "right"))
     for wrong in ("accuracy", "precision>=0.5", "auroc of left>=0.5", "auroc of up>=0.5", "accuracy of left>=.5"):
-        with pytest.raises(InvalidInput, match="--require"):
+        with refuses(InvalidInput, "--require"):
             check_required([wrong], figures, ("left", "right"))
-    with pytest.raises(Refused, match="nobody judged"):
+    with refused_for("not_good_enough"):
         check_required(["accuracy>=0.5"], None, ("left", "right"))
 
 
@@ -180,7 +181,7 @@ def test_one_model_is_judged_and_no_other_is_released_as_it(evaluated, tmp_path)
     keep_model(tmp_path / "judged.model", model_for_judges(evaluated.trained, POOL), POOL, classes=2)
     assert (tmp_path / "judged.model").read_bytes() == evaluated.model
     other = train_student(evaluated.labelled, POOL, kind="random_forest", seed=0, device="cpu")
-    with pytest.raises(Refused, match="another student"):
+    with refused_for("batch_reused"):
         keep_model(tmp_path / "judged.model", model_for_judges(other, POOL), POOL, classes=2)
     with pytest.raises(InvalidInput, match="judges scored another student"):
         evaluated.consortium.release(evaluated.labelled, tmp_path / "other", trained=other, model=evaluated.model)

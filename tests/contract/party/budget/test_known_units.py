@@ -13,13 +13,13 @@ from party.budget.policy import Policy
 from party.data import load_records
 from party.lifetime import LifetimeCap, _seat_nano, epsilon_reached, position_of, study_cost
 from party.voting.contribution import read_votes
-from protocols.errors import Refused
 from protocols.study.queries import QueryBatch, no_inputs
 from protocols.wire.messages import VoteReply, VoteRequest
 from runtime.exits import Exit
 from tests.contract.party.voting.test_approving_record_votes import Place
 from tests.harness.deployed_records import HOSPITALS
 from tests.harness.homes import FEATURES, study_file, write_records
+from tests.harness.refusals import refused_for
 from tests.harness.studies import deployed_study
 
 SEAT = HOSPITALS[0]
@@ -98,7 +98,7 @@ def test_rows_without_names_are_refused_if_all_are_known_and_asked_about_from_5_
         data = place.home.settings().data
         units = policy.known.digests(data, load_records(data, place.study.terms))
         if kept == 60:
-            with pytest.raises(Refused, match="known_records"):
+            with refused_for("known_records"):
                 policy.known.check("ward-2", units, other_people=())
         else:
             assert policy.known.check("ward-2", units, other_people=()) == ({"ward": 30} if kept == 30 else {})
@@ -334,7 +334,7 @@ def test_a_unit_speaks_in_one_seat_and_may_say_it_again():
         people = known.of_names(["a", "b", "c"])
         known.speak(b"study", "x/low", people[:2])
         known.speak(b"study", "x/low", people[:2])
-        with pytest.raises(Refused, match="spoke_elsewhere"):
+        with refused_for("spoke_elsewhere"):
             known.speak(b"study", "x/high", people[1:])
         assert known.spoken_elsewhere(b"study", "x/low", people).tolist() == [False] * 3
         known.speak(b"another", "x/high", people)
@@ -352,7 +352,7 @@ def test_a_cap_for_another_unit_is_added_and_counts_the_earlier_studies(tmp_path
         cost = study_cost(place.study, SEAT, unit="record", spent=None, told_apart=True)
         assert uses["record"].reserved == 2 * cost.at(uses["record"].currency)
         caps = {"patient": LifetimeCap(12.0, 1e-5)}
-        with pytest.raises(Refused, match="lifetime_cap_changed"):
+        with refused_for("lifetime_cap_changed"):
             policy.forecast(replace(later, name="third"), party=SEAT, data_set="ward", caps=caps, told_apart=False)
 
 

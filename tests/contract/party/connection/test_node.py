@@ -20,6 +20,7 @@ from protocols.ledger.ledger import Ledger
 from protocols.study.queries import QueryBatch
 from protocols.wire.frames import NONCE_BYTES, Ask, Goodbye, Renewed, Welcome
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply, VoteRequest, decode, encode
+from tests.harness.refusals import refused_for
 from tests.harness.studies import deployed_study, pool_of, voter
 
 NOW = datetime.datetime.now(datetime.UTC)
@@ -101,7 +102,7 @@ def test_a_question_of_another_session_or_an_old_round_is_a_replay(at, how):
 def test_a_round_that_does_not_rise_is_a_replay(at):
     at.ask(round=7)
     for old in (7, 6):
-        with pytest.raises(Refused, match="replayed"):
+        with refused_for("replayed"):
             at.ask(number=1, round=old)
 
 
@@ -141,7 +142,7 @@ def test_a_study_that_is_not_approved_is_unknown(at):
 
 
 def test_a_coordinator_that_knows_more_of_this_log_than_it_holds_stops_the_node(at):
-    with pytest.raises(Refused, match="ledger_rolled_back"):
+    with refused_for("ledger_rolled_back"):
         at.ask(seen=Head(9, b"x" * 32))
     assert at.spent() == 0
 
@@ -150,7 +151,7 @@ def test_a_coordinator_whose_log_went_back_is_refused_and_charges_nothing(at):
     at.ask(own=Head(5, b"a" * 32))
     spent = at.spent()
     for own in (Head(4, b"a" * 32), Head(5, b"b" * 32)):
-        with pytest.raises(Refused, match="peer_rolled_back"):
+        with refused_for("peer_rolled_back"):
             at.ask(number=1, own=own)
     assert at.spent() == spent
 
@@ -162,7 +163,7 @@ def test_a_coordinator_that_only_sends_what_must_be_refused_is_left_in_whatever_
         at.session = _Session(welcomed_at=0.0)
         at.ask(envelope=b"")
     at.session = _Session(welcomed_at=0.0)
-    with pytest.raises(Refused, match="too_many_refusals"):
+    with refused_for("too_many_refusals"):
         at.ask(envelope=b"")
     at.ledger.close()
 
@@ -184,7 +185,7 @@ def test_asking_late_teachers_again_and_again_is_no_fault_of_the_coordinator(at,
 
 
 def test_a_welcome_of_another_session_is_a_replay(at):
-    with pytest.raises(Refused, match="replayed"):
+    with refused_for("replayed"):
         at.node._welcome(Welcome(1, b"y" * NONCE_BYTES, 0, ()), at.session, {})
 
 
@@ -195,7 +196,7 @@ def test_a_clock_that_is_off_is_said(at):
 
 @pytest.mark.parametrize("other", [{"key": new_key()}, {"name": "hospital-1"}])
 def test_a_renewed_certificate_of_another_name_or_key_is_not_taken(at, other):
-    with pytest.raises(Refused, match="bad_certificate"):
+    with refused_for("bad_certificate"):
         at.node._renewal.take(Renewed(to_pem(certificate(**other))))
     assert at.saved == []
 
@@ -221,7 +222,7 @@ def test_a_renewed_certificate_that_is_not_valid_now_takes_the_place_of_none_tha
 def test_a_node_whose_own_clock_jumps_waits_and_one_whose_certificate_ended_stops(at, monkeypatch):
     ended = {"now": datetime.datetime.now(datetime.UTC) + datetime.timedelta(days=40)}
     monkeypatch.setattr("party.connection.dialling._now", lambda: ended["now"])
-    with pytest.raises(Refused, match="certificate_expired"):
+    with refused_for("certificate_expired"):
         at.node._certificate_holds()
     monkeypatch.setattr(node_module, "_now", lambda: ended["now"])  # against seconds that only go on: a jump
     assert not at.node._certificate_holds()
@@ -270,5 +271,5 @@ def test_answers_that_nobody_reads_do_not_pile_up():
     outgoing = Outgoing()
     for _ in range(outgoing_module._UNSENT):
         outgoing.put(b"frame", waits=lambda: False)
-    with pytest.raises(Refused, match="not_read"):
+    with refused_for("not_read"):
         outgoing.put(b"frame", waits=lambda: False)

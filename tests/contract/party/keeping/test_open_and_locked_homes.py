@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 
 from party.commands.group import run_command
 from party.keeping import ABOUT, Archive, read_archive, write_archive
-from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.private_files import open_to_others
 from runtime.cli import run_group
 from runtime.exits import Exit
 from runtime.key_files import read_key
 from tests.harness.certifying import Certifying
 from tests.harness.homes import make_member, study_file, tabled
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.studies import deployed_study
 
 STUDY = tabled(deployed_study(1, mechanism="thresholded_gnmax", sigma_threshold=None, teachers=2))
@@ -71,7 +72,7 @@ def test_a_key_with_a_passphrase_is_standard_and_opens_with_it_alone(home, capsy
     assert call("home", "passphrase", home=home) == 0
     assert load_pem_private_key(home.key.read_bytes(), b"correct horse").private_numbers() == plain
     monkeypatch.setenv("CONCLAVE_PASSPHRASE", "wrong")
-    with pytest.raises(Refused, match="key_locked"):
+    with refused_for("key_locked"):
         home.open_key()
     monkeypatch.delenv("CONCLAVE_PASSPHRASE")
     monkeypatch.setattr("sys.stdin", io.StringIO())
@@ -125,11 +126,11 @@ def test_an_archive_gives_back_what_was_written_and_never_leaves_the_home(tmp_pa
     made = Archive("move", "now", "a", "b", {"home.id": b"1", "studies/0123456789abcdef/ledger-a+b.sqlite": b"2"})
     write_archive(tmp_path / "m", made, passphrase=None)
     assert read_archive(tmp_path / "m", passphrase=bytes) == made
-    with pytest.raises(InvalidInput, match="exists"):
+    with refuses(InvalidInput, "exists"):
         write_archive(tmp_path / "m", made, passphrase=None)
     for name in ("../key.pem", "/etc/passwd", "studies/../../x", "studies/0123456789abcdef/ledger-..%2f.sqlite"):
         (tmp_path / "z").write_bytes(zipped({ABOUT: b"{}", name: b""}))
-        with pytest.raises(DataCorrupt, match="allowed: the files of a home"):
+        with refuses(DataCorrupt, "the files of a home"):
             read_archive(tmp_path / "z", passphrase=bytes)
     with pytest.raises(DataUnavailable):
         read_archive(tmp_path / "none", passphrase=bytes)

@@ -11,6 +11,7 @@ from coordinator.queries.features import features_for
 from protocols.errors import DataUnavailable, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.feature_map import FeatureMap
+from tests.harness.refusals import refuses
 
 WEIGHTS = np.arange(24, dtype=np.float32).reshape(12, 2) / 8
 RECORDS = np.random.default_rng(0).random((300, 3, 4)).astype(np.float32)
@@ -98,7 +99,7 @@ def test_what_is_no_encoder_of_these_records_is_refused(content, records, words)
 
 
 def test_another_width_than_declared_is_refused() -> None:
-    with pytest.raises(InvalidInput, match=r"shape \(1, 2\); allowed: finite float32 of shape \(1, 3\)"):
+    with refuses(InvalidInput, "(1, 2)", "(1, 3)"):
         Encoder(model(), 3)(RECORDS)
 
 
@@ -112,5 +113,5 @@ def test_without_onnxruntime_one_error_says_what_to_install(monkeypatch) -> None
 
     monkeypatch.delitem(sys.modules, "protocols.features.onnx_model", raising=False)
     monkeypatch.setattr(builtins, "__import__", without)
-    with pytest.raises(InvalidInput, match=r"needs onnxruntime, which is not installed: pip install"):
+    with refuses(InvalidInput, "onnxruntime", "pip install"):
         Encoder(model(), 2)(RECORDS)

@@ -9,6 +9,7 @@ from protocols.errors import DataCorrupt, InvalidInput
 from protocols.features.encoder import Encoder
 from protocols.features.onnx_graph import check_even, check_onnx
 from protocols.features.onnx_model import OnnxModel
+from tests.harness.refusals import refuses
 
 SECRET = np.arange(4, dtype=np.float32)
 
@@ -67,7 +68,7 @@ def test_no_model_reads_a_file_of_the_working_folder(spy, tmp_path, monkeypatch)
     (tmp_path / "secret.bin").write_bytes(SECRET.tobytes())
     (tmp_path / "model.onnx").write_bytes(spy)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(InvalidInput, match="numbers from another file; allowed: a model that is one file"):
+    with refuses(InvalidInput, "a model that is one file"):
         Encoder(spy, 2)(np.ones((1, 2), np.float32))
     with pytest.raises(DataCorrupt, match="numbers from another file"):
         onnx(device="cpu").load(tmp_path / "model.onnx")
@@ -96,7 +97,7 @@ def test_no_record_moves_anothers_features_by_a_generator_that_goes_on() -> None
     spy = Encoder(model(branching(noise(), ["y"]), initializers=[HALF]), 2)
     records = np.zeros((6, 2), np.float32)
     records[2:] = 1
-    with pytest.raises(InvalidInput, match="RandomUniform; allowed: those of the ONNX standard that draw nothing"):
+    with refuses(InvalidInput, "RandomUniform", "ONNX"):
         spy(records)
 
 
@@ -121,7 +122,7 @@ def trained(**attributes):
 def test_a_running_mean_goes_on_from_record_to_record_unless_it_is_refused(monkeypatch) -> None:
     """onnxruntime writes it over the model's own numbers, so a batch normalisation in training has a memory."""
     spy, record = trained(training_mode=1), np.zeros((1, 2), np.float32)
-    with pytest.raises(InvalidInput, match="BatchNormalization; allowed: those of the ONNX standard"):
+    with refuses(InvalidInput, "BatchNormalization", "ONNX"):
         Encoder(spy, 2)(record)
     monkeypatch.setattr("protocols.features.onnx_model.check_onnx", lambda *_, **__: None)
     unchecked = OnnxModel.of(spy, where="it", own=False)
@@ -135,7 +136,7 @@ def test_a_model_that_fails_on_a_value_does_not_show_it() -> None:
         helper.make_node("Gather", ["table", "index"], ["y"]),
     ]
     spy = Encoder(model(nodes, initializers=[numpy_helper.from_array(np.zeros(9, np.float32), "table")]), 2)
-    with pytest.raises(InvalidInput, match=r"what they hold .*; allowed: of shape \(1, 2\)") as refused:
+    with refuses(InvalidInput, "(1, 2)") as refused:
         spy(np.array([[3.0, 4711.0]], np.float32))
     assert "4711" not in str(refused.value)
     assert refused.value.__suppress_context__
@@ -207,10 +208,10 @@ def test_operators_that_do_not_train_and_a_function_of_the_models_own_are_allowe
 
 def test_bytes_that_are_no_model_are_refused_and_so_are_names_that_are_no_text() -> None:
     for content in (b"\x0a", bytes(range(256)), b"\x3a\x05\x0a\xff\xff\xff\xff"):
-        with pytest.raises(DataCorrupt, match="not a readable ONNX model"):
+        with refuses(DataCorrupt, "ONNX"):
             check_onnx(content, where="it", own=True)
     no_text = DRAWING["outside the standard"][0].replace(b"com.microsoft", b"\xff" * 13)
-    with pytest.raises(DataCorrupt, match="operator"):
+    with refuses(DataCorrupt, "operator"):
         check_onnx(no_text, where="it", own=False)
 
 

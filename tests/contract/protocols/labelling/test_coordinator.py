@@ -11,6 +11,7 @@ from protocols.noise import cryptographic, simulated
 from protocols.votes import ABSTAIN, NOT_ASKED
 from protocols.wire.messages import Outcome, VoteReply, VoteRequest
 from tests.harness.reference import run_batch
+from tests.harness.refusals import refuses
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import make_study, make_votes
 
@@ -158,7 +159,7 @@ def test_a_pool_above_the_query_limit_is_refused():
             exchange=InProcessTransport({}),
             run=b"run",
         )
-        with pytest.raises(InvalidInput, match="at most 400"):
+        with refuses(InvalidInput, 400):
             coordinator.label(np.zeros((401, 1), np.float32))
 
 

@@ -5,7 +5,6 @@ import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.errors import Refused
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.clear import ClearAggregation
@@ -16,6 +15,7 @@ from protocols.votes import NOT_ASKED
 from protocols.wire.messages import Outcome, StepRequest, VoteRequest
 from tests.harness.dying import Deaths, Killed
 from tests.harness.levels import lattice_study
+from tests.harness.refusals import refused_for
 from tests.harness.six_parties import NAMES, POOL, SHARED, SIZE, SUMMED, VOTES, World
 
 
@@ -173,7 +173,7 @@ def test_a_label_that_comes_too_late_is_dropped(world):
         return replies
 
     going_on._exchange = given_up_in_between
-    with pytest.raises(Refused, match="given_up"):
+    with refused_for("given_up"):
         going_on.label(POOL)
     assert made.own.settled(0) == {}
     assert made.own.stored(0).payload == b""
@@ -182,11 +182,11 @@ def test_a_label_that_comes_too_late_is_dropped(world):
 
 def test_one_that_was_released_or_never_asked_is_not_given_up(world):
     made = world(SUMMED)
-    with pytest.raises(Refused, match="unknown_batch"):
+    with refused_for("unknown_batch"):
         made.coordinator().give_up(0, POOL)
     got = made.label()
     assert made.coordinator().open_batch is None
-    with pytest.raises(Refused, match="settled_otherwise"):
+    with refused_for("settled_otherwise"):
         made.coordinator().give_up(0, POOL)
     assert (made.label().labels == got.labels).all()
 

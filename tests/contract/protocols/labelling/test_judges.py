@@ -5,7 +5,7 @@ import pytest
 
 from coordinator.in_process import InProcessTransport
 from party.party import Party
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import read_study, write_study
@@ -15,6 +15,7 @@ from protocols.wire.messages import Refusal, VoteRequest, decode, encode
 from simulations.setup.levels import simulated_aggregation, simulated_ballot
 from simulations.stages.record_votes import contributions
 from tests.harness.record_votes import GRADED, HOLDINGS, KINDS, LEVELS, study_of
+from tests.harness.refusals import refused_for, refuses
 
 TERMS = Evaluation.of(share=0.3, key=b"k" * 32, bins=6, classes=2, threshold=0.5)
 MODEL = b"a model"
@@ -103,7 +104,7 @@ def test_without_a_quorum_nothing_is_released_and_asking_again_continues():
 
 def test_no_other_model_is_judged_and_none_before_votes():
     test = Judging("clear")
-    with pytest.raises(Refused, match="after its votes"):
+    with refused_for("unknown_batch"):
         test.coordinator().judge(MODEL)
     ids = np.arange(test.study.votes.queries, test.study.query_limit)
     request = VoteRequest(test.study.digest, bytes(16), QueryBatch(0, ids, no_inputs(len(ids)), MODEL))
@@ -114,7 +115,7 @@ def test_no_other_model_is_judged_and_none_before_votes():
     assert test.spent() == [0, 0, 0]
     test.label()
     found = test.coordinator().judge(MODEL)
-    with pytest.raises(Refused, match="another model"):
+    with refused_for("batch_reused"):
         test.coordinator().judge(b"other")
     for number, model, code in ((1, b"other", "batch_reused"), (2, MODEL, "query_limit")):
         batch = QueryBatch(number, ids, no_inputs(len(ids)), model)
@@ -159,7 +160,7 @@ def test_the_terms_of_judges_are_in_the_file_and_in_the_digest(tmp_path):
         values = {"share": 0.3, "key": "1" * 64, "bins": 6, "rows": 8, "threshold": 0.5} | change
         with pytest.raises(InvalidInput, match=next(iter(change))):
             study.voting(evaluation=Evaluation(**values))
-    with pytest.raises(InvalidInput, match="unit"):
+    with refuses(InvalidInput, "unit"):
         study_of("clear", unit="party", evaluation=TERMS)
 
 

@@ -10,6 +10,7 @@ from protocols.errors import Refused
 from protocols.ledger.ledger import Ledger
 from tests.harness.guardian_attempts import NAMES, World
 from tests.harness.kept_messages import Breaking
+from tests.harness.refusals import refused_for
 
 # Enough to see labels change.
 FEW = 6
@@ -64,7 +65,7 @@ def test_a_guardian_without_its_ledger_is_not_believed(world):
     world.guardians.close()
     world.guardians = Ledger(":memory:")
     world.wrap = lambda channel: channel
-    with pytest.raises(Refused, match="ledger_rolled_back"):
+    with refused_for("guardian_refuses", "ledger_rolled_back"):
         world.label()
     assert isinstance(world.here.faults[0], Refused)
 
@@ -78,7 +79,7 @@ def test_the_same_batch_with_other_shares_is_refused_by_the_guardian(world):
         {name: world.parties[name].handle for name in NAMES}, absent=lambda _: frozenset({"p5"})
     )
     world.wrap = lambda channel: channel
-    with pytest.raises(Refused, match="other_submission"):
+    with refused_for("guardian_refuses", "other_submission"):
         world.label()
 
 
@@ -128,7 +129,7 @@ def test_a_server_that_comes_with_another_number_is_refused_by_the_other(world, 
     else:
         for kind in ("check secret", "check coin"):
             world.guardians.forget(digest, kind)
-        with pytest.raises(Refused, match="other_coin"):
+        with refused_for("other_coin"):
             world.label(source=9)
 
 
@@ -153,5 +154,5 @@ def test_labels_of_one_batch_are_computed_so_often_and_no_more(world, monkeypatc
     for _ in range(3):
         assert world.label().stop.reason == "guardian_lost"
     world.wrap = lambda channel: channel
-    with pytest.raises(Refused, match="too_many_attempts"):
+    with refused_for("guardian_refuses", "too_many_attempts"):
         world.label()

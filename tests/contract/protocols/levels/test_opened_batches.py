@@ -2,8 +2,6 @@
 
 from contextlib import suppress
 
-import pytest
-
 from protocols.crypto.oblivious_transfer import POINT_BYTES, TAG_BYTES
 from protocols.errors import ChannelClosed, Refused
 from protocols.ledger.ledger import Ledger
@@ -11,6 +9,7 @@ from protocols.levels.two_server.batch_notes import MOST_OPENED, OpenedBatches
 from tests.harness.amounts import nano
 from tests.harness.guardian_attempts import STUDY, World
 from tests.harness.kept_messages import Breaking
+from tests.harness.refusals import refused_for
 
 SMALL = STUDY.voting(batch_limit=1)
 STUDY_DIGEST, REQUESTS = b"s" * 32, [bytes([at]) * 32 for at in range(5)]
@@ -72,7 +71,7 @@ def test_a_guardian_takes_no_new_batch_after_three_whose_coordinator_left_with_t
     world.wrap = lambda channel: channel
     before = world.spent()[1]
     amnesiac(world)
-    with pytest.raises(Refused, match="too_many_opened"):
+    with refused_for("guardian_refuses", "too_many_opened"):
         labelled(world, MOST_OPENED + 1)
     assert isinstance(world.here.faults[0], Refused)
     assert world.spent()[1] == before
@@ -96,7 +95,7 @@ def test_a_coordinator_asks_no_new_batch_after_three_with_a_guardian_that_cheats
     left_open(world, MOST_OPENED)
     world.wrap = lambda channel: channel
     before, at_the_guardian = world.spent()[0], world.guardians.stored(MOST_OPENED)
-    with pytest.raises(Refused, match="too_many_opened: 3 batches were opened with guardian guardian,"):
+    with refused_for("too_many_opened", 3):
         labelled(world, MOST_OPENED + 1)
     assert world.own.stored(MOST_OPENED) is None
     assert at_the_guardian is None
@@ -148,13 +147,13 @@ def test_a_settled_batch_is_not_counted_and_an_open_one_may_always_be_repeated()
         for request in REQUESTS[:3]:
             opened.check(request)
         for request in (REQUESTS[3], None):
-            with pytest.raises(Refused, match="too_many_opened"):
+            with refused_for("too_many_opened"):
                 opened.check(request)
         ledger.give_up(0, REQUESTS[0])
-        with pytest.raises(Refused, match="too_many_opened"):
+        with refused_for("too_many_opened"):
             opened.count(REQUESTS[3])
         ledger.settle(1, REQUESTS[1], {"p0": 1}, payload=b"")
         opened.count(REQUESTS[3])
         opened.check(REQUESTS[1])
-        with pytest.raises(Refused, match="too_many_opened"):
+        with refused_for("too_many_opened"):
             opened.check()

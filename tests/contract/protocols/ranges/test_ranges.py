@@ -13,6 +13,7 @@ from protocols.levels.two_server.conversation import Submission, head_array, hea
 from protocols.ranges import RANGES
 from protocols.study.queries import QueryBatch
 from tests.harness.outside_ranges import DIGEST, HEAD, of_protobuf
+from tests.harness.refusals import refuses
 
 ROOT = Path(__file__).resolve().parents[4]
 
@@ -37,12 +38,12 @@ def test_every_integer_of_the_wires_messages_is_in_the_table():
 )
 def test_ids_that_wrap_repeat_descend_or_are_negative_are_no_batch(ids):
     array = np.array(ids, dtype=np.int64)
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         QueryBatch(0, array, np.zeros((len(ids), 1), np.float32))
     one = np.array([0], dtype=np.int64)
     for position in (3, 4, 5):
         good = Submission(DIGEST, DIGEST, 0, one, one, one, (b"sealed",), EMPTY, EMPTY).arrays()
-        with pytest.raises(MalformedMessage, match="allowed"):
+        with refuses(MalformedMessage, "allowed"):
             Submission.read((*good[:position], array, *good[position + 1 :]))
 
 

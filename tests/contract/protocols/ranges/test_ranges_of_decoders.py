@@ -50,6 +50,7 @@ from tests.harness.outside_ranges import (
 from tests.harness.outside_record_files import features, queries, soft_labels, sums
 from tests.harness.private_models import PrivateParties, hidden_study
 from tests.harness.record_votes import study_of
+from tests.harness.refusals import refuses
 from tests.harness.seeded import seeded_source
 from tests.harness.studies import deployed_study
 
@@ -320,9 +321,9 @@ def test_a_document_with_something_else_than_a_whole_number_is_corrupt(where, fi
 
 @pytest.mark.parametrize("key", ["classes", "quorum", "sigma", "name"])
 def test_a_study_with_a_number_too_long_to_be_written_down_is_refused(key, tmp_path):
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         study(key)(f"0x{'f' * 5000}", tmp_path)
-    with pytest.raises(InvalidInput, match="allowed: 64, with its sign"):
+    with refuses(InvalidInput, 64):
         study("input_shape", table="[terms]", bracket=False)(f"[0x{'f' * 5000}]", tmp_path)
 
 

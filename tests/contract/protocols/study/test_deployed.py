@@ -9,6 +9,7 @@ from protocols.study.deployed import deployed
 from protocols.study.file import read_deployed, read_study, write_study
 from tests.harness.askers import asked_study
 from tests.harness.guardians import guarded_study
+from tests.harness.refusals import refuses
 from tests.harness.studies import deployed_study, make_study
 
 STUDY = deployed_study(3)
@@ -25,7 +26,7 @@ def test_a_deployed_study_written_and_read_again_is_the_same_study(tmp_path, stu
 def test_a_study_without_terms_is_not_read_as_one_between_organisations(tmp_path):
     path = tmp_path / "study.toml"
     path.write_text(write_study(make_study([1.0], threshold=-2.0)))
-    with pytest.raises(InvalidInput, match=r"has no \[terms\]"):
+    with refuses(InvalidInput, "[terms]"):
         read_deployed(path)
 
 
@@ -59,5 +60,5 @@ def test_terms_that_do_not_go_with_the_study_are_refused(study, terms, message):
 def test_only_names_that_a_certificate_can_bear_are_deployed():
     base = make_study([12.0], classes=2, queries=60, threshold=-2.0)
     odd = replace(base, roster=(replace(base.roster[0], party="a b"),))
-    with pytest.raises(InvalidInput, match="'a b' is not allowed"):
+    with refuses(InvalidInput, "a b"):
         deployed(odd, STUDY.terms)

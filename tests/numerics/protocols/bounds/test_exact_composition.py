@@ -16,6 +16,7 @@ from protocols.bounds.label_only import ORDERS, label_rdp
 from protocols.bounds.label_pairs import PairKind, cone_law
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.errors import InvalidInput
+from tests.harness.refusals import refuses
 
 LABEL, BIT = PairKind(3), PairKind(2)
 
@@ -159,7 +160,7 @@ def test_the_law_of_the_cones_agrees_with_quadrature_where_noise_is_equal_in_bot
 
 @pytest.mark.parametrize("shift", [0.0, -1.0, 6.1, float("nan")])
 def test_a_shift_out_of_range_is_refused(shift):
-    with pytest.raises(InvalidInput, match="shift"):
+    with refuses(InvalidInput, "shift"):
         compose(LABEL, shift, queries=1)
 
 

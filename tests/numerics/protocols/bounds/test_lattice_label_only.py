@@ -13,6 +13,7 @@ from protocols.bounds import label_only
 from protocols.bounds.label_only import ORDERS
 from protocols.bounds.lattice_label_only import _bit, _several_classes, _two_classes, lattice_bit_rdp, lattice_label_rdp
 from protocols.errors import InvalidInput
+from tests.harness.refusals import refuses
 
 
 class Lattice:
@@ -273,11 +274,11 @@ def test_so_many_classes_that_the_lattice_shows_are_charged_the_gaussian_bound()
 
 def test_values_out_of_range_are_refused() -> None:
     units, orders = np.array([1]), np.array([2.0])
-    with pytest.raises(InvalidInput, match="at least 64"):
+    with refuses(InvalidInput, 64):
         lattice_label_rdp(units, orders, sigma_units=63.0, classes=3)
-    with pytest.raises(InvalidInput, match="at least 64"):
+    with refuses(InvalidInput, 64):
         lattice_bit_rdp(units, orders, sigma_units=63.0)
-    with pytest.raises(InvalidInput, match="classes = 1"):
+    with refuses(InvalidInput, "classes = 1"):
         lattice_label_rdp(units, orders, sigma_units=64.0, classes=1)
-    with pytest.raises(InvalidInput, match="votes of -1"):
+    with refuses(InvalidInput, -1):
         lattice_bit_rdp(-units, orders, sigma_units=64.0)

@@ -7,6 +7,7 @@ from scipy.signal import fftconvolve
 
 from protocols.bounds.lattice_smoothing import check_lattice, continuous_shift, ripple, ripple_cost, tie_share
 from protocols.errors import InvalidInput
+from tests.harness.refusals import refuses
 
 ORDERS = np.array([1.05, 2.0, 32.0])
 
@@ -102,12 +103,12 @@ def test_shifts_and_costs_are_those_of_their_formulas() -> None:
 
 @pytest.mark.parametrize("sigma", [63.9, 0.0, float("nan"), float("inf")])
 def test_too_little_noise_for_a_lattice_is_refused_with_what_to_do(sigma: float) -> None:
-    with pytest.raises(InvalidInput, match="at least 64: use more units per vote, or more noise"):
+    with refuses(InvalidInput, 64):
         check_lattice(np.array([1]), ORDERS, sigma_units=sigma)
 
 
 def test_negative_votes_and_orders_out_of_range_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="votes of -1 units"):
+    with refuses(InvalidInput, -1):
         check_lattice(np.array([2, -1]), ORDERS, sigma_units=64.0)
-    with pytest.raises(InvalidInput, match="order"):
+    with refuses(InvalidInput, "orders"):
         check_lattice(np.array([2]), np.array([1.0]), sigma_units=64.0)

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from protocols.bounds.rdp import RdpCurve, check_budget, epsilon_to_rdp, rdp_to_epsilon, rdp_to_epsilon_mironov
 from protocols.errors import InvalidInput
+from tests.harness.refusals import refuses
 
 ORDERS = np.array([1.5, 2, 4, 8, 16, 32, 64])
 
@@ -55,17 +56,17 @@ def test_curves_add_in_any_order_and_scale_like_repeated_addition(first, second)
 
 
 def test_bad_orders_values_and_budgets_are_refused():
-    with pytest.raises(InvalidInput, match="finite and > 1"):
+    with refuses(InvalidInput, "finite and > 1"):
         RdpCurve(np.array([1.0, 2.0]), np.zeros(2))
-    with pytest.raises(InvalidInput, match="finite, >= 0"):
+    with refuses(InvalidInput, "finite, >= 0"):
         RdpCurve(np.array([2.0]), np.array([-1.0]))
-    with pytest.raises(InvalidInput, match="one each"):
+    with refuses(InvalidInput, "one each"):
         RdpCurve(ORDERS, np.zeros(2))
     with pytest.raises(InvalidInput, match="use the same orders"):
         RdpCurve(ORDERS, np.zeros(7)) + RdpCurve(ORDERS[:2], np.zeros(2))
     for epsilon in (0.0, -1.0, float("nan"), float("inf")):
-        with pytest.raises(InvalidInput, match=f"epsilon is {epsilon}"):
+        with refuses(InvalidInput, epsilon):
             check_budget(np.array([1.0, epsilon]), np.array([1e-5, 1e-5]))
     for delta in (0.0, 1.0, -1e-5, float("nan")):
-        with pytest.raises(InvalidInput, match=r"allowed: in \(0, 1\)"):
+        with refuses(InvalidInput, "(0, 1)"):
             check_budget(np.array([1.0]), np.array([delta]))

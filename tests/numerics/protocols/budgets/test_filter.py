@@ -11,6 +11,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, accountant, default_accoun
 from protocols.budgets.filter import budget_filters, noise_reserve
 from protocols.errors import InvalidInput
 from protocols.mechanisms import Sensitivity, make_mechanism
+from tests.harness.refusals import refuses
 
 CONFIDENT = make_mechanism("confident_gnmax", sigma=40.0, sigma_threshold=150.0, threshold=200.0, view="label")
 
@@ -105,26 +106,24 @@ def test_a_party_of_k_teachers_pays_quadratically():
 
 
 def test_accountants_refuse_views_that_see_more_than_their_bound():
-    with pytest.raises(
-        InvalidInput, match="does not hold for view 'histogram' of confident_gnmax; allowed: gaussian_dp, gaussian"
-    ):
+    with refuses(InvalidInput, "histogram", "confident_gnmax", "gaussian_dp"):
         accountant("label_only").check(CONFIDENT, "histogram")
-    with pytest.raises(InvalidInput, match="label_only, gaussian, gaussian_dp"):
+    with refuses(InvalidInput, "label_only", "gaussian_dp"):
         accountant("moments")
     assert default_accountant(CONFIDENT, "label").name == "label_only"
     assert default_accountant(CONFIDENT, "histogram").name == "gaussian_dp"
-    with pytest.raises(InvalidInput, match="'laplace' does not hold for view 'label' of confident_gnmax"):
+    with refuses(InvalidInput, "laplace", "label", "confident_gnmax"):
         accountant("laplace").check(CONFIDENT, "label")
 
 
 def test_budgets_that_afford_nothing_are_refused_with_the_reason():
     with pytest.raises(InvalidInput, match="cannot be guaranteed"):
         filters(0.001)
-    with pytest.raises(InvalidInput, match="set aside for float64 noise"):
+    with refuses(InvalidInput, "float64 noise"):
         filters(40.0)
-    with pytest.raises(InvalidInput, match="epsilon is -1"):
+    with refuses(InvalidInput, "-1.0"):
         filters(-1.0)
-    with pytest.raises(InvalidInput, match=r"delta is 1.0; allowed: in \(0, 1\)"):
+    with refuses(InvalidInput, "delta", "1.0", "(0, 1)"):
         filters(1.0, delta=1.0)
 
 

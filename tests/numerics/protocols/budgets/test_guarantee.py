@@ -9,6 +9,7 @@ from protocols.bounds.gaussian import gdp_epsilon
 from protocols.bounds.rdp import rdp_to_epsilon
 from protocols.budgets.guarantee import Guarantee, compose
 from protocols.errors import InvalidInput
+from tests.harness.refusals import refuses
 
 
 def renyi(spend, order, *, delta=1e-5, distance=0.0):
@@ -83,12 +84,12 @@ def test_a_release_without_an_epsilon_leaves_none():
     "change", [{"delta": 0.0}, {"delta": 1.0}, {"spend": -1.0}, {"spend": math.inf}, {"order": 1.0}, {"epsilon": -1.0}]
 )
 def test_figures_out_of_range_are_refused(change):
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         Guarantee(**{"epsilon": 1.0, "delta": 1e-5, "order": 8.0, "spend": 0.5, "noise_distance": 0.0, **change})
 
 
 def test_nothing_to_compose_is_refused():
-    with pytest.raises(InvalidInput, match="at least one"):
+    with refuses(InvalidInput, "at least one"):
         compose([])
-    with pytest.raises(InvalidInput, match="below 1"):
+    with refuses(InvalidInput, "below 1"):
         compose([Guarantee(1.0, 0.6, 8.0, 0.5, 0.0)] * 2)

@@ -15,6 +15,7 @@ from protocols.budgets.individualization import weights
 from protocols.budgets.planned import Planned
 from protocols.errors import InvalidInput
 from protocols.mechanisms import ConfidentGNMax, GNMax, Lattice, Sensitivity, ThresholdedGNMax
+from tests.harness.refusals import refuses
 
 ONE_DRAW = ThresholdedGNMax(sigma=20.0, threshold=20.0)
 EPSILON, DELTA = np.array([1.0, 2.0]), np.full(2, 1e-6)
@@ -130,7 +131,7 @@ def test_a_vote_far_above_the_noise_costs_what_renyi_dp_says():
     ids=["an answer costs extra", "secret coins"],
 )
 def test_a_mixture_of_prices_is_refused(mechanism, secret):
-    with pytest.raises(InvalidInput, match="accountant 'exact_composition' does not hold for"):
+    with refuses(InvalidInput, "exact_composition"):
         accountant("exact_composition").check(mechanism, "label", secret_coins=secret)
 
 
@@ -147,12 +148,12 @@ class Dearer(GNMax):
 def test_a_mechanism_that_changes_its_cost_does_not_inherit_the_pairs_of_another():
     dearer = Dearer(sigma=20.0)
     assert default_accountant(dearer, "label", planned=True).name == "label_only"
-    with pytest.raises(InvalidInput, match="accountant 'exact_composition' does not hold"):
+    with refuses(InvalidInput, "exact_composition"):
         filters("exact_composition", dearer)
 
 
 def test_units_that_move_several_votes_are_refused():
-    with pytest.raises(InvalidInput, match=r"units that move one vote.*: label_only, gaussian, .* and no upsampling"):
+    with refuses(InvalidInput, "label_only"):
         accountant("exact_composition").check(ONE_DRAW, "label", several_votes=True)
 
 

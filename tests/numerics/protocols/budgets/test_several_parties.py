@@ -21,6 +21,7 @@ from protocols.study.levels import Clear
 from protocols.study.overlap import Overlap
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.several_hospitals import any_hospitals, these_hospitals
+from tests.harness.refusals import refuses
 
 GNMAX = make_mechanism("gnmax", sigma=20.0, view="label")
 CONFIDENT = make_mechanism("confident_gnmax", sigma=20.0, sigma_threshold=50.0, threshold=10.0, view="label")
@@ -200,7 +201,7 @@ def test_a_large_roster_is_finite_and_never_falls():
     ("hospitals", "delta"), [([], DELTA), ([[]], DELTA), ([[0], [0]], DELTA), ([[5]], DELTA), ([[0]], 0.0), ([[0]], 1)]
 )
 def test_bad_input_is_named(hospitals, delta):
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         known_to(accounting([1.0, 1.0], [1.0, 1.0]), hospitals, delta=float(delta))
 
 

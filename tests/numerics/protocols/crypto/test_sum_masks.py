@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from protocols.crypto.masks import MaskSum, agreed, key_stream, pairwise
 from protocols.errors import InvalidInput, MalformedMessage
 from protocols.levels.secure_sum.dealing import SECRET_BYTES, Secrets, pair_mask_key, self_mask_key
+from tests.harness.refusals import refuses
 from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(6, 1, 1, cells=64)
@@ -125,7 +126,7 @@ def test_a_public_key_of_low_order_is_refused() -> None:
 
 @pytest.mark.parametrize(("length", "index"), [(31, 0), (33, 0), (32, -1), (32, 6)])
 def test_a_secret_of_another_size_or_an_unknown_party_is_refused(length, index) -> None:
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         Secrets(bytes(length), CONTEXT, index)
     assert SECRET_BYTES == 32
     assert Member(CONTEXT, 0, np.zeros(64, dtype=np.int64)).batch_secret != bytes(32)

@@ -2,14 +2,14 @@
 
 from typing import ClassVar
 
-import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from protocols.errors import BudgetExceeded, Refused
+from protocols.errors import BudgetExceeded
 from protocols.ledger.ledger import Ledger
 from tests.harness.amounts import nano
+from tests.harness.refusals import refused_for, refuses
 
 
 def digest(number: int) -> bytes:
@@ -37,10 +37,10 @@ class LedgerLaws(RuleBasedStateMachine):
         amounts = {"a": a, "b": b}
         fits = all(self.spent(name) + amount <= self.caps[name] for name, amount in amounts.items())
         if number in self.reserved:
-            with pytest.raises(Refused, match="batch_reused"):
+            with refused_for("batch_reused"):
                 self.ledger.reserve(number, digest(number + 100), amounts, b"x", queries=[1000], limit=2000)
         elif not fits:
-            with pytest.raises(BudgetExceeded, match="allowed: 0 to"):
+            with refuses(BudgetExceeded, "0 to"):
                 self.ledger.reserve(number, digest(number), amounts, b"x", queries=[number], limit=2000)
             assert self.ledger.stored(number) is None
         else:
@@ -52,16 +52,16 @@ class LedgerLaws(RuleBasedStateMachine):
     def settle(self, number: int, a: int, b: int) -> None:
         amounts = {"a": a, "b": b}
         if number not in self.reserved:
-            with pytest.raises(Refused, match="unknown_batch"):
+            with refused_for("unknown_batch"):
                 self.ledger.settle(number, digest(number), amounts)
         elif number in self.settled:
             if amounts == self.settled[number]:
                 self.ledger.settle(number, digest(number), amounts)
             else:
-                with pytest.raises(Refused, match="settled_otherwise"):
+                with refused_for("settled_otherwise"):
                     self.ledger.settle(number, digest(number), amounts)
         elif any(amounts[name] > self.reserved[number][name] for name in amounts):
-            with pytest.raises(Refused, match="settles_upwards"):
+            with refused_for("settles_upwards"):
                 self.ledger.settle(number, digest(number), amounts)
         else:
             self.ledger.settle(number, digest(number), amounts)

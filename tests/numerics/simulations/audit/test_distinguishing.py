@@ -9,6 +9,7 @@ from scipy.special import ndtr
 
 from protocols.errors import InvalidInput
 from simulations.audit.bounds import Samples, epsilon_lower_bound, mu_lower_bound
+from tests.harness.refusals import refuses
 
 CANARIES = json.loads((Path(__file__).parents[3] / "vectors" / "canary_scores.json").read_text(encoding="utf-8"))
 
@@ -95,5 +96,5 @@ def test_statistics_that_never_differ_show_nothing():
 
 @pytest.mark.parametrize(("before", "after", "delta"), [(9, 8, 0.0), (7, 7, 0.0), (9, 9, 1.0), (9, 9, -0.1)])
 def test_unequal_or_few_trials_and_a_wrong_delta_are_refused(before, after, delta):
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         epsilon_lower_bound([Samples(np.zeros(before), np.zeros(after))], delta=delta, alpha=0.1)

@@ -13,7 +13,7 @@ from coordinator.labelling.study_creation import create_study, write_pool
 from coordinator.store.store import Store
 from party.connection import node
 from protocols.crypto.identity import identify, issue, new_authority, new_key
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.study.file import read_study, write_study
@@ -24,6 +24,7 @@ from protocols.wire.messages import Outcome, Refusal, Settled, VoteRequest, enco
 from protocols.wire.relay import read_passed_back
 from tests.harness.askers import asked_study
 from tests.harness.operators import SETTINGS, make_home
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.signed import told
 from tests.harness.studies import NOW
 
@@ -43,7 +44,7 @@ def create(home, folder, *, pool=None, study=STUDY):
 
 def test_it_is_created_without_a_pool_and_refused_with_one(home, tmp_path):
     write_pool(tmp_path / "pool.npy", np.zeros((20, 4), np.float32))
-    with pytest.raises(InvalidInput, match="'asker' asks about records of its own; allowed: no pool"):
+    with refuses(InvalidInput, "asker"):
         create(home, tmp_path, pool=tmp_path / "pool.npy")
     assert create(home, tmp_path) == STUDY
     assert read_study(home.study("heart") / "study.toml") == STUDY
@@ -52,7 +53,7 @@ def test_it_is_created_without_a_pool_and_refused_with_one(home, tmp_path):
 
 def test_public_queries_still_need_a_pool(home, tmp_path):
     level = Clear(units=64)
-    with pytest.raises(InvalidInput, match="a pool is missing; allowed: --pool FILE"):
+    with refuses(InvalidInput, "--pool", "FILE"):
         create(home, tmp_path, study=replace(STUDY, confidentiality=level))
 
 
@@ -176,11 +177,11 @@ def test_one_that_did_not_reach_the_seat_is_told_again(passing, reply):
 
 @pytest.mark.parametrize("signature", [b"", bytes(64)])
 def test_without_the_guardians_signature_it_is_neither_kept_nor_in_the_way(passing, signature):
-    with pytest.raises(Refused, match="unsigned_outcome"):
+    with refused_for("unsigned_outcome"):
         passing.send(Outcome(STUDY.digest, bytes(32), np.array([True]), signature))
     assert passing.again() is None
     passing.send(signed([False]))
-    with pytest.raises(Refused, match="unsigned_outcome"):
+    with refused_for("unsigned_outcome"):
         passing.send(Outcome(STUDY.digest, bytes(32), np.array([True]), signature))
     assert passing.again() == [False]
 
@@ -208,9 +209,9 @@ def test_a_batch_on_its_way_when_an_outcome_is_sent_stays_counted_after_the_rece
 def test_a_request_that_every_party_refuses_leaves_nothing_here(passing):
     before = passing.ledger._rows("SELECT count(*) FROM note", ())
     for number in range(3):
-        with pytest.raises(Refused, match="query_limit"):
+        with refused_for("query_limit"):
             passing.ask(number, STUDY.query_limit)
-        with pytest.raises(Refused, match="batch_too_large"):
+        with refused_for("batch_too_large"):
             passing.ask(number, *range(STUDY.batch_limit + 1))
     assert passing.ledger._rows("SELECT count(*) FROM note", ()) == before
     assert not passing.under_way

@@ -17,6 +17,7 @@ from coordinator.students import STUDENTS, scikit, semi_supervised, student_kind
 from coordinator.students.student import Student, StudentKind, one_hot
 from protocols.errors import InvalidInput
 from protocols.installing import install
+from tests.harness.refusals import refuses
 
 CLASSES = 10
 # Accuracy after 200 digits, 5 % of them mislabelled; measured over three splits: cnn 0.92 to 0.95, mlp
@@ -213,9 +214,9 @@ def test_bad_input_is_refused(kind: StudentKind) -> None:
     refused(kind, images, targets, "negative", seed=-1)
     student = fit(kind, images, LABELS[:20])
     for method in (student.predict, student.predict_proba):
-        with pytest.raises(InvalidInput, match="shape"):
+        with refuses(InvalidInput, "shape"):
             method(np.zeros((2, 9, 9), np.float32))
-        with pytest.raises(InvalidInput, match="NaN"):
+        with refuses(InvalidInput, "NaN"):
             method(broken)
 
 
@@ -246,14 +247,12 @@ def test_kinds_for_images_refuse_table_rows(name: str) -> None:
 
 
 def test_an_unknown_name_lists_the_known_ones() -> None:
-    with pytest.raises(
-        InvalidInput, match=r"'abacus'.*cnn, mlp, logistic_regression, random_forest, gradient_boosting, fixmatch, "
-    ):
+    with refuses(InvalidInput, "abacus", "logistic_regression", "random_forest", "gradient_boosting"):
         student_kind("abacus")
 
 
 def test_a_device_that_is_not_there_is_refused(name: str) -> None:
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         student_kind(name, device="abacus")
 
 

@@ -14,6 +14,7 @@ from protocols.labelling.schedule import Stop
 from protocols.plural import at_most
 from protocols.votes import ABSTAIN
 from tests.harness.askers import asked_study
+from tests.harness.refusals import refuses
 
 HOSTILE = "<script>alert('1')</script>\"&|\x00\u202e"
 VOID = {"meta", "line", "rect", "path"}
@@ -140,7 +141,7 @@ def test_nothing_from_outside_becomes_markup():
 
 
 def test_nothing_is_said_of_a_unit_that_is_none():
-    with pytest.raises(InvalidInput, match=r"unit is .*allowed: record, party"):
+    with refuses(InvalidInput, "unit", "record, party"):
         page(figures_of() | {"unit": HOSTILE})
 
 

@@ -16,9 +16,10 @@ from party.demo.demo import MARK, LocalConsortium, _own_folder
 from party.demo.demo_data import HOSPITALS, demo_data, demo_study
 from party.demo.figures import gain, in_words, verdict_in_words
 from protocols.crypto.identity import fingerprint, phrase, private_key_from_pem
-from protocols.errors import EngineFailed, Refused
+from protocols.errors import EngineFailed
 from protocols.installing import install
 from tests.harness.local_consortium import ConsortiumHere
+from tests.harness.refusals import refused_for
 
 
 class Recorded(ConsortiumHere):
@@ -132,7 +133,7 @@ def test_an_earlier_demo_is_replaced_in_place_unless_it_still_runs(tmp_path):
         (tmp_path / "demo" / "centre").mkdir()
         (tmp_path / "demo" / "centre" / "key.pem").touch()
         (tmp_path / "demo" / "pool.npy").touch()
-        with pytest.raises(Refused, match="another demo runs"), _own_folder(tmp_path / "demo", said.append):
+        with refused_for("already_running"), _own_folder(tmp_path / "demo", said.append):
             pass
     assert said == []
     with _own_folder(tmp_path / "demo", said.append):

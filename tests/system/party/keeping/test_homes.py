@@ -17,12 +17,13 @@ from party.home import PartyHome
 from party.keeping import repair
 from party.live import Recent, last_audit, needs_of, node_state
 from party.voting.answering import Answering
-from protocols.errors import Refused, StorageFailed
+from protocols.errors import StorageFailed
 from protocols.ledger.ledger import Ledger
 from runtime.exits import Exit
 from tests.harness.answering import SEAT, answered, copied
 from tests.harness.certifying import Certifying
 from tests.harness.homes import make_member, study_file, tabled, write_invitation
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.studies import deployed_study
 
 STUDY = replace(
@@ -128,9 +129,9 @@ def test_a_move_forfeits_nothing_and_retires_the_home_that_it_leaves(home, tmp_p
         Ledger(":memory:") as coordinator,
     ):
         coordinator.log.remember(SEAT, first.log.head(), proof=b"")
-        with pytest.raises(Refused, match="peer_rolled_back"):
+        with refused_for("peer_rolled_back"):
             coordinator.log.check_newer(SEAT, second.log.head())
-        with pytest.raises(Refused, match="ledger_rolled_back"):
+        with refused_for("ledger_rolled_back"):
             second.log.check_known(coordinator.log.peer(SEAT), by="coordinator")
 
 
@@ -229,7 +230,7 @@ def test_a_ledger_that_is_lost_ends_its_study_and_all_it_ever_reserved_is_charge
     else:
         ledger.unlink()
     if lost == "damaged":
-        with pytest.raises(StorageFailed, match="conclave-party home repair"):
+        with refuses(StorageFailed, "conclave-party home repair"):
             answers(home)
     else:
         assert answers(home) == []
@@ -255,7 +256,7 @@ def test_a_policy_that_is_lost_ends_all_studies_and_charges_the_caps_in_full(
     else:
         policy.unlink()
     if lost != "damaged":
-        with pytest.raises(Refused, match="policy_rolled_back"):
+        with refused_for("policy_rolled_back"):
             answers(home)
         assert call("budget", "show", home=home) == Exit.REFUSED
         assert refusal(capsys) == "policy_rolled_back"

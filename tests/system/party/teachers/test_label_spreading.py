@@ -7,6 +7,7 @@ from sklearn.datasets import load_digits
 from party.teachers import teacher_kind
 from protocols.errors import InvalidInput
 from runtime.label_spreading import spread
+from tests.harness.refusals import refuses
 
 IMAGES, LABELS = load_digits(return_X_y=True)
 IMAGES = (IMAGES / 16).astype(np.float32)
@@ -52,7 +53,7 @@ def test_without_a_pool_or_with_another_kind_of_records_nothing_is_trained():
     assert kind.uses_pool
     with pytest.raises(InvalidInput, match="allowed where one is known"):
         fit(kind)
-    with pytest.raises(InvalidInput, match="have 63 values; allowed: 64"):
+    with refuses(InvalidInput, 63, 64):
         fit(kind.with_pool(POOL[:, 1:]))
-    with pytest.raises(InvalidInput, match="at least 2"):
+    with refuses(InvalidInput, "at least 2"):
         kind.with_pool(POOL[:1])

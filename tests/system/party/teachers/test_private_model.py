@@ -13,6 +13,7 @@ from party.voting.trained import load_model, save_model
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from protocols.levels.hidden_queries.inference.architecture import Precision
 from protocols.levels.hidden_queries.inference.model import AveragePool, Convolution, Dense, Model, ReLU, quantise
+from tests.harness.refusals import refuses
 
 SOURCE = load_digits()
 IMAGES, LABELS = (SOURCE.images / 16).astype(np.float32), SOURCE.target.astype(np.int64)
@@ -45,7 +46,7 @@ def test_a_class_that_a_teacher_has_not_seen_is_never_said(name):
 def test_other_kinds_are_refused_with_those_that_are_allowed(name):
     kind = teacher_kind(name, device="cpu").with_pool(IMAGES[60:100])
     teacher = kind.fit([(IMAGES[:60], LABELS[:60])], classes=10, seeds=[1])[0]
-    with pytest.raises(InvalidInput, match="logistic_regression, mlp, small_cnn"):
+    with refuses(InvalidInput, "logistic_regression", "small_cnn"):
         teacher.private_model(classes=10)
 
 
@@ -89,13 +90,13 @@ def test_a_broken_file_is_named_and_never_half_read(changes, tmp_path):
     path = tmp_path / "private.npz"
     save_model(path, layers())
     _changed(path, **changes)
-    with pytest.raises(DataCorrupt, match=r"private\.npz"):
+    with refuses(DataCorrupt, "private.npz"):
         load_model(path)
 
 
 def test_a_file_that_is_absent_or_cut_off_is_named(tmp_path):
     path = tmp_path / "private.npz"
-    with pytest.raises(DataUnavailable, match="conclave-party train"):
+    with refuses(DataUnavailable, "conclave-party train"):
         load_model(path)
     save_model(path, layers())
     path.write_bytes(path.read_bytes()[:200])

@@ -13,12 +13,13 @@ from party.data.files import CsvFile
 from party.voting.answering import Answering
 from party.voting.trained import read_measured
 from party.voting.training import deals_of, train
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput
 from protocols.ledger.audit_log import Head
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import Outcome, Refusal, Settled, VoteReply
 from tests.harness.answering import SEAT, ended, opened, request
 from tests.harness.clocks import wait_until
+from tests.harness.refusals import refused_for, refuses
 
 # Teachers run in a process: one for nearly every test.
 pytestmark = pytest.mark.usefixtures("forked")
@@ -178,7 +179,7 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     assert (first.seat, second.seat) == (f"{SEAT}/a", f"{SEAT}/b")
     np.testing.assert_array_equal(first.rows, np.arange(10))
     assert sum(second.sizes(2)) == 10
-    with pytest.raises(InvalidInput, match=r"data\.group is not set"):
+    with refuses(InvalidInput, "data.group"):
         deals_of(replace(records, groups=None), study, SEAT, seed=1)
     crossing = load_records(
         replace(data, source=CsvFile(with_groups(tmp_path, [(1, "ab"[n % 2]) for n in range(20)]))), study.terms
@@ -188,7 +189,7 @@ def test_each_privacy_group_has_teachers_of_its_own_records(place, tmp_path):
     strange = load_records(
         replace(data, source=CsvFile(with_groups(tmp_path, [(1, "ac"[n // 10]) for n in range(20)]))), study.terms
     )
-    with pytest.raises(InvalidInput, match=r"row 11: no privacy group"):
+    with refuses(InvalidInput, 11):
         deals_of(strange, study, SEAT, seed=1)
 
 
@@ -200,7 +201,7 @@ def test_a_vote_that_was_charged_and_not_yet_said_when_its_study_was_withdrawn_i
             seat.party.handle(request(study, 0))
         spent = seat.ledger.balance(SEAT).spent
         assert ended(home, policy, study) == {SEAT: (spent, True)}
-        with pytest.raises(Refused, match="withdrawn"):
+        with refused_for("withdrawn"):
             seat.anchor()
 
 

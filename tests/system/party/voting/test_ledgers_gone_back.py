@@ -12,10 +12,11 @@ from party.budget.spending import withdraw
 from party.budget.watermarks import Mark, remember_approval
 from party.home import PartyHome
 from party.lifetime import LifetimeCap
-from protocols.errors import InvalidInput, Refused, StorageFailed
+from protocols.errors import InvalidInput, StorageFailed
 from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import Refusal, VoteReply
 from tests.harness.answering import SEAT, answered, copied, ended, opened, request, reserved
+from tests.harness.refusals import refused_for, refuses
 
 # Teachers run in a process: one for nearly every test.
 pytestmark = pytest.mark.usefixtures("forked")
@@ -83,7 +84,7 @@ def test_of_two_copies_of_a_home_that_share_a_policy_one_goes_on(place, tmp_path
             with seat.ledger.log.together():
                 assert isinstance(seat.party.handle(each), VoteReply)
         first.anchor()
-        with pytest.raises(Refused, match="ledger_rolled_back"):
+        with refused_for("ledger_rolled_back"):
             second.anchor()
         assert isinstance(first.answer(lambda: first.party.handle(sent)), VoteReply)
         assert second.answer(lambda: second.party.handle(same)).code == "ledger_rolled_back"
@@ -123,12 +124,12 @@ def test_another_home_neither_withdraws_a_study_nor_lowers_what_it_spent(place, 
         lambda: policy.withdraw(study, data_set="ward", home=other),
         lambda: policy.release(study, data_set="ward", home=other, spent={SEAT: 0}),
     ):
-        with pytest.raises(Refused, match="approved_elsewhere"):
+        with refused_for("approved_elsewhere"):
             step()
     assert not policy.approval(study.digest, "ward").withdrawn
     assert reserved(policy) == before
     withdraw(home, policy, study, data_set="ward", party=SEAT)
-    with pytest.raises(Refused, match="approved_elsewhere"):
+    with refused_for("approved_elsewhere"):
         policy.release(study, data_set="ward", home=other, spent={SEAT: 0})
 
 
@@ -173,7 +174,7 @@ def test_a_copy_of_a_ledger_that_went_on_alone_is_refused(place, tmp_path):
     copied(tmp_path / "old", ledger)
     with Policy(tmp_path / "old-policy") as old:
         answered((*place[:3], old), [3, 4])
-    with pytest.raises(Refused, match="policy_rolled_back"):
+    with refused_for("policy_rolled_back"):
         withdraw(home, policy, study, data_set="ward", party=SEAT)
 
 
@@ -187,10 +188,10 @@ def test_a_policy_from_before_an_approval_approves_and_answers_nothing(place, tm
         remember_approval(home, study, SEAT, policy.log)
     another = replace(study, name="another")
     with Policy(tmp_path / "older") as older:
-        with pytest.raises(Refused, match="policy_rolled_back"):
+        with refused_for("policy_rolled_back"):
             older.approve(another, party=SEAT, data_set="ward", caps=settings.lifetime, home=home, told_apart=False)
         assert older.approvals() == []
-        with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
+        with refused_for("policy_rolled_back"), opened((*place[:3], older)):
             pass
 
 
@@ -200,7 +201,7 @@ def test_a_policy_from_before_a_charge_is_found_while_a_node_runs_and_when_it_st
     copied(settings.policy, tmp_path / "older")
     answered(place, [1])
     with Policy(tmp_path / "older") as older:
-        with pytest.raises(Refused, match="policy_rolled_back"), opened((*place[:3], older)):
+        with refused_for("policy_rolled_back"), opened((*place[:3], older)):
             pass
         with opened(place) as answering:
             (seat,) = answering.seats()
@@ -210,7 +211,7 @@ def test_a_policy_from_before_a_charge_is_found_while_a_node_runs_and_when_it_st
             assert reply.code == "policy_rolled_back"
             assert str(tmp_path) not in reply.reason
         before = reserved(older)
-        with pytest.raises(Refused, match="policy_rolled_back"):
+        with refused_for("policy_rolled_back"):
             withdraw(home, older, study, data_set="ward", party=SEAT)
         assert reserved(older) == before
 
@@ -221,7 +222,7 @@ def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledge
     caps = {"record": LifetimeCap(12.0, 1e-5)}
     policy.approve(replace(study, name="later"), party=SEAT, data_set="other", caps=caps, home=home, told_apart=False)
     answered(place, [0])
-    with Policy(tmp_path / "older") as older, pytest.raises(Refused, match="policy_rolled_back"):
+    with Policy(tmp_path / "older") as older, refused_for("policy_rolled_back"):
         older.check_newest(home.path)
     policy.check_newest(home.path)
 
@@ -229,7 +230,7 @@ def test_a_policy_from_before_a_later_approval_is_found_by_the_head_that_a_ledge
 def test_a_study_is_approved_under_one_name_of_the_data_alone(place):
     """Two names would be two marks of one ledger, and a restored one could be believed under the other."""
     home, settings, study, policy = place
-    with pytest.raises(Refused, match="approved_elsewhere"):
+    with refused_for("approved_elsewhere"):
         policy.approve(study, party=SEAT, data_set="another", caps=settings.lifetime, home=home, told_apart=False)
     assert len(policy.approvals()) == 1
 
@@ -238,5 +239,5 @@ def test_the_identity_of_a_home_is_kept_and_something_else_in_its_file_is_refuse
     home = PartyHome(tmp_path)
     assert home.identity == PartyHome(tmp_path).identity
     (tmp_path / "home.id").write_text("somebody's home")
-    with pytest.raises(InvalidInput, match="32 hexadecimal digits"):
+    with refuses(InvalidInput, 32):
         _ = home.identity

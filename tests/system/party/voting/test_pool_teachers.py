@@ -20,6 +20,7 @@ from protocols.errors import InvalidInput
 from protocols.study.queries import pool_digest
 from tests.harness.answering import SEAT
 from tests.harness.homes import FEATURES, write_records
+from tests.harness.refusals import refuses
 from tests.harness.studies import deployed_study
 
 POOL = np.random.default_rng(0).standard_normal((30, 4)).astype(np.float32)
@@ -54,7 +55,7 @@ def trained(home, settings, study):
 def test_they_are_trained_where_the_pool_was_given_and_refused_where_it_was_not(place, tmp_path):
     home, study, settings = place
     home.keep_study(study)
-    with pytest.raises(InvalidInput, match=r"which learns from the public pool .* with --pool FILE"):
+    with refuses(InvalidInput, "--pool", "FILE"):
         trained(home, settings(kind="label_spreading"), study)
     home.keep_study(study, pool=tmp_path / "pool.npy")
     teachers = trained(home, settings(kind="label_spreading"), study)
@@ -76,7 +77,7 @@ def test_teachers_on_features_are_those_of_the_mapped_records_and_keep_the_map_b
     folder = home.teachers(study.digest, SEAT)
     assert len(load_teachers(folder, study=study.digest)) == 2
     (folder / "features.npz").write_bytes(features_for(POOL, "pca:3", seed=0).to_bytes())
-    with pytest.raises(InvalidInput, match=f"allowed: {features.digest}"):
+    with refuses(InvalidInput, features.digest):
         load_teachers(folder, study=study.digest)
 
 
@@ -92,5 +93,5 @@ def test_features_that_a_teacher_cannot_learn_from_are_refused(place, tmp_path):
     ):
         with pytest.raises(InvalidInput, match=words):
             trained(home, settings(kind=kind, features=file, features_sha256=digest), study)
-    with pytest.raises(InvalidInput, match="needs images"):
+    with refuses(InvalidInput, "images"):
         on_features(teacher_kind("small_cnn"), narrow)

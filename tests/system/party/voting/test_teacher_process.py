@@ -9,10 +9,11 @@ import pytest
 
 from party.party import Party
 from party.voting.trained import load_teachers, read_manifest
-from protocols.errors import CannotVote, DataCorrupt, DataUnavailable, InvalidInput, Refused
+from protocols.errors import CannotVote, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.ledger.ledger import Ledger
 from protocols.wire.messages import Refusal, VoteReply, VoteRequest
 from tests.harness.clocks import wait_until
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.teacher_children import MODELS, REASONS, batch, process, study_of, trained
 
 
@@ -60,7 +61,7 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
     folder, study, _ = trained(tmp_path, f"{MODELS}:Saved")
     child, events = process(folder, study)
     (folder / "teacher_process.log").mkdir()
-    with pytest.raises(Refused, match="could_not_vote") as refused:
+    with refused_for("could_not_vote") as refused:
         child(batch())
     assert str(tmp_path) not in str(refused.value)
     assert events == ["teachers_failed"]
@@ -71,7 +72,7 @@ def test_a_process_that_cannot_be_started_refuses_the_batch(tmp_path, monkeypatc
 
     with monkeypatch.context() as patch:
         patch.setattr("party.voting.teacher_process.subprocess.Popen", full)
-        with pytest.raises(Refused, match="could_not_vote"):
+        with refused_for("could_not_vote"):
             child(batch())
     assert "Too many open files" in REASONS[-1]
     assert child(batch()).shape == (2, 5)
@@ -113,12 +114,12 @@ def test_teachers_slower_than_the_deadline_go_on_and_their_votes_serve_the_retry
 def test_a_newer_batch_takes_the_place_of_one_that_nobody_waits_for(gated):
     child, events = gated.make(deadline_s=0.05)
     for number in (0, 1):
-        with pytest.raises(Refused, match="teachers_late"):
+        with refused_for("teachers_late"):
             child(batch(number=number))
     gated.let(1 + 2)  # the teacher that was voting, then both on the newer batch
     wait_until(lambda: "teachers_slow" in events)
     assert child(batch(number=1)).shape == (2, 5)
-    with pytest.raises(Refused, match="teachers_late"):
+    with refused_for("teachers_late"):
         child(batch(number=0))
     assert events.count("teachers_started") == 1
 
@@ -137,7 +138,7 @@ def test_teachers_without_any_progress_are_ended_after_their_own_limit(gated):
     child, events = gated.make(deadline_s=0.05)
     child.warm()
     hung = child.process
-    with pytest.raises(Refused, match="teachers_late"):
+    with refused_for("teachers_late"):
         child(batch(number=0))
     assert child.process == hung
     child._deadline_s, child._stalled_s = 60.0, 0.2  # before a teacher of either batch begins with the old limits
@@ -157,7 +158,7 @@ def test_closing_ends_a_prediction_at_once_and_whoever_waits_for_it_is_told(gate
     voting, refused = child.process, []
 
     def vote():
-        with pytest.raises(Refused, match="could_not_vote"):
+        with refused_for("could_not_vote"):
             child(batch())
         refused.append(True)
 
@@ -170,7 +171,7 @@ def test_closing_ends_a_prediction_at_once_and_whoever_waits_for_it_is_told(gate
     with pytest.raises(ProcessLookupError):
         os.kill(voting, 0)
     assert "teachers_failed" not in events
-    with pytest.raises(Refused, match="could_not_vote"):
+    with refused_for("could_not_vote"):
         child(batch())
 
 
@@ -232,25 +233,25 @@ def test_an_idle_child_is_ended(tmp_path):
 def test_absent_broken_and_foreign_teachers_are_refused(tmp_path):
     study = study_of()
     child, _ = process(tmp_path / "nowhere", study)
-    with pytest.raises(Refused, match="no_teachers") as refused:
+    with refused_for("no_teachers") as refused:
         child(batch())
     assert str(tmp_path) not in str(refused.value)
     assert "nowhere does not exist" in REASONS[-1]
-    with pytest.raises(DataUnavailable, match="conclave-party train"):
+    with refuses(DataUnavailable, "conclave-party train"):
         read_manifest(tmp_path)
     folder, study, _ = trained(tmp_path, "logistic_regression")
     with pytest.raises(DataCorrupt, match="holds teachers of study"):
         load_teachers(folder, study=bytes(32))
     (folder / "teacher-0001").write_bytes(b"broken")
     child, _ = process(folder, study)
-    with pytest.raises(Refused, match="could_not_vote") as refused:
+    with refused_for("could_not_vote") as refused:
         child(batch())
     child.close()
     assert str(tmp_path) not in str(refused.value)
     assert any(str(folder / "teacher-0001") in detail for detail in REASONS)
     for content in (b"[]", b"{", b'{"study": 1}', b"\xff"):
         (folder / "manifest.json").write_bytes(content)
-        with pytest.raises(DataCorrupt, match=r"manifest\.json"):
+        with refuses(DataCorrupt, "manifest.json"):
             read_manifest(folder)
 
 
@@ -267,5 +268,5 @@ def test_teachers_are_trained_again_when_records_or_kind_change_only(tmp_path):
 
 @pytest.mark.usefixtures("forked")
 def test_onnx_wants_one_file_a_teacher(tmp_path):
-    with pytest.raises(InvalidInput, match="names 0 files; allowed: 2"):
+    with refuses(InvalidInput, 0, 2):
         trained(tmp_path, "onnx")

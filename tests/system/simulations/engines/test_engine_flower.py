@@ -13,6 +13,7 @@ from protocols.errors import EngineFailed, InvalidInput, StorageFailed
 from simulations.engines import flower
 from simulations.engines.engine import HostSpec, lean
 from simulations.engines.flower import Flower, ray
+from tests.harness.refusals import refuses
 
 ROOT = Path(simulations.__file__).parent.parent
 
@@ -40,13 +41,13 @@ def test_flower_and_ray_send_nothing_about_their_use() -> None:
 
 def test_a_cluster_decides_how_many_workers_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RAY_ADDRESS", "192.0.2.1:6379")
-    with pytest.raises(InvalidInput, match="workers is 3; allowed with RAY_ADDRESS: none"):
+    with refuses(InvalidInput, "workers", 3, "RAY_ADDRESS"):
         Flower(workers=3)
 
 
 def test_a_log_that_cannot_be_written_is_said_before_anything_starts(tmp_path: Path) -> None:
     engine = Flower(workers=1, log=tmp_path / "absent" / "ray.log")
-    with pytest.raises(StorageFailed, match=r"absent/ray\.log"):
+    with refuses(StorageFailed, "absent/ray.log"):
         engine.run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
 
 
@@ -73,7 +74,7 @@ def test_a_start_of_ray_that_fails_is_an_engines_error_and_leaves_no_process(mon
     ours = {each.pid for each in psutil.Process().children(recursive=True)}
     monkeypatch.setattr(ray._private.services, "get_node", not_yet)
     monkeypatch.setattr(flower, "lean", partial(lean, within_s=0.0))
-    with pytest.raises(EngineFailed, match="Ray did not start: its node manager did not register within 0 s"):
+    with refuses(EngineFailed, "Ray", "0 s"):
         Flower(workers=1).run(HostSpec("tests.harness.echo_host:open_host"), ["a"], lambda exchange: None)
     left = [each for each in psutil.Process().children(recursive=True) if each.pid not in ours]
     assert [each.name() for each in left if each.status() != psutil.STATUS_ZOMBIE] == []

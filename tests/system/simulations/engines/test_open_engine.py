@@ -9,6 +9,7 @@ from protocols.errors import EngineFailed, InvalidInput
 from protocols.installing import install
 from simulations.engines import ENGINES, open_engine
 from simulations.engines.engine import Engine, HostSpec
+from tests.harness.refusals import refuses
 
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
@@ -18,12 +19,12 @@ def test_every_engine_of_the_table_opens(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(ENGINES))
 def test_no_engine_has_zero_workers(name: str) -> None:
-    with pytest.raises(InvalidInput, match="workers is 0; allowed: 1 or more"):
+    with refuses(InvalidInput, "workers", 0, 1):
         open_engine(name, workers=0)
 
 
 def test_an_unknown_engine_lists_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="engine is 'steam'; allowed: flower, in_process"):
+    with refuses(InvalidInput, "engine", "steam", "in_process"):
         open_engine("steam", workers=None)
 
 
@@ -34,7 +35,7 @@ def test_an_engine_whose_package_is_absent_says_what_to_install(monkeypatch: pyt
 
 
 def test_a_host_factory_must_name_a_function() -> None:
-    with pytest.raises(InvalidInput, match="host factory is 'echo_host'; allowed: 'module:function'"):
+    with refuses(InvalidInput, "factory", "echo_host", "module:function"):
         HostSpec("echo_host").open()
 
 

@@ -22,6 +22,7 @@ from simulations.plots.figures import (
 from simulations.plots.style import PAPER, inline_svg, pdf_bytes, spread, svg_text, write_figure, write_figures
 from simulations.plots.sweep import sweep_drawings
 from simulations.results.files import summary
+from tests.harness.refusals import refuses
 from tests.harness.stored_runs import stored_run, with_students
 
 PNG = b"\x89PNG\r\n\x1a\n"
@@ -68,7 +69,7 @@ def test_the_same_run_gives_the_same_bytes(result, drawn):
 
 def test_a_figure_that_cannot_be_written_is_a_storage_error(drawn, tmp_path):
     (tmp_path / "figures").write_text("a file, where the folder should be")
-    with pytest.raises(StorageFailed, match="figures"):
+    with refuses(StorageFailed, "figures"):
         write_figure(drawn[0].figure, tmp_path / "figures" / "baselines")
 
 
@@ -299,5 +300,5 @@ def test_a_figure_for_a_paper_fits_a_column_and_carries_its_fonts():
 
 
 def test_a_table_without_settings_is_refused():
-    with pytest.raises(InvalidInput, match="0 settings"):
+    with refuses(InvalidInput, "0 settings"):
         sweep_drawings(pd.DataFrame(), ("sigma",), covered="")

@@ -7,10 +7,10 @@ import pytest
 from coordinator.connection.admission import FAULTS, Admission
 from coordinator.connection.open_study import OpenStudy, check_all, check_heads
 from protocols.crypto.identity import Identity, new_authority, new_key, sign
-from protocols.errors import Refused
 from protocols.ledger.audit_log import EMPTY, Head
 from protocols.ledger.ledger import Ledger
 from protocols.wire.frames import SeatHeads, head_statement
+from tests.harness.refusals import refused_for
 from tests.harness.studies import deployed_study
 
 STUDY = deployed_study(2)
@@ -51,13 +51,13 @@ PROOFS = {
 def test_a_head_that_was_made_up_costs_its_own_seat_and_stops_no_study(opened, head, proof):
     if head != NEVER and proof == PROOFS["another head"]:
         proof = proof_of(NEVER)
-    with pytest.raises(Refused, match=f"unproven_head: the seat '{FIRST}' claims to know entry {head.count} "):
+    with refused_for("unproven_head", FIRST, head.count):
         check_heads(opened, FIRST, claim(head, proof), own=OWN)
     assert opened.fault is None
 
 
 def test_a_head_that_the_coordinator_signed_and_lacks_stops_the_study(opened):
-    with pytest.raises(Refused, match="coordinator_rolled_back"):
+    with refused_for("coordinator_rolled_back"):
         check_heads(opened, FIRST, claim(NEVER, proof_of(NEVER)), own=OWN)
     assert opened.fault.code == "coordinator_rolled_back"
 

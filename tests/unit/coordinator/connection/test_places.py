@@ -9,13 +9,14 @@ from coordinator.connection import sessions
 from coordinator.connection.open_study import OpenStudy
 from coordinator.connection.sessions import UNASKED, Session, SessionEnded, Sessions
 from protocols.crypto.identity import Identity, new_authority, new_key
-from protocols.errors import MalformedMessage, Refused
+from protocols.errors import MalformedMessage
 from protocols.ledger.audit_log import EMPTY
 from protocols.ledger.ledger import Ledger
 from protocols.study.queries import QueryBatch
 from protocols.wire.frames import NONCE_BYTES, Answer, Ask
 from protocols.wire.messages import Refusal, VoteRequest, encode
 from tests.harness.clocks import idle_loop
+from tests.harness.refusals import refused_for
 from tests.harness.studies import NOW, deployed_study, pool_of
 
 STUDY = deployed_study(4)
@@ -84,7 +85,7 @@ def test_frames_that_nobody_asked_for_end_a_session_and_late_answers_do_not():
     session.late = 3
     for _ in range(3 + UNASKED):
         session.answered(answer, b"signed")
-    with pytest.raises(Refused, match="unasked_frames"):
+    with refused_for("unasked_frames"):
         session.answered(answer, b"signed")
 
 

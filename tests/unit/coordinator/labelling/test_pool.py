@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from coordinator.labelling.study_creation import check_pool, read_pool, stored_pool, write_pool
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
+from tests.harness.refusals import refuses
 from tests.harness.studies import deployed_study, pool_of
 
 POOL = np.arange(12, dtype=np.float32).reshape(4, 3)
@@ -58,14 +59,14 @@ def test_columns_of_a_csv_become_features_as_the_study_says(tmp_path):
 def test_a_value_that_the_study_does_not_allow_is_refused(tmp_path, feature, value):
     file = tmp_path / "pool.csv"
     file.write_text(f"a,b\n{value},1\n")
-    with pytest.raises(DataCorrupt, match=r"column 'a', row 1: .*allowed"):
+    with refuses(DataCorrupt, "a", 1):
         read_pool(file, features=(feature,))
 
 
 def test_a_missing_column_is_named(tmp_path):
     file = tmp_path / "pool.csv"
     file.write_text("a\n1\n")
-    with pytest.raises(DataCorrupt, match="column 'age' occurs 0 times"):
+    with refuses(DataCorrupt, "age", 0):
         read_pool(file, features=(Feature(column="age", kind="numeric", centre=0.0, scale=1.0),))
 
 
@@ -90,13 +91,13 @@ def test_no_pickle_is_read(tmp_path):
     np.save(tmp_path / "pool.npy", np.array([[object()]]), allow_pickle=True)
     np.savez(tmp_path / "pool.npz", np.array([[{}]], dtype=object))
     for name in ("pool.npy", "pool.npz"):
-        with pytest.raises(DataCorrupt, match="allowed: numbers or strings"):
+        with refuses(DataCorrupt, "numbers or strings"):
             read_pool(tmp_path / name)
 
 
 def test_an_archive_that_unpacks_to_far_more_is_not_unpacked(tmp_path):
     np.savez_compressed(tmp_path / "pool.npz", np.zeros((4000, 4000), dtype=np.float32))
-    with pytest.raises(DataCorrupt, match="hundredfold"):
+    with refuses(DataCorrupt, "hundredfold"):
         read_pool(tmp_path / "pool.npz")
 
 
@@ -104,7 +105,7 @@ def test_what_is_not_there_or_of_another_kind_is_said(tmp_path):
     with pytest.raises(DataUnavailable, match="does not exist"):
         read_pool(tmp_path / "pool.npy")
     (tmp_path / "pool.pkl").write_bytes(b"x")
-    with pytest.raises(InvalidInput, match=r"allowed: \.csv, \.jsonl, \.parquet, \.npy, \.npz"):
+    with refuses(InvalidInput, ".csv", ".jsonl", ".parquet", ".npy", ".npz"):
         read_pool(tmp_path / "pool.pkl")
     np.savez(tmp_path / "pool.npz", a=POOL, b=POOL)
     with pytest.raises(InvalidInput, match="or one named pool"):
@@ -164,7 +165,7 @@ def test_a_kept_pool_is_checked_when_it_is_read(tmp_path):
     write_pool(tmp_path / "pool.npy", pool_of(60, 4))
     assert (stored_pool(tmp_path / "pool.npy", study) == pool_of(60, 4)).all()
     other = replace(study, terms=replace(study.terms, pool_sha256="0" * 64))
-    with pytest.raises(InvalidInput, match="hash"):
+    with refuses(InvalidInput, "hash"):
         stored_pool(tmp_path / "pool.npy", other)
     (tmp_path / "pool.npy").write_bytes(b"junk")
     with pytest.raises(DataCorrupt, match="not an array of numbers"):

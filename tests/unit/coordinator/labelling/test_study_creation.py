@@ -11,6 +11,7 @@ from protocols.study.file import read_study, write_study
 from protocols.study.queries import pool_digest
 from tests.harness.dying import Deaths, Killed
 from tests.harness.operators import SETTINGS, make_home
+from tests.harness.refusals import refuses
 from tests.harness.studies import NOW, deployed_study, make_study, pool_of
 
 STUDY = deployed_study(3)
@@ -65,13 +66,13 @@ def test_a_study_that_does_not_hold_together_is_refused_and_nothing_is_kept(home
 
 def test_a_budget_that_bears_no_query_is_named(home, tmp_path):
     poor = replace(STUDY, roster=(*STUDY.roster[:2], replace(STUDY.roster[2], epsilon=0.1)))
-    with pytest.raises(BudgetExceeded, match=r"'hospital-2', epsilon 0\.1"):
+    with refuses(BudgetExceeded, "hospital-2", "0.1"):
         create(home, tmp_path, poor)
 
 
 def test_a_name_is_given_once(home, tmp_path):
     create(home, tmp_path)
-    with pytest.raises(InvalidInput, match="exists"):
+    with refuses(InvalidInput, "exists"):
         create(home, tmp_path, terms(deadline_s=7.0))
     assert read_study(home.study("test") / "study.toml") == STUDY
 

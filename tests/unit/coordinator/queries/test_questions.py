@@ -11,6 +11,7 @@ from coordinator.queries.questions import in_order, most_covering
 from protocols.errors import InvalidInput
 from protocols.study.chosen import GIVEN
 from tests.harness.distributions import install
+from tests.harness.refusals import refuses
 
 RNG = np.random.default_rng(4)
 CORNERS = np.array([[0, 0], [0, 9], [9, 0], [9, 9]], np.float32)
@@ -90,5 +91,5 @@ def test_help_and_refusals_list_an_order_that_another_distribution_registers(tmp
     monkeypatch.syspath_prepend(tmp_path)
     found = runpy.run_module("coordinator.queries.__init__")
     assert "backwards" in found["QUESTIONS_HELP"]
-    with pytest.raises(InvalidInput, match="backwards"):
+    with refuses(InvalidInput, "backwards"):
         found["parse_questions"]("none")

@@ -4,6 +4,7 @@ import pytest
 from coordinator.students import student_kind
 from coordinator.students.student import equal_weights, one_hot
 from protocols.errors import InvalidInput
+from tests.harness.refusals import refuses
 
 RNG = np.random.default_rng(0)
 # Two classes with means -1 and 1, nine records of the first for one of the second.
@@ -32,5 +33,5 @@ def test_a_student_of_equal_classes_decides_where_they_are_equally_likely():
 
 
 def test_a_kind_stands_before_it():
-    with pytest.raises(InvalidInput, match="student"):
+    with refuses(InvalidInput, "student"):
         student_kind("+equal")

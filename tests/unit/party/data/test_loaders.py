@@ -16,6 +16,7 @@ from party.data.records import DataSettings
 from protocols.errors import ConclaveError, DataCorrupt, DataUnavailable, InvalidInput
 from protocols.study.terms import Feature
 from tests.harness.distributions import install, refreshed
+from tests.harness.refusals import refuses
 from tests.harness.terms import terms_of
 
 FEATURES = (
@@ -94,13 +95,13 @@ def test_a_wrong_value_is_named_with_file_column_row_and_what_is_allowed(tmp_pat
 
 
 def test_a_missing_file_column_and_loader_are_named(tmp_path):
-    with pytest.raises(DataUnavailable, match=r"nowhere\.csv"):
+    with refuses(DataUnavailable, "nowhere.csv"):
         load_records(source(tmp_path / "nowhere.csv"), terms())
-    with pytest.raises(DataCorrupt, match="column 'ward' occurs 0 times"):
+    with refuses(DataCorrupt, "ward", 0):
         load_records(source(csv_of(tmp_path, "1,2,ill", header="age,dose,state")), terms())
-    with pytest.raises(DataCorrupt, match="column 'age' occurs 2 times"):
+    with refuses(DataCorrupt, "age", 2):
         load_records(source(csv_of(tmp_path, header="age,age,dose,ward,state")), terms())
-    with pytest.raises(InvalidInput, match="allowed: csv, parquet, npz, images"):
+    with refuses(InvalidInput, "csv, parquet, npz, images"):
         load_records(source(tmp_path, "pickle"), terms())
 
 
@@ -125,14 +126,14 @@ def test_arrays_are_read_with_ids_or_names_of_classes(tmp_path):
 def test_an_archive_with_a_pickle_or_a_lying_header_is_refused(tmp_path):
     plain = terms((), (2,))
     np.savez(tmp_path / "o.npz", inputs=np.array([{"a": 1}], dtype=object), labels=np.array([0]))
-    with pytest.raises(DataCorrupt, match="numbers or strings"):
+    with refuses(DataCorrupt, "numbers or strings"):
         load_records(source(tmp_path / "o.npz", "npz"), plain)
     content = io.BytesIO()
     np.lib.format.write_array_header_1_0(content, {"descr": "<f8", "fortran_order": False, "shape": (2**40, 2)})
     with zipfile.ZipFile(tmp_path / "big.npz", "w") as archive:
         archive.writestr("inputs.npy", content.getvalue())
         archive.writestr("labels.npy", content.getvalue())
-    with pytest.raises(DataCorrupt, match="the 0 bytes present"):
+    with refuses(DataCorrupt, "0 bytes"):
         load_records(source(tmp_path / "big.npz", "npz"), plain)
     for values, words in (
         ({"inputs": np.array([[1.0, np.nan]]), "labels": np.array([0])}, "NaN"),
@@ -155,10 +156,10 @@ def test_images_lie_in_one_folder_a_class(tmp_path):
     assert records.inputs.shape == (3, 3, 4)
     np.testing.assert_allclose(records.inputs[:, 0, 0], [0, 1, 0.2], atol=1e-6)
     assert records.patients == ["p1", "p1", "p2"]
-    with pytest.raises(DataCorrupt, match=r"3 x 4 pixels; allowed: 8 x 8"):
+    with refuses(DataCorrupt, 3, 4, 8):
         load_records(source(tmp_path, "images"), terms((), (8, 8)))
     (tmp_path / "well" / "broken.png").write_bytes(b"\x89PNG\r\n\x1a\nno")
-    with pytest.raises(DataCorrupt, match=r"broken\.png"):
+    with refuses(DataCorrupt, "broken.png"):
         load_records(source(tmp_path, "images"), terms((), (3, 4)))
 
 
@@ -237,9 +238,9 @@ class Stored(Source):
     install(tmp_path, name="stored", group="conclave.loaders", entries={"warehouse": "stored:Stored"}, source=code)
     monkeypatch.setattr("party.data.LOADERS", refreshed(LOADERS))
     assert len(load_records(source(tmp_path, "warehouse", patient="x"), terms()).labels) == 2
-    with pytest.raises(DataCorrupt, match="row 1: NaN"):
+    with refuses(DataCorrupt, 1, "NaN"):
         load_records(source(tmp_path, "warehouse"), terms())
-    with pytest.raises(DataCorrupt, match=r"'warehouse' names no patients, and data\.patient is 'y'; allowed"):
+    with refuses(DataCorrupt, "warehouse", "data.patient", "y"):
         load_records(source(tmp_path, "warehouse", patient="y"), terms())
-    with pytest.raises(InvalidInput, match="dicom, warehouse"):
+    with refuses(InvalidInput, "dicom, warehouse"):
         load_records(source(tmp_path, "lake"), terms())

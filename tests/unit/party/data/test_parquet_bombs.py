@@ -7,6 +7,7 @@ import pytest
 
 from protocols.errors import DataCorrupt
 from runtime.parquet_tables import read_parquet
+from tests.harness.refusals import refuses
 
 LONG = "x" * 20_000
 
@@ -32,7 +33,7 @@ def test_a_text_that_all_rows_repeat_is_in_memory_once(kind, tmp_path) -> None:
 
 def test_a_text_that_is_itself_compressed_a_thousandfold_is_refused_before_it_is_unpacked(tmp_path) -> None:
     size = write(tmp_path / "a.parquet", pyarrow.array(["x" * 2**25]))
-    with pytest.raises(DataCorrupt, match=f"unpacks {size} bytes to 335.....; allowed: a hundredfold"):
+    with refuses(DataCorrupt, size, "a hundredfold"):
         read_parquet(tmp_path / "a.parquet", ["a"], missing="")
 
 

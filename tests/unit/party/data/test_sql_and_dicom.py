@@ -16,6 +16,7 @@ from party.data.mapping import DataMapping
 from party.data.records import DataSettings
 from party.settings import read_settings
 from protocols.errors import ConclaveError, DataCorrupt
+from tests.harness.refusals import refuses
 from tests.unit.party.data.test_loaders import source, terms
 from tests.unit.party.test_settings import GOOD
 
@@ -75,7 +76,7 @@ def test_colour_images_have_three_channels(tmp_path):
     (tmp_path / "l.csv").write_text("file,state\na.dcm,ill\n")
     records = load_records(dicom(tmp_path), terms((), (2, 2, 3)))
     np.testing.assert_allclose(records.inputs[0, 0, 0], [1, 0, 0.2])
-    with pytest.raises(DataCorrupt, match=r"row 1: 1 frames of 2 x 2 pixels, 3 channels, 8 bits; allowed"):
+    with refuses(DataCorrupt, 1, 2, 3, 8):
         load_records(dicom(tmp_path), terms((), (2, 2)))
 
 
@@ -83,10 +84,10 @@ def test_colour_images_have_three_channels(tmp_path):
 def test_what_is_no_dicom_image_is_refused_with_its_row(tmp_path, content):
     (tmp_path / "a.dcm").write_bytes(content)
     (tmp_path / "l.csv").write_text("file,state\na.dcm,ill\n")
-    with pytest.raises(DataCorrupt, match="row 1"):
+    with refuses(DataCorrupt, "row 1"):
         load_records(dicom(tmp_path), terms((), (2, 2)))
     (tmp_path / "l.csv").write_text("file,state\n../a.dcm,ill\n")
-    with pytest.raises(DataCorrupt, match="allowed: a name in it"):
+    with refuses(DataCorrupt, "a name in it"):
         load_records(dicom(tmp_path), terms((), (2, 2)))
 
 

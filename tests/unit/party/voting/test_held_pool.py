@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from coordinator.labelling.study_creation import read_pool as read_pool_as_operator
 from party.data.queries import check_batch, keep_pool, read_pool
-from protocols.errors import DataUnavailable, InvalidInput, Refused
+from protocols.errors import DataUnavailable, InvalidInput
 from protocols.study.queries import QueryBatch, pool_digest
 from protocols.study.terms import Feature
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.studies import deployed_study, pool_of
 
 TERMS = deployed_study(3, pool=20, features=4).terms
@@ -31,7 +32,7 @@ def test_the_studys_pool_is_kept_and_read_back(tmp_path):
 )
 def test_another_pool_is_refused_and_nothing_is_kept(tmp_path, other):
     np.save(tmp_path / "given.npy", other)
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", TERMS)
     assert not (tmp_path / "pool.npy").exists()
 
@@ -40,7 +41,7 @@ def test_a_pool_that_is_not_finite_is_refused_though_the_study_names_it(tmp_path
     pool = POOL.copy()
     pool[3, 1] = np.nan
     np.save(tmp_path / "given.npy", pool)
-    with pytest.raises(InvalidInput, match="NaN or infinite values; allowed: finite"):
+    with refuses(InvalidInput, "NaN"):
         keep_pool(tmp_path / "given.npy", tmp_path / "pool.npy", replace(TERMS, pool_sha256=pool_digest(pool)))
 
 
@@ -62,14 +63,14 @@ def test_a_table_of_the_pool_is_read_by_the_studys_terms_and_kept_as_what_is_ask
         keep_pool(tmp_path / f"pool.{kind}", tmp_path / "pool.npy", terms)
         np.testing.assert_array_equal(np.load(tmp_path / "pool.npy"), pool)
     (tmp_path / "pool.csv").write_text("b,a\nyes,0.5\nno,1\nyes,2\n")
-    with pytest.raises(InvalidInput, match="is not the study's pool"):
+    with refuses(InvalidInput, "pool"):
         read_pool(tmp_path / "pool.csv", terms)
 
 
 @pytest.mark.parametrize("name", ["pool", "pool.CSV.gz"])
 def test_a_pool_of_another_kind_is_refused_with_those_that_there_are(tmp_path, name):
     (tmp_path / name).write_bytes(b"x")
-    with pytest.raises(InvalidInput, match=r"allowed: .csv, .jsonl, .parquet, .npy, .npz"):
+    with refuses(InvalidInput, ".csv", ".jsonl", ".parquet", ".npy", ".npz"):
         read_pool(tmp_path / name, TERMS)
 
 
@@ -77,7 +78,7 @@ def test_a_pool_of_another_kind_is_refused_with_those_that_there_are(tmp_path, n
 def test_any_bytes_are_refused_as_a_pool(tmp_path_factory, data):
     path = tmp_path_factory.mktemp("pool") / "pool.npy"
     path.write_bytes(b"\x93NUMPY\x01\x00" + data)
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         read_pool(path, TERMS)
 
 
@@ -92,5 +93,5 @@ def test_a_query_that_is_not_the_pools_at_its_position_is_refused():
     altered = POOL[ids].copy()
     altered[1, 3] += 1e-6
     for batch in (QueryBatch(0, ids, altered), QueryBatch(0, ids, POOL[[5, 2]]), QueryBatch(0, ids + 15, POOL[ids])):
-        with pytest.raises(Refused, match="other_pool"):
+        with refused_for("other_pool"):
             check_batch(batch, POOL)

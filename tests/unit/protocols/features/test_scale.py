@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from protocols.errors import InvalidInput
 from protocols.features.linear import UNITS, Scale
 from protocols.features.stage import MOST_STEPS, STEPS
+from tests.harness.refusals import refuses
 
 
 @given(seed=st.integers(0, 2**32), wide=st.sampled_from([0.1, 1.0, 300.0]))
@@ -45,7 +46,7 @@ def test_a_scale_whose_products_are_not_exact_is_refused(factors, offset, words)
 
 
 def test_values_that_are_no_numbers_and_records_of_another_size_are_refused() -> None:
-    with pytest.raises(InvalidInput, match="NaN or infinite"):
+    with refuses(InvalidInput, "NaN"):
         Scale.of(np.zeros(1), np.array([np.inf]))
-    with pytest.raises(InvalidInput, match="3 values each"):
+    with refuses(InvalidInput, "3 values"):
         Scale.of(np.zeros(3), np.ones(3)).output_shape((2, 2))

@@ -1,10 +1,10 @@
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from protocols.labelling.schedule import Batch, Stop, next_batch
+from tests.harness.refusals import refuses
 from tests.harness.studies import make_study
 
 STUDY = make_study([1.0, 2.0, 3.0], threshold=1.0)
@@ -47,5 +47,5 @@ def test_the_study_ends_with_the_pool_or_the_quorum():
 
 
 def test_an_unknown_rule_lists_the_known():
-    with pytest.raises(InvalidInput, match="first-exhausted, drop-exhausted"):
+    with refuses(InvalidInput, "first-exhausted, drop-exhausted"):
         make_study([1.0], stop="never")

@@ -7,6 +7,7 @@ import pytest
 
 from protocols.errors import StorageFailed
 from protocols.ledger.database import Transactions
+from tests.harness.refusals import refuses
 
 
 @pytest.fixture
@@ -56,6 +57,6 @@ def test_a_step_that_fails_and_is_caught_leaves_nothing_and_the_rest_stays(made)
 
 def test_an_error_of_sqlite_is_one_of_storage(made):
     database, transaction = made
-    with pytest.raises(StorageFailed, match="t: UNIQUE"):
+    with refuses(StorageFailed, "UNIQUE"):
         failing(database, transaction, 1, 1)
     assert rows(database) == []

@@ -12,6 +12,7 @@ from protocols.mechanisms import MECHANISMS, GNMax, Sensitivity, check_view, mak
 from protocols.noise import simulated
 from protocols.votes import ABSTAIN, LATTICE
 from tests.harness.distributions import install, refreshed
+from tests.harness.refusals import refuses
 
 PARAMETERS = {
     "gnmax": {"sigma": 10.0},
@@ -109,7 +110,7 @@ def test_a_bound_for_votes_between_classes_is_refused_to_a_unit_that_moves_the_c
         "Laplace": lambda: make("lnmax").noise_rdp(far, ORDERS, view="label"),
     }
     for name, cost in costs.items():
-        with subtests.test(name), pytest.raises(InvalidInput, match=r"is 4; allowed: 2"):
+        with subtests.test(name), refuses(InvalidInput, 4, 2):
             cost()
 
 
@@ -160,24 +161,24 @@ def test_the_histogram_view_tests_the_threshold_on_the_histogram_that_is_seen():
 @pytest.mark.parametrize("sigma", [0.0, -2.0, float("nan"), float("inf")])
 @pytest.mark.parametrize("name", GAUSSIAN)
 def test_a_sigma_out_of_range_is_refused(name, sigma):
-    with pytest.raises(InvalidInput, match="finite number of votes > 0"):
+    with refuses(InvalidInput, "> 0"):
         make_mechanism(name, **{**PARAMETERS[name], "sigma": sigma}, view="label")
 
 
 def test_parameters_that_are_missing_or_have_no_use_are_refused():
-    with pytest.raises(InvalidInput, match="gnmax does not use; allowed: sigma"):
+    with refuses(InvalidInput, "gnmax", "sigma"):
         make_mechanism("gnmax", sigma=1.0, sigma_threshold=None, threshold=3.0, view="label")
-    with pytest.raises(InvalidInput, match="threshold is missing"):
+    with refuses(InvalidInput, "threshold"):
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=None, view="label")
-    with pytest.raises(InvalidInput, match="sigma_threshold is missing"):
+    with refuses(InvalidInput, "sigma_threshold"):
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=None, threshold=1.0, view="label")
     with pytest.raises(InvalidInput, match="leave it out"):
         make_mechanism("confident_gnmax", sigma=1.0, sigma_threshold=1.0, threshold=1.0, view="histogram")
-    with pytest.raises(InvalidInput, match="allowed: gnmax, thresholded_gnmax, confident_gnmax"):
+    with refuses(InvalidInput, "thresholded_gnmax", "confident_gnmax"):
         make_mechanism("noisy_max", sigma=1.0, view="label")
     with pytest.raises(InvalidInput, match=r"scale is .*, which gnmax does not use"):
         make_mechanism("gnmax", sigma=1.0, scale=2.0, view="label")
-    with pytest.raises(InvalidInput, match="allowed: label, histogram"):
+    with refuses(InvalidInput, "label, histogram"):
         check_view("clear")
 
 
@@ -185,5 +186,5 @@ def test_a_mechanism_of_one_round_reinforces_no_label_and_takes_nothing_off_the_
     predictions = np.array([[0.99, 0.01], [0.5, 0.5]])
     plain = GNMax(sigma=4.0)
     np.testing.assert_array_equal(plain.reinforced(np.array([ABSTAIN, 0]), predictions), [ABSTAIN, ABSTAIN])
-    with pytest.raises(NotImplementedError, match="gnmax has no second round"):
+    with refuses(NotImplementedError, "gnmax"):
         plain.offsets(predictions, 10.0)

@@ -13,6 +13,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, Accountant
 from protocols.ledger.ledger import Ledger
 from protocols.research.private import Private
 from tests.harness.amounts import nano
+from tests.harness.refusals import refuses
 
 FIGURE = Private(np.array([1.5, 2.0]))
 # The report that marks what it shows; and the release of a sanitised figure, which pays for it.
@@ -55,7 +56,7 @@ def test_a_private_figure_is_no_number_no_array_and_no_json(use):
 
 def test_a_private_figure_shows_nothing_and_cannot_be_changed():
     assert "1.5" not in repr(FIGURE) + str(FIGURE)
-    with pytest.raises(AttributeError, match="immutable"):
+    with refuses(AttributeError, "immutable"):
         FIGURE._value = 1
 
 

@@ -3,11 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from protocols.errors import InvalidInput
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
+from tests.harness.refusals import refuses
 from tests.harness.studies import deployed_study
 
 # Float64 noise changes a label with a probability of 7e-12 in 1,000 queries, which (1 + e^20) makes 0.003 of delta.
@@ -17,16 +16,16 @@ HISTOGRAM = NEEDS_MORE_DELTA | {"view": "histogram", "account": "gaussian", "que
 
 def test_no_view_escapes_the_delta_that_float_noise_needs() -> None:
     """A coordinator wrote "histogram" in place of "label": nothing was set aside, by study or lifetime cap."""
-    with pytest.raises(InvalidInput, match="allowed: a larger delta"):
+    with refuses(InvalidInput, "a larger delta"):
         _ = deployed_study(**HISTOGRAM | {"view": "label"}).budgets
-    with pytest.raises(InvalidInput, match=r"units is missing; allowed with view 'histogram': a power of two"):
+    with refuses(InvalidInput, "histogram"):
         deployed_study(**HISTOGRAM)
 
 
 def test_integer_noise_may_be_accounted_for_by_the_histogram() -> None:
     study = deployed_study(**HISTOGRAM, confidentiality=Clear(units=64))
     assert study.lattice is not None
-    with pytest.raises(InvalidInput, match="units is missing"):
+    with refuses(InvalidInput, "units"):
         replace(study, confidentiality=Clear())
 
 

@@ -30,6 +30,7 @@ from protocols.wire.frames import (
     read_frame,
     sign_frame,
 )
+from tests.harness.refusals import refused_for, refuses
 
 NOW = datetime.datetime.now(datetime.UTC)
 ROOT_KEY, KEY = new_key(), new_key()
@@ -137,7 +138,7 @@ def test_any_body_that_is_signed_is_a_frame_or_malformed(body):
 
 
 def test_a_signature_of_another_key_is_refused():
-    with pytest.raises(Refused, match="bad_signature"):
+    with refused_for("bad_signature"):
         open_it(sign_frame(Goodbye("a", "b"), key=new_key(), certificate=CERTIFICATE))
 
 
@@ -159,7 +160,7 @@ def test_a_question_whose_own_head_is_not_signed_is_refused_so_that_no_claim_of_
     opened, signer = open_it(signed(body.SerializeToString()))
     signer.verify(opened.proof, head_statement(ask.study, ask.own))
     body.ask.proof = proof
-    with pytest.raises(Refused, match="bad_signature"):
+    with refused_for("bad_signature"):
         open_it(signed(body.SerializeToString()))
 
 
@@ -196,13 +197,13 @@ def test_nonces_and_digests_of_another_length_are_malformed(short):
 
 def test_text_for_terminals_is_short_and_printable():
     assert printable("a\x1b[2J\u202eb") == "a?[2J?b"
-    with pytest.raises(MalformedMessage, match="allowed"):
+    with refuses(MalformedMessage, "allowed"):
         printable("x" * 5000)
 
 
 def test_versions_are_agreed_newest_first_and_named_when_there_is_none():
     assert agree_version((WIRE_VERSIONS[0], 99)) == WIRE_VERSIONS[0]
-    with pytest.raises(Refused, match="wire_version"):
+    with refused_for("wire_version"):
         agree_version((98, 99))
 
 
@@ -230,5 +231,5 @@ def test_any_bytes_are_an_enrolment_or_malformed(data):
 
 
 def test_an_enrolment_above_the_cap_is_malformed_before_it_is_parsed():
-    with pytest.raises(MalformedMessage, match="allowed"):
+    with refuses(MalformedMessage, "allowed"):
         decode_enrol(b"\x0a" * (ENROL_BYTES + 1))

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from protocols.crypto.identity import certificate_from_pem
-from protocols.errors import Refused
 from protocols.wire import frames, wire_pb2
 from protocols.wire.frames import WIRE_VERSIONS, Answer, Ask, Hello, Welcome, read_frame
 from protocols.wire.messages import Outcome, Settled, VoteReply, VoteRequest, decode, encode
+from tests.harness.refusals import refused_for
 
 STORED = json.loads((Path(__file__).parents[3] / "vectors" / "conversation.json").read_text(encoding="utf-8"))
 AUTHORITY = certificate_from_pem(STORED["authority"].encode())
@@ -46,5 +46,5 @@ def test_a_recorded_node_and_this_coordinator_agree_and_so_do_a_recorded_coordin
     assert isinstance(welcome, Welcome)
     assert frames.agree_version(hello.versions) == welcome.version
     frames.check_version(welcome.version, offered=WIRE_VERSIONS)
-    with pytest.raises(Refused, match=r"wire_version: the coordinator chose wire version 1; allowed: \[2, 3\]"):
+    with refused_for("wire_version", 1, "[2, 3]"):
         frames.check_version(welcome.version, offered=(3, 2))

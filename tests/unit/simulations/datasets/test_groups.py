@@ -9,6 +9,7 @@ from simulations.datasets.columns import categorical, numeric
 from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.groups import groupings
 from simulations.setup.partition import ByTime, partition
+from tests.harness.refusals import refuses
 
 COLUMNS = (
     numeric("age", centre=50, scale=10, may_miss=True),
@@ -73,9 +74,9 @@ def test_a_column_of_texts_is_no_way_to_tell_records_apart(tmp_path):
     )
     found = load(str(tmp_path / "own.csv"), DatasetRequest(seed=0, groups=("note",)))
     assert found.test_names["note"].nbytes < 201 * 9
-    with pytest.raises(InvalidInput, match="201 names; allowed: at most 200"):
+    with refuses(InvalidInput, 201, 200):
         groupings(found, ["note"])
-    with pytest.raises(InvalidInput, match=r"allowed with own: class$"):
+    with refuses(InvalidInput, "class"):
         groupings(load(str(tmp_path / "own.csv"), DatasetRequest(seed=0)), ["note"])
 
 
@@ -111,7 +112,7 @@ def test_years_order_records_too_and_what_is_no_time_is_refused(tmp_path):
         [3, 4, 5],
         [0, 1, 2],
     ]
-    with pytest.raises(DataCorrupt, match=r"column 'seen', row 3: 'soon'; allowed: numbers, or dates"):
+    with refuses(DataCorrupt, "seen", 3, "soon"):
         load(
             own_table(tmp_path, ["2024-05-03", "2024-05-04", "soon", *["2024-05-03"] * 6]),
             DatasetRequest(seed=0, time="seen"),

@@ -7,6 +7,7 @@ import pytest
 from protocols.errors import DataCorrupt, DataUnavailable, InvalidInput
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
+from tests.harness.refusals import refuses
 from tests.harness.simulating import run
 
 SCHEMA = """
@@ -143,11 +144,11 @@ def test_a_split_column_is_followed_and_sizes_take_its_first_rows(csv):
     np.testing.assert_array_equal(dataset.public_labels, labels[40:47])
     np.testing.assert_array_equal(dataset.test_labels, labels[80:])
     assert len(dataset.private_labels) == 10
-    with pytest.raises(InvalidInput, match="public_size is 41; allowed: 1 to 40"):
+    with refuses(InvalidInput, "public_size", 41, 1, 40):
         _load(csv(lambda table: table.assign(part=part)), schema, public_size=41)
-    with pytest.raises(DataCorrupt, match="120 private, 0 public and 0 test records; allowed"):
+    with refuses(DataCorrupt, 120, 0):
         _load(csv(lambda table: table.assign(part="private")), schema)
-    with pytest.raises(DataCorrupt, match=r"column 'part', row 1: 'train'; allowed: private, public, test"):
+    with refuses(DataCorrupt, "part", 1, "train"):
         _load(csv(lambda table: table.assign(part="train")), schema)
     with pytest.raises(DataCorrupt, match=r"\d+ patients have records in several parts"):
         _load(csv(lambda table: table.assign(part=part)), 'patient = "person"\n' + schema)
@@ -164,7 +165,7 @@ def test_rows_without_a_label_are_left_out_where_the_schema_says_so(csv):
     np.testing.assert_array_equal(some.private_inputs, labelled.private_inputs)
     np.testing.assert_array_equal(some.public_labels, labelled.public_labels)
     assert (some.site_names, some.about) == (labelled.site_names, labelled.about)
-    with pytest.raises(DataCorrupt, match=r"clinic\.csv has no row with a label"):
+    with refuses(DataCorrupt, "clinic.csv"):
         _load(csv(lambda table: table.assign(outcome="?")), "only_labelled = true" + SCHEMA)
 
 
@@ -190,7 +191,7 @@ def _set(column, row, value):
     ],
 )
 def test_a_table_that_is_not_what_its_schema_says_is_refused(change, message, csv):
-    with pytest.raises(DataCorrupt, match=rf"clinic\.csv.*{message}"):
+    with refuses(DataCorrupt, "clinic.csv", message):
         _load(csv(change))
 
 
@@ -205,9 +206,9 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
     said = r"the columns seem to be separated by ';'; allowed: .* ','\. `conclave-simulate schema .*c\.csv` says how"
     with pytest.raises(DataCorrupt, match=said):
         _load(separated)
-    with pytest.raises(DataUnavailable, match=r"there is no file .*none\.csv"):
+    with refuses(DataUnavailable, "none.csv"):
         _load(tmp_path / "none.csv", None)
-    with pytest.raises(DataUnavailable, match=r"the schema .*clinic\.schema\.toml does not exist"):
+    with refuses(DataUnavailable, "clinic.schema.toml"):
         _load(csv(), None)
     other = tmp_path / "other.toml"
     other.write_text(SCHEMA)
@@ -232,7 +233,7 @@ def test_unreadable_and_absent_files_and_schemas_are_told_apart(tmp_path, csv):
 )
 def test_a_wrong_schema_is_refused(old, new, message, csv):
     assert old in SCHEMA
-    with pytest.raises(InvalidInput, match=rf"clinic\.schema\.toml.*{message}"):
+    with refuses(InvalidInput, "clinic.schema.toml", message):
         _load(csv(), SCHEMA.replace(old, new))
 
 
@@ -241,7 +242,7 @@ def test_a_proposed_schema_reads_the_file_that_it_was_proposed_from(tmp_path, ca
     path, schema = tmp_path / f"clinic{suffix}", tmp_path / "clinic.schema.toml"
     table = _table().assign(note=[f"free text {row}" for row in range(120)], country="NL")
     table.to_parquet(path) if suffix == ".parquet" else table.to_csv(path, index=False)
-    with pytest.raises(DataUnavailable, match=r"conclave-simulate schema FILE --out .*clinic\.schema\.toml"):
+    with refuses(DataUnavailable, "FILE", "--out", "clinic.schema.toml"):
         _load(path, None)
     assert run("schema", path, "--out", schema) == 0
     assert 'numbers nor few categories (--text COLUMN for notes): "note"' in schema.read_text()

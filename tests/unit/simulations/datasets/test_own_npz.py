@@ -6,6 +6,7 @@ import pytest
 from protocols.errors import DataCorrupt, InvalidInput
 from simulations import datasets
 from simulations.datasets.dataset import DatasetRequest
+from tests.harness.refusals import refuses
 
 
 def _load(path, **options):
@@ -88,16 +89,16 @@ def test_an_npz_in_parts_keeps_them(tmp_path):
         "patient_public": np.arange(29, 49),
         "patient_test": np.arange(90, 100),
     }
-    with pytest.raises(DataCorrupt, match="1 patients have records in several parts"):
+    with refuses(DataCorrupt, "1 patients"):
         _load(_npz(tmp_path, **parted, **patients))
     del patients["patient_test"]
-    with pytest.raises(DataCorrupt, match="patient_private, patient_public and patient_test together"):
+    with refuses(DataCorrupt, "patient_private", "patient_public", "patient_test"):
         _load(_npz(tmp_path, **parted, **patients))
     parted["x_test"] = parted["x_test"][:, :8]
     with pytest.raises(DataCorrupt, match="the parts have different shapes"):
         _load(_npz(tmp_path, **parted))
     parted["x_test"], parted["y_test"] = arrays["x"][:0], arrays["y"][:0]
-    with pytest.raises(DataCorrupt, match="20 public and 0 test records"):
+    with refuses(DataCorrupt, 20, 0):
         _load(_npz(tmp_path, **parted))
 
 
@@ -137,12 +138,12 @@ def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_pa
 def test_infinite_features_of_rows_are_refused_and_a_schema_for_an_npz_too(tmp_path):
     x = np.zeros((60, 3))
     x[9, 1] = np.inf
-    with pytest.raises(DataCorrupt, match=r"x, row 10, position \[1\]: inf; allowed: finite numbers"):
+    with refuses(DataCorrupt, 10, "[1]"):
         _load(_npz(tmp_path, x=x, y=np.arange(60) % 2))
-    with pytest.raises(InvalidInput, match="allowed: only with tables"):
+    with refuses(InvalidInput, "only with tables"):
         _load(_npz(tmp_path, **_images()), schema=tmp_path / "a.toml")
     np.savez(tmp_path / "own.npz", x=np.array([None] * 4, dtype=object), y=np.arange(4) % 2)
-    with pytest.raises(DataCorrupt, match=r"own\.npz: array 'x' declares"):
+    with refuses(DataCorrupt, "own.npz", "x"):
         _load(tmp_path / "own.npz")
 
 
@@ -165,5 +166,5 @@ def test_an_npz_with_the_names_of_keras_or_medmnist_is_read_as_it_is(tmp_path):
     for wrong in ({"x_val": x}, {"site": y}, {"X_train": x}):
         with pytest.raises(DataCorrupt, match="allowed with such names: inputs and labels"):
             _load(_npz(tmp_path, **usual, **wrong))
-    with pytest.raises(DataCorrupt, match="84 inputs and 85 labels"):
+    with refuses(DataCorrupt, 84, 85):
         _load(_npz(tmp_path, **{**usual, "x_train": x[:84]}))

@@ -1,12 +1,12 @@
 """A data set that another distribution registers."""
 
 import numpy as np
-import pytest
 
 from protocols.errors import InvalidInput
 from simulations.datasets import DATASETS, load
 from simulations.datasets.dataset import DatasetRequest
 from tests.harness.distributions import example, install
+from tests.harness.refusals import refuses
 
 
 def test_a_data_set_of_another_distribution_is_loaded_by_its_name(tmp_path, monkeypatch):
@@ -20,6 +20,6 @@ def test_a_data_set_of_another_distribution_is_loaded_by_its_name(tmp_path, monk
     loaded = load("corners", DatasetRequest(seed=0, public_size=100))
     assert (loaded.name, len(loaded.private_labels), len(loaded.public_labels)) == ("corners", 2500, 100)
     assert set(np.unique(loaded.test_labels)) == {0, 1}
-    with pytest.raises(InvalidInput, match="dataset 'torn', which the distribution tested_corners registers"):
+    with refuses(InvalidInput, "torn", "tested_corners"):
         load("torn", DatasetRequest(seed=0))
     DATASETS.__dict__.pop("_plugins", None)

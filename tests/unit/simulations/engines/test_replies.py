@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from protocols import errors
 from protocols.errors import CannotVote, ConclaveError, EngineFailed, InvalidInput, Refused
 from simulations.engines.engine import Replies, check_asked, describe_error, rebuild_error
+from tests.harness.refusals import refuses
 
 ERROR_CLASSES = sorted(
     (
@@ -40,17 +41,17 @@ def test_every_reply_is_counted_even_an_empty_one() -> None:
 
 def test_a_reply_of_a_stranger_and_a_second_reply_are_failures_of_the_host() -> None:
     replies = Replies(["a"], None)
-    with pytest.raises(EngineFailed, match="'z', which was not asked"):
+    with refuses(EngineFailed, "z"):
         replies.add("z", b"")
     replies.add("a", b"")
-    with pytest.raises(EngineFailed, match="twice for party 'a'"):
+    with refuses(EngineFailed, "a"):
         replies.add("a", b"")
 
 
 def test_a_request_for_a_stranger_is_refused_and_one_for_nobody_is_not() -> None:
     check_asked({}, ["a"])
     check_asked({"a": b""}, ["a", "b"])
-    with pytest.raises(InvalidInput, match="'c'; allowed: the 2 parties of this run"):
+    with refuses(InvalidInput, "c", 2):
         check_asked({"a": b"", "c": b""}, ["a", "b"])
 
 

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 
 from protocols.errors import InvalidInput
 from simulations.setup.budgets import parse_budgets
+from tests.harness.refusals import refuses
 
 
 def parse(text, parties=100, seed=0):
@@ -103,5 +104,5 @@ def test_a_budgets_file_that_is_wrong_says_where(tmp_path, content, reason):
 
 
 def test_no_parties_are_refused():
-    with pytest.raises(InvalidInput, match="at least 1"):
+    with refuses(InvalidInput, "at least 1"):
         parse("1", 0)

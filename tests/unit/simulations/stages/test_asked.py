@@ -9,6 +9,7 @@ from protocols.votes import ABSTAIN
 from simulations.stages.asked_votes import AskedVotes
 from simulations.stages.label import label_seed
 from simulations.stages.stored_votes import CastVotes
+from tests.harness.refusals import refuses
 from tests.harness.studies import make_study, make_votes
 from tests.numerics.simulations.stages.test_replay import quarter_probabilities
 
@@ -107,5 +108,5 @@ def test_secret_coins_hide_who_voted():
     )
     stored = CastVotes(10, votes)
     result = label_seed(study, stored, seed=1, dropout=0.0, truth=None)
-    with pytest.raises(InvalidInput, match="'secret'"):
+    with refuses(InvalidInput, "secret"):
         AskedVotes(study, stored, result)

@@ -7,6 +7,7 @@ import pytest
 
 from protocols.errors import InvalidInput
 from protocols.levels.secure_sum import ballot as party
+from tests.harness.refusals import refuses
 from tests.harness.sum_parties import Member, Sum, make_context
 
 CONTEXT = make_context(6, 1, 1)
@@ -38,7 +39,7 @@ def test_names_that_run_together_are_told_apart() -> None:
     ],
 )  # fmt: skip
 def test_a_context_that_cannot_be_is_refused_with_its_values(name, value) -> None:
-    with pytest.raises(InvalidInput, match="allowed"):
+    with refuses(InvalidInput, "allowed"):
         dataclasses.replace(CONTEXT, **{name: value})
 
 
@@ -48,7 +49,7 @@ def test_values_of_another_shape_are_refused() -> None:
     request = running.shared.request(0)
     noted = party.masking_note(CONTEXT, 0, request)
     by = running.members[0].authenticator
-    with pytest.raises(InvalidInput, match=r"shape \(4,\); allowed: int64 of shape \(5,\)"):
+    with refuses(InvalidInput, "(4,)", "(5,)"):
         party.mask(*running.members[0].own, request, np.zeros(4, dtype=np.int64), noted=noted, authenticator=by)
 
 
@@ -56,5 +57,5 @@ def test_values_of_another_shape_are_refused() -> None:
 def test_a_signature_that_does_not_fit_the_message_is_refused(length, monkeypatch) -> None:
     member = Member(CONTEXT, 0, np.zeros(5, dtype=np.int64))
     monkeypatch.setattr(member.authenticator, "sign", lambda message: bytes(length))
-    with pytest.raises(InvalidInput, match=f"{length} bytes; allowed: 1 to 72"):
+    with refuses(InvalidInput, length, 1, 72):
         party.advertise(*member.own, authenticator=member.authenticator)

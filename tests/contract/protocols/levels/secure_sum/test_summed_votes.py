@@ -11,7 +11,7 @@ import pytest
 from coordinator.in_process import InProcessTransport
 from party.budget.watermarks import Mark, check_believed
 from party.party import Party
-from protocols.errors import InvalidInput, Refused
+from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
 from protocols.ledger.ledger import Ledger
 from protocols.levels.secure_sum.aggregation import SummedAggregation
@@ -19,6 +19,7 @@ from protocols.levels.secure_sum.ballot import SummedBallot
 from protocols.study.queries import QueryBatch
 from protocols.wire.messages import ConcealedVotes, Outcome, Refusal, StepReply, StepRequest, VoteRequest, decode
 from tests.harness.levels import SEAT_KEYS
+from tests.harness.refusals import refused_for
 from tests.harness.seeded import seeded_source
 from tests.harness.summed_world import NAMES, POOL, STEPS, STUDY, VOTES, World, kind
 
@@ -302,6 +303,6 @@ def test_a_ledger_from_before_its_party_agreed_on_survivors_is_told_from_the_new
     world.label()
     assert before["after"].count == before["head"].count + 1
     with Ledger(tmp_path / "copy.sqlite") as copy:
-        with pytest.raises(Refused, match="ledger_rolled_back"):
+        with refused_for("ledger_rolled_back"):
             check_believed(copy, Mark(before["after"], 1), seat="a")
     world.close()

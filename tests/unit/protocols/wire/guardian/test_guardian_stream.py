@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from protocols.crypto.channel import Channel
 from protocols.errors import ChannelClosed, MalformedMessage
 from protocols.wire.guardian import CARRIED_BYTES, PIECE_BYTES, EndedByPeer, GuardianStream
+from tests.harness.refusals import refuses
 
 END, PART = b"\x01", b"\x00"
 
@@ -65,7 +66,7 @@ def test_both_sides_may_send_before_either_reads():
 def test_a_message_above_the_limit_is_refused_before_all_of_it_is_kept_and_the_other_way_stays_open():
     here, there = joined()
     here.send(bytes(3 * PIECE_BYTES))
-    with pytest.raises(MalformedMessage, match="allowed: at most 99"):
+    with refuses(MalformedMessage, 99):
         there.recv(99)
     with pytest.raises(ChannelClosed, match="too large"):
         there.recv(10**9)
@@ -77,9 +78,9 @@ def test_a_message_above_the_limit_is_refused_before_all_of_it_is_kept_and_the_o
 
 def test_a_silent_side_counts_as_gone():
     here, _ = joined(silence_s=0.05)
-    with pytest.raises(ChannelClosed, match=r"sent nothing in 0\.05 s"):
+    with refuses(ChannelClosed, "0.05"):
         here.recv(1)
-    with pytest.raises(ChannelClosed, match=r"sent nothing in 0\.01 s"):
+    with refuses(ChannelClosed, "0.01"):
         here.recv(1, within_s=0.01)
 
 
@@ -112,7 +113,7 @@ def test_a_goodbye_says_why_after_what_was_sent_before_it():
     here.send(b"first")
     here.say_goodbye("busy", "later\x07")
     assert there.recv(9) == b"first"
-    with pytest.raises(EndedByPeer, match="busy: later\\?") as said:
+    with refuses(EndedByPeer, "busy") as said:
         there.recv(9)
     assert said.value.code == "busy"
     there.say_goodbye("gone", "too")
@@ -147,7 +148,7 @@ def test_where_the_carrier_breaks_the_stream_says_so():
     stream = GuardianStream(silence_s=1.0)
     stream.feed(pieces())
     assert stream.recv(3) == b"one"
-    with pytest.raises(ChannelClosed, match="cable"):
+    with refuses(ChannelClosed, "cable"):
         stream.recv(3)
 
 

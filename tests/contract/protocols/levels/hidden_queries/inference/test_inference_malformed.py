@@ -13,6 +13,7 @@ from protocols.levels.hidden_queries.inference.computing import Answerer, Querie
 from protocols.levels.hidden_queries.inference.model import quantise
 from protocols.levels.hidden_queries.inference.plan import LAST_REQUEST
 from tests.harness.inference_parties import mlp, parties
+from tests.harness.refusals import refuses
 from tests.harness.seeded import seeded_source
 
 MODEL = quantise(mlp(np.random.default_rng(0), 3, 2, 3), Precision())
@@ -27,9 +28,9 @@ def faults(arrays):
         yield "arrays; expected", arrays[:-1]
     for at, array in enumerate(arrays):
         for said, bad in (
-            ("expected <u", array.astype(np.int64)),
-            ("expected <u", array.astype(np.float32)),
-            ("expected <u", array.astype(array.dtype.newbyteorder(">")) if array.itemsize > 1 else array.astype("<u2")),
+            ("expected", array.astype(np.int64)),
+            ("expected", array.astype(np.float32)),
+            ("expected", array.astype(array.dtype.newbyteorder(">")) if array.itemsize > 1 else array.astype("<u2")),
             ("has shape", array[:-1]),
             ("has shape", array[None]),
             ("has shape", np.zeros((0,), array.dtype)),
@@ -50,7 +51,7 @@ def until(step):
 def test_a_malformed_request_is_refused_and_ends_the_batch(step) -> None:
     for said, bad in faults(until(step)[2][1]):
         _, answerer, (name, arrays) = until(step)
-        with pytest.raises(MalformedMessage, match=f"{step}.*{said}"):
+        with refuses(MalformedMessage, step, said):
             answerer.step(name, bad)
         with pytest.raises(MalformedMessage, match="after the batch was over"):
             answerer.step(name, arrays)
@@ -61,7 +62,7 @@ def test_a_malformed_reply_is_refused_and_ends_the_batch(step) -> None:
     _, answerer, request = until(step)
     for said, bad in faults(answerer.step(*request)):
         querier, answerer, request = until(step)
-        with pytest.raises(MalformedMessage, match=f"{step}.*{said}"):
+        with refuses(MalformedMessage, step, said):
             querier.step(bad)
         with pytest.raises(MalformedMessage, match="after the batch was over"):
             querier.step(answerer.step(*request))
@@ -82,7 +83,7 @@ def test_a_share_outside_the_field_is_refused() -> None:
 
 def test_steps_out_of_order_or_repeated_are_refused_and_end_the_batch() -> None:
     _, answerer, (name, arrays) = until("layer 2: choices")
-    with pytest.raises(MalformedMessage, match="step 'vote: signs' is out of order; expected 'layer 2: choices'"):
+    with refuses(MalformedMessage, "vote: signs", "layer 2: choices"):
         answerer.step("vote: signs", arrays)
     with pytest.raises(MalformedMessage, match="after the batch was over"):
         answerer.step(name, arrays)
@@ -104,10 +105,10 @@ def test_a_finished_batch_takes_nothing_more() -> None:
 def test_malformed_dealt_randomness_is_refused() -> None:
     for_querier, for_answerer = deal(MODEL.architecture, 2, source=seeded_source(1))
     for said, bad in faults(for_answerer):
-        with pytest.raises(MalformedMessage, match=f"dealt randomness.*{said}"):
+        with refuses(MalformedMessage, said):
             Answerer(MODEL, 2, bad, context=b"", source=seeded_source(2))
     for said, bad in faults(for_querier):
-        with pytest.raises(MalformedMessage, match=f"dealt randomness.*{said}"):
+        with refuses(MalformedMessage, said):
             Querier(MODEL.architecture, INPUTS, bad)
     with pytest.raises(MalformedMessage, match="dealt randomness"):
         Answerer(MODEL, 3, for_answerer, context=b"", source=seeded_source(2))
