@@ -298,7 +298,7 @@ class TeacherVotes:
         return np.rint(self.counts(study, entering, study.weights[seats]) * study.units).astype(np.int64)
 
     def counts(
-        self, study: AnyStudy, votes: Integer[ndarray, "parties teachers rows"], weights: Weights
+        self, study: AnyStudy, votes: Integer[ndarray, "parties teachers rows"], weights: _Weights
     ) -> Float64[ndarray, "rows classes"]:
         """The weighted counts of these parties' votes, in votes."""
         return self.asks.counts(

@@ -135,7 +135,7 @@ def cast_votes(
 
 
 def _shards_of_findings(
-    shards: list[list[Shard]], labels: Int64[ndarray, "records *findings"]
+    shards: list[list[_Shard]], labels: Int64[ndarray, "records *findings"]
 ) -> list[list[Int64[ndarray, " rows"]]]:
     """What each model learns: a teacher's records; or, of each finding, the rows of those of which it is known."""
     if labels.ndim == 1:
