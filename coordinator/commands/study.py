@@ -55,7 +55,7 @@ def _new(_: click.Context, __: click.Parameter, out: Path) -> Path:
 @click.option("--side", type=click.IntRange(32, 512), help="Public weights: pixels that images are resized to [64].")
 @click.option("--weights", type=click.Path(path_type=Path), help="resnet18: its weights, as torchvision writes them.")
 @click.option("--weights-sha256", help="resnet18: the SHA-256 of that file.")
-@click.option("--seed", type=click.IntRange(0), help="contrastive, denoising: of what is drawn [0].")
+@click.option("--seed", type=click.IntRange(0), help="Of what an encoder draws, where it does [0].")
 @_out_option("encoder.onnx")
 def encoder(
     kind: str,

@@ -543,12 +543,13 @@ def _print_optimum(planner: Planner, optima: tuple[Optimum, ...], document: dict
         f"weights {planner.settings.weight_rule}\n"
     )
     for each in optima:
+        marks = [""] * len(each.frontier)
+        for at, point in enumerate(each.frontier):
+            if point.noise == each.chosen.noise:
+                marks[at] = "chosen" if each is found else "its best"
         rows: list[list[object]] = [
             [*(value for _, value in p.noise.values), p.asked, p.answered, p.accuracy, p.value, mark]
-            for p, mark in (
-                *((p, _mark(p, each, chosen=each is found)) for p in each.frontier),
-                (each.common, "default noise"),
-            )
+            for p, mark in zip((*each.frontier, each.common), (*marks, "default noise"), strict=True)
         ]
         print_rows(
             f"{each.mechanism}: most labels at each accuracy, of a pool of {planner.pool}",
@@ -578,13 +579,6 @@ def _print_optimum(planner: Planner, optima: tuple[Optimum, ...], document: dict
     for name, reason in document["not_compared"].items():
         click.echo(f"left out   {name} is not compared: {reason}")
     click.echo(f"run it     {document['command']}")
-
-
-def _mark(prediction: Prediction, optimum: Optimum, *, chosen: bool) -> str:
-    """What a row of the table says of a point on the frontier."""
-    if prediction.noise != optimum.chosen.noise:
-        return ""
-    return "chosen" if chosen else "its best"
 
 
 def _compared(found: Optimum, other: Optimum, objective: str) -> str:

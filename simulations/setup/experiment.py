@@ -25,7 +25,7 @@ from protocols.budgets.individualization import vanishing, weights
 from protocols.budgets.participation import Pattern
 from protocols.budgets.planned import Planned
 from protocols.errors import InvalidInput
-from protocols.mechanisms import Mechanism, TauVoting, check_view, mechanism_parameters
+from protocols.mechanisms import Mechanism, TauVoting, View, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
 from protocols.study.levels import LEVELS
@@ -490,11 +490,13 @@ def _study(
     factor: float,
 ) -> Study:  # fmt: skip
     """The study with usual noise and threshold times `factor`."""
-    view, unit = check_view(settings.view), _unit(settings.unit)
+    view = check_view(settings.view)
+    unit: Unit = "party" if settings.unit == "party" else "record"
     _check_individualization(settings)
     pooled = settings.individualization == "upsampling"
     ensemble = upsampling(settings.budgets, teachers=settings.parties) if pooled else None
     teachers = 1 if pooled else settings.teachers_per_party
+    per_unit = votes_per_unit(unit, teachers=teachers)
     total = float(len(budgets.names) * teachers if ensemble is None else ensemble.pooled_teachers)
     seats = len(budgets.names)
     level = simulated_level(
@@ -507,13 +509,13 @@ def _study(
         settings.mechanism, settings.parameters, view=view, classes=classes, votes=total,
         scale=1.0 if ensemble is None else ensemble.scale, factor=factor,
     )  # fmt: skip
-    account = charging_accountant(settings, mechanism.on_lattice(lattice))
+    account = _charging_accountant(settings, mechanism.on_lattice(lattice), view, several=pooled or per_unit > 1)
     planned = Planned(
         accountant=account,
         mechanism=mechanism.on_lattice(lattice),
         epsilon=budgets.epsilon,
         delta=budgets.delta,
-        sensitivity_per_weight=votes_per_unit(unit, teachers=teachers),
+        sensitivity_per_weight=per_unit,
         delta_squared=asks.delta_squared(mechanism),
         # Each party casts `teachers` votes: the ceiling of a weight sees the noise of one vote per party.
         sigma=mechanism.label_sigma / teachers**0.5,
@@ -587,21 +589,12 @@ def _check_individualization(settings: Experiment) -> None:
         raise InvalidInput("upsampling has --parties teachers of pooled data; allowed: teachers_per_party 1")
 
 
-def charging_accountant(settings: Experiment, mechanism: Mechanism) -> Accountant:
-    """The worst-case accountant that charges budgets. Raises InvalidInput if it is not valid for the study."""
-    view = check_view(settings.view)
+def _charging_accountant(settings: Experiment, mechanism: Mechanism, view: View, *, several: bool) -> Accountant:
+    """The accountant that charges budgets; several: votes of a unit. Raises InvalidInput where it is not valid."""
     charging, _ = named_accountants(settings.accountant)
     coins = settings.individualization == "secret-vanishing"
-    several = (
-        settings.individualization == "upsampling"
-        or votes_per_unit(_unit(settings.unit), teachers=settings.teachers_per_party) > 1
-    )
     if charging is None:
         return default_accountant(mechanism, view, secret_coins=coins)
     account = accountant(charging)
     account.check(mechanism, view, secret_coins=coins, several_votes=several)
     return account
-
-
-def _unit(unit: str) -> Unit:
-    return "party" if unit == "party" else "record"
