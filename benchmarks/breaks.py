@@ -317,7 +317,7 @@ def _smaller_units(right: Function) -> Function:
 
 
 _FILTER = "protocols.budgets.filter"
-_COUNTED, _SUMMED = "protocols.study.votes", "protocols.levels.secure_sum.ballot"
+_COUNTED, _SUMMED = "protocols.study.several_findings", "protocols.levels.secure_sum.ballot"
 _POOL, _BOUND = "protocols.levels.two_server.noise_pool", "protocols.levels.two_server.circuit_inputs"
 RUN_BREAKS: dict[str, RunBreak] = {
     "abstentions-first": RunBreak(

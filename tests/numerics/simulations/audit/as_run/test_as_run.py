@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.breaks import RUN_BREAKS
 from protocols.mechanisms import MECHANISMS, VIEWS
-from protocols.study import votes
+from protocols.study import several_findings
 from simulations.audit.as_run import (
     RUNS,
     WEIGHTS,
@@ -55,13 +55,13 @@ def test_a_share_of_the_noise_for_all_parties_is_found_where_one_may_drop_out_an
 
 
 def test_code_is_broken_within_the_block_only():
-    right = votes.count_votes
+    right = several_findings.count_votes
     with broken_code(RUN_BREAKS["weight-twice"]):
-        assert votes.count_votes is not right
-    assert votes.count_votes is right
+        assert several_findings.count_votes is not right
+    assert several_findings.count_votes is right
     with pytest.raises(KeyError), broken_code(RUN_BREAKS["weight-twice"]):
         raise KeyError
-    assert votes.count_votes is right
+    assert several_findings.count_votes is right
 
 
 def test_votes_of_every_kind_come_twice_and_some_parties_abstain():
