@@ -1,6 +1,6 @@
 """Settings of all tests: hypothesis without a deadline (time is for benchmarks, and CI machines are slow) and with the
-same examples in every run, which calls have their arrays' types and shapes checked, where temporary folders are, and
-the garbage collector's.
+same examples in every run, which calls have their arrays' types and shapes checked, which tests one worker runs, where
+temporary folders are, and the garbage collector's.
 """
 
 import collections
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import jaxtyping
+import pytest
 from hypothesis import settings
 
 # As simulations/engines/flower.py sets it. gRPC reads it when it is first imported, which here may be by another test.
@@ -86,6 +87,17 @@ def _checked(what: Any = None, *, typechecker: Any) -> Any:
 
 
 jaxtyping.jaxtyped = _checked
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With several workers, the tests of a folder are one worker's: what they share is made once.
+
+    Pages of documentation that go on from each other, runs of an engine and points of a curve take minutes to make
+    twice. Where `--dist` is not `loadgroup`, this changes nothing.
+    """
+    for item in items:
+        item.add_marker(pytest.mark.xdist_group(item.path.parent.relative_to(Path(__file__).parent).as_posix()))
 
 
 def pytest_collection_finish() -> None:
