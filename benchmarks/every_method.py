@@ -1,4 +1,4 @@
-"""The whole table of docs/explanation/when-pate-is-wrong.md: every method on every data set at every epsilon.
+"""The tables of benchmarks/every-method.md: every method on every data set at every epsilon.
 
     pip install ./benchmarks interpret-core
     python -m benchmarks.every_method --out runs/every_method
@@ -26,7 +26,7 @@ from simulations.stages.inputs import Host
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 STORED: Final = ROOT / "tests" / "vectors" / "measured"
-PAGE: Final = ROOT / "docs" / "explanation" / "when-pate-is-wrong.md"
+PAGE: Final = ROOT / "benchmarks" / "every-method.md"
 FIVE: Final = tuple(range(5))
 SETS: Final[dict[str, dict[str, object]]] = {
     "heart_disease": {"partition": "by-site", "seeds": tuple(range(10))},

@@ -7,7 +7,7 @@ Each seed draws 5,000 of the 10,000 test images as the public pool and tests wit
 10 to 100 clusters of the pool (k = 1), and each cluster, or the image nearest to its centre, has the class of the
 largest count with Laplace noise of scale 2 k / epsilon on each. The labels of such images spread over the pool as those
 of the student `propagation` do. The student of each method is a `cnn` of the pool's labels, as is usual for so many.
---rows is added to: row and column of the table of docs/explanation/when-pate-is-wrong.md, a 1, the seed, and the value.
+--rows is added to: row and column of the table of benchmarks/every-method.md, a 1, the seed, and the value.
 """
 
 from __future__ import annotations
