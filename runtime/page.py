@@ -182,11 +182,12 @@ COLOURS: Final = {
 _BACKGROUND = re.compile(r'(<g id="(?:figure|axes)_\d+">\s*<g id="patch_\d+">\s*<path d="[^"]*" style="fill: )#ffffff')
 
 
-def inlined(svg: str, *, name: str, alt: str) -> str:
+def inlined(svg: str, *, name: str, alt: str, only: str = "") -> str:
     """An SVG of Matplotlib as an <svg> element of a page: no background, colours as CSS variables --c-NAME.
 
-    name: what its identifiers start with, so that several figures live on one page; alt: what is said instead of it. It
-    refers to nothing outside itself.
+    name: what its identifiers start with, so that several figures live on one page; alt: what is said instead of it;
+    only: its class in runtime/look.css, "telephone" for one that nothing else shows. It refers to nothing outside
+    itself.
     """
     svg = svg[svg.index("<svg") :]
     svg = _BACKGROUND.sub(r"\1none", svg)
@@ -198,4 +199,4 @@ def inlined(svg: str, *, name: str, alt: str) -> str:
     svg = re.sub(r"font: ([^;\"]*?)'DejaVu Sans'[^;\"]*", r"font: \1var(--figure-font)", svg)
     for colour_name, colour in COLOURS.items():
         svg = svg.replace(colour, f"var(--c-{colour_name})")
-    return svg.replace("<svg", f'<svg role="img" aria-label="{text(alt)}"', 1)
+    return svg.replace("<svg", f'<svg{_class(only)} role="img" aria-label="{text(alt)}"', 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import textwrap
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -27,6 +28,8 @@ SERIES = ("blue", "vermillion", "green", "purple", "orange", "sky")
 MARKERS = ("o", "s", "D", "^", "v", "P")
 DASHES = ("-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (7, 2)))
 _DOTS_PER_INCH = 160
+# Inches, of a figure on a telephone.
+_TELEPHONE = 3.6
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,19 @@ class Drawing:
     @cached_property
     def svg(self) -> str:
         """The figure as `svg_text` gives it, drawn once for its file and for a page."""
+        return svg_text(self.figure, look=self.look)
+
+    @cached_property
+    def png(self) -> bytes:
+        """The figure as `png_bytes` gives it."""
+        return png_bytes(self.figure)
+
+    @cached_property
+    def narrow(self) -> str:
+        """The figure as SVG for a telephone: the same letters, folded, in half the width. The figure stays so."""
+        _ = self.svg, self.png  # drawn before it is folded
+        with style(self.look):
+            _fold(self.figure)
         return svg_text(self.figure, look=self.look)
 
 
@@ -115,6 +131,34 @@ def _lay_out(figure: Figure) -> None:
         figure.set_layout_engine(None)
 
 
+def _fold(figure: Figure) -> None:
+    """Makes a figure half as wide: texts are folded, and of the numbers on a horizontal axis every other is left."""
+    figure.set_layout_engine("constrained")
+    width, height = _TELEPHONE, figure.get_size_inches()[1] + 0.4
+    for axes in figure.axes:
+        names, limits, legend = [each.get_text() for each in axes.get_yticklabels()], axes.get_xlim(), axes.get_legend()
+        named = max(map(len, names), default=0) > 14
+        if named:
+            axes.set_yticks(axes.get_yticks(), [_folded(each, 22) for each in names])
+            height += 0.14 * len(names)
+        axes.set_title(_folded(axes.get_title(loc="left"), 20 if named else 30), loc="left")
+        axes.set_xlabel(_folded(axes.get_xlabel(), 34))
+        axes.set_ylabel(_folded(axes.get_ylabel(), 34))
+        texts = [(each, 14) for each in axes.texts] + [(each, 38) for each in (legend.texts if legend else ())]
+        for each, most in texts:
+            each.set_text(_folded(each.get_text(), most))
+        if legend and (place := legend.get_bbox_to_anchor().transformed(axes.transAxes.inverted())).y1 < 0:
+            legend.set_bbox_to_anchor((place.x0, place.y1 - 0.25), transform=axes.transAxes)
+        axes.set_xticks([each for each in axes.get_xticks() if limits[0] <= each <= limits[1]][::2])
+        axes.set_xlim(limits)
+    figure.set_size_inches(width, height)
+
+
+def _folded(words: str, most: int) -> str:
+    """The words with no line longer than `most` letters, where they can be broken."""
+    return "\n".join(textwrap.fill(line, most) for line in words.split("\n"))
+
+
 def svg_text(figure: Figure, *, look: Look = PAGE) -> str:
     """The figure as SVG on white."""
     sink = io.StringIO()
@@ -148,8 +192,9 @@ def pdf_bytes(figure: Figure, *, look: Look = PAGE) -> bytes:
 
 
 def inline_svg(drawing: Drawing) -> str:
-    """The figure as an <svg> element for an HTML page."""
-    return inlined(drawing.svg, name=drawing.name, alt=drawing.alt)
+    """The figure as two <svg> elements for an HTML page: a telephone shows the second, anything else the first."""
+    wide = inlined(drawing.svg, name=drawing.name, alt=drawing.alt)
+    return wide + inlined(drawing.narrow, name=f"{drawing.name}-narrow", alt=drawing.alt, only="telephone")
 
 
 def spread(positions: Float64[ndarray, " labels"], *, gap: float) -> Float64[ndarray, " labels"]:
@@ -227,17 +272,17 @@ def write_figures(drawn: Sequence[Drawing], out: Path) -> list[Path]:
     """
     paths = []
     for drawing in drawn:
-        paths += _write(drawing.svg, drawing.figure, out / "figures" / drawing.name)
+        paths += _write(drawing.svg, drawing.png, out / "figures" / drawing.name)
     return paths
 
 
 def write_figure(figure: Figure, path: Path) -> list[Path]:
     """Writes one figure as `path`.svg and `path`.png (path without a suffix); returns both paths."""
-    return _write(svg_text(figure), figure, path)
+    return _write(svg_text(figure), png_bytes(figure), path)
 
 
-def _write(text: str, figure: Figure, path: Path) -> list[Path]:
+def _write(text: str, image: bytes, path: Path) -> list[Path]:
     svg, png = path.with_name(path.name + ".svg"), path.with_name(path.name + ".png")
     write_atomically(svg, text)
-    write_atomically(png, png_bytes(figure))
+    write_atomically(png, image)
     return [svg, png]

@@ -24,7 +24,7 @@ from protocols.research.private import WHY
 from protocols.study.study import ADJACENCY
 from runtime.files import write_atomically
 from simulations.pipeline import RunResult
-from simulations.plots.style import Drawing, png_bytes, svg_text
+from simulations.plots.style import Drawing
 from simulations.private import VoteAnalysis
 from simulations.results import text as membership_words
 from simulations.setup.accountants import accountant_table
@@ -71,7 +71,7 @@ def write_private(result: RunResult, out: Path) -> list[Path]:
         write_atomically(paths[-1], _parties(result))
     drawing = attack_drawing(result)
     if drawing is not None:
-        for suffix, content in ((".svg", svg_text(drawing.figure)), (".png", png_bytes(drawing.figure))):
+        for suffix, content in ((".svg", drawing.svg), (".png", drawing.png)):
             paths.append(folder / f"{drawing.name}{suffix}")
             write_atomically(paths[-1], content)
     return paths

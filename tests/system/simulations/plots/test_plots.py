@@ -166,7 +166,9 @@ def test_the_group_that_ran_out_first_is_named(tmp_path):
 def test_figures_cope_with_every_shape_of_run(tmp_path, parties, classes, shape):
     run = stored_run(tmp_path, parties=parties, classes=classes, pool=120, **shape)
     for drawing in drawings(run, summary(run)):
-        assert ElementTree.fromstring(inline_svg(drawing)).tag == "svg"
+        wide, narrow = ElementTree.fromstring(f"<p>{inline_svg(drawing)}</p>")
+        assert float(wide.get("viewBox").split()[2]) > 400
+        assert float(narrow.get("viewBox").split()[2]) < 300
         assert drawing.alt
         assert "nan" not in drawing.alt + drawing.caption
 
