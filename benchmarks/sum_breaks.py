@@ -150,7 +150,7 @@ def _graded(
         for seat, (features, labels, units) in zip(study.roster, holdings, strict=True):
             said_of, psi = phi(queries, features), targets(queries.targets(study.classes))
             whose = units if study.unit == "patient" else None
-            sums.append(graded_sum(said_of, labels, whose, targets=psi, weight=round(seat.weight * study.units)))
+            sums.append(graded_sum(said_of, psi[labels], whose, weight=round(seat.weight * study.units)))
         return sums
 
     return contribute

@@ -19,7 +19,7 @@ where L is the normalised Laplacian of the graph of nearest neighbours (their Eq
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any  # figures of JSON
@@ -35,6 +35,7 @@ from coordinator.queries.neighbours import laplacian, solved
 from protocols.errors import InvalidInput
 from protocols.release.sums import PoolLabels
 from protocols.study.deployed import DeployedStudy
+from protocols.study.findings import STATES, Labelled, OneLabel, SeveralFindings
 from protocols.study.released_noise import noise_in
 from protocols.study.study import Study
 from protocols.study.terms import Feature, differences
@@ -62,13 +63,26 @@ class SoftLabels:
     """The probability of each class for each record of the pool, and how far each query stands above its noise.
 
     reliability: in [0, 1], the share of a query's information that is not the prior's: tot^2/4 over itself plus noise;
-    scores, compared: of graded features alone, the linear scores, and the pool beside the units' records.
+    scores, compared: of graded features alone, the linear scores, and the pool beside the units' records; findings: the
+    soft labels of each, absent and present; probabilities are then that each is present. Empty for one label.
     """
 
     probabilities: Float64[ndarray, "pool classes"] = field(repr=False)
     reliability: Float64[ndarray, " queries"] = field(repr=False)
     scores: Scores | None = field(default=None, repr=False)
     compared: PoolComparison | None = field(default=None, repr=False)
+    findings: tuple[SoftLabels, ...] = field(default=(), repr=False)
+
+    @property
+    def each(self) -> tuple[SoftLabels, ...]:
+        """The soft labels of each finding, or the one label's."""
+        return self.findings or (self,)
+
+    def accuracy(self, truth: Int64[ndarray, "pool *findings"]) -> float:
+        """How often the likeliest class, or whether a finding is there, is right, of the labels that are known."""
+        told = np.stack([each.probabilities.argmax(axis=1) for each in self.each], axis=1)
+        wanted = truth.reshape(told.shape)
+        return float((told == wanted)[wanted >= 0].mean())
 
 
 def soft_labels(
@@ -193,6 +207,8 @@ _MEAN_VARIANCE = 0.25
 # Of each class in a soft label, times how often it occurs: none is impossible.
 _LEAST = 1e-4
 _TOLERANCE, _MOST_SOLVER_STEPS = 1e-4, 500
+# Of all records, those that know a finding, at the least.
+_FEWEST_HEARD = 0.02
 # How far a record's own score may lie from its neighbours', where scores are graded: of the graph's prior.
 _ALONE = 0.02
 
@@ -243,14 +259,63 @@ def graded_labels(
         share, _ = spoken(seen, phi[:, of < 0].mean(axis=0), noise=entry, spread=records_spread / records)
         records, mean, noise = records * share, mean / share, noise / share**2
     moment = PublicMoment.of_pool(phi, of, compared.weights)
-    near = None
-    if len(phi) > 1:
-        weighed = phi * compared.weights[:, None]
-        near = Neighbours(phi, weighed, _near(_Weighed.of(features, weighed)))
+    near = _neighbours(features, phi, moment.weights)
     scores = fit(mean, moment, targets=targets, noise=noise, units=records, neighbours=near)
+    return SoftLabels(scores.of_pool(phi), _reliability(sums, sigma), scores, compared)
+
+
+def _neighbours(
+    features: Float32[ndarray, "pool features"], phi: Float64[ndarray, "pool rows"], weights: Float64[ndarray, " pool"]
+) -> Neighbours | None:
+    """What near records of the pool have in common; None for one record."""
+    if len(phi) < 2:
+        return None
+    weighed = phi * weights[:, None]
+    return Neighbours(phi, weighed, _near(_Weighed.of(features, weighed)))
+
+
+def _reliability(sums: Float64[ndarray, "rows columns"], sigma: float | int) -> Float64[ndarray, " rows"]:
     squares = (sums**2).mean(axis=1)
-    reliability = np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
-    return SoftLabels(scores.of_pool(phi), reliability, scores, compared)
+    return np.maximum(0.0, 1 - sigma**2 / np.maximum(squares, sigma**2)) if sigma else np.ones(len(sums))
+
+
+def soft_findings_of(
+    queries: Blocks,
+    pool: Float32[ndarray, "pool ..."],
+    sums: Float64[ndarray, "rows columns"],
+    *,
+    records: float | int,
+    sigma: float | int,
+    records_spread: float = 0.0,
+) -> SoftLabels:
+    """Soft labels of several findings, each found by itself from its own columns of the sum, as one label is. Arguments
+    and errors as soft_labels_of.
+
+    Of graded features a finding has one column, the sum of +-phi/sqrt(findings) over the records that know it. Where
+    some do not, its mean is P(known) (2 p - 1): probabilities are drawn towards even, and their order stays, if what is
+    known does not depend on the record. Cells count the records that know a finding.
+    """
+    features = queries.features(pool)
+    if queries.plain:
+        cells, votes = sums.reshape(len(sums), -1, len(STATES)), queries.filled
+        found = []
+        for at in range(cells.shape[1]):
+            heard = float(np.clip(cells[:, at].sum() / votes, _FEWEST_HEARD * records, records))
+            unsure = min(sigma * cells[:, at].size ** 0.5 / votes, records)
+            spread = float(np.hypot(records_spread, unsure))
+            found.append(
+                soft_labels_of(queries, pool, cells[:, at], records=heard, sigma=sigma, records_spread=spread)
+            )
+    else:
+        phi = queries.phi(features) / NORM_STEPS
+        moment = PublicMoment.of_pool(phi, block_of_rows(queries))
+        near, code = _neighbours(features, phi, moment.weights), np.array([[-1.0], [1.0]]) / sums.shape[1] ** 0.5
+        noise = (sigma / records) ** 2
+        means = (sums / records).T[:, :, None]
+        fits = [fit(mean, moment, targets=code, noise=noise, units=records, neighbours=near) for mean in means]
+        found = [SoftLabels(of.of_pool(phi), _reliability(sums, sigma), of) for of in fits]
+    present = np.stack([each.probabilities[:, 1] for each in found], axis=1)
+    return SoftLabels(present, np.mean([each.reliability for each in found], axis=0), findings=tuple(found))
 
 
 @dataclass(frozen=True)
@@ -298,9 +363,9 @@ def pool_beside(
     *,
     charged: Mapping[str, int],
 ) -> PoolComparison | None:
-    """The pool of a study beside the units' records; None where votes are in cells alone. Arguments as
-    soft_labels_of_study; it needs no scikit-learn."""
-    if queries.plain:
+    """The pool of a study beside the units' records; None where votes are in cells alone, or of several findings, as
+    the sum of phi is not released then. Arguments as soft_labels_of_study; it needs no scikit-learn."""
+    if queries.plain or study.labelled.names:
         return None
     of = _turnout(study, charged)
     return _compared(
@@ -401,7 +466,7 @@ def turnout(study: Study, voted: Bool[ndarray, " seats"], *, population: float |
     them is counted by their nominal share."""
     present, sums = float(voted.mean()), unit_sums(study)
     votes = sums.expected / sums.population
-    entry = float(study.weights[voted].mean() / np.sqrt(1 if sums.signed else sums.votes))
+    entry = float(study.weights[voted].mean() / np.sqrt(1 if sums.signed else sums.votes * study.labelled.told))
     return Turnout(
         entry=entry,
         records=max(1.0, population * votes * present),
@@ -429,8 +494,26 @@ def soft_labels_of_study(
 
     Raises InvalidInput as soft_labels_of.
     """
-    of = _turnout(study, charged)
-    return soft_labels_of(
+    return labels_of_sums(study, _turnout(study, charged), cells, queries, pool)
+
+
+# What is made of a released sum, by what records are labelled with.
+_MADE: Mapping[type[Labelled], Callable[..., SoftLabels]] = {
+    OneLabel: soft_labels_of,
+    SeveralFindings: soft_findings_of,
+}
+
+
+def labels_of_sums(
+    study: Study,
+    of: Turnout,
+    cells: Int64[ndarray, "queries classes"],
+    queries: Blocks,
+    pool: Float32[ndarray, "pool ..."],
+) -> SoftLabels:
+    """What sums of seats that voted so say of a pool. cells: in lattice units. Raises InvalidInput as
+    soft_labels_of."""
+    return _MADE[type(study.labelled)](
         queries,
         pool,
         of.scaled(study, cells),
@@ -454,7 +537,7 @@ def labels_again(
     charged: Mapping[str, int],
 ) -> Float64[ndarray, "pool classes"] | None:
     """The probabilities from sums and memberships alone; None where the pool's own values count too (propagation)."""
-    if not queries.plain or is_propagated(queries, len(members)):
+    if not queries.plain or study.labelled.names or is_propagated(queries, len(members)):
         return None
     of = _turnout(study, charged)
     return soft_labels(

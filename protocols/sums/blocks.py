@@ -477,6 +477,13 @@ class Blocks:
         overall = np.full((classes, 1), isqrt(TARGET_STEPS**2 * of // parts))
         return np.concatenate([simplex(classes, squared=TARGET_STEPS**2 * (parts - of) // parts), overall], axis=1)
 
+    def psi(self, labels: Int64[ndarray, "records told"], classes: int) -> Int64[ndarray, "records columns"]:
+        """psi of each record, in TARGET_STEPS: of its class; or, where several findings are told, +1 (1) or -1 (0) over
+        the root of their number for each. What is not known (-1) is 0. classes: the columns of a sum."""
+        if labels.shape[1] == 1:
+            return np.where(labels < 0, 0, self.targets(classes)[labels[:, 0]])
+        return np.where(labels < 0, 0, (2 * labels - 1) * isqrt(TARGET_STEPS**2 // classes))
+
     def to_bytes(self) -> bytes:
         """The file of the features, an .npz of plain arrays: what a consortium hands round beside its study."""
         content = io.BytesIO()

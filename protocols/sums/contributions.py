@@ -39,21 +39,27 @@ Sum = Int64[ndarray, "rows columns"]
 def said(
     blocks: Blocks,
     records: Float32[ndarray, "records ..."],
-    labels: Int64[ndarray, " records"],
+    labels: Int64[ndarray, "records *findings"],
     *,
     classes: int,
 ) -> Said:
-    """What each record says, before it is weighed: its class and phi; where blocks are cells alone, its cells, row
-    times classes plus class. A record that is not finite, or of no class, says nothing.
+    """What each record says, before it is weighed: its class, or its findings, and phi; where blocks are cells alone,
+    its cells, row times classes plus class, for each of them and each finding that is known.
 
-    Raises InvalidInput for records of another shape.
+    labels: classes; or of several findings -1, 0 or 1, with two columns of the sum for each where blocks are cells
+    alone; classes: the columns of the sum. A record that is not finite says nothing, nor does one of no class, and
+    nothing is said of a finding that is not known. Raises InvalidInput for records of another shape.
     """
-    known = np.isfinite(records.reshape(len(records), -1)).all(axis=1) & (labels >= 0) & (labels < classes)
+    finite = np.isfinite(records.reshape(len(records), -1)).all(axis=1)
+    rows = labels.reshape(len(records), -1)
+    states = classes // rows.shape[1] if blocks.plain or labels.ndim == 1 else 2
+    known = finite[:, None] & (rows >= 0) & (rows < states)
     if blocks.plain:
-        shown = np.where(known.reshape(-1, *[1] * (records.ndim - 1)), records, np.float32(0))
-        cells = blocks.cells(blocks.features(shown)) * classes + labels[:, None]
-        return np.where(known[:, None], cells, _NOTHING)
-    return np.concatenate([np.where(known, labels, _NOTHING)[:, None], blocks.of_records(records)], axis=1)
+        shown = np.where(finite.reshape(-1, *[1] * (records.ndim - 1)), records, np.float32(0))
+        columns = np.arange(rows.shape[1]) * states + rows
+        cells = blocks.cells(blocks.features(shown))[:, :, None] * classes + columns[:, None]
+        return np.where(known[:, None], cells, _NOTHING).reshape(len(records), -1)
+    return np.concatenate([np.where(known, rows, _NOTHING), blocks.of_records(records)], axis=1)
 
 
 def contribution_sum(
@@ -87,7 +93,7 @@ def contribution_sum(
     if units is not None and len(units):
         _, member = np.unique(units, return_inverse=True)
         known_at = most_hospitals(known_at, member)[member]
-    total = np.zeros((blocks.rows, blocks.targets(classes).shape[1]), np.int64)
+    total = np.zeros((blocks.rows, classes), np.int64)
     for hospitals in np.unique(known_at).tolist():
         rows = known_at == hospitals
         held = None if units is None else units[rows]
@@ -112,7 +118,8 @@ def _sum(
     if blocks.plain:
         found = _cell_sum(said, units, weight_units=weight, cell_count=blocks.rows * classes, mean=mean)
         return found.reshape(blocks.rows, classes)
-    return graded_sum(said[:, 1:], said[:, 0], units, targets=blocks.targets(classes), weight=weight)
+    told = said.shape[1] - blocks.rows
+    return graded_sum(said[:, told:], blocks.psi(said[:, :told], classes), units, weight=weight)
 
 
 def _cell_sum(
@@ -123,7 +130,7 @@ def _cell_sum(
     cell_count: int,
     mean: bool,
 ) -> Int64[ndarray, " cells"]:
-    """The sum where a record says 1/sqrt(votes) in each of its cells.
+    """The sum where a record says 1/sqrt(votes) in each of its cells, or nothing in the place of some.
 
     A unit with c_q of its records in cell q, S = sum c_q^2, has entries floor(c_q W / sqrt(max(S, votes))); or, of r
     records, floor(c_q floor(W / sqrt(votes)) / r), if it says their mean.
@@ -134,17 +141,17 @@ def _cell_sum(
             f"a record votes in {votes} cells with a weight of {weight_units} lattice units; allowed: 1 to "
             f"{weight_units**2} cells, as nothing is left of a vote below one unit"
         )
-    spoken = cells[:, 0] != _NOTHING
+    spoken = (cells != _NOTHING).any(axis=1)
     cells, units = cells[spoken], units if units is None else units[spoken]
-    if len(cells) and (cells.min() < 0 or cells.max() >= cell_count):
+    if len(cells) and (cells.min() < _NOTHING or cells.max() >= cell_count):
         raise InvalidInput(f"votes are in cells {cells.min()} to {cells.max()}; allowed: 0 to {cell_count - 1}")
-    ordered = np.sort(cells, axis=1)
-    if (ordered[:, 1:] == ordered[:, :-1]).any():
+    ordered, filled = np.sort(cells, axis=1), cells != _NOTHING
+    if ((ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] != _NOTHING)).any():
         raise InvalidInput("a record votes in one cell twice; allowed: once in each")
     if units is None:
-        return np.bincount(cells.ravel(), minlength=cell_count) * isqrt(weight_units**2 // votes)
+        return np.bincount(cells[filled], minlength=cell_count) * isqrt(weight_units**2 // votes)
     _, member = np.unique(units, return_inverse=True)
-    touched, counts = np.unique(member[:, None] * cell_count + cells, return_counts=True)
+    touched, counts = np.unique((member[:, None] * cell_count + cells)[filled], return_counts=True)
     unit, cell = np.divmod(touched, cell_count)
     total = np.zeros(cell_count, dtype=np.int64)
     if mean:
@@ -160,27 +167,26 @@ def _cell_sum(
 
 def graded_sum(
     phi: Int64[ndarray, "records rows"],
-    labels: Int64[ndarray, " records"],
+    psi: Int64[ndarray, "records columns"],
     units: Int64[ndarray, " records"] | None,
     *,
-    targets: Int64[ndarray, "classes columns"],
     weight: int,
 ) -> Sum:
-    """The sum where a record says psi(y) x phi(x), in NORM_STEPS and TARGET_STEPS; a label of -1 says nothing."""
-    spoken = labels != _NOTHING
-    phi, labels = phi[spoken], labels[spoken]
-    total = np.zeros((phi.shape[1], targets.shape[1]), dtype=np.int64)
+    """The sum where a record says psi(y) x phi(x), in NORM_STEPS and TARGET_STEPS; a psi of zeros says nothing."""
+    spoken = psi.any(axis=1)
+    phi, psi = phi[spoken], psi[spoken]
+    total = np.zeros((phi.shape[1], psi.shape[1]), dtype=np.int64)
     if units is None:
         member = np.arange(len(phi))
     else:
         _, member = np.unique(units[spoken], return_inverse=True)
         order = np.argsort(member, kind="stable")
-        phi, labels, member = phi[order], labels[order], member[order]
+        phi, psi, member = phi[order], psi[order], member[order]
     most = max(1, _CHUNK // total.size)
     for chunk, firsts in _chunks(member, most=most):
-        held, psi = phi[chunk], targets[labels[chunk]]
+        held, code = phi[chunk], psi[chunk]
         if len(held) <= most:
-            matrices = _matrices(held, psi, weight=weight)
+            matrices = _matrices(held, code, weight=weight)
             if len(firsts) < len(held):
                 matrices = _shortened(np.add.reduceat(matrices, firsts, axis=0), weight=weight)
         else:
@@ -188,7 +194,7 @@ def graded_sum(
             unit = np.zeros_like(total)
             for start in range(0, len(held), most):
                 part = slice(start, start + most)
-                unit += _matrices(held[part], psi[part], weight=weight).sum(axis=0)
+                unit += _matrices(held[part], code[part], weight=weight).sum(axis=0)
             matrices = _shortened(unit[None], weight=weight)
         total += matrices.sum(axis=0)
     return total

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 from numpy import ndarray
 
-from coordinator.labelling.soft_labels import SoftLabels, soft_labels_of, turnout, who_voted
+from coordinator.labelling.soft_labels import SoftLabels, labels_of_sums, turnout, who_voted
 from party.party import Voter
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Labelling
@@ -57,7 +57,7 @@ def label_record_seed(
     pool: Float32[ndarray, "pool features"],
     seed: int,
     dropout: float,
-    truth: Int64[ndarray, " pool"] | None,
+    truth: Int64[ndarray, "pool *findings"] | None,
 ) -> SeedResult:
     """Replays the study with the noise (and drop-outs) of one seed, and labels the pool."""
     presence = dropout_presence(len(study.roster), rate=dropout, seed=seed) if dropout else None
@@ -66,7 +66,7 @@ def label_record_seed(
     if result.labelling.cells is None:
         return SeedResult(seed, result.labelling, result.spent_after, None)
     soft = soft_pool_labels(study, result.labelling, stored.map, pool, records=unit_sums(study).population)
-    accuracy = None if truth is None else float((soft.probabilities.argmax(axis=1) == truth).mean())
+    accuracy = None if truth is None else soft.accuracy(truth)
     return SeedResult(seed, result.labelling, result.spent_after, accuracy, soft)
 
 
@@ -77,12 +77,4 @@ def soft_pool_labels(
     if labelling.cells is None:
         raise InvalidInput(f"the study released no sums ({labelling.stop.reason}); allowed: one that did")
     voted = who_voted(study, dict(zip(study.seats, labelling.spent.tolist(), strict=True)))
-    of = turnout(study, voted, population=records)
-    return soft_labels_of(
-        queries,
-        pool,
-        of.scaled(study, labelling.cells),
-        records=of.records,
-        records_spread=of.records_spread,
-        sigma=of.sigma,
-    )
+    return labels_of_sums(study, turnout(study, voted, population=records), labelling.cells, queries, pool)
