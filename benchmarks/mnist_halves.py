@@ -28,6 +28,7 @@ from coordinator.queries.choice import GRADED, QueryChoice, cluster_queries, clu
 from coordinator.queries.features import features_for
 from coordinator.students.propagation import certain, propagated
 from protocols.crypto.randomness import simulation_rng
+from protocols.study.findings import OneLabel
 from protocols.study.levels import Clear
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
@@ -133,7 +134,8 @@ def _of_sums(half: Half, epsilon: float, kind: str) -> tuple[Float32[ndarray, "p
         queries = cluster_queries(half.pool, half.features, queries=_CELLS, seed=0)
         spoken = queries.cells(half.records) * half.classes + half.labels[:, None]
     dealt = np.array_split(simulation_rng(half.seed, "parties").permutation(len(spoken)), _PARTIES)
-    cells = RecordCells(half.classes, len(spoken), queries, tuple(spoken[each] for each in dealt), (None,) * _PARTIES)
+    said_by = tuple(spoken[each] for each in dealt)
+    cells = RecordCells(OneLabel(half.classes), len(spoken), queries, said_by, (None,) * _PARTIES)
     study = _study(half, epsilon, queries)
     found = label_record_seed(study, cells, pool=half.pool, seed=half.seed, dropout=0.0, truth=None).soft
     assert found is not None  # the budget affords the one sum

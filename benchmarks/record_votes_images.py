@@ -100,7 +100,7 @@ def _one(
     )
     study = record_study(plan, names=seats.names, epsilon=seats.epsilon, delta=seats.delta)
     stored = RecordCells(
-        data.classes, len(cells), queries, tuple(cells[each] for each in rows), (None,) * asked.parties
+        data.labelled, len(cells), queries, tuple(cells[each] for each in rows), (None,) * asked.parties
     )
     labelling = live_record_votes(study, stored.sums(study), seed=seed)
     soft = soft_pool_labels(study, labelling, queries, data.public_inputs, records=len(cells))

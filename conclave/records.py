@@ -123,7 +123,7 @@ def label_by_records(
         for (each,) in shards
     )
     units = tuple(units_of(unit, dataset, each) for (each,) in shards)
-    stored = RecordCells(dataset.classes, inputs.population, inputs.query_map, cells, units)
+    stored = RecordCells(dataset.labelled, inputs.population, inputs.query_map, cells, units)
     known = None if truth is None else dataset.public_labels
     found = label_record_seed(study, stored, pool=dataset.public_inputs, seed=seed, dropout=chosen.dropout, truth=known)
     if found.soft is None or found.labelling.cells is None:

@@ -39,6 +39,14 @@ from simulations.setup.experiment import Experiment, experiment_budgets, make_st
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
 from simulations.stages.evaluation import Evaluated, evaluate_student
+from simulations.stages.findings import (
+    CeilingOfFindings,
+    Ceilings,
+    FindingsFound,
+    Released,
+    StudentsOfFindings,
+    findings_found,
+)
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
@@ -70,10 +78,10 @@ class RunResult:
     """Everything a report is made from. Accuracies are in [0, 1].
 
     released_student: of the first seed; None where none was trained. choices: for each seed how the kind of its student
-    was chosen, None if it was named. by_group: None where no student was. findings: private. warned: what was said of
-    the labels before anything was spent; foretold: of the first seed's labels, see `foretold`. improved: the model of
-    the hospital that asks, before and after, for each seed; empty where none asks. evaluated: what judges found of each
-    seed's student; empty where nobody judges.
+    was chosen, None if it was named. told: of several findings, how well each is. by_group: None where no student was.
+    findings: private. warned: what was said of the labels before anything was spent; foretold: of the first seed's
+    labels, see `foretold`. improved: the model of the hospital that asks, before and after, for each seed; empty where
+    none asks. evaluated: what judges found of each seed's student; empty where nobody judges.
     """
 
     settings: Experiment
@@ -82,7 +90,7 @@ class RunResult:
     source: VoteSource
     seeds: list[SeedResult]
     students: list[float | None]
-    released_student: ReleasedStudent | None
+    released_student: Released | None
     choices: list[Choice | None]
     teacher_accuracy: Float64[ndarray, "parties teachers"] | None
     plurality_accuracy: float | None
@@ -94,6 +102,7 @@ class RunResult:
     foretold: int | None = None
     improved: tuple[Improvement, ...] = ()
     evaluated: tuple[Evaluated, ...] = ()
+    told: FindingsFound | None = None
 
 
 def study_of(inputs: Inputs, budgets: Budgets | None = None) -> tuple[Budgets, Study]:
@@ -159,15 +168,31 @@ def run(
     first = released[0] if released else None
     choices = [student.choice for student in released] or [None] * len(seeds)
     evaluated = _evaluated(study, source, seeds, released)
-    findings = find(inputs, study, source.stored, seeds[0], first, host=host, reporter=reporter)
+    alone = first if isinstance(first, ReleasedStudent) else None
+    findings = find(inputs, study, source.stored, seeds[0], alone, host=host, reporter=reporter)
+    told = _told(source, seeds, released, pooled)
     return RunResult(
         inputs.settings, study, budgets, source, seeds, students, first, choices, accuracy, plural, baselines, live,
-        groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds), evaluated,
+        groups, findings, tuple(warned), _foretold(inputs, seeds[0]), _improved(inputs, study, seeds), evaluated, told,
     )  # fmt: skip
 
 
+def _told(
+    source: VoteSource, seeds: list[SeedResult], students: list[Released], pooled: Ceilings | None
+) -> FindingsFound | None:
+    """How well each of several findings is told; None of one label."""
+    if source.studied is None:
+        return None
+    found = [
+        (seed.soft, student)
+        for seed, student in zip(seeds, students, strict=False)
+        if isinstance(student, StudentsOfFindings) and seed.soft is not None
+    ]
+    return findings_found(source.studied, [soft for soft, _ in found], [student for _, student in found], pooled)
+
+
 def _evaluated(
-    study: Study, source: VoteSource, seeds: list[SeedResult], students: list[ReleasedStudent]
+    study: Study, source: VoteSource, seeds: list[SeedResult], students: list[Released]
 ) -> tuple[Evaluated, ...]:
     """What judges find of each seed's student."""
     stored, studied = source.stored, source.studied
@@ -176,7 +201,7 @@ def _evaluated(
     return tuple(
         evaluate_student(study, stored, studied, student, seed.labelling, seed=seed.seed)
         for seed, student in zip(seeds, students, strict=True)
-        if student.trained_on
+        if student.trained_on and isinstance(student, ReleasedStudent)
     )
 
 
@@ -235,22 +260,26 @@ def _checked_live(study: Study, source: VoteSource, first: SeedResult, settings:
 
 def released_students(
     settings: Experiment, source: VoteSource, seeds: list[SeedResult], host: Host
-) -> list[ReleasedStudent]:
-    """One untrained student per seed; empty if none was requested."""
+) -> list[Released]:
+    """One untrained student per seed, or one for each finding; empty if none was requested."""
     if settings.student in (None, "none") or source.studied is None:
         return []
-    return [
-        ReleasedStudent(
-            source.studied,
-            *result.training_set(source.studied.classes),
-            student=str(settings.student),
-            seed=result.seed,
-            cache_dir=host.cache_dir,
-            linear=source.linear,
-            scores=_scores(source, result) if settings.student == SCORES else None,
+    studied, found = source.studied, []
+    for result in seeds:
+        each = tuple(
+            ReleasedStudent(
+                task,
+                *labels.training_set(task.classes),
+                student=str(settings.student),
+                seed=result.seed,
+                cache_dir=host.cache_dir,
+                linear=source.linear,
+                scores=_scores(source, labels) if settings.student == SCORES else None,
+            )
+            for task, labels in zip(studied.tasks, result.of_findings(len(studied.tasks)), strict=True)
         )
-        for result in seeds
-    ]
+        found.append(StudentsOfFindings(each) if studied.findings else each[0])
+    return found
 
 
 def _scores(source: VoteSource, result: SeedResult) -> ScoresStudent | None:
@@ -261,7 +290,7 @@ def _scores(source: VoteSource, result: SeedResult) -> ScoresStudent | None:
 
 
 def _accuracies(
-    settings: Experiment, students: list[ReleasedStudent], *, reporter: Reporter, title: str, private: bool
+    settings: Experiment, students: list[Released], *, reporter: Reporter, title: str, private: bool
 ) -> list[float | None]:
     """Test accuracy of each student; None for each seed where there is none. private: not for release, so that the
     closing line has no figure."""
@@ -294,41 +323,45 @@ def _teacher_accuracy(source: VoteSource) -> tuple[Float64[ndarray, "parties tea
     return np.array([(votes == truth).mean(axis=1) for votes in stored.votes]), plural
 
 
-def _pooled(settings: Experiment, inputs: Inputs, host: Host) -> Ceiling | None:
+def _pooled(settings: Experiment, inputs: Inputs, host: Host) -> Ceilings | None:
     """The untrained models of all data without privacy; None if no student or no baseline was requested."""
     if not settings.baselines or settings.student in (None, "none") or isinstance(inputs, VoteInputs):
         return None
     pixels = inputs.dataset if inputs.dataset.kind == "image" else inputs.studied
     rows = inputs.as_rows if find_spec("sklearn") else pixels  # what linear models are made with
-    return Ceiling(pixels, rows, str(settings.student), settings.data_seed, host.cache_dir)
+    each = tuple(
+        Ceiling(of_pixels, of_rows, str(settings.student), settings.data_seed, host.cache_dir)
+        for of_pixels, of_rows in zip(pixels.tasks, rows.tasks, strict=True)
+    )
+    return CeilingOfFindings(each) if pixels.findings else each[0]
 
 
 def _by_group(
-    settings: Experiment, source: VoteSource, released: list[ReleasedStudent], pooled: Ceiling | None
+    settings: Experiment, source: VoteSource, released: list[Released], pooled: Ceilings | None
 ) -> ByGroup | None:
-    """What the students do on each group of the test records; None where none was trained."""
-    trained = [student for student in released if student.trained_on]
+    """What the students do on each group of the test records; None where none was trained, and of several findings."""
+    trained = [student for student in released if isinstance(student, ReleasedStudent) and student.trained_on]
     if source.dataset is None or source.studied is None or not trained:
         return None
     inputs = source.studied.test_inputs
     return by_group(
         groupings(source.dataset, settings.group_columns),
         [student.probabilities(inputs) for student in trained],
-        None if pooled is None else pooled.test_probabilities,
+        pooled.test_probabilities if isinstance(pooled, Ceiling) else None,
         source.dataset.test_labels,
     )
 
 
-def majority_accuracy(labels: Int64[ndarray, " records"]) -> float:
-    """The accuracy of always naming the most frequent class of these labels."""
-    return float(np.bincount(labels).max() / len(labels))
+def majority_accuracy(labels: Sequence[Int64[ndarray, " records"]]) -> float:
+    """The accuracy of always naming the most frequent class: of one label, or of each of several findings."""
+    return float(sum(np.bincount(each).max() for each in labels) / sum(map(len, labels)))
 
 
 def _baselines(
     settings: Experiment,
     budgets: Budgets,
     source: VoteSource,
-    pooled: Ceiling | None,
+    pooled: Ceilings | None,
     shards: list[list[Int64[ndarray, " records"]]],
     *,
     host: Host,
@@ -341,8 +374,9 @@ def _baselines(
     alone = None
     if not settings.baselines:
         return Baselines(None, None, None, None, None, None)
-    # Where a record is learned by several teachers, the shards are not those of parties.
-    if source.taught is not None and settings.individualization != "upsampling":
+    # Where a record is learned by several teachers, the shards are not those of parties; of several findings a party
+    # has as many models.
+    if source.taught is not None and not source.taught.findings and settings.individualization != "upsampling":
         with reporter.stage(f"baseline, single parties, {settings.teacher}"):
             alone = alone_right(
                 source.taught, shards, teacher=settings.teacher, seed=settings.data_seed,
@@ -365,7 +399,7 @@ def _baselines(
     return Baselines(
         non_private,
         alone,
-        None if source.dataset is None else majority_accuracy(source.dataset.test_labels),
+        None if source.dataset is None else majority_accuracy([task.test_labels for task in source.dataset.tasks]),
         float(np.mean([len(s.answered) for s in seeds])) if seeds else None,
         float(np.mean(accuracies)) if accuracies else None,
         float(np.mean(known)) if known else None,

@@ -135,14 +135,14 @@ def _split(host: Host) -> _Split:
     queries = cluster_queries(images[pool], features, queries=_QUERIES, seed=0)
     where = said(queries, data.private_inputs, data.private_labels, classes=data.classes)
     dealt = np.array_split(simulation_rng(0, "parties").permutation(len(where)), _PARTIES)
-    cells = RecordCells(data.classes, len(where), queries, tuple(where[each] for each in dealt), (None,) * _PARTIES)
+    cells = RecordCells(data.labelled, len(where), queries, tuple(where[each] for each in dealt), (None,) * _PARTIES)
     return _Split(cells, images[pool], labels[pool], images[test], labels[test])
 
 
 def _study(found: _Split, epsilon: float) -> Study:
     plan = RecordVotesPlan(
         name=NAME,
-        classes=found.cells.classes,
+        classes=found.cells.labelled.columns(signed=False),
         unit="record",
         population=found.cells.population,
         queries=found.queries,

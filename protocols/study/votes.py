@@ -424,6 +424,8 @@ class UnitSums:
         # Entries are of any size: rounded towards zero, too small ones would vanish.
         filled = self._filled(study.labelled) if self.signed else 0
         if self.evaluation is not None:
+            if names := study.labelled.names:
+                raise InvalidInput(f"{len(names)} findings; allowed with [evaluation]: none, one label of classes")
             self.evaluation.check(study.classes)
             if study.unit not in _COUNTED:
                 raise InvalidInput(f"unit is {study.unit!r}; allowed with [evaluation]: {', '.join(_COUNTED)}")

@@ -22,6 +22,7 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
     {
         "glyphs": "simulations.datasets.glyphs:load",
         "clear_glyphs": "simulations.datasets.glyphs:load_clear",
+        "glyph_sets": "simulations.datasets.glyphs:load_sets",
         "digits": "simulations.datasets.shipped:load_digits",
         "breast_cancer": "simulations.datasets.shipped:load_breast_cancer",
         "mnist": "simulations.datasets.published_images:load_mnist",
@@ -30,6 +31,7 @@ DATASETS: Parts[Callable[[DatasetRequest], Dataset]] = Parts(
         "cifar10": "simulations.datasets.published_images:load_cifar10",
         "adult": "simulations.datasets.published_tables:adult",
         "diabetes130": "simulations.datasets.published_tables:diabetes130",
+        "diabetes130_outcomes": "simulations.datasets.published_tables:diabetes130_outcomes",
         "heart_disease": "simulations.datasets.published_tables:heart_disease",
         "eicu_demo": "simulations.datasets.published_tables:eicu_demo",
         "pneumoniamnist": "simulations.datasets.published_images:load_pneumonia",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -15,7 +15,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from numpy import ndarray
 
 from protocols.errors import DataCorrupt, InvalidInput
-from protocols.study.findings import NOT_KNOWN
+from protocols.study.findings import NOT_KNOWN, PRESENT, STATES, Labelled, labelled
 
 if TYPE_CHECKING:
     from protocols.study.terms import Feature
@@ -187,8 +187,8 @@ class Dataset:
     Inputs are f32: images [N, height, width] or [N, height, width, 3] in [0, 1], or table rows [N, features]
     (standardised with constants that do not depend on private data, or with statistics of the public part; categories
     one-hot).
-    Labels are i64 in [0, classes); where `findings` names several, [records, findings] of -1 (unknown), 0 and 1, the
-    classes being absent and present. `public_labels` are known here for evaluation only: no teacher, student
+    Labels are i64 in [0, classes); where there are `findings`, of each record one row of -1 unknown, 0 absent, 1
+    present, and `class_names` are STATES. `public_labels` are known here for evaluation only: no teacher, student
     or coordinator is given them. `private_sites[i]` is the hospital (index into `site_names`) that holds
     record i; `private_patients[i]` the patient it belongs to (records of one patient are never split over
     parties, nor over private/public/test). Both are None where the source has no such field. `columns` are
@@ -213,6 +213,7 @@ class Dataset:
     site_names: tuple[str, ...] = ()
     private_patients: Int64[ndarray, " private"] | None = None
     columns: tuple[Feature, ...] = ()
+    findings: tuple[str, ...] = ()
     test_names: Mapping[str, Shaped[ndarray, " test"]] = field(default_factory=dict)
     private_times: Float64[ndarray, " private"] | None = None
     about: str = ""
@@ -227,13 +228,14 @@ class Dataset:
         for part, inputs, labels in parts:
             if len(inputs) != len(labels):
                 raise DataCorrupt(f"{self.name}: {len(inputs)} {part} inputs but {len(labels)} labels")
-            least = NOT_KNOWN if self.findings else 0
-            if labels.shape[1:] != (len(self.findings),) * bool(self.findings):
-                raise DataCorrupt(f"{self.name}: {part} labels have shape {labels.shape}; allowed: a column a finding")
-            if len(labels) and not (labels.min() >= least and labels.max() < self.classes):
+            try:
+                known = self.labelled.known(labels)
+            except InvalidInput as error:
+                raise DataCorrupt(f"{self.name}: {part} {error}") from None
+            if not (known.all() or self.findings or part == "public"):
                 raise DataCorrupt(
                     f"{self.name}: {part} labels span [{labels.min()}, {labels.max()}]; "
-                    f"allowed: [{least}, {self.classes - 1}]"
+                    f"allowed: [0, {self.classes - 1}]"
                 )
             if not np.isfinite(inputs).all():
                 bad = int((~np.isfinite(inputs.reshape(len(inputs), -1))).any(axis=1).sum())
@@ -251,6 +253,7 @@ class Dataset:
         class_names: tuple[str, ...],
         about: str,
         columns: tuple[Feature, ...] = (),
+        findings: tuple[str, ...] = (),
         sites: Int64[ndarray, " records"] | None = None,
         site_names: tuple[str, ...] = (),
         patients: Int64[ndarray, " records"] | None = None,
@@ -271,6 +274,7 @@ class Dataset:
             site_names=site_names,
             private_patients=None if patients is None else patients[parts.private],
             columns=columns,
+            findings=findings,
             test_names={} if sites is None else {"site": np.array(site_names)[sites[parts.test]]},
             about=about,
             findings=findings,
@@ -300,6 +304,44 @@ class Dataset:
     def classes(self) -> int:
         """The number of classes, at least 2."""
         return len(self.class_names)
+
+    @cached_property
+    def labelled(self) -> Labelled:
+        """What a record is labelled with: one class, or several findings."""
+        return labelled(self.findings, self.classes)
+
+    @cached_property
+    def tasks(self) -> tuple[Dataset, ...]:
+        """The data set of each finding, with the private and test records that know it; or itself, for one label."""
+        return tuple(map(self._task, range(len(self.findings)))) or (self,)
+
+    @property
+    def strata(self) -> tuple[Int64[ndarray, " private"], int]:
+        """By what private records are dealt to unlike parties, and how many such there are: classes; or the first
+        finding of a record, or that it has none."""
+        if not self.findings:
+            return self.private_labels, self.classes
+        none = np.full((len(self.private_labels), 1), PRESENT)
+        return np.concatenate([self.private_labels, none], axis=1).argmax(axis=1), len(self.findings) + 1
+
+    def _task(self, at: int) -> Dataset:
+        private, test = (labels[:, at] != NOT_KNOWN for labels in (self.private_labels, self.test_labels))
+        sites, patients, times = self.private_sites, self.private_patients, self.private_times
+        return replace(
+            self,
+            name=f"{self.name} {self.findings[at]}",
+            findings=(),
+            class_names=STATES,
+            private_inputs=self.private_inputs[private],
+            private_labels=self.private_labels[private, at],
+            public_labels=self.public_labels[:, at],
+            test_inputs=self.test_inputs[test],
+            test_labels=self.test_labels[test, at],
+            test_names={name: values[test] for name, values in self.test_names.items()},
+            private_sites=None if sites is None else sites[private],
+            private_patients=None if patients is None else patients[private],
+            private_times=None if times is None else times[private],
+        )
 
 
 def content_digest(*arrays: ndarray, text: str = "") -> str:

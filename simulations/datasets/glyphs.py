@@ -23,6 +23,7 @@ from matplotlib.ft2font import FT2Font, LoadFlags
 from numpy import ndarray
 
 from protocols.errors import DataUnavailable, InvalidInput
+from protocols.study.findings import STATES
 from simulations.datasets.dataset import Dataset, DatasetRequest
 from simulations.datasets.rendered import drawn
 
@@ -164,23 +165,82 @@ def _rendered(request: DatasetRequest, *, name: str, noise: float) -> Dataset:
     )
 
 
+# A picture of a set has so many places by so many, each with one character at most, and these may be found in it.
+_PLACES, _SET_SIDE, _SET_INK = 2, SIDE // 2, (10.0, 11.0)
+_SET_CHARACTERS, _SET_SHARES = CHARACTERS[:6], (0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+_SET_SIZES, _SET_NOISE = {"private": 20_000, "public": 2_000, "test": 1_000}, 0.25
+
+
+def load_sets(request: DatasetRequest) -> Dataset:
+    """Pictures f32 [N, 28, 28] of up to four characters, each in a quarter of its own; the findings are which of six
+    are there, of half of the pictures to one of twenty. Raises InvalidInput where classes are named.
+    """
+    if request.classes not in (None, len(STATES)):
+        raise InvalidInput(f"glyph_sets: classes is {request.classes}; allowed: none, as its findings are fixed")
+    templates = render_templates(_SET_CHARACTERS)
+    asked = {"private": request.private_size, "public": request.public_size, "test": request.test_size}
+    made: dict[str, tuple[Float32[ndarray, "records 28 28"], Int64[ndarray, "records findings"]]] = {}
+    for part, size in asked.items():
+        rng = np.random.default_rng([request.seed, *f"glyph_sets {part}".encode()])
+        made[part] = _draw_sets(_SET_SIZES[part] if size is None else size, templates, rng)
+    return Dataset(
+        name="glyph_sets",
+        kind="image",
+        class_names=STATES,
+        findings=tuple(_SET_CHARACTERS),
+        private_inputs=made["private"][0],
+        private_labels=made["private"][1],
+        public_inputs=made["public"][0],
+        public_labels=made["public"][1],
+        test_inputs=made["test"][0],
+        test_labels=made["test"][1],
+        about=(
+            f"Pictures of up to four of the characters {' '.join(_SET_CHARACTERS)}, rendered from {len(FACES)} faces "
+            f"shipped with matplotlib, pixel noise {_SET_NOISE:g}: the findings are which of them are there."
+        ),
+    )
+
+
+def _draw_sets(
+    size: int, templates: UInt8[ndarray, "blurs faces classes canvas canvas"], rng: np.random.Generator
+) -> tuple[Float32[ndarray, "records 28 28"], Int64[ndarray, "records findings"]]:
+    """Pictures, and which characters are in each: of more than there are places, some are left out."""
+    findings, places = len(_SET_SHARES), _PLACES**2
+    chosen = rng.random((size, findings)) < np.array(_SET_SHARES)
+    order = np.argsort(np.where(chosen, rng.random((size, findings)), 2.0), axis=1)[:, :places]
+    held = np.take_along_axis(chosen, order, axis=1)
+    labels = np.zeros((size, findings), np.int64)
+    np.put_along_axis(labels, order, held.astype(np.int64), axis=1)
+    quarters = render_samples(order.ravel(), templates, rng, noise=0.0, side=_SET_SIDE, ink_pixels=_SET_INK)
+    quarters[~held.ravel()] = 0
+    place = rng.permuted(np.tile(np.arange(places), (size, 1)), axis=1)
+    quarters = np.take_along_axis(quarters.reshape(size, places, -1), place[:, :, None], axis=1)
+    grid = quarters.reshape(size, _PLACES, _PLACES, _SET_SIDE, _SET_SIDE).transpose(0, 1, 3, 2, 4)
+    images = grid.reshape(size, SIDE, SIDE)
+    images = images + rng.standard_normal(images.shape, dtype=np.float32) * np.float32(_SET_NOISE)
+    return np.clip(images, 0.0, 1.0), labels
+
+
 def render_samples(
     labels: Int64[ndarray, " records"],
     templates: UInt8[ndarray, "blurs faces classes canvas canvas"],
     rng: np.random.Generator,
     *,
     noise: float,
-) -> Float32[ndarray, "records 28 28"]:
+    side: int = SIDE,
+    ink_pixels: tuple[float, float] = INK_PIXELS,
+) -> Float32[ndarray, "records side side"]:
     """One distorted image per label: random face, blur and affine map (bilinear sampling), contrast and noise.
 
-    noise: the standard deviation of a pixel's, before clipping to [0, 1].
+    noise: the standard deviation of a pixel's, before clipping to [0, 1]; side: of the image; ink_pixels: the range of
+    its ink's longer side.
     """
     count = len(labels)
     blurs, faces, classes = templates.shape[:3]
     template = (rng.integers(blurs, size=count) * faces + rng.integers(faces, size=count)) * classes + labels
     angle = rng.uniform(-ROTATION, ROTATION, count)
     shear = rng.uniform(-SHEAR, SHEAR, count)
-    zoom = EXTENT / rng.uniform(*INK_PIXELS, count)
+    zoom = EXTENT / rng.uniform(*ink_pixels, count)
     stretch = np.exp(rng.uniform(-STRETCH, STRETCH, count) / 2)
     shift = rng.uniform(-SHIFT, SHIFT, (count, 2)).astype(np.float32)
     contrast = rng.uniform(*CONTRAST, count).astype(np.float32)
@@ -190,11 +250,11 @@ def render_samples(
     matrix[:, 0, 0], matrix[:, 0, 1] = zoom * stretch * cosine, -zoom * stretch * sine
     matrix[:, 1, 0] = zoom / stretch * (sine + shear * cosine)
     matrix[:, 1, 1] = zoom / stretch * (cosine - shear * sine)
-    images = np.empty((count, SIDE, SIDE), dtype=np.float32)
+    images = np.empty((count, side, side), dtype=np.float32)
     pixels = templates.reshape(-1)
     for start in range(0, count, _CHUNK):
         rows = slice(start, start + _CHUNK)
-        ink = sample(pixels, template[rows], matrix[rows], shift[rows], side=SIDE)
+        ink = sample(pixels, template[rows], matrix[rows], shift[rows], side=side)
         ink *= (contrast[rows] / 255.0)[:, None]
         ink += rng.standard_normal(ink.shape, dtype=np.float32) * np.float32(noise)
         np.clip(ink, 0.0, 1.0, out=images[rows].reshape(ink.shape))

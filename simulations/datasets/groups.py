@@ -35,14 +35,16 @@ class Grouping:
 
 
 def groupings(dataset: Dataset, columns: Sequence[str], *, like: Sequence[Grouping] = ()) -> list[Grouping]:
-    """The test records by class, by site where there are several, and by each of the columns.
+    """The test records by class, if they have one, by site where there are several, and by each of the columns.
 
     A column is a feature of the data set, or was asked for when an own table was read. Numbers with more than 10
     different values are cut at the quartiles of the test records, or where `like` cuts them: groupings of other test
     records. Raises InvalidInput for a column that the data do not have, and for one with more than 200 names.
     """
     edges = {each.attribute: each.edges for each in like}
-    made = [_grouping("class", np.array(dataset.class_names)[dataset.test_labels], order=dataset.class_names)]
+    made = []
+    if not dataset.findings:
+        made.append(_grouping("class", np.array(dataset.class_names)[dataset.test_labels], order=dataset.class_names))
     sites = dataset.test_names.get("site")
     if sites is not None and len(set(sites.tolist())) > 1:
         made.append(_grouping("site", np.where(sites == "", _MISSING, sites), order=dataset.site_names))

@@ -8,6 +8,7 @@ DataCorrupt if the content is not the published one, and InvalidInput for sizes.
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +16,7 @@ import pandas as pd
 from jaxtyping import Int64
 from numpy import ndarray
 
+from protocols.study.findings import NOT_KNOWN
 from runtime.checked_files import check_content, line_digests, read_lines
 from runtime.shipped import heart_disease as hospitals
 from simulations.datasets.columns import encode_published
@@ -36,13 +38,14 @@ def _lines(about: Published, name: str, data_dir: Path | None, *, ordered: bool 
 
 def _made(
     table: pd.DataFrame,
-    labels: Int64[ndarray, " rows"],
+    labels: Int64[ndarray, "rows *findings"],
     parts: Split,
     about: Published,
     *,
     sites: Int64[ndarray, " rows"] | None = None,
     site_names: tuple[str, ...] = (),
     patients: Int64[ndarray, " rows"] | None = None,
+    findings: tuple[str, ...] = (),
 ) -> Dataset:
     """The rows of a cleaned table, features f32 [N, features]."""
     return Dataset.of(
@@ -56,6 +59,7 @@ def _made(
         site_names=site_names,
         patients=patients,
         columns=about.columns,
+        findings=findings,
         about=about.about,
     )
 
@@ -161,11 +165,41 @@ def by_patient(
     return _made(table, labels, parts, about, patients=patients)
 
 
+OUTCOMES = ("stay of 5 days or more", "medication changed", "insulin given", "readmitted", "readmitted within 30 days")
+# Of discharge_disposition_id: the patient died, so nobody knows of a readmission.
+_DIED = ("11", "19", "20", "21")
+
+
+def diabetes130_outcomes(request: DatasetRequest) -> Dataset:
+    """The same encounters with OUTCOMES as findings; what tells of drugs, or was decided with them, is no feature.
+    Whether a patient comes back is unknown of one who died.
+    """
+    about = published("diabetes130", task="diabetes130_outcomes")
+    table = encounters(about, request.data_dir)
+    told = {*about.more["drugs"], "change", "diabetesMed"}
+    about = replace(about, columns=tuple(each for each in about.columns if each.column not in told))
+    long = (table["time_in_hospital"].astype(np.int64) >= LONG_STAY_DAYS).to_numpy()
+    readmitted = table["readmitted"].to_numpy(dtype=str)
+    labels = np.stack(
+        [
+            long, table["change"].notna().to_numpy(), table["insulin"].notna().to_numpy(),
+            readmitted != "NO", readmitted == "<30",
+        ], axis=1,
+    ).astype(np.int64)  # fmt: skip
+    labels[table["discharge_disposition_id"].isin(_DIED).to_numpy(), 3:] = NOT_KNOWN
+    patients = np.unique(table["patient_nbr"].to_numpy(dtype=np.int64), return_inverse=True)[1]
+    parts = cut_as_asked(request, long.astype(np.int64), groups=patients, sizes=about.sizes, name=about.name)
+    return _made(table, labels, parts, about, patients=patients, findings=OUTCOMES)
+
+
 def encounters(about: Published, data_dir: Path | None) -> pd.DataFrame:
     """The published rows: ages as interval midpoints, diagnoses as groups, rare codes merged, and codes that mean
     "none" as NaN."""
     text = io.StringIO("\n".join(_lines(about, "diabetic_data.csv", data_dir)))
-    used = ["encounter_id", "patient_nbr", "time_in_hospital", "readmitted", *(each.column for each in about.columns)]
+    used = [
+        "encounter_id", "patient_nbr", "time_in_hospital", "readmitted", "discharge_disposition_id",
+        *(each.column for each in about.columns),
+    ]  # fmt: skip
     table = pd.read_csv(text, usecols=used, dtype=str, keep_default_na=False, na_values=["?"])
     table = table.sort_values("encounter_id", key=lambda number: number.astype(np.int64), ignore_index=True)
     table["age"] = table["age"].map({f"[{low}-{low + 10})": str(low + 5) for low in range(0, 100, 10)})

@@ -31,6 +31,7 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.release.counts import ANY, EVERYWHERE, Count
 from protocols.study.count_cells import MISSING
+from protocols.study.findings import OneLabel
 from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.sums.blocks import Blocks
@@ -353,7 +354,9 @@ def _rehearsed(
 ) -> tuple[Candidate, tuple[Float32[ndarray, "pool classes"], ...]]:
     chosen, pool = settings.changed(**given), publics.pool
     queries = query_map(chosen, pool, population=publics.population)
-    study = make_record_study(chosen, budgets, classes=pool.classes, queries=queries, population=publics.population)
+    study = make_record_study(
+        chosen, budgets, labelled=OneLabel(pool.classes), queries=queries, population=publics.population
+    )
     # The class stands in the first number, or in each cell.
     nearest = said(queries, pool.public_inputs, np.zeros(len(pool.public_inputs), np.int64), classes=pool.classes)
     cell_labels, pool_labels, targets = [], [], []
@@ -362,7 +365,7 @@ def _rehearsed(
             nearest[rows] + (labels[:, None] if queries.plain else labels[:, None] * (np.arange(nearest.shape[1]) == 0))
             for rows, labels in zip(task.rows, task.labels, strict=True)
         )
-        stored = RecordCells(pool.classes, publics.population, queries, cells, (None,) * len(cells))
+        stored = RecordCells(study.labelled, publics.population, queries, cells, (None,) * len(cells))
         result = label_record_seed(study, stored, pool=pool.public_inputs, seed=number, dropout=0.0, truth=None)
         if result.soft is None or result.labelling.cells is None:
             raise InvalidInput(f"the study releases nothing ({result.labelling.stop.reason}); allowed: larger budgets")

@@ -58,6 +58,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     for line in _choices(figures):
         click.echo(line)
     click.echo(f"student accuracy {accuracy('student_accuracy')}")
+    for line in _findings(figures["findings"]):
+        click.echo(line)
     if (true := figures["calibration"]) is not None:
         click.echo(f"calibration      error {true['error']:.4f}, Brier score {true['brier']:.4f}")
     if (judged := figures["evaluation"]) is not None:
@@ -84,6 +86,8 @@ def print_summary(figures: dict[str, Any], out: Path) -> None:
     ):
         known = measured[key]
         click.echo(f"{MARK}{name} {'not measured' if known is None else f'{known:.4f}'}")
+    if (pooled := measured["findings_auroc_macro"]) is not None:
+        click.echo(f"{MARK}all data pooled, macro AUROC {pooled:.4f}")
     if (gain := measured["single_parties_that_gain"]) is not None:
         of = measured["single_parties_measured"]
         all_of = "" if of == figures["parties"] else f" measured, of {figures['parties']}"
@@ -101,6 +105,26 @@ def print_verdict(sentence: str, doubts: list[tuple[str, bool]], figures: dict[s
     click.echo(folded(sentence, first=mark, rest=mark))
     for doubt, public in doubts:
         click.echo(folded(doubt, first="" if public else MARK, rest="" if public else MARK))
+
+
+def _findings(found: dict[str, Any] | None) -> list[str]:
+    """How well each of several findings is told: nothing of one label."""
+    if found is None:
+        return []
+    shown: Callable[[float | None], str] = lambda value: "-" if value is None else f"{value:.3f}"  # noqa: E731
+    width = max(len("finding"), *(len(each["name"]) for each in found["each"]))
+    names = "present auroc label_auroc threshold sensitivity specificity brier calibration_error".split()
+    heads = ["present", "AUROC", "of labels", "threshold", "sens.", "spec.", "Brier", "calibration error"]
+    lines = [f"{'finding':<{width}}  " + "  ".join(f"{head:>9}" for head in heads)]
+    lines += [
+        f"{each['name']:<{width}}  " + "  ".join(f"{shown(each[name]):>9}" for name in names) for each in found["each"]
+    ]
+    half = found["macro_auroc_ci95"]
+    lines.append(
+        f"AUROC            macro {found['macro_auroc']:.4f}{'' if half is None else f' ± {half:.4f}'}, micro "
+        f"{found['micro_auroc']:.4f}; of the pool's labels {found['label_macro_auroc']:.4f}"
+    )
+    return lines
 
 
 def _choices(figures: dict[str, Any]) -> list[str]:

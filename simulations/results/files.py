@@ -82,9 +82,15 @@ def summary(result: RunResult) -> Summary:
         "record_votes": _FILES[type(study.votes)].figures(result),
         "by_group": groups_summary(result.by_group),
         "calibration": calibration_summary(result.by_group),
+        "findings": None if result.told is None else result.told.summary,
         "evaluation": result.evaluated[0].summary() if result.evaluated else None,
         "asker": _asker(result),
-        "baselines": {**_baselines(result.baselines, student_mean), **baseline_groups(result.by_group)},
+        "baselines": {
+            **_baselines(result.baselines, student_mean),
+            **baseline_groups(result.by_group),
+            "findings_auroc": None if result.told is None else result.told.pooled,
+            "findings_auroc_macro": None if result.told is None else result.told.pooled_macro,
+        },
         "stop": seeds[0].labelling.stop.reason,
         "exhausted_first": first,
         "epsilon_max": float(budgets.epsilon_of(spent).max()),
@@ -136,7 +142,9 @@ def _warnings(result: RunResult, names: list[str] | None) -> list[str]:
     first, student = result.seeds[0], result.released_student
     found = [*result.warned, *doubtful(result.study, first.labelling.labels, result.foretold)]
     if first.soft is not None:
-        return found + pool_warning(result.source, first) + seldom_named(first.soft.probabilities, names)
+        # A finding has a threshold of its own, so that one that few have is named.
+        seldom = [] if first.soft.findings else seldom_named(first.soft.probabilities, names)
+        return found + pool_warning(result.source, first) + seldom
     agreed = None if student is None else student.agreement()
     if agreed is not None and agreed < LEAST_AGREED:
         found.append(f"the student names the released label for {agreed:.0%} of the queries that it learned from")
@@ -290,15 +298,17 @@ def _sums(result: RunResult) -> bytes:
 
 
 def _pool(result: RunResult) -> bytes:
-    """One row per seed and pool record: the probability of each class, the likeliest, and the true label (-1 unknown).
-    Made of the released sums."""
+    """One row per seed and pool record, and per finding where there are several: the probability of each class, the
+    likeliest, and the true label (-1 unknown). Made of the released sums."""
 
     def columns(seed: SeedResult) -> Summary | None:
         if seed.soft is None:
             return None
-        chances = seed.soft.probabilities
+        chances = np.concatenate([each.probabilities for each in seed.soft.each])
+        findings, records = len(seed.soft.findings), len(seed.soft.probabilities)
         return {
-            "record": np.arange(len(chances), dtype=np.int64),
+            "record": np.arange(len(chances), dtype=np.int64) % records,
+            **({"finding": (np.arange(len(chances)) // records).astype(np.int32)} if findings else {}),
             "label": chances.argmax(axis=1).astype(np.int32),
             "true_label": _truth(result, len(chances)),
             **{f"probability_{label}": chances[:, label] for label in range(chances.shape[1])},
@@ -325,7 +335,7 @@ def _queries(result: RunResult) -> bytes:
 
 def _truth(result: RunResult, count: int) -> Int32[ndarray, " count"]:
     known = result.source.truth
-    return (np.full(count, -1) if known is None else known).astype(np.int32)
+    return (np.full(count, -1) if known is None else known.T.ravel()).astype(np.int32)
 
 
 def _parquet(result: RunResult, columns: Callable[[SeedResult], Summary | None]) -> bytes:

@@ -38,6 +38,8 @@ NOT_FOR_RELEASE: Final = (
     "baselines.single_party_accuracy_mean",
     "baselines.single_party_accuracy_best",
     "baselines.single_parties_that_gain",
+    "baselines.findings_auroc",
+    "baselines.findings_auroc_macro",
     "baselines.calibration_error",
     "baselines.brier",
     "baselines.cost",

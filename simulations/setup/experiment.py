@@ -28,6 +28,7 @@ from protocols.errors import InvalidInput
 from protocols.mechanisms import Mechanism, TauVoting, View, check_view, mechanism_parameters
 from protocols.study.chosen import GIVEN, UNCERTAINTY
 from protocols.study.column_queries import bare_columns
+from protocols.study.findings import Labelled
 from protocols.study.levels import LEVELS
 from protocols.study.record_study import ANY_SIGNED, RecordVotesPlan, record_study
 from protocols.study.released_noise import noise_of_mean
@@ -152,12 +153,12 @@ def query_map(settings: Experiment, dataset: Dataset, *, population: int) -> Blo
     columns = () if images else dataset.columns or bare_columns(pool.shape[1])
     given = {name: getattr(settings, name) for name in (*_OF_CELLS, "features")}
     choice = QueryChoice(kind=kind, seed=None if kind == COLUMNS else settings.data_seed, **given)
-    noise = None
+    noise, labelled = None, dataset.labelled
     if kind == GRADED:
         budgets = experiment_budgets(settings)
-        noise = noise_of_mean(
-            make_record_study(settings, budgets, classes=dataset.classes, queries=ANY_SIGNED, population=population)
-        )
+        study = make_record_study(settings, budgets, labelled=labelled, queries=ANY_SIGNED, population=population)
+        # A label of several is shorter by the root of their number.
+        noise = noise_of_mean(study) * labelled.told**0.5
     return make_queries(pool, columns, choice, population=population, classes=dataset.classes, noise=noise)
 
 
@@ -188,15 +189,17 @@ def population_of(unit: str, dataset: Dataset, seats: int) -> int:
 
 
 def make_record_study(
-    settings: Experiment, budgets: Budgets, *, classes: int, queries: Blocks, population: int
+    settings: Experiment, budgets: Budgets, *, labelled: Labelled, queries: Blocks, population: int
 ) -> Study:
     """The study of an experiment in which records vote. Raises InvalidInput for settings that do not go together."""
     seats = len(budgets.names)
     units = settings.units or (_UNITS_OF_GRADED if queries.signed and settings.confidentiality != "clear" else None)
     level = simulated_level(settings.confidentiality, units=units, colluders=settings.colluders, seats=seats)
+    classes = labelled.columns(signed=queries.signed)
     plan = RecordVotesPlan(
         name=f"{settings.dataset}-{settings.parties}",
         classes=classes,
+        findings=labelled.names,
         unit=settings.unit,
         population=population,
         queries=queries,

@@ -252,10 +252,11 @@ def partition(
         elif isinstance(scheme, FeatureSkew):
             party = deal_in_order(shifted_key(dataset.private_inputs[units], scheme.strength, rng), parties)
         elif isinstance(scheme, ClassSkew):
-            dealt = deal_classes(dataset.private_labels[units], scheme.classes, parties, rng)
+            dealt = deal_classes(dataset.strata[0][units], scheme.classes, parties, rng)
             party = _fill_empty(dealt, parties)
         else:
-            party = _deal(scheme, dataset.private_labels[units], dataset.classes, parties, rng)
+            labels, kinds = dataset.strata
+            party = _deal(scheme, labels[units], kinds, parties, rng)
     return _groups(party[unit], parties)
 
 

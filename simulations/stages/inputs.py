@@ -293,7 +293,8 @@ def read_inputs(settings: Experiment, *, host: Host, reporter: Reporter) -> Inpu
         dataset = load_dataset(settings, host)
         stage.result = (
             f"{len(dataset.private_labels)} private, {len(dataset.public_labels)} public, "
-            f"{len(dataset.test_labels)} test records, {dataset.classes} classes"
+            f"{len(dataset.test_labels)} test records, "
+            + (f"{len(dataset.findings)} findings" if dataset.findings else f"{dataset.classes} classes")
         )
     settings = _resolved(settings, dataset)
     _ = groupings(dataset, settings.group_columns)
@@ -327,6 +328,8 @@ def with_settings(inputs: Inputs, settings: Experiment, *, reporter: Reporter) -
 def asked(settings: Experiment, dataset: Dataset) -> Asked:
     """What a query of this data set asks of a teacher. Raises InvalidInput for findings that records do not have."""
     count, way = len(dataset.findings), settings.findings_by
+    if settings.votes_by.once:  # A record says all of its findings.
+        return ONE_CLASS
     if (way is None) != (count == 0):
         raise InvalidInput(
             f"findings_by is {way!r}; allowed for {dataset.name}: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy
@@ -66,6 +66,12 @@ class SeedResult:
         labels = np.where(released >= 0, released, reinforced)
         positions = np.flatnonzero(labels >= 0)
         return positions, one_hot(labels[positions], classes)
+
+    def of_findings(self, tasks: int) -> list[SeedResult]:
+        """The same with the labels of each finding alone; of one label, itself."""
+        if self.soft is None:
+            return [self] * tasks
+        return [replace(self, soft=each) for each in self.soft.each]
 
     @property
     def asked(self) -> int:

@@ -17,6 +17,7 @@ from numpy import ndarray
 from protocols.array_files import array_bytes, array_parts, parse_array, read_array, read_arrays
 from protocols.errors import InvalidInput
 from protocols.reading import read_bytes
+from protocols.study.findings import Labelled
 from protocols.study.queries_file import check_terms
 from protocols.study.study import Study
 from protocols.study.votes import unit_sums
@@ -37,12 +38,12 @@ OnStage = Callable[[str, int, int], None]
 class RecordCells:
     """What every record says, seat by seat.
 
-    cells: of each seat, as `said` in protocols/sums/contributions.py; units: of each seat, the number of each record's
-    protected unit (None: each record is one of its own); population: how many units there are in all; records: of each
-    seat, the positions of its records in the data set.
+    labelled: with what; cells: of each seat, as `said` in protocols/sums/contributions.py; units: of each seat, the
+    number of each record's protected unit (None: each record is one of its own); population: how many units there are
+    in all; records: of each seat, the positions of its records in the data set.
     """
 
-    classes: int
+    labelled: Labelled
     population: int
     map: Blocks
     cells: tuple[Int64[ndarray, "records numbers"], ...] = field(repr=False)
@@ -83,7 +84,7 @@ class RecordCells:
                 np.zeros(shape, dtype=np.int64)
                 if _units(study.unit, cells, units) < FEWEST_UNITS
                 else contribution_sum(
-                    self.map, cells[~judges], spoken, weight_units=weight, classes=self.classes, fewest=0
+                    self.map, cells[~judges], spoken, weight_units=weight, classes=study.classes, fewest=0
                 )
             )
         return found
@@ -110,7 +111,7 @@ def find_cells(
     source = source_digest(__name__, "protocols.sums", "protocols.features")
     key = content_digest(
         *holdings,
-        text=f"record votes {dataset.private_digest} {dataset.classes} {queries.digest} {len(holdings)} {source}",
+        text=f"record votes {dataset.private_digest} {dataset.labelled} {queries.digest} {len(holdings)} {source}",
     )
     folder = cache_dir / "record-votes" / key
     found = cached_array(folder / "cells.npy")
@@ -125,7 +126,8 @@ def find_cells(
         return [parse_array(replies[name], where=f"the cells of party {name}") for name in names]
 
     on_stage("starting the engine", 0, 1)
-    spec = HostSpec("simulations.stages.record_cells:open_host", {"folder": str(folder), "classes": dataset.classes})
+    columns = dataset.labelled.columns(signed=queries.signed)
+    spec = HostSpec("simulations.stages.record_cells:open_host", {"folder": str(folder), "classes": columns})
     cells = [each.astype(np.int64) for each in engine().run(spec, names, body)]
     write_atomically(folder / "cells.npy", array_bytes(np.concatenate(cells)))
     return cells

@@ -38,7 +38,7 @@ def contributions(
         for _, labels, patients in holdings
     )
     places = tuple(np.arange(len(labels)) for _, labels, _ in holdings)
-    return RecordCells(study.classes, 0, queries, spoken, units, places).sums(study)
+    return RecordCells(study.labelled, 0, queries, spoken, units, places).sums(study)
 
 
 def live_record_votes(study: Study, sums: Sequence[Contribution], *, seed: int, dropout: float = 0.0) -> Labelling:

@@ -170,13 +170,14 @@ def _record_cells(inputs: DatasetInputs, *, host: Host, reporter: Reporter) -> R
             cache_dir=host.cache_dir,
             on_stage=on_stage,
         )
-    return RecordCells(dataset.classes, inputs.population, inputs.query_map, tuple(cells), units, tuple(holdings))
+    return RecordCells(dataset.labelled, inputs.population, inputs.query_map, tuple(cells), units, tuple(holdings))
 
 
 def record_study_of(inputs: DatasetInputs, budgets: Budgets) -> Study:
     """The study in which the records of these inputs vote. Raises InvalidInput."""
     return make_record_study(
-        inputs.settings, budgets, classes=inputs.classes, queries=inputs.query_map, population=inputs.population
+        inputs.settings, budgets, labelled=inputs.dataset.labelled, queries=inputs.query_map,
+        population=inputs.population,
     )
 
 
@@ -185,7 +186,7 @@ def study_for(settings: Experiment, budgets: Budgets, source: VoteSource) -> Stu
     stored = source.stored
     if isinstance(stored, RecordCells):
         return make_record_study(
-            settings, budgets, classes=stored.classes, queries=stored.map, population=stored.population
+            settings, budgets, labelled=stored.labelled, queries=stored.map, population=stored.population
         )
     asks = stored.asks if isinstance(stored, CastVotes) else ONE_CLASS
     return make_study(

@@ -314,8 +314,9 @@ def _terms(budgets: Budgets, study: Study) -> Row:
 
 def _majority(source: VoteSource) -> float | None:
     """The accuracy of the most frequent class: on the test records, or of the pool where there are none."""
-    truth = source.truth if source.dataset is None else source.dataset.test_labels
-    return None if truth is None else majority_accuracy(truth)
+    truth = [source.truth] if source.dataset is None else [task.test_labels for task in source.dataset.tasks]
+    known = [labels for labels in truth if labels is not None]
+    return majority_accuracy(known) if known else None
 
 
 def _named(row: Row, cell: Cell, varied: tuple[str, ...]) -> Row:

@@ -8,6 +8,7 @@ from benchmarks.papers.paper import Task, printed_figures
 from benchmarks.papers.private_knn import _Split
 from coordinator.queries.choice import cluster_queries
 from coordinator.queries.features import features_for
+from protocols.study.findings import OneLabel
 from protocols.sums.contributions import said
 from simulations.progress import Reporter
 from simulations.stages.inputs import Host
@@ -23,7 +24,7 @@ def invented(parties):
     queries = cluster_queries(rows[pool], features_for(rows[pool], "raw", seed=0), queries=6, seed=0)
     cells = said(queries, rows[private], labels[private], classes=3)
     return _Split(
-        RecordCells(3, len(private), queries, tuple(np.array_split(cells, parties)), (None,) * parties),
+        RecordCells(OneLabel(3), len(private), queries, tuple(np.array_split(cells, parties)), (None,) * parties),
         rows[pool], labels[pool], rows[test], labels[test],
     )  # fmt: skip
 
