@@ -217,7 +217,6 @@ class Dataset:
     test_names: Mapping[str, Shaped[ndarray, " test"]] = field(default_factory=dict)
     private_times: Float64[ndarray, " private"] | None = None
     about: str = ""
-    findings: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         parts = (
@@ -257,7 +256,6 @@ class Dataset:
         sites: Int64[ndarray, " records"] | None = None,
         site_names: tuple[str, ...] = (),
         patients: Int64[ndarray, " records"] | None = None,
-        findings: tuple[str, ...] = (),
     ) -> Dataset:
         """The data set whose three parts are these records of one pool. Raises DataCorrupt."""
         return cls(
@@ -277,7 +275,6 @@ class Dataset:
             findings=findings,
             test_names={} if sites is None else {"site": np.array(site_names)[sites[parts.test]]},
             about=about,
-            findings=findings,
         )
 
     @cached_property
