@@ -30,6 +30,14 @@ from protocols.study.study import Study
 from protocols.study.votes import TeacherVotes, UnitSums
 from protocols.votes import plurality
 from simulations.datasets.groups import groupings
+from simulations.findings import (
+    CeilingOfFindings,
+    Ceilings,
+    FindingsFound,
+    Released,
+    StudentsOfFindings,
+    findings_found,
+)
 from simulations.groups import ByGroup, by_group
 from simulations.private import Findings, find
 from simulations.progress import Reporter
@@ -39,14 +47,6 @@ from simulations.setup.experiment import Experiment, experiment_budgets, make_st
 from simulations.stages.cast import teacher_seed
 from simulations.stages.ceiling import Ceiling
 from simulations.stages.evaluation import Evaluated, evaluate_student
-from simulations.stages.findings import (
-    CeilingOfFindings,
-    Ceilings,
-    FindingsFound,
-    Released,
-    StudentsOfFindings,
-    findings_found,
-)
 from simulations.stages.inputs import DatasetInputs, Host, Inputs, VoteInputs
 from simulations.stages.label import LIVE_PARTIES, SeedResult, check_live, live_study
 from simulations.stages.record_cells import RecordCells
