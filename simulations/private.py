@@ -271,9 +271,10 @@ def worst_case_epsilon(
     classes: int,
     queries: int,
     delta: float,
+    delta_squared: int | float = ONE_VOTE,
 ) -> float:
     """The least epsilon over the orders: they are public, as all of this is but the votes."""
-    units = Sensitivity.always(moved, delta_squared=ONE_VOTE)
+    units = Sensitivity.always(moved, delta_squared=delta_squared)
     cost = charging.query_cost(mechanism, units, view="label", classes=classes)
     spend = queries * (cost.ask + cost.answer)[0]
     return float(charging.to_epsilon(spend, charging.orders, np.full(len(spend), delta)).min())

@@ -17,6 +17,7 @@ PAPERS: Final[dict[str, str]] = {
     "pate2018": "benchmarks.papers.pate2018:paper",
     "individualized": "benchmarks.papers.individualized:paper",
     "capc": "benchmarks.papers.capc:paper",
+    "multi_winner": "benchmarks.papers.multi_winner:paper",
     "bayesian_dp": "benchmarks.papers.bayesian_dp:paper",
     "private_knn": "benchmarks.papers.private_knn:paper",
 }

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final  # Any: rows of a JSON file
 
 from benchmarks.papers.paper import Cell, Paper, PaperTable, Part, Task, Unit, printed_figures
-from benchmarks.papers.votes import WORST_CASE_MEANS, worst_case
+from benchmarks.papers.votes import WORST_CASE_MEANS, afforded, worst_case
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from simulations.datasets.sources import published
 
@@ -70,18 +70,11 @@ def _queries(row: dict[str, Any], task: Task) -> Sequence[Cell]:
     def epsilon(queries: int) -> float:
         return worst_case(mechanism, classes=_CLASSES, queries=queries, delta=_DELTA)
 
-    afforded = 1
-    while epsilon(2 * afforded) <= row["eps"]:
-        afforded *= 2
-    step = afforded
-    while (step := step // 2) >= 1:
-        if epsilon(afforded + step) <= row["eps"]:
-            afforded += step
     name = _row(row)
     return [
         Cell(row=name, figure="epsilon of one query", unit="epsilon", printed=None, ours=epsilon(1), means=_WORST),
-        Cell(row=name, figure=f"queries at epsilon {row['eps']}", unit="count", printed=None, ours=afforded,
-             means=_WORST),
+        Cell(row=name, figure=f"queries at epsilon {row['eps']}", unit="count", printed=None,
+             ours=afforded(epsilon, row["eps"]), means=_WORST),
     ]  # fmt: skip
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 from jaxtyping import Float64
 from numpy import ndarray
@@ -10,7 +12,7 @@ from benchmarks.papers.paper import Task
 from protocols.array_files import read_array
 from protocols.budgets.accountant import default_accountant
 from protocols.errors import DataUnavailable
-from protocols.mechanisms import Mechanism
+from protocols.mechanisms import ONE_VOTE, Mechanism
 from protocols.mechanisms.confident_gnmax import ConfidentGNMax
 from protocols.research import DATA_DEPENDENT
 from protocols.research.data_dependent import Figures, QueryVotes, Units
@@ -71,8 +73,23 @@ def confident_figures(
     return DATA_DEPENDENT["papernot2018"].figures(evidence, units).for_research()
 
 
-def worst_case(mechanism: Mechanism, *, classes: int, queries: int, delta: float) -> float:
+def worst_case(
+    mechanism: Mechanism, *, classes: int, queries: int, delta: float, delta_squared: int | float = ONE_VOTE
+) -> float:
     """The worst-case epsilon of a record with one vote, if all of so many queries are asked and answered."""
     return worst_case_epsilon(
-        default_accountant(mechanism, "label"), mechanism, np.ones(1), classes=classes, queries=queries, delta=delta
-    )
+        default_accountant(mechanism, "label"), mechanism, np.ones(1), classes=classes, queries=queries, delta=delta,
+        delta_squared=delta_squared,
+    )  # fmt: skip
+
+
+def afforded(epsilon_of: Callable[[int], float], epsilon: float) -> int:
+    """How many queries cost at most epsilon; epsilon_of: so many, not decreasing."""
+    most = 1
+    while epsilon_of(2 * most) <= epsilon:
+        most *= 2
+    step = most
+    while (step := step // 2) >= 1:
+        if epsilon_of(most + step) <= epsilon:
+            most += step
+    return most
