@@ -18,6 +18,7 @@ from protocols.errors import DataCorrupt, InvalidInput
 from protocols.mechanisms import MECHANISMS, mechanism_parameters
 from protocols.reading import parse_json
 from protocols.research import DATA_DEPENDENT
+from protocols.study.several_findings import WAYS
 from simulations.datasets import DATASETS
 from simulations.engines import ENGINES
 from simulations.setup.accountants import named_accountants
@@ -77,6 +78,9 @@ _SETTINGS = [
     _flag("--mislabelled", "Glyphs: share of private labels that are wrong [0].", type=float),
     _flag("--queries", "Size of the public pool [the data set's own].", type=int),
     _flag("--questions", f"Which of the pool teachers are asked about first: {QUESTIONS_HELP} [given]."),
+    _flag("--findings-by", "Records with several findings: a question a finding (binary), a class a set of those that "
+          "occur in the pool (powerset), or one vote on all of them, clipped (tau) [none].",
+          type=click.Choice(list(WAYS))),
     _flag("--votes-by", "Who votes: teachers, on every query, or each private record, once, with public features "
           "of it; usual: records where teachers' labels would be few or wrong, by public figures [teacher].",
           type=click.Choice(["teacher", "record", USUAL_VOTES])),
