@@ -20,7 +20,7 @@ from protocols.budgets.accountant import ACCOUNTANTS, Accountant, default_accoun
 from protocols.budgets.accountant import accountant as accountant_of
 from protocols.budgets.filter import PlannedQueries, budget_filters
 from protocols.errors import InvalidInput
-from protocols.mechanisms import MECHANISMS, ONE_VOTE, Mechanism, Sensitivity, View, check_view
+from protocols.mechanisms import MECHANISMS, Mechanism, Sensitivity, View, check_view
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def queries_afforded(
     filters = budget_filters(
         accountant=account,
         mechanism=made,
-        sensitivity=Sensitivity.always(given[2].ravel(), delta_squared=ONE_VOTE),
+        sensitivity=Sensitivity.always(given[2].ravel(), delta_squared=made.squared_move(classes)),
         epsilon=given[0].ravel(),
         delta=given[1].ravel(),
         view=seen,
@@ -187,7 +187,7 @@ def _cost(
     mechanism: str, *, view: str, sensitivity: float, classes: int, name: str | None, noise: dict[str, float]
 ) -> _Cost:
     seen, made, account = _parts(mechanism, view=view, name=name, noise=noise)
-    moved = Sensitivity.always(np.array([sensitivity], dtype=np.float64), delta_squared=ONE_VOTE)
+    moved = Sensitivity.always(np.array([sensitivity], dtype=np.float64), delta_squared=made.squared_move(classes))
     cost = account.query_cost(made, moved, view=seen, classes=classes)
     pairs = account.pairs(made, moved, view=seen, classes=classes)
     return _Cost(account, cost.ask[0], cost.answer[0], pairs)

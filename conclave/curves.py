@@ -12,7 +12,7 @@ from protocols.budgets.accountant import default_accountant
 from protocols.budgets.privacy_curve import LARGEST, SPACING, PrivacyCurve, curve_of_queries
 from protocols.errors import InvalidInput
 from protocols.installing import install
-from protocols.mechanisms import MECHANISMS, ONE_VOTE, Sensitivity, check_view
+from protocols.mechanisms import MECHANISMS, Sensitivity, check_view
 
 
 def privacy_curve(
@@ -44,7 +44,7 @@ def privacy_curve(
     seen = check_view(view)
     made = MECHANISMS[mechanism].build(view=seen, given=noise)
     account = default_accountant(made, seen) if accountant is None else accountant_of(accountant)
-    moved = Sensitivity.always(np.array([sensitivity], dtype=np.float64), delta_squared=ONE_VOTE)
+    moved = Sensitivity.always(np.array([sensitivity], dtype=np.float64), delta_squared=made.squared_move(classes))
     curve = curve_of_queries(account, made, moved, queries=queries, view=seen, classes=classes)
     if curve.delta[-1] >= 1:
         raise InvalidInput(

@@ -108,7 +108,8 @@ class Mechanism(ABC):
     paper and theorem of `noise_rdp`; interactive: whether a second round compares the votes with a student's
     predictions; one_histogram: whether a query releases, under the view "label", the argmax of one noisy histogram,
     whose noise is independent for each class, where its maximum reaches `needed`, if that is a number;
-    single_vote_bounds: accountants that hold only where a unit moves a single vote.
+    single_vote_bounds: accountants that hold only where a unit moves a single vote; names_sets: whether labels and
+    votes are sets of findings, as numbers.
 
     What a class says of its release (one_histogram, and each bound: noise_rdp, gaussian_dp, label_only_rdp,
     label_pairs) holds for that release. A subclass that defines `release` anew, or what it is made of, says again what
@@ -121,6 +122,7 @@ class Mechanism(ABC):
     rdp_source: ClassVar[str]
     interactive: ClassVar[bool] = False
     one_histogram: ClassVar[bool] = False
+    names_sets: ClassVar[bool] = False
     single_vote_bounds: ClassVar[tuple[str, ...]] = ()
     # Queries of the first round; a parameter of an interactive mechanism.
     round_one: int | None = None
@@ -219,6 +221,10 @@ class Mechanism(ABC):
         """The scale of the noise on each count, in votes, from its first noise parameter."""
         name, each = self._label_noise
         return each.noise_scale(getattr(self, name))
+
+    def squared_move(self, classes: int) -> int | float:
+        """Delta^2 of one vote of weight 1, of so many counts."""
+        return ONE_VOTE
 
     @property
     @abstractmethod

@@ -60,6 +60,7 @@ class TauVoting(GaussianMechanism):
     lattice: Lattice | None = None
     name: ClassVar[str] = "tau"
     title: ClassVar[str] = "Tau voting"
+    names_sets: ClassVar[bool] = True
     single_vote_bounds: ClassVar[tuple[str, ...]] = ("label_only",)
 
     def __post_init__(self) -> None:
@@ -74,10 +75,10 @@ class TauVoting(GaussianMechanism):
         # What a coin amplifies is proved for votes that move from one class to another.
         return () if secret_coins else super().accountants(view=view, on_lattice=on_lattice, secret_coins=False)
 
-    def squared_move(self, findings: int) -> float:
-        """Delta^2 of one vote of weight 1: min(2 tau^2, L), as the entries of a vote are in [0, 1]
+    def squared_move(self, classes: int) -> float:
+        """min(2 tau^2, L), as the entries of a vote are in [0, 1]
         (docs/explanation/mathematics.md, section 2.6)."""
-        return min(nextafter(2 * self.tau**2, inf), float(findings))
+        return min(nextafter(2 * self.tau**2, inf), float(classes))
 
     def release(
         self,

@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int64, Integer
 from numpy import ndarray
 
 from protocols.errors import InvalidInput
-from protocols.mechanisms import ONE_VOTE, Mechanism, TauVoting
+from protocols.mechanisms import Mechanism, TauVoting
 from protocols.mechanisms.tau import MOST_FINDINGS, entries, findings_of, set_of
 from protocols.votes import ABSTAIN, check_votes, count_votes
 
@@ -47,7 +47,7 @@ class Asked(ABC):
     def check(self, mechanism: Mechanism, *, classes: int, findings: int) -> None:
         """Raises InvalidInput unless this mechanism can label rows of so many counts of these findings (0: a class)."""
         self._check_findings(findings)
-        if isinstance(mechanism, TauVoting):
+        if mechanism.names_sets:
             raise InvalidInput(f"mechanism is {mechanism.name!r}; allowed with findings_by {Tau.by!r} only")
         if self.classes not in (None, classes):
             raise InvalidInput(f"classes is {classes}; allowed with findings_by {self.by!r}: {self.classes}")
@@ -55,10 +55,6 @@ class Asked(ABC):
     @abstractmethod
     def _check_findings(self, findings: int) -> None:
         """Raises InvalidInput unless records have so many findings."""
-
-    def delta_squared(self, mechanism: Mechanism) -> int | float:
-        """Delta^2 of a vote of weight 1 in one row."""
-        return ONE_VOTE
 
     def labels(self, classes: int) -> int:
         """Every label of a row is below this number."""
@@ -231,9 +227,6 @@ class Tau(OnFindings):
         _ = self._tau(mechanism)
         if classes != self.classes:
             raise InvalidInput(f"classes is {classes}; allowed with findings_by {self.by!r}: {self.classes}, a finding")
-
-    def delta_squared(self, mechanism: Mechanism) -> float:
-        return self._tau(mechanism).squared_move(self.findings)
 
     def labels(self, classes: int) -> int:
         return 1 << classes

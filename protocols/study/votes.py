@@ -199,7 +199,8 @@ class TeacherVotes:
     @property
     def delta_squared(self) -> int | float:
         """Delta^2 of a vote of weight 1 in one row."""
-        return self.asks.delta_squared(self.mechanism)
+        # Counts of a row follow from what is asked; Delta^2 of votes for a class does not depend on their number.
+        return self.mechanism.squared_move(self.asks.classes or 0)
 
     @property
     def secret_coins(self) -> bool:

@@ -122,13 +122,13 @@ def audit_flags(context: click.Context, /, **flags: Any) -> None:
 
 def _of_teachers(flags: dict[str, Any], given: list[str]) -> AuditSettings:
     """An audit of mechanisms. Raises InvalidInput, also for a given flag that no audited mechanism takes."""
-    from simulations.audit.teacher_votes import AuditedMechanisms
+    from simulations.audit.teacher_votes import AuditedMechanisms, audited_mechanisms
 
     if "epsilon" in given:
         raise InvalidInput("--epsilon has no effect without --votes-by record; leave one of them out")
     names = [name.strip() for one in flags["mechanisms"] for name in one.split(",") if name.strip()]
     audited = AuditedMechanisms(
-        mechanisms=tuple(dict.fromkeys(names or MECHANISMS)),
+        mechanisms=tuple(dict.fromkeys(names or audited_mechanisms())),
         views=VIEWS if flags["view"] is None else (check_view(flags["view"]),),
         parameters={name: flags[name] for name in _NOISE if flags[name] is not None},
         rate=_on_lattice(flags["rate"]),

@@ -39,6 +39,11 @@ _MOST_QUERIES = 64
 THRESHOLD_SCALE = 1.5
 
 
+def audited_mechanisms() -> tuple[str, ...]:
+    """The mechanisms that label a class, of which the exact law is known."""
+    return tuple(name for name in MECHANISMS if not MECHANISMS[name].names_sets)
+
+
 @dataclass(frozen=True, kw_only=True)
 class AuditedMechanisms(Kind):
     """Terms of mechanisms.
@@ -47,7 +52,7 @@ class AuditedMechanisms(Kind):
     by name; weight: of the unit, in votes; rate: of secret coins.
     """
 
-    mechanisms: tuple[str, ...] = field(default=tuple(MECHANISMS))
+    mechanisms: tuple[str, ...] = field(default_factory=audited_mechanisms)
     views: tuple[View, ...] = VIEWS
     queries: int
     classes: int
@@ -66,7 +71,11 @@ class AuditedMechanisms(Kind):
 
     def check(self, settings: AuditSettings) -> None:
         for name in self.mechanisms:
-            _ = MECHANISMS[name]  # refuses an unknown name
+            if MECHANISMS[name].names_sets:
+                raise InvalidInput(
+                    f"mechanism is {name!r}, whose labels are sets of findings; allowed: "
+                    + ", ".join(audited_mechanisms())
+                )
         check_between("queries", self.queries, 1, _MOST_QUERIES)
         check_between("classes", self.classes, 2, 1000)
         check_between("weight", self.weight, 1e-3, 1e4)

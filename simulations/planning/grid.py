@@ -303,7 +303,7 @@ def optimise(planner: Planner, *, min_accuracy: float) -> Optimum:
 
 def planned_mechanisms() -> dict[str, dict[str, Parameter]]:
     """The mechanisms that can be planned, by name, with the parameters that are chosen."""
-    known = {name: planned_parameters(kind) for name, kind in MECHANISMS.loadable().items()}
+    known = {name: planned_parameters(kind) for name, kind in MECHANISMS.loadable().items() if not kind.names_sets}
     return {name: parameters for name, parameters in known.items() if parameters}
 
 

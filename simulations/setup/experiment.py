@@ -519,7 +519,7 @@ def _study(
         epsilon=budgets.epsilon,
         delta=budgets.delta,
         sensitivity_per_weight=per_unit,
-        delta_squared=asks.delta_squared(mechanism),
+        delta_squared=mechanism.squared_move(classes),
         # Each party casts `teachers` votes: the ceiling of a weight sees the noise of one vote per party.
         sigma=mechanism.label_sigma / teachers**0.5,
         view=view,
