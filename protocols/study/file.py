@@ -15,6 +15,7 @@ from protocols.mechanisms import Mechanism, check_view, make_mechanism
 from protocols.reading import read_toml
 from protocols.study.deployed import DeployedStudy
 from protocols.study.levels import LEVELS, Confidentiality, Level
+from protocols.study.several_findings import WAYS, Asked
 from protocols.study.study import Seat, Study, party_of
 from protocols.study.terms import Feature, Terms
 from protocols.study.votes import TeacherVotes, UnitSums, Votes
@@ -138,6 +139,8 @@ def _votes(table: dict[str, Any], path: Path) -> Votes:
         )
     if not units:
         given["mechanism"] = _mechanism(given.get("mechanism"), given.get("view"), path)
+        if "asks" in given:
+            given["asks"] = _asks(given["asks"], path)
         return TeacherVotes(**_typed(TeacherVotes, given, path))
     for key, each in given.items():
         if not isinstance(each, dict):
@@ -145,6 +148,22 @@ def _votes(table: dict[str, Any], path: Path) -> Votes:
     judges = given.get("evaluation")
     evaluation = None if judges is None else Evaluation(**_typed(Evaluation, judges, path))
     return UnitSums(**_typed(UnitSums, given["records"] | {"evaluation": evaluation}, path))
+
+
+def _asks(table: object, path: Path) -> Asked:
+    """What a query asks, of the table [asks]: by, findings, and the sets of a powerset."""
+    way = WAYS.get(str(table.get("by"))) if isinstance(table, dict) else None
+    if way is None or not isinstance(table, dict):
+        raise InvalidInput(f"study file {path}: asks is {table!r}; allowed: a table [asks] by {', '.join(WAYS)}")
+    given, sets = {key: value for key, value in table.items() if key != "by"}, table.get("sets")
+    if set(given) != {field.name for field in fields(way)} or type(given["findings"]) is not int:
+        raise InvalidInput(f"study file {path}: asks is {table!r}; allowed: findings, and sets for powerset")
+    if sets is None:
+        return way(**given)
+    whole = isinstance(sets, list) and all(isinstance(one, list) and {*map(type, one)} <= {int} for one in sets)
+    if not whole:
+        raise InvalidInput(f"study file {path}: asks: sets are {sets!r}; allowed: lists of positions of findings")
+    return way(**{**given, "sets": tuple(tuple(one) for one in sets)})
 
 
 def _typed(
@@ -186,6 +205,7 @@ _PLAIN: dict[str, type | UnionType] = {
     "bool": bool,
     "Terms": Terms,
     "StopRule": str,
+    "Asked": Asked,
     "Votes": TeacherVotes | UnitSums,
     "Evaluation": Evaluation,
     "Confidentiality": Level,

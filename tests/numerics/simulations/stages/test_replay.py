@@ -10,6 +10,7 @@ from protocols.crypto.randomness import simulation_rng
 from protocols.errors import InvalidInput
 from protocols.mechanisms import MECHANISMS
 from protocols.noise import simulated
+from protocols.study.file import read_study, write_study
 from protocols.study.several_findings import Binary, Powerset, Tau
 from protocols.votes import ABSTAIN
 from simulations.setup.experiment import experiment, experiment_budgets
@@ -206,7 +207,7 @@ def test_a_quorum_that_is_not_reached_ends_the_replay():
 
 
 @pytest.mark.parametrize(("level", "view"), [("clear", "label"), ("secure_sum", "histogram"), ("two_server", "label")])
-def test_three_ways_to_vote_on_findings_are_the_same_live_and_replayed(subtests, level, view):
+def test_three_ways_to_vote_on_findings_are_the_same_live_and_replayed(subtests, tmp_path, level, view):
     rng = np.random.default_rng(5)
     said = (rng.random((24, 1, 40, 4)) < rng.beta(0.2, 0.3, (40, 4))).astype(np.int64)
     said[0, 0, :, 2] = -1  # a hospital that does not record it
@@ -227,6 +228,8 @@ def test_three_ways_to_vote_on_findings_are_the_same_live_and_replayed(subtests,
                     study()
                 continue
             study = study()
+            (tmp_path / "study.toml").write_text(write_study(study))
+            assert read_study(tmp_path / "study.toml") == study
             stored = CastVotes(way.classes, way.votes(said), asks=way)
             replayed = label_seed(study, stored, seed=3, dropout=0.0, truth=None)
             check_live(live_study(study, stored, seed=3, dropout=0.0), replayed.labelling)
