@@ -213,21 +213,21 @@ def test_a_study_takes_only_its_terms(setting: dict[str, object], says: str) -> 
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"epsilon": -1.0}, r"epsilon is -1.0; allowed: finite and > 0"),
-        ({"delta": 1.0}, r"delta is 1.0; allowed: in \(0, 1\)"),
-        ({"epsilon": [1.0, 2.0]}, r"epsilon has shape \(2,\); allowed: a number, or one for each of 60 parties"),
-        ({"teacher": "cnn"}, "teacher has no effect on votes of one's own"),
-        ({"seed": -1}, "seed is -1; allowed: a whole number >= 0"),
-        ({"accountant": "papernot2018"}, "'papernot2018' analyses private votes.*allowed: one that charges budgets"),
-        ({"sigmas": 3.0}, "unknown setting 'sigmas'; allowed: "),
-        ({"classes": 2}, r"votes span \[0, 2\]; allowed: class ids in \[0, 1\]"),
-        ({"names": ["a", "a"]}, "names are 2, 1 distinct; allowed: 60, each once"),
-        ({"mechanism": "interactive_gnmax"}, "trains a student; it cannot replay stored votes"),
+        ({"epsilon": -1.0}, ("-1.0", 0)),
+        ({"delta": 1.0}, ("delta", "1.0", "(0, 1)")),
+        ({"epsilon": [1.0, 2.0]}, ("(2,)", 60)),
+        ({"teacher": "cnn"}, ("teacher has no effect on votes of one's own",)),
+        ({"seed": -1}, (-1, 0)),
+        ({"accountant": "papernot2018"}, ("papernot2018",)),
+        ({"sigmas": 3.0}, ("sigmas",)),
+        ({"classes": 2}, ("[0, 2]", "[0, 1]")),
+        ({"names": ["a", "a"]}, (2, 1, 60)),
+        ({"mechanism": "interactive_gnmax"}, ("trains a student; it cannot replay stored votes",)),
     ],
 )
 def test_what_is_out_of_range_is_said_with_the_value_and_the_range(given: dict[str, object], says: str) -> None:
     votes, _, _ = _votes()
-    with pytest.raises(conclave.InvalidInput, match=says):
+    with refuses(conclave.InvalidInput, *says):
         conclave.label(votes, **({"epsilon": 2.0, "delta": 1e-5, "unit": "record", "view": "label"} | given))
 
 

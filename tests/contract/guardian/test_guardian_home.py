@@ -68,7 +68,7 @@ def test_keys_are_their_owners_alone_and_come_back_as_they_were_made(home):
 
 def test_a_home_that_holds_a_guardian_gets_no_other_keys(home):
     before = home.public_keys()
-    with pytest.raises(InvalidInput, match="already holds a guardian"):
+    with refuses(InvalidInput, "guardian"):
         create_guardian(home, SETTINGS)
     assert home.public_keys() == before
 
@@ -85,21 +85,21 @@ def test_a_key_file_that_was_cut_is_named(home):
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('colour = "red"', "unknown key 'colour'"),
-        ("metrics_port = 70000", "allowed: 0 to 65535"),
-        ("metrics_port = true", "metrics_port is 'True'; allowed: a whole number"),
-        ('listen = "nowhere"', "allowed: HOST:PORT"),
-        ('name = "../x"', "is not allowed"),
-        ('name = "centre"', "same_organisation"),
-        ("= 1", "is not TOML"),
-        ("name", "is not TOML"),
+        ('colour = "red"', ("colour",)),
+        ("metrics_port = 70000", (0, 65535)),
+        ("metrics_port = true", ("metrics_port", "True")),
+        ('listen = "nowhere"', ("HOST", "PORT")),
+        ('name = "../x"', ("is not allowed",)),
+        ('name = "centre"', ("same_organisation",)),
+        ("= 1", ("TOML",)),
+        ("name", ("TOML",)),
     ],
 )
 def test_a_wrong_setting_is_named(home, line, said):
     key = line.partition(" ")[0]
     kept = [each for each in home.settings_file.read_text().splitlines() if not each.startswith(f"{key} =")]
     write_atomically(home.settings_file, "\n".join([*kept, line]))
-    with pytest.raises((InvalidInput, Refused), match=said):
+    with refuses((InvalidInput, Refused), *said):
         home.settings()
 
 
@@ -213,7 +213,7 @@ def test_a_key_that_is_denied_stays_denied_however_its_fingerprint_was_typed(hom
     with refuses(InvalidInput, 64):
         home.deny("centre")
     home.denied_file.write_text("centre")
-    with pytest.raises(DataCorrupt, match="not a list of fingerprints"):
+    with refuses(DataCorrupt, "fingerprints"):
         home.denied()
 
 

@@ -20,7 +20,7 @@ from protocols.errors import InvalidInput, Refused
 from protocols.ledger.ledger import Ledger
 from protocols.study.chosen import CHOSEN
 from tests.harness.guardians import guarded_records, guarded_study
-from tests.harness.refusals import refused_for
+from tests.harness.refusals import refused_for, refuses
 from tests.harness.studies import deployed_study
 
 TODAY = datetime.date(2026, 1, 1)
@@ -140,7 +140,7 @@ def test_a_study_whose_file_was_changed_is_no_longer_found(home):
     with refused_for("unknown_study"):
         studies.find(study.digest)
     changed = studies.listed()[0]
-    with pytest.raises(InvalidInput, match="this ledger is of study"):
+    with refuses(InvalidInput, "ledger", "study"):
         studies.find(changed.digest)
     studies.close()
 

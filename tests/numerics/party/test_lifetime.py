@@ -187,12 +187,12 @@ def test_privacy_groups_count_by_their_largest_and_have_no_bound_for_a_whole_par
     assert both.nano[position_of(float(study.budgets.order[1]))] == study.budgets.cap[1]
     with refuses(InvalidInput, "privacy groups"):
         cost_of(study, party="a", unit="party")
-    with pytest.raises(InvalidInput, match="not on the roster"):
+    with refuses(InvalidInput, "roster"):
         cost_of(study, party="b")
     mixed = dataclasses.replace(
         study, roster=(*study.roster, Seat(party="a", epsilon=1.0, delta=1e-5, weight=1.0, rate=1.0))
     )
-    with pytest.raises(InvalidInput, match="both groups and a seat for all its records"):
+    with refuses(InvalidInput, "groups"):
         cost_of(mixed, party="a")
 
 

@@ -11,6 +11,7 @@ from simulations.commands.group import run_command
 from simulations.progress import Reporter
 from simulations.setup.experiment import experiment
 from simulations.stages.inputs import Host, read_inputs
+from tests.harness.refusals import refuses
 
 SMALL = "--dataset digits --parties 6 --private-size 240 --budgets 8 --engine in_process --workers 1 --quiet".split()
 
@@ -88,14 +89,14 @@ def test_who_sees_features_is_what_the_settings_say_and_they_are_kept(inputs, tm
     [
         (
             {"features": "pca:5", "teacher_features": True, "teacher": "cnn"},
-            "teacher is 'cnn', which needs images; allowed for features of",
+            ("teacher", "cnn"),
         ),
-        ({"features": "hog", "student_features": True, "student": "cnn"}, "student is 'cnn'"),
-        ({"student_features": True}, "allowed with teacher_features or student_features: what they"),
-        ({"features": "hog"}, "questions that are chosen, teacher_features or student_features"),
-        ({"features": "hog+huge", "teacher_features": True}, r"'hog\+huge'; allowed: auto, raw"),
+        ({"features": "hog", "student_features": True, "student": "cnn"}, ("student", "cnn")),
+        ({"student_features": True}, ("teacher_features", "student_features")),
+        ({"features": "hog"}, ("teacher_features", "student_features")),
+        ({"features": "hog+huge", "teacher_features": True}, ("hog+huge",)),
     ],
 )
 def test_features_that_somebody_cannot_learn_from_are_refused(inputs, settings, words):
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         inputs(**settings)

@@ -25,13 +25,13 @@ def test_every_setting_is_explained_in_the_file():
 @pytest.mark.parametrize(
     ("line", "said"),
     [
-        ('colour = "red"', "unknown key 'colour'"),
-        ("metrics_port = 70000", "allowed: 0 to 65535"),
-        ("metrics_port = true", "metrics_port is 'True'; allowed: a whole number"),
-        ("certificate_days = 0", "allowed: 1 to 825"),
-        ('listen = "nowhere"', "allowed: HOST:PORT"),
-        ('coordinator = "../x"', "is not allowed"),
-        ("= 1", "is not TOML"),
+        ('colour = "red"', ("colour",)),
+        ("metrics_port = 70000", (0, 65535)),
+        ("metrics_port = true", ("metrics_port", "True")),
+        ("certificate_days = 0", (1, 825)),
+        ('listen = "nowhere"', ("HOST", "PORT")),
+        ('coordinator = "../x"', ("is not allowed",)),
+        ("= 1", ("TOML",)),
     ],
 )
 def test_a_wrong_setting_is_named(tmp_path, line, said):
@@ -39,7 +39,7 @@ def test_a_wrong_setting_is_named(tmp_path, line, said):
     key = line.partition(" ")[0]
     kept = [each for each in settings_toml(SETTINGS).splitlines() if not each.startswith(f"{key} =")]
     write_atomically(home.settings_file, "\n".join([*kept, line]))
-    with pytest.raises(InvalidInput, match=said):
+    with refuses(InvalidInput, *said):
         home.settings()
 
 

@@ -52,22 +52,22 @@ def test_settings_are_read_with_paths_relative_to_the_file(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ('name = "ward"', "", r"data\.name is missing"),
-        ('name = "ward"\npath = "records.csv"\nloader = "csv"', "", r"data\.name; data\.loader are missing"),
-        ("[lifetime.record]\nepsilon = 3\ndelta = 1e-6", "", r"\[lifetime\.record\], .* is missing"),
-        ('loader = "csv"', "loader = 3", r"data\.loader is '3'; allowed: a string"),
-        ("seed = 5", "seed = -1", r"teachers\.seed is -1; allowed: from 0"),
-        ("epsilon = 3", "epsilon = 0", "epsilon is 0"),
-        ("[lifetime.record]", "[lifetime.ward]", r"lifetime\.ward"),
-        ("settle = false", "settle = 1", r"node\.settle is '1'; allowed: true or false"),
-        ("settle = false", "settle = false\nmore = 1", r"unknown key 'node\.more'"),
-        ('loader = "csv"', 'loader = "pickle"', "allowed: csv, parquet, npz, images"),
-        ("seed = 5", "seed = 5\nidle_s = 0", "1 to 86400 seconds"),
-        ("[data]", "[data", "is not TOML"),
+        ('name = "ward"', "", ("data.name",)),
+        ('name = "ward"\npath = "records.csv"\nloader = "csv"', "", ("data.name", "data.loader")),
+        ("[lifetime.record]\nepsilon = 3\ndelta = 1e-6", "", ("[lifetime.record]",)),
+        ('loader = "csv"', "loader = 3", ("loader", "data.loader", 3)),
+        ("seed = 5", "seed = -1", ("teachers.seed", -1, 0)),
+        ("epsilon = 3", "epsilon = 0", ("epsilon", 0)),
+        ("[lifetime.record]", "[lifetime.ward]", ("lifetime.ward",)),
+        ("settle = false", "settle = 1", ("settle", "node.settle", 1)),
+        ("settle = false", "settle = false\nmore = 1", ("node.more",)),
+        ('loader = "csv"', 'loader = "pickle"', ("allowed: csv, parquet, npz, images",)),
+        ("seed = 5", "seed = 5\nidle_s = 0", (1, 86400)),
+        ("[data]", "[data", ("TOML",)),
     ],
 )
 def test_a_setting_that_is_wrong_is_named(tmp_path, old, new, words):
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         read_settings(written(tmp_path, GOOD.replace(old, new, 1)))
 
 

@@ -562,5 +562,5 @@ def test_a_node_that_was_stopped_between_its_list_and_its_votes_approves_again_a
     assert place.approve() == 0
     assert isinstance(place.asked(place.request()), VoteReply)
     # From now on the list stands.
-    with Policy(place.home.settings().policy) as policy, pytest.raises(InvalidInput, match="votes were asked"):
+    with Policy(place.home.settings().policy) as policy, refuses(InvalidInput, "votes"):
         policy.known.list_judges(place.study.digest, SEAT, bytes(16), np.arange(3))

@@ -85,16 +85,16 @@ def test_a_model_that_draws_at_random_is_refused() -> None:
 @pytest.mark.parametrize(
     ("content", "records", "words"),
     [
-        (b"no model", RECORDS, "not a readable ONNX model"),
-        (model(kind=TensorProto.DOUBLE), RECORDS, "allowed: one of 32-bit floats"),
-        (model(), RECORDS[:, :2], r"cannot take inputs of shape \(1, 2, 4\)"),
-        (model(), RECORDS * np.float32(np.finfo(np.float32).max), "allowed: finite float32"),
+        (b"no model", RECORDS, ("ONNX",)),
+        (model(kind=TensorProto.DOUBLE), RECORDS, (32,)),
+        (model(), RECORDS[:, :2], ("(1, 2, 4)",)),
+        (model(), RECORDS * np.float32(np.finfo(np.float32).max), ("allowed: finite float32",)),
     ],
     ids=["no model", "doubles", "other records", "overflow"],
 )
 def test_what_is_no_encoder_of_these_records_is_refused(content, records, words) -> None:
     made = FeatureMap(records.shape[1:], (Encoder(content, 2),))
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         made(records)
 
 

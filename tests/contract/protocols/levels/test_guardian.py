@@ -19,6 +19,7 @@ from protocols.study.queries import QueryBatch
 from protocols.wire.messages import ConcealedVotes, Outcome, Refusal, VoteRequest
 from tests.harness.guardian_attempts import POOL, STUDY, World
 from tests.harness.levels import SEALING_KEY, GuardianHere
+from tests.harness.refusals import refuses
 from tests.harness.seeded import seeded_source
 from tests.harness.signed import told
 
@@ -138,7 +139,7 @@ def test_a_share_opens_for_its_own_seat_request_and_key_alone():
 
 
 def test_keys_that_are_not_the_studys_are_refused():
-    with pytest.raises(InvalidInput, match="keys are not those of study"):
+    with refuses(InvalidInput, "keys", "study"):
         Guardian(
             STUDY,
             ledger=Ledger(":memory:"),

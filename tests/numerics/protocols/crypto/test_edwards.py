@@ -28,6 +28,7 @@ from protocols.crypto.edwards import (
     proves,
 )
 from protocols.errors import MalformedMessage
+from tests.harness.refusals import refuses
 
 keys = st.binary(min_size=32, max_size=32)
 scalars = st.integers(1, ORDER - 1)
@@ -56,7 +57,7 @@ def test_keys_of_low_order_are_all_those_with_which_8_gives_nothing() -> None:
     assert len(LOW_ORDER) == 5
     for u in LOW_ORDER:
         assert not is_public_key(encoded(u))
-        with pytest.raises(ValueError, match="shared key"):
+        with refuses(ValueError, "shared key"):
             X25519PrivateKey.from_private_bytes(bytes(range(32))).exchange(
                 X25519PublicKey.from_public_bytes(encoded(u))
             )
@@ -99,9 +100,9 @@ def test_all_keys_are_lifted_as_each_is_and_keys_on_the_twist_are_no_points() ->
     many = [projected(point) for point in publics] + [encoded(2), encoded(PRIME - 1)]
     assert all_lifted(many) == [lifted(key) for key in many]
     assert [is_point(point) for point in all_lifted(many)] == [True] * 5 + [False] * 2
-    with pytest.raises(MalformedMessage, match="outside the group"):
+    with refuses(MalformedMessage, "group"):
         multiple(5, lifted(encoded(2)))
-    with pytest.raises(MalformedMessage, match="outside the group"):
+    with refuses(MalformedMessage, "group"):
         multiple_of_base(ORDER)
 
 
@@ -151,7 +152,7 @@ def test_eight_times_a_point_is_in_the_subgroup_whatever_the_point_has_beside_it
 
 
 def test_what_is_no_point_of_the_curve_has_no_multiple() -> None:
-    with pytest.raises(MalformedMessage, match="outside the group"):
+    with refuses(MalformedMessage, "group"):
         cleared(lifted(encoded(2)))
 
 

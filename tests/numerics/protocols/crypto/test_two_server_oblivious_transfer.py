@@ -181,7 +181,7 @@ NO_POINTS = {
 @pytest.mark.parametrize("name", NO_POINTS)
 def test_what_is_no_point_of_the_group_is_refused(name) -> None:
     sender = BaseSender(seeded_source(1))
-    with pytest.raises(MalformedMessage, match="does not hold a point"):
+    with refuses(MalformedMessage, "point"):
         BaseReceiver(NO_POINTS[name], bits_of(secret_of(1)), seeded_source(2))
     honest = BaseReceiver(sender.message, bits_of(secret_of(1)), seeded_source(2)).message
     with pytest.raises(MalformedMessage, match=r"point of the group|points of the curve|neutral element"):

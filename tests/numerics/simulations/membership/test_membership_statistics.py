@@ -183,11 +183,11 @@ def test_a_curve_rises_to_everything(members, others):
 
 @pytest.mark.parametrize("function", [area, rates, best_threshold, curve])
 def test_too_few_records_or_no_numbers_are_refused(function):
-    with pytest.raises(InvalidInput, match="members have shape"):
+    with refuses(InvalidInput, "members"):
         function(np.zeros(1), np.zeros(5))
-    with pytest.raises(InvalidInput, match="non-members have shape"):
+    with refuses(InvalidInput, "non-members"):
         function(np.zeros(5), np.zeros(0))
     with refuses(InvalidInput, "NaN"):
         function(np.zeros(5), np.array([0.0, np.nan]))
-    with pytest.raises(InvalidInput, match="same records"):
+    with refuses(InvalidInput, "records"):
         area_difference(np.zeros(5), np.zeros(5), base_members=np.zeros(4), base_others=np.zeros(5))

@@ -18,6 +18,7 @@ from simulations.setup.experiment import make_study as simulated_study
 from simulations.stages.label import check_live, label_seed, live_study
 from simulations.stages.replay import dropout_presence, replay
 from simulations.stages.stored_votes import CastVotes, VoteCounts
+from tests.harness.refusals import refuses
 from tests.harness.studies import make_study, make_votes, one_stream
 
 
@@ -186,7 +187,7 @@ def test_votes_that_do_not_fit_the_study_are_refused():
         with pytest.raises(InvalidInput, match=reason):
             replay(study, stored, noise=one_stream(noise()), presence=presence)
     uneven = make_study([1.0, 2.0], rule="proportional", sigma=2.0, sigma_threshold=2.0, threshold=1.0, queries=200)
-    with pytest.raises(InvalidInput, match="weights must be uniform"):
+    with refuses(InvalidInput, "weights", "uniform"):
         replay(uneven, VoteCounts(10, np.full((200, 10), 0.2)), noise=one_stream(noise()), presence=None)
     dropping = make_study([1.0, 2.0], stop="drop-exhausted", sigma=2.0, sigma_threshold=2.0, threshold=1.0, queries=200)
     with pytest.raises(InvalidInput, match="none can drop out"):

@@ -100,17 +100,17 @@ def test_weights_that_are_not_those_that_were_named_are_refused(weights, tmp_pat
 @pytest.mark.parametrize(
     ("given", "pool", "words"),
     [
-        ({"kind": "alexnet"}, IMAGES, "encoder is 'alexnet'; allowed: efficientnet_lite0, resnet18"),
-        ({"kind": "contrastive", "side": 64}, IMAGES, "side is 64; encoder 'contrastive' takes none"),
-        ({"kind": "resnet18"}, IMAGES, "weights is missing"),
-        ({"kind": "contrastive"}, ROWS, r"shape \(5,\); allowed for encoder 'contrastive': images"),
-        ({"kind": "contrastive"}, IMAGES[:, :7], "each side at least 8"),
-        ({"kind": "denoising"}, IMAGES, "allowed for encoder 'denoising': rows of a table"),
-        ({"kind": "denoising"}, ROWS[:15], "has 15 records; allowed for an encoder: at least 16"),
+        ({"kind": "alexnet"}, IMAGES, ("encoder", "alexnet", "efficientnet_lite0")),
+        ({"kind": "contrastive", "side": 64}, IMAGES, ("side", 64, "contrastive")),
+        ({"kind": "resnet18"}, IMAGES, ("weights is missing",)),
+        ({"kind": "contrastive"}, ROWS, ("(5,)", "contrastive")),
+        ({"kind": "contrastive"}, IMAGES[:, :7], ("each side at least 8",)),
+        ({"kind": "denoising"}, IMAGES, ("denoising",)),
+        ({"kind": "denoising"}, ROWS[:15], (15, 16)),
     ],
 )
 def test_what_does_not_go_together_is_refused(given, pool, words):
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         encoder_maker(**given)(pool)
 
 

@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from coordinator.labelling.training import first_student, keep_student, kept_student, train_student
 from coordinator.store.store import LabelledStudy
@@ -59,7 +58,7 @@ def test_reinforced_labels_count_where_the_parties_gave_none():
 
 
 def test_a_study_without_labels_trains_no_student():
-    with pytest.raises(InvalidInput, match="no label was released"):
+    with refuses(InvalidInput, "label"):
         train_student(labelled(np.full(60, ABSTAIN)), POOL, kind="random_forest", seed=1, device="cpu")
 
 
@@ -72,7 +71,7 @@ def test_a_kept_student_is_the_same_again(tmp_path):
     assert (again.student.predict_proba(POOL) == trained.student.predict_proba(POOL)).all()
     other = HALF.copy()
     other[0] = 1 - other[0]
-    with pytest.raises(InvalidInput, match="refers to other labels"):
+    with refuses(InvalidInput, "labels"):
         kept_student(tmp_path, labelled(other), POOL)
     (tmp_path / "student.json").write_text("{}")
     with refuses(DataCorrupt, "run train again"):

@@ -76,7 +76,7 @@ def test_an_onnx_file_votes_as_its_model_does(rows, tmp_path):
     np.testing.assert_array_equal(teacher.predict(INPUTS), model.predict(INPUTS))
     teacher.save(tmp_path / "teacher")
     np.testing.assert_array_equal(kind_of("onnx").load(tmp_path / "teacher").predict(INPUTS), model.predict(INPUTS))
-    with pytest.raises(InvalidInput, match="cannot take inputs"):
+    with refuses(InvalidInput, "inputs"):
         teacher.predict(np.ones((3, 5), np.float32))
 
 

@@ -20,6 +20,7 @@ from simulations.results.files import summary, write_results
 from simulations.setup import accountants
 from simulations.setup.accountants import accountant_table, named_accountants
 from tests.harness.distributions import install, refreshed
+from tests.harness.refusals import refuses
 from tests.harness.stored_runs import stored_run
 from tests.harness.studies import make_votes
 
@@ -219,11 +220,11 @@ def test_smooth_sensitivity_counts_every_teacher_as_one_who_votes(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"accountant": "moments2017"}, "moments2017.*confident_gnmax; allowed: lnmax"),
-        ({"accountant": "smooth_sensitivity", "dropout": 0.3}, "every party in every query"),
-        ({"accountant": "smooth_sensitivity", "sigma": 0.4, "budgets": "1e3"}, "condition C5 or C6"),
+        ({"accountant": "moments2017"}, ("confident_gnmax",)),
+        ({"accountant": "smooth_sensitivity", "dropout": 0.3}, ("every party in every query",)),
+        ({"accountant": "smooth_sensitivity", "sigma": 0.4, "budgets": "1e3"}, ("C5", "C6")),
     ],
 )
 def test_an_analysis_without_a_theorem_is_refused_before_the_run(tmp_path, settings, named):
-    with pytest.raises(InvalidInput, match=named):
+    with refuses(InvalidInput, *named):
         stored_run(tmp_path, parties=20, pool=40, **settings)

@@ -69,9 +69,9 @@ def test_meanings_of_text_are_components_of_what_is_weighted_by_rarity() -> None
     np.testing.assert_allclose(made, expected * signs, atol=0.01)
     assert kinds(features_for(pool, "auto", columns=columns, seed=0)) == ["Linear"]
     assert features_for(pool, "auto", columns=columns, seed=0).width == 17
-    with pytest.raises(InvalidInput, match="and no column is text"):
+    with refuses(InvalidInput, "text"):
         features_for(pool[:, :1], "lsa:1", columns=columns[:1], seed=0)
-    with pytest.raises(InvalidInput, match="a column is text, which has no cells"):
+    with refuses(InvalidInput, "text", "cells"):
         make_queries(pool, columns, QueryChoice(), population=300, classes=2, noise=0.05)
     with refuses(InvalidInput, "a pool of public texts"):
         drawn_pool(columns, records=10, seed=0)
@@ -97,16 +97,16 @@ def test_the_noise_of_pixels_is_told_from_edges() -> None:
 @pytest.mark.parametrize(
     ("pool", "named", "words"),
     [
-        (TABLE, "hog", r"'hog' for records of shape \(12,\); allowed: images"),
-        (TABLE, "sift", "features is 'sift'; allowed: auto, raw, hog, pca:N"),
-        (TABLE, "pca:", "features is 'pca:'"),
-        (TABLE, "pca:0", "0 principal components of 200 records are asked for; allowed: 1 to 12"),
-        (TABLE, "pca:13", "allowed: 1 to 12"),
-        (TABLE, "projection:13", "13 directions are asked for; allowed: 1 to the 12"),
-        (TABLE, "onnx:", "features is 'onnx:'"),
-        (BLOBS[:, :7], "hog", r"shape \(7, 16\); allowed"),
+        (TABLE, "hog", ("hog", "(12,)")),
+        (TABLE, "sift", ("features", "sift")),
+        (TABLE, "pca:", ("features", "pca:")),
+        (TABLE, "pca:0", (0, 200, 1, 12)),
+        (TABLE, "pca:13", (1, 12)),
+        (TABLE, "projection:13", (13, 1, 12)),
+        (TABLE, "onnx:", ("features", "onnx:")),
+        (BLOBS[:, :7], "hog", ("(7, 16)",)),
     ],
 )
 def test_features_that_a_pool_does_not_have_are_refused(pool, named, words) -> None:
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         features_for(pool, named, seed=0)

@@ -5,6 +5,7 @@ import pytest
 from coordinator.release.statement import EarlierRelease, guarantee_table, parse_statement, together
 from protocols.budgets.guarantee import Guarantee
 from protocols.errors import DataCorrupt
+from tests.harness.refusals import refuses
 
 GUARANTEE = Guarantee(1.0, 1e-6, 8.0, 0.1, 0.0)
 
@@ -37,5 +38,5 @@ def test_a_statement_of_an_unknown_unit_is_none():
         "several_hospitals": {"any": []},
     }
     assert parse_statement(statement).unit == "patient"
-    with pytest.raises(DataCorrupt, match="not a privacy statement"):
+    with refuses(DataCorrupt, "privacy statement"):
         parse_statement(statement | {"protected": {"unit": "ward"}})

@@ -120,18 +120,18 @@ def test_a_password_is_in_no_message_and_no_representation(tmp_path):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("death = true", "condition = [1]\ndrug = [2]", "label.; allowed: one of condition"),
-        ('person = "age"', 'person = "name"', "person is 'name'; allowed: age, sex"),
-        ('take = "most"', 'take = "median"', "take is 'median'; allowed: present, count, first"),
-        ("window = [-30, 7]", "window = [7, -30]", r"window is \[7, -30\]; allowed: \[first, last\] day"),
-        ('column = "sex"', 'column = "age"', "allowed: each once"),
-        ("[cohort]", "[cohort]\nmore = 1", r"unknown key 'cohort\.more'"),
-        ("condition = [197320]", 'condition = ["kidney"]', "allowed in OMOP: concept ids"),
+        ("death = true", "condition = [1]\ndrug = [2]", ("label.; allowed: one of condition",)),
+        ('person = "age"', 'person = "name"', ("person", "name")),
+        ('take = "most"', 'take = "median"', ("take", "median")),
+        ("window = [-30, 7]", "window = [7, -30]", ("[7, -30]", "[first, last]")),
+        ('column = "sex"', 'column = "age"', ("allowed: each once",)),
+        ("[cohort]", "[cohort]\nmore = 1", ("cohort.more",)),
+        ("condition = [197320]", 'condition = ["kidney"]', ("OMOP",)),
     ],
 )
 def test_a_features_file_that_is_wrong_is_refused_with_its_key(sources, tmp_path, old, new, words):
     (tmp_path / "f.toml").write_text(FEATURES.format(**OMOP).replace(old, new, 1))
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         load_records(settings_of("omop", replace(sources["omop"], features=tmp_path / "f.toml")), TERMS)
 
 

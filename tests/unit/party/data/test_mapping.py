@@ -11,6 +11,7 @@ from party.data.mapping import DataMapping, Form, mapping_toml, plain_number, re
 from party.data.quality import meant, number_forms
 from protocols.errors import InvalidInput
 from protocols.study.features import read_numbers
+from tests.harness.refusals import refuses
 
 NAMES = st.text(st.characters(exclude_categories=("C", "Z")), min_size=1, max_size=5)
 WORDS = st.dictionaries(NAMES, NAMES, max_size=3)
@@ -44,18 +45,18 @@ def test_an_absent_file_maps_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ('delimiter = "-"', "delimiter is '-'; allowed"),
-        ('encoding = "utf-7"', "encoding is 'utf-7'; allowed"),
-        ('decimal = ","\nthousands = ","', "both ','"),
-        ('thousands = "."', r"both '\.'"),
-        ('[unusable]\nage = "guess"', "unusable.age is 'guess'; allowed: \"missing"),
-        ("[values]\nsex = 3", r"values\.sex is '3'; allowed: a table"),
-        ("more = 1", "unknown key 'more'"),
+        ('delimiter = "-"', ("delimiter", "-")),
+        ('encoding = "utf-7"', ("encoding", "utf-7")),
+        ('decimal = ","\nthousands = ","', (",",)),
+        ('thousands = "."', (".",)),
+        ('[unusable]\nage = "guess"', ("age", "unusable.age", "guess")),
+        ("[values]\nsex = 3", ("sex", "values.sex", 3)),
+        ("more = 1", ("more",)),
     ],
 )
 def test_a_key_that_is_wrong_is_named(tmp_path: Path, text: str, words: str) -> None:
     (tmp_path / "mapping.toml").write_text(text)
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         read_mapping(tmp_path / "mapping.toml")
 
 

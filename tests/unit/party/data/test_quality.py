@@ -146,7 +146,7 @@ def test_a_remedy_is_used_where_it_can_be(tmp_path: Path) -> None:
     old = settings_of(tmp_path, "age,chol,sex,ill\n7,1,male,yes\n")
     with refuses(InvalidInput, "unusable.age", "missing", "leave out"):
         load_records(replace(old, mapping=DataMapping(unusable={"age": "missing"})), TERMS)
-    with pytest.raises(DataCorrupt, match="every record is left out"):
+    with refuses(DataCorrupt, "record"):
         load_records(replace(old, mapping=DataMapping(unusable={"age": "leave out"})), TERMS)
 
 

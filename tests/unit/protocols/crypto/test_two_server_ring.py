@@ -66,19 +66,19 @@ def test_a_threshold_on_the_noisy_counts_lies_in_the_middle_of_the_ring() -> Non
 @pytest.mark.parametrize(
     ("changed", "named"),
     [
-        ({"total_units": 2**30}, "24 sigma_units"),
-        ({"sigma_units": 2.0**26}, "24 sigma_units"),
-        ({"threshold_units": 2**30}, r"\|threshold_units\|"),
-        ({"threshold_units": -(2**30)}, r"\|threshold_units\|"),
-        ({"threshold_units": 2**29}, r"2 max\(\|threshold_units\|"),
-        ({"threshold_units": -(2**29)}, r"2 max\(\|threshold_units\|"),
-        ({"sigma_units": math.nan}, "sigma_units = nan"),
-        ({"sigma_units": 0}, "sigma_units = 0"),
-        ({"total_units": 0}, "total_units = 0"),
-        ({"classes": 1}, "classes = 1"),
-        ({"queries": -1}, "queries = -1"),
+        ({"total_units": 2**30}, (24, "sigma_units")),
+        ({"sigma_units": 2.0**26}, (24, "sigma_units")),
+        ({"threshold_units": 2**30}, ("|threshold_units|",)),
+        ({"threshold_units": -(2**30)}, ("|threshold_units|",)),
+        ({"threshold_units": 2**29}, (2, "threshold_units")),
+        ({"threshold_units": -(2**29)}, (2, "threshold_units")),
+        ({"sigma_units": math.nan}, ("sigma_units",)),
+        ({"sigma_units": 0}, ("sigma_units", 0)),
+        ({"total_units": 0}, ("total_units", 0)),
+        ({"classes": 1}, ("classes = 1",)),
+        ({"queries": -1}, (-1,)),
     ],
 )
 def test_a_study_that_the_ring_would_overflow_is_refused(changed, named) -> None:
-    with pytest.raises(InvalidInput, match=named):
+    with refuses(InvalidInput, *named):
         check_counting_ring(**STUDY | changed)

@@ -81,12 +81,12 @@ def test_a_file_that_is_none_of_features_is_refused(changed, words) -> None:
 @pytest.mark.parametrize(
     ("records", "words"),
     [
-        (np.zeros((2, 16, 15), np.float32), r"shape \(16, 15\); allowed: \(16, 16\)"),
-        (np.full((2, 16, 16), np.inf, np.float32), "NaN or infinite"),
+        (np.zeros((2, 16, 15), np.float32), ("(16, 15)", "(16, 16)")),
+        (np.full((2, 16, 16), np.inf, np.float32), ("NaN",)),
     ],
 )
 def test_records_that_do_not_fit_are_refused(records, words) -> None:
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         MADE(records)
 
 

@@ -110,16 +110,16 @@ def test_pixels_far_outside_of_an_image_overflow_nothing(stage) -> None:
 @pytest.mark.parametrize(
     ("stage", "shape", "words"),
     [
-        (Hog(8, 4), (7, 28), r"shape \(7, 28\); allowed: \(height, width\)"),
-        (Hog(8, 4), (28,), r"shape \(28,\)"),
-        (Hog(8, 4), (28, 28, 17), "up to 16 channels"),
-        (Hog(8, 9), (8, 8), "9 cells a side on images of shape .* allowed: 1 to 8"),
-        (Hog(8, 1), (200, 200), "allowed: 2 to 200"),
-        (Deskew(), (28, 28, 3), "allowed: grey"),
+        (Hog(8, 4), (7, 28), ("(7, 28)",)),
+        (Hog(8, 4), (28,), ("(28,)",)),
+        (Hog(8, 4), (28, 28, 17), (16,)),
+        (Hog(8, 9), (8, 8), ("9 cells a side on images of shape", "allowed: 1 to 8")),
+        (Hog(8, 1), (200, 200), (2, 200)),
+        (Deskew(), (28, 28, 3), ("allowed: grey",)),
     ],
 )
 def test_images_that_do_not_fit_are_refused(stage, shape, words) -> None:
-    with pytest.raises(InvalidInput, match=words):
+    with refuses(InvalidInput, *words):
         stage.output_shape(shape)
 
 

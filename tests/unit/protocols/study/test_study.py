@@ -125,22 +125,22 @@ def test_a_term_out_of_range_is_refused_with_value_and_range(change, reason):
 @pytest.mark.parametrize(
     ("old", "new", "reason"),
     [
-        ("sigma = 40.0", "", "sigma is missing"),
-        ("sigma = 40.0", 'sigma = "40"', "sigma is '40'; allowed: a number"),
-        ("sigma = 40.0", "sigma = true", "sigma is True"),
-        ("classes = 10", "classes = 10.0", "classes is 10.0; allowed: int"),
-        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", "surprise is 1, which confident_gnmax does not use"),
-        ("sigma = 40.0", "sigma = ", "is not TOML"),
-        ("classes = 10", "classes = 10\nsurprise = 1", "unknown key 'surprise'"),
-        ('name = "confident_gnmax"', 'name = "max"', "mechanism is 'max'; allowed: gnmax, thresholded_gnmax"),
-        ('name = "confident_gnmax"', "", r"allowed: a table \[mechanism\] with its name"),
-        ('party = "p1"', "", "key 'party' is missing"),
+        ("sigma = 40.0", "", ("sigma is missing",)),
+        ("sigma = 40.0", 'sigma = "40"', ("sigma", 40)),
+        ("sigma = 40.0", "sigma = true", ("sigma is True",)),
+        ("classes = 10", "classes = 10.0", ("classes", "10.0")),
+        ("sigma = 40.0", "sigma = 40.0\nsurprise = 1", ("surprise", 1, "confident_gnmax")),
+        ("sigma = 40.0", "sigma = ", ("TOML",)),
+        ("classes = 10", "classes = 10\nsurprise = 1", ("surprise",)),
+        ('name = "confident_gnmax"', 'name = "max"', ("mechanism", "max", "thresholded_gnmax")),
+        ('name = "confident_gnmax"', "", ("[mechanism]",)),
+        ('party = "p1"', "", ("party",)),
     ],
 )
 def test_a_study_file_that_is_wrong_names_the_key(tmp_path, old, new, reason):
     path = tmp_path / "study.toml"
     path.write_text(write_study(STUDY).replace(old, new))
-    with pytest.raises(InvalidInput, match=reason):
+    with refuses(InvalidInput, *reason):
         read_study(path)
     with pytest.raises(InvalidInput, match="does not exist"):
         read_study(tmp_path / "absent.toml")

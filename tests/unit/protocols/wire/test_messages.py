@@ -104,17 +104,17 @@ def envelope(**array) -> bytes:
 @pytest.mark.parametrize(
     ("array", "reason"),
     [
-        ({"dtype": "<i8", "shape": (1, 2), "data": bytes(15)}, "has 15 bytes"),
-        ({"dtype": "<f8", "shape": (1, 2), "data": bytes(16)}, "allowed: '<i8'"),
-        ({"dtype": "|O", "shape": (1, 2), "data": bytes(16)}, "allowed: '<i8'"),
-        ({"dtype": "<i8", "shape": (2,), "data": bytes(16)}, "rank 1"),
-        ({"dtype": "<i8", "shape": (), "data": b""}, "rank 0"),
-        ({"dtype": "<i8", "shape": (0, 2**60), "data": b""}, "Array: shape is 1152921504606846976"),
-        ({"dtype": "<i8", "shape": (2**31, 2**31), "data": b""}, "Array: shape is 2147483648"),
+        ({"dtype": "<i8", "shape": (1, 2), "data": bytes(15)}, (15,)),
+        ({"dtype": "<f8", "shape": (1, 2), "data": bytes(16)}, ("<i8",)),
+        ({"dtype": "|O", "shape": (1, 2), "data": bytes(16)}, ("<i8",)),
+        ({"dtype": "<i8", "shape": (2,), "data": bytes(16)}, ("rank 1",)),
+        ({"dtype": "<i8", "shape": (), "data": b""}, ("rank 0",)),
+        ({"dtype": "<i8", "shape": (0, 2**60), "data": b""}, ("shape", 1152921504606846976)),
+        ({"dtype": "<i8", "shape": (2**31, 2**31), "data": b""}, ("shape", 2147483648)),
     ],
 )
 def test_an_array_that_is_not_what_it_declares_is_refused_before_it_is_made(array, reason):
-    with pytest.raises(MalformedMessage, match=reason):
+    with refuses(MalformedMessage, *reason):
         decode(envelope(**array))
 
 

@@ -95,7 +95,7 @@ def test_an_npz_in_parts_keeps_them(tmp_path):
     with refuses(DataCorrupt, "patient_private", "patient_public", "patient_test"):
         _load(_npz(tmp_path, **parted, **patients))
     parted["x_test"] = parted["x_test"][:, :8]
-    with pytest.raises(DataCorrupt, match="the parts have different shapes"):
+    with refuses(DataCorrupt, "shapes"):
         _load(_npz(tmp_path, **parted))
     parted["x_test"], parted["y_test"] = arrays["x"][:0], arrays["y"][:0]
     with refuses(DataCorrupt, 20, 0):
@@ -118,20 +118,20 @@ def _at(index, value):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (_with(y=np.arange(60) % 3 - 1), "y, row 1: -1, beside 0; allowed: rows with a label"),
-        (_with(y=np.arange(60)), "y has 60 different values in 60 rows; allowed: 2 to 200 classes"),
-        (_with(classes=np.array(["a", "b"])), "y, row 3: 2; allowed: 0 to 1"),
-        (_with(y=np.repeat(["a", "b", "c"], 20), classes=np.array(["a", "b"])), "y, row 41: c; allowed: a, b"),
-        (_with(y=np.arange(59) % 2), r"y has shape \[59\]; allowed: \[60\], as x"),
-        (_with(split=np.repeat("train", 60)), "split, row 1: 'train'; allowed: private, public, test"),
-        (_with(z=np.zeros(60)), "own.npz holds x, y, z; allowed: x, y and of"),
-        (_with(x=np.zeros((60, 2, 2, 4))), r"x is float64\[60, 2, 2, 4\]; allowed"),
-        (_with(x=np.full((60, 2, 2), 300)), "x, row 1, .*: 300; allowed: 0 to 255"),
-        (_at((7, 2, 3), np.nan), r"x, row 8, position \[2, 3\]: nan; allowed: \[0, 1\]; divide by .* \(1 such"),
+        (_with(y=np.arange(60) % 3 - 1), (1, -1, 0)),
+        (_with(y=np.arange(60)), (60, 2, 200)),
+        (_with(classes=np.array(["a", "b"])), ("y, row 3: 2; allowed: 0 to 1",)),
+        (_with(y=np.repeat(["a", "b", "c"], 20), classes=np.array(["a", "b"])), (41,)),
+        (_with(y=np.arange(59) % 2), ("[59]", "[60]")),
+        (_with(split=np.repeat("train", 60)), (1, "train")),
+        (_with(z=np.zeros(60)), ("own.npz",)),
+        (_with(x=np.zeros((60, 2, 2, 4))), ("[60, 2, 2, 4]",)),
+        (_with(x=np.full((60, 2, 2), 300)), (1, 300, 0, 255)),
+        (_at((7, 2, 3), np.nan), (8, "[2, 3]", "[0, 1]", 1)),
     ],
 )
 def test_an_npz_that_is_not_what_it_should_be_is_refused(change, message, tmp_path):
-    with pytest.raises(DataCorrupt, match=message):
+    with refuses(DataCorrupt, *message):
         _load(_npz(tmp_path, **change(_images())))
 
 

@@ -159,7 +159,7 @@ def test_mnist_reads_the_official_idx_files_and_the_keras_archive_alike(tmp_path
 def test_mnist_with_one_changed_value_is_refused(part, tmp_path, small_mnist):
     small_mnist[part].reshape(-1)[17] ^= 1
     root = _mnist_folder(tmp_path, small_mnist)
-    with pytest.raises(DataCorrupt, match="does not hold the published rows"):
+    with refuses(DataCorrupt, "rows"):
         datasets.load("mnist", DatasetRequest(seed=0, data_dir=root, test_size=5))
 
 
@@ -179,7 +179,7 @@ def test_mnist_test_images_in_another_order_are_refused_and_training_images_are_
 )
 def test_idx_files_that_do_not_fit_their_header_are_refused(content, tmp_path, small_mnist):
     root = _mnist_folder(tmp_path, small_mnist, t1=content)
-    with pytest.raises(DataCorrupt, match="is not an idx file of unsigned bytes"):
+    with refuses(DataCorrupt, "idx"):
         datasets.load("mnist", DatasetRequest(seed=0, data_dir=root))
 
 

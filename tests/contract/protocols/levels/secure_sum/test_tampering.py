@@ -113,13 +113,13 @@ def test_keys_of_another_member_or_batch_do_not_pass_under_a_members_name(honest
     request = [array.copy() for array in honest.advertised.request(4)]
     for array in request[1:]:
         array[[0, 1]] = array[[1, 0]]
-    with pytest.raises(MalformedMessage, match="neither tag nor signature is"):
+    with refuses(MalformedMessage, "tag", "signature"):
         honest.members[4].answer("share", tuple(request))
     other = Member(make_context(12, 2, 1, batch=2), 4, VALUES[4])
     renamed = other.context.graph.neighbours(4)
     advertised, reverse = honest.advertised, other.context.graph.reverse
     rows = honest.keys.table[renamed], advertised.signatures[renamed], advertised.tags[renamed, reverse]
-    with pytest.raises(MalformedMessage, match="neither tag nor signature is"):
+    with refuses(MalformedMessage, "tag", "signature"):
         other.answer("share", (honest.keys.present[renamed].astype(np.uint8), *rows))
 
 
