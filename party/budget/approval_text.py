@@ -154,7 +154,7 @@ def in_brief(study: DeployedStudy, party: str, forecasts: list[Forecast], *, lan
             after=number(language, percent_at_most(each.after.share)),
             before=number(language, percent_at_most(each.before.share)),
             cap=number(language, at_most(each.after.cap.epsilon)),
-            unit=each.after.unit,
+            unit=say(language, f"unit {each.after.unit}"),
         )
         for each in forecasts
     ]

@@ -25,7 +25,7 @@ _GERMAN_TOGETHER: Final = (
     "Vor {dative} und der zweiten Stelle zusammen ist niemand geschützt: Legen beide ihr Wissen zusammen, sehen sie "
     "{every}"
 )
-_GERMAN_ALONE: Final = "Gegen einen der beiden Server allein gelten die Zahlen nur rechnerisch (Verschlüsselung)."
+_GERMAN_ALONE: Final = "Gegen einen der Server allein gelten die Zahlen, solange die Verschlüsselung hält."
 _GERMAN_SECOND: Final = (
     "niemand sieht eine Stimme, solange {asks} und die zweite Stelle, {guardian}, ihr Wissen nicht zusammenlegen; "
     "beide "
@@ -47,17 +47,14 @@ _GERMAN: Final = {
     "beliebige Werte zur Summe geben: Nichts begrenzt es auf {most}.",
     "unprotected two_server": f"{_GERMAN_TOGETHER}. {{departs}} {_GERMAN_ALONE}",
     "unprotected hidden_queries": f"{_GERMAN_TOGETHER} und die Modelle, die geantwortet haben. {{departs}} Jeder der "
-    "beiden kann ein Modell auch etwas anderes fragen als die Anfrage, indem er von der Berechnung abweicht: Heraus "
-    f"kommt weiterhin eine Stimme, von der er nicht mehr erfährt. {_GERMAN_ALONE}",
+    "beiden kann ein Modell auch anderes fragen als die Anfrage: Heraus kommt weiterhin eine Stimme, mehr erfährt er "
+    f"nicht. {_GERMAN_ALONE}",
     "every teacher": "jede Stimme", "most teacher": "eine Stimme",
-    "departs teacher": "Ein Server, der vom Protokoll abweicht, kann in einer Anfrage sein Rauschen selbst wählen, je "
-    "Versuch mit Wahrscheinlichkeit 1/4 unbemerkt: in mindestens einer Anfrage mit 58 %, ehe sein dritter Fehlschlag "
-    "die "
-    "Studie beendet. Mit Hilfe eines Krankenhauses kann er unbemerkt Zählungen verschieben und so Antworten umkehren; "
-    "allein fällt er auf, wenn er andere Zählungen eingibt als die der Stimmen. Er erfährt höchstens eine Funktion der "
-    "verrauschten Zählungen, mit dem Rauschen des anderen Servers: Antworten, Ablehnungen, und ein Bit je Durchgang "
-    "dadurch, ob er abbricht (drei Abbrüche beenden die Studie). Das kostet so viel wie verrauschte Zählungen, bis zu "
-    "Epsilon {epsilon}; die Zahlen rechnen mit Antworten, was gegen Server gilt, die sich an das Protokoll halten.",
+    "departs teacher": "Ein Server, der vom Protokoll abweicht, kann in einer Anfrage sein Rauschen wählen, je Versuch "
+    "mit Wahrscheinlichkeit 1/4 unbemerkt: mit 58 % in mindestens einer, ehe drei Fehlschläge die Studie beenden. Mit "
+    "Hilfe eines Krankenhauses kann er unbemerkt Antworten umkehren, allein nicht. Er erfährt höchstens eine "
+    "Funktion der verrauschten Zählungen: Antworten, Ablehnungen, ein Bit je Durchgang. Das kostet bis zu Epsilon "
+    "{epsilon}; die Zahlen gelten gegen Server, die sich an das Protokoll halten.",
     "every record": "die Summe der Stimmen der Datensätze jedes Krankenhauses",
     "most record": "eine Stimme je Datensatz", "departs record": _GERMAN_SUMS,
     "every count": "die Zählungen jedes Krankenhauses", "most count": "einen Datensatz je Spalte",
@@ -189,6 +186,9 @@ _SENTENCES: Final[Mapping[str, tuple[str, str]]] = {
         "{after} of the cap of epsilon {cap} for a {unit} is then reserved, {before} before",
         "{after} der Grenze von Epsilon {cap} ({unit}) sind dann belegt, vorher {before}",
     ),
+    "unit record": ("record", "Datensatz"),
+    "unit patient": ("patient", "Patient"),
+    "unit party": ("party", "Krankenhaus"),
     "no cap": ("none is set", "keine gesetzt"),
     "approve": ("Approve this study?", "Diese Studie freigeben? (y: ja, n: nein)"),
     "page": ("privacy statement", "Angaben zum Schutz der Patienten"),

@@ -20,6 +20,7 @@ from party.settings import PartySettings, TeacherSettings
 from party.voting.answering import Answering
 from party.voting.trained import PRIVATE_FILE, load_model
 from party.voting.training import train
+from protocols.claims.languages import number
 from protocols.crypto.identity import key_to_pem
 from protocols.errors import InvalidInput
 from protocols.labelling.coordinator import Coordinator
@@ -184,10 +185,16 @@ def test_before_it_approves_a_hospital_reads_whether_labels_choose_what_is_asked
 
 
 @pytest.mark.parametrize("study", [STUDY, demo_study(demo_data(None))], ids=["hidden", "clear"])
-def test_what_stands_at_the_prompt_fits_a_terminal_and_says_strength_votes_cap_and_who_is_not_protected(study):
-    brief = in_brief(study, study.roster[0].party, [])
+@pytest.mark.parametrize(
+    ("language", "first"), [("en", "In Votes Your Unprotected"), ("de", "Kurz Stimmen Ihre Ungeschützt")]
+)
+def test_what_stands_at_the_prompt_fits_a_terminal_and_says_strength_votes_cap_and_who_is_not_protected(
+    study, language, first
+):
+    brief = in_brief(study, study.roster[0].party, [], language=language)
     shown = "\n".join(folded_under(line) for line in brief)
     assert len(shown.splitlines()) <= 24
     assert max(map(len, shown.splitlines())) <= 80
-    assert [line.split()[0] for line in brief] == ["In", "Votes", "Your", "Unprotected"]
-    assert f"epsilon {at_most(each_seat(study)[0].epsilon)} at" in " ".join(shown.split())
+    assert [line.split()[0] for line in brief] == first.split()
+    figure = number(language, at_most(each_seat(study)[0].epsilon))
+    assert f"epsilon {figure} {'at' if language == 'en' else 'bei'} " in " ".join(shown.lower().split())
