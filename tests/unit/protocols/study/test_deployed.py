@@ -3,8 +3,6 @@
 from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from protocols.errors import InvalidInput
 from protocols.study.file import read_study, write_study
 from protocols.study.levels import Clear
