@@ -59,12 +59,12 @@ _NOT_ZIP: Final = (
 )
 
 
-def read_array(path: Path, *, mapped: bool = False, most: int = FILE_BYTES) -> Shaped[ndarray, "..."]:
-    """The array of an .npy file of at most `most` bytes; mapped: from disk, read-only.
+def read_array(path: Path, *, mapped: bool = False) -> Shaped[ndarray, "..."]:
+    """The array of an .npy file of at most FILE_BYTES; mapped: from disk, read-only.
 
     Raises DataUnavailable if it is absent, DataCorrupt.
     """
-    with open_file(path, most=most) as file:
+    with open_file(path, most=FILE_BYTES) as file:
         size = file.seek(0, io.SEEK_END)
         file.seek(0)
         if not mapped:
@@ -113,11 +113,9 @@ def read_arrays(
         return _arrays(file, size, names, str(path), most)
 
 
-def parse_arrays(
-    content: bytes, names: Sequence[str] | None = None, *, where: str, most: int = FILE_BYTES
-) -> dict[str, Shaped[ndarray, "..."]]:
-    """The named arrays in the bytes of an .npz file, as read_arrays; where: what they are. Raises DataCorrupt."""
-    return _arrays(io.BytesIO(content), len(content), names, where, most)
+def parse_arrays(content: bytes, *, where: str, most: int = FILE_BYTES) -> dict[str, Shaped[ndarray, "..."]]:
+    """The arrays in the bytes of an .npz file, as read_arrays; where: what they are. Raises DataCorrupt."""
+    return _arrays(io.BytesIO(content), len(content), None, where, most)
 
 
 def typed_array(
@@ -131,9 +129,9 @@ def typed_array(
     return found
 
 
-def array_names(path: Path, *, most: int = FILE_BYTES) -> list[str]:
+def array_names(path: Path) -> list[str]:
     """The names of the arrays in an .npz file. Raises as read_arrays."""
-    with open_file(path, most=most) as file, _archive(file, str(path)) as archive:
+    with open_file(path, most=FILE_BYTES) as file, _archive(file, str(path)) as archive:
         return list(_members(archive, str(path)))
 
 
@@ -166,7 +164,7 @@ def check_archive(path: Path, *, most: int = FILE_BYTES) -> None:
     """Raises as read_arrays does, for an archive of arrays and other files that another library will read as a
     whole.
     """
-    with open_file(path, most=most) as file, _archive(file, str(path)) as archive:
+    with open_file(path, most=FILE_BYTES) as file, _archive(file, str(path)) as archive:
         members = _members(archive, str(path))
         size, unpacked = path.stat().st_size, sum(each.file_size for each in members.values())
         if unpacked > min(most, max(_ALWAYS, _RATIO * size)):

@@ -49,16 +49,16 @@ def answered_by_noise(study: Study) -> float:
     return _outcome(study, 1 / study.classes)[1]
 
 
-def needed_agreement(study: Study, *, right: float = LEAST_RIGHT) -> float | None:
-    """The least share of all votes for the plurality with which released labels can be right so often; None if no votes
-    are enough, because the noise is too large for all votes together.
+def needed_agreement(study: Study) -> float | None:
+    """The least share of all votes for the plurality with which labels can be right as often as LEAST_RIGHT; None if no
+    votes are enough, because the noise is too large for all votes together.
     """
     lowest = 1 / study.classes
-    if most_right(study, 1.0) < right:
+    if most_right(study, 1.0) < LEAST_RIGHT:
         return None
-    if most_right(study, lowest) >= right:
+    if most_right(study, lowest) >= LEAST_RIGHT:
         return lowest
-    return float(scipy.optimize.brentq(lambda share: most_right(study, share) - right, lowest, 1.0, xtol=1e-6))
+    return float(scipy.optimize.brentq(lambda share: most_right(study, share) - LEAST_RIGHT, lowest, 1.0, xtol=1e-6))
 
 
 def doubtful(study: Study, labels: Int64[ndarray, " queries"], foretold: int | None = None) -> list[str]:

@@ -28,11 +28,11 @@ LONG_STAY_DAYS = 5
 _STAY = "patientunitstayid"
 
 
-def _lines(about: Published, name: str, data_dir: Path | None, *, ordered: bool = False) -> list[str]:
+def _lines(about: Published, name: str, data_dir: Path | None) -> list[str]:
     """The lines of a file, which is looked for as it is and packed, and must hold the published ones."""
     path = find(about.source, data_dir, [name, f"{name}.gz"])
     lines = read_lines(path)
-    check_content(path, line_digests(lines), about.checksums[name.removesuffix(".csv")], ordered=ordered)
+    check_content(path, line_digests(lines), about.checksums[name.removesuffix(".csv")], ordered=False)
     return lines
 
 

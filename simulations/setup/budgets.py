@@ -173,19 +173,19 @@ def _number(text: str, whole: str) -> float:
 _LARGEST = 12
 
 
-def duplicates(epsilon: Float64[ndarray, " groups"], *, largest: int = _LARGEST) -> Int64[ndarray, " groups"]:
+def duplicates(epsilon: Float64[ndarray, " groups"]) -> Int64[ndarray, " groups"]:
     """How many teachers learn each record of each group: whole numbers in the ratios of the budgets.
 
-    The smallest whole numbers up to `largest` whose ratios come closest to the budgets' (least largest relative
-    error; at least 1). Raises InvalidInput for a budget out of range, or budgets further apart than `largest`.
+    The smallest whole numbers up to 12 whose ratios come closest to the budgets' (least largest relative
+    error; at least 1). Raises InvalidInput for a budget out of range, or budgets further apart.
     """
     check_budget(epsilon, np.full(len(epsilon), 0.5))
     ratio = epsilon / epsilon.min()
-    if ratio.max() > largest:
+    if ratio.max() > _LARGEST:
         raise InvalidInput(
-            f"budgets span a ratio of {ratio.max():g}; allowed: at most {largest}, the teachers that learn one record"
+            f"budgets span a ratio of {ratio.max():g}; allowed: at most {_LARGEST}, the teachers that learn one record"
         )
-    bases = np.arange(1, int(largest / ratio.max()) + 1)
+    bases = np.arange(1, int(_LARGEST / ratio.max()) + 1)
     tried = np.rint(bases[:, None] * ratio)
     error = np.abs(tried / (bases[:, None] * ratio) - 1).max(axis=1)
     # Rounded, so that 1e-16 does not decide for a large multiple.
