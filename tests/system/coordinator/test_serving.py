@@ -155,9 +155,8 @@ def test_nodes_come_back_by_themselves_when_the_certificate_was_renewed(tmp_path
 def test_a_second_serve_of_a_home_is_refused_and_the_first_goes_on(home, tmp_path):
     hub = FakeHub(add_study(home, tmp_path))
     with Served(home, hub) as first:
-        with refused_for("already_serving") as refused:
+        with refused_for("already_serving"):
             serve(home, stop=threading.Event(), log=Log(io.StringIO()), hub_of=hub)
-        assert refused.value.code == "already_serving"
         assert first.error is None
         with Store(home) as store:
             assert alive(store, now_s=time.time()) is not None
